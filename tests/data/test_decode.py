@@ -1,0 +1,160 @@
+"""Pixels: what each kind of file looks like once decoded."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from vit.data.decode import ImageError, decode_image, has_image_extension, read_image
+
+RED, BLUE = (255, 0, 0), (0, 0, 255)
+# What EXIF asks a viewer to do, undone: upright pixels (H, W, 3) -> the pixels as they are stored.
+STORED = {
+    1: lambda a: a,
+    2: lambda a: a[:, ::-1],
+    3: lambda a: a[::-1, ::-1],
+    4: lambda a: a[::-1],
+    5: lambda a: a.transpose(1, 0, 2),
+    6: lambda a: np.rot90(a, 1),
+    7: lambda a: a[::-1, ::-1].transpose(1, 0, 2),
+    8: lambda a: np.rot90(a, -1),
+}
+
+
+def encoded(image: Image.Image, kind: str, **options: object) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def picture(height: int = 16, width: int = 24) -> np.ndarray:
+    """Blocks of 8x8 pixels, each of its own colour, which JPEG keeps nearly as they are."""
+    colours = np.random.default_rng(0).integers(0, 256, (-(-height // 8), -(-width // 8), 3), dtype=np.uint8)
+    return colours.repeat(8, axis=0).repeat(8, axis=1)[:height, :width]
+
+
+def decoded(data: bytes) -> np.ndarray:
+    pixels = decode_image(data)
+    assert pixels.is_contiguous() and pixels.dtype.itemsize == 1
+    return pixels.permute(1, 2, 0).numpy()
+
+
+@pytest.mark.parametrize("orientation", STORED)
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF", "WEBP"])
+def test_images_are_upright(kind: str, orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    stored = Image.fromarray(np.ascontiguousarray(STORED[orientation](picture())))
+    lossless = {"JPEG": {"quality": 100, "subsampling": 0}, "WEBP": {"lossless": True}}.get(kind, {})
+    found = decoded(encoded(stored, kind, exif=exif, **lossless))
+    assert found.shape == (16, 24, 3)
+    assert np.abs(found.astype(int) - picture()).max() <= (4 if kind == "JPEG" else 0)
+
+
+def test_an_upright_cmyk_jpeg() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    page = Image.new("CMYK", (16, 8), (255, 0, 0, 0))
+    page.paste((0, 0, 0, 255), (8, 0, 16, 8))
+    found = decoded(encoded(page, "JPEG", exif=exif, quality=100)).astype(int)
+    assert found.shape == (16, 8, 3)
+    assert np.abs(found[:8] - (0, 255, 255)).max() <= 4
+    assert found[8:].max() <= 4
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
+def test_damaged_metadata_leave_the_pixels(kind: str) -> None:
+    data = encoded(Image.fromarray(picture()), kind, exif=b"Exif\0\0damaged metadata")
+    assert decoded(data).shape == (16, 24, 3)
+
+
+def test_alpha_lies_over_white() -> None:
+    rgba = Image.fromarray(np.array([[(255, 0, 0, 0), (255, 0, 0, 128), (255, 0, 0, 255)]], dtype=np.uint8))
+    for kind in ("PNG", "TIFF", "WEBP"):
+        lossless = {"lossless": True, "exact": True} if kind == "WEBP" else {}
+        found = decoded(encoded(rgba, kind, **lossless)).astype(int)
+        assert np.abs(found - [[(255, 255, 255), (255, 127, 127), (255, 0, 0)]]).max() <= 1
+    grey = Image.fromarray(np.array([[(0, 0), (0, 128), (0, 255)]], dtype=np.uint8))
+    assert grey.mode == "LA"
+    assert np.abs(decoded(encoded(grey, "PNG")).astype(int)[0, :, 0] - (255, 127, 0)).max() <= 1
+
+
+def test_transparent_colours_are_white() -> None:
+    palette = Image.new("P", (2, 1))
+    palette.putpalette([*RED, *BLUE])
+    palette.putdata([0, 1])
+    for kind in ("PNG", "GIF"):
+        assert decoded(encoded(palette, kind, transparency=0)).tolist() == [[[255, 255, 255], [0, 0, 255]]]
+    assert decoded(encoded(palette, "PNG", transparency=b"\x80")).tolist() == [[[255, 127, 127], [0, 0, 255]]]
+    rgb = Image.fromarray(np.array([[RED, BLUE]], dtype=np.uint8))
+    assert decoded(encoded(rgb, "PNG", transparency=BLUE)).tolist() == [[[255, 0, 0], [255, 255, 255]]]
+    grey = Image.fromarray(np.array([[7, 9]], dtype=np.uint8))
+    assert decoded(encoded(grey, "PNG", transparency=7))[0, :, 0].tolist() == [255, 9]
+
+
+@pytest.mark.parametrize("kind", ["PNG", "TIFF", "BMP", "PPM"])
+def test_one_bit_is_black_and_white(kind: str) -> None:
+    bits = np.random.default_rng(0).random((9, 13)) > 0.5
+    expected = (bits * np.uint8(255))[:, :, None].repeat(3, axis=2)
+    assert np.array_equal(decoded(encoded(Image.fromarray(bits), kind)), expected)
+
+
+@pytest.mark.parametrize(("kind", "order"), [("PNG", "<u2"), ("TIFF", "<u2"), ("TIFF", ">u2"), ("PPM", "<u2")])
+def test_sixteen_bit_grey_is_scaled(kind: str, order: str) -> None:
+    levels = np.array([[0, 255, 256, 32_768, 65_279, 65_535]], dtype=order)
+    assert decoded(encoded(Image.fromarray(levels), kind))[0].tolist() == [[v] * 3 for v in (0, 0, 1, 128, 254, 255)]
+
+
+def test_wide_integers_are_scaled_or_refused() -> None:
+    def tiff(*values: int) -> bytes:
+        return encoded(Image.fromarray(np.array([values], dtype=np.int32)), "TIFF")
+
+    assert decoded(tiff(0, 65_535))[0, :, 0].tolist() == [0, 255]
+    for value in (-1, 65_536):
+        with pytest.raises(ImageError, match="32-bit"):
+            decode_image(tiff(0, value))
+
+
+def test_floating_point_is_scaled_or_refused() -> None:
+    def tiff(*values: float) -> bytes:
+        return encoded(Image.fromarray(np.array([values], dtype=np.float32)), "TIFF")
+
+    assert decoded(tiff(0, 0.5, 1))[0, :, 1].tolist() == [0, 127, 255]
+    assert decoded(tiff(0, 100.2, 255))[0, :, 1].tolist() == [0, 100, 255]
+    for values in ((0, 256), (-1, 1), (0, np.nan), (0, np.inf)):
+        with pytest.raises(ImageError, match="floating-point") as caught:
+            decode_image(tiff(*values))
+        assert caught.value.kind == "unreadable"
+
+
+@pytest.mark.parametrize("size", [(1, 1), (16, 24), (67, 101)])
+@pytest.mark.parametrize("options", [{"quality": 95}, {"quality": 40, "subsampling": 2}, {"progressive": True}])
+def test_jpegs_are_pillows_to_two_levels(size: tuple[int, int], options: dict[str, int]) -> None:
+    ramp = np.add.outer(np.linspace(0, 150, size[0]), np.linspace(0, 100, size[1]))[:, :, None] * (1.0, 0.7, 0.3)
+    for image in (Image.fromarray(ramp.astype(np.uint8)), Image.fromarray(ramp.astype(np.uint8)).convert("L")):
+        data = encoded(image, "JPEG", **options)
+        expected = np.asarray(Image.open(io.BytesIO(data)).convert("RGB")).astype(int)
+        assert np.abs(decoded(data) - expected).max() <= 2
+
+
+@pytest.mark.parametrize("kind", ["GIF", "WEBP", "TIFF", "PNG", "MPO"])
+def test_first_frame_of_many(kind: str) -> None:
+    frames = [Image.new("RGB", (16, 16), colour) for colour in (RED, BLUE, BLUE)]
+    options = {"lossless": True} if kind == "WEBP" else {}
+    found = decoded(encoded(frames[0], kind, save_all=True, append_images=frames[1:], **options)).astype(int)
+    assert np.abs(found - RED).max() <= 2
+
+
+@pytest.mark.parametrize("kind", ["PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM"])
+def test_one_pixel(kind: str) -> None:
+    options = {"lossless": True} if kind == "WEBP" else {}
+    assert decoded(encoded(Image.new("RGB", (1, 1), RED), kind, **options)).tolist() == [[[255, 0, 0]]]
+
+
+def test_a_wrong_extension_does_not_matter(tmp_path: Path) -> None:
+    (tmp_path / "photo.png").write_bytes(encoded(Image.fromarray(picture()), "JPEG"))
+    assert read_image(tmp_path / "photo.png").shape == (3, 16, 24)
+    assert all(has_image_extension(Path(name)) for name in ("a.jpg", "b.JPEG", "c.d.Png", "e.tif"))
+    assert not any(has_image_extension(Path(name)) for name in ("a", "jpg", "a.txt", "a.heic", "a.jpg.part", ".png"))

@@ -1,0 +1,89 @@
+"""One preprocessing for training, evaluation, prediction and export: sizes, values, torchvision as the measure."""
+
+import json
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torchvision.transforms import InterpolationMode, v2
+
+from vit.data.decode import MAX_ASPECT
+from vit.data.preprocess import Interpolation, Preprocess, resize_shorter
+
+sizes = st.tuples(st.integers(1, 300), st.integers(1, 300)).filter(lambda size: max(size) <= MAX_ASPECT * min(size))
+interpolations = st.sampled_from(["bilinear", "bicubic"])
+
+
+def noise(height: int, width: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(height * 1000 + width)
+    return torch.randint(0, 256, (3, height, width), dtype=torch.uint8, generator=generator)
+
+
+@settings(max_examples=60)
+@given(sizes, st.integers(8, 64), st.floats(0.5, 1.0), interpolations)
+def test_every_image_becomes_a_square_of_the_size(
+    size: tuple[int, int], side: int, crop_fraction: float, interpolation: Interpolation
+) -> None:
+    result = Preprocess(side, crop_fraction, interpolation=interpolation)(noise(*size))
+    assert result.shape == (3, side, side) and result.dtype == torch.uint8
+
+
+@settings(max_examples=60)
+@given(sizes, st.integers(8, 64), st.sampled_from([1.0, 0.875, 0.9, 0.5]), interpolations)
+def test_pixels_are_those_of_torchvision(
+    size: tuple[int, int], side: int, crop_fraction: float, interpolation: Interpolation
+) -> None:
+    preprocess, image = Preprocess(side, crop_fraction, interpolation=interpolation), noise(*size)
+    resize = v2.Resize(preprocess.resize_side, InterpolationMode(interpolation), antialias=True)
+    expected = image if size == (side, side) else v2.CenterCrop(side)(resize(image))
+    assert (preprocess(image).int() - expected.int()).abs().max() <= 2
+
+
+def test_an_image_of_the_size_is_left_as_it_is() -> None:
+    image = noise(32, 32)
+    assert torch.equal(Preprocess(32, crop_fraction=0.875)(image), image)
+
+
+def test_the_crop_keeps_the_middle() -> None:
+    image = torch.zeros(3, 32, 96, dtype=torch.uint8)
+    image[:, :, 32:64] = 200
+    assert (Preprocess(32)(image) == 200).all()
+    assert (Preprocess(32)(image.transpose(1, 2).contiguous()) == 200).all()
+    ring = torch.zeros(3, 64, 64, dtype=torch.uint8)
+    ring[:, 16:48, 16:48] = 200
+    assert (Preprocess(32, crop_fraction=0.5)(ring) == 200).all()
+
+
+def test_crop_fraction_is_the_share_of_the_shorter_side() -> None:
+    assert Preprocess(224, crop_fraction=0.875).resize_side == 256
+    assert Preprocess(224).resize_side == 224
+    assert resize_shorter(noise(40, 60), 20, "bicubic").shape == (3, 20, 30)
+
+
+def test_normalised_images_have_the_given_statistics() -> None:
+    preprocess = Preprocess(8, mean=(0.5, 0.25, 0.1), std=(0.2, 0.5, 1.0))
+    images = noise(8, 8)[None].repeat(4, 1, 1, 1)
+    before = images.clone()
+    mean, std = torch.tensor(preprocess.mean).view(3, 1, 1), torch.tensor(preprocess.std).view(3, 1, 1)
+    found = preprocess.normalise(images)
+    assert found.dtype == torch.float32
+    assert torch.allclose(found, (images.double() / 255 - mean.double()).div(std).float(), atol=1e-5)
+    assert torch.equal(images, before)
+    v2_normalise = v2.Compose([v2.ToDtype(torch.float32, scale=True), v2.Normalize(preprocess.mean, preprocess.std)])
+    assert torch.allclose(found, v2_normalise(images), atol=1e-5)
+
+
+@pytest.mark.parametrize("level", [0, 124, 255])
+def test_images_of_one_colour_stay_finite(level: int) -> None:
+    preprocess = Preprocess(4)
+    images = torch.full((1, 3, 9, 5), level, dtype=torch.uint8)
+    assert preprocess.normalise(preprocess(images[0])[None]).isfinite().all()
+
+
+def test_it_survives_json() -> None:
+    preprocess = Preprocess(48, 0.9, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), "bilinear")
+    values = json.loads(json.dumps(preprocess.to_dict()))
+    assert values == preprocess.to_dict()
+    read = Preprocess(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+    assert read == preprocess and hash(read) == hash(preprocess)

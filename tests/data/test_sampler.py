@@ -1,0 +1,92 @@
+"""Which image comes when: every image once an epoch, on any number of processes, from wherever a run was stopped."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vit.data.sampler import EVALUATION, EvaluationSampler, Key, TrainSampler, epoch_order
+
+
+def epochs(sampler: TrainSampler, count: int) -> list[list[Key]]:
+    """The batches of `count` epochs, each counted as finished once the loop is through with it."""
+    batches = []
+    for _ in range(count):
+        for batch in sampler:
+            batches.append(batch)
+            sampler.consumed += 1
+    return batches
+
+
+@given(st.integers(1, 500), st.integers(0, 2**40), st.integers(0, 1000))
+def test_an_epoch_is_a_permutation(length: int, seed: int, epoch: int) -> None:
+    assert sorted(epoch_order(length, seed, epoch).tolist()) == list(range(length))
+
+
+def test_epochs_and_seeds_have_orders_of_their_own() -> None:
+    orders = {tuple(epoch_order(50, seed, epoch).tolist()) for seed in range(5) for epoch in range(5)}
+    assert len(orders) == 25
+    places = np.array([epoch_order(20, 0, epoch) for epoch in range(2000)])
+    assert np.abs(places.mean(axis=0) - 9.5).max() < 0.6  # 4.6 standard deviations: no place prefers an image
+
+
+def test_an_order_stays_the_same_for_ever() -> None:
+    """A run that another version or machine resumes must see the same images."""
+    assert epoch_order(8, 0, 0).tolist() == [3, 0, 5, 6, 7, 2, 1, 4]
+    assert epoch_order(8, 7, 3).tolist() == [2, 7, 4, 5, 1, 3, 0, 6]
+
+
+def test_no_image_comes_twice_in_an_epoch() -> None:
+    batches = epochs(TrainSampler(23, 5, seed=1), 3)
+    assert len(batches) == 12 and {len(batch) for batch in batches} == {5}
+    for epoch in range(3):
+        keys = [key for batch in batches[4 * epoch : 4 * epoch + 4] for key in batch]
+        assert {key.epoch for key in keys} == {epoch} and all(key.valid for key in keys)
+        assert [key.index for key in keys] == epoch_order(23, 1, epoch)[:20].tolist()
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 4])
+def test_the_processes_batches_together_are_the_global_batch(world_size: int) -> None:
+    whole = epochs(TrainSampler(50, 8, seed=2), 2)
+    ranks = [epochs(TrainSampler(50, 8, 2, rank, world_size), 2) for rank in range(world_size)]
+    assert [sum(parts, []) for parts in zip(*ranks, strict=True)] == whole
+
+
+def test_a_batch_that_the_processes_cannot_share_is_refused() -> None:
+    with pytest.raises(ValueError, match="10 is not divisible by 4"):
+        TrainSampler(50, 10, seed=0, world_size=4)
+
+
+@pytest.mark.parametrize("consumed", range(13))
+def test_training_goes_on_where_it_was_stopped(consumed: int) -> None:
+    whole = epochs(TrainSampler(17, 4, seed=3), 4)
+    resumed = TrainSampler(17, 4, seed=3)
+    resumed.consumed = consumed
+    assert epochs(resumed, 3)[: 12 - consumed] == whole[consumed:12]
+
+
+def test_fetching_ahead_does_not_change_the_order() -> None:
+    sampler = TrainSampler(17, 4, seed=3)
+    ahead = list(sampler)  # workers take keys long before the loop has finished their batches
+    assert ahead == epochs(TrainSampler(17, 4, seed=3), 1)
+    sampler.consumed = 4
+    assert {key.epoch for batch in sampler for key in batch} == {1}
+
+
+@pytest.mark.parametrize("length", [1, 2, 9, 11, 1003])
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_evaluation_sees_every_image_once(length: int, world_size: int, batch_size: int) -> None:
+    samplers = [EvaluationSampler(length, batch_size, rank, world_size) for rank in range(world_size)]
+    batches = [list(sampler) for sampler in samplers]
+    assert len({len(sampler) for sampler in samplers}) == 1
+    assert all(len(found) == len(sampler) for found, sampler in zip(batches, samplers, strict=True))
+    assert all(1 <= len(batch) <= batch_size for found in batches for batch in found)
+    keys = [key for found in batches for batch in found for key in batch]
+    assert sorted(key.index for key in keys if key.valid) == list(range(length))
+    assert all(0 <= key.index < length and key.epoch == EVALUATION for key in keys)
+    assert sum(not key.valid for key in keys) < world_size
+
+
+def test_one_process_evaluates_in_order() -> None:
+    assert [key.index for batch in EvaluationSampler(10, 4) for key in batch] == list(range(10))

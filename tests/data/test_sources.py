@@ -1,0 +1,194 @@
+"""DATA on the command line -> class names and images of each split: folders."""
+
+import os
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vit.data.samples import Source
+from vit.data.sources import image_files, open_source
+from vit.errors import DataError, UsageError
+
+
+def touch(root: Path, *names: str | bytes) -> Path:
+    """Empty files below `root`; sources are read without opening an image."""
+    for name in names:
+        path = Path(os.fsdecode(os.path.join(os.fsencode(root), os.fsencode(name))))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return root
+
+
+def labels(source: Source, split: str = "train") -> dict[str, str]:
+    """Path -> class name."""
+    samples = source.splits[split]
+    return dict(zip(samples.paths, (source.classes[number] for number in samples.labels), strict=True))
+
+
+def refused(root: Path | str, **options: bool) -> str:
+    with pytest.raises(DataError) as caught:
+        open_source(str(root), **options)
+    assert caught.value.mend
+    return str(caught.value)
+
+
+def test_digits_come_with_the_installation() -> None:
+    source = open_source("digits")
+    samples = source.splits["train"]
+    assert source.classes == tuple("0123456789") and len(samples) == 1797 == len(set(samples.paths))
+    assert samples.arrays.shape == (1797, 8, 8) and samples.arrays.dtype == np.uint8
+    assert samples.arrays.min() == 0 and samples.arrays.max() == 255
+    assert np.bincount(samples.labels).min() > 170
+
+
+def test_class_folders(tmp_path: Path) -> None:
+    source = open_source(str(touch(tmp_path, "dog/2.jpg", "dog/1.PNG", "cat/x.webp", "cat/deep/er/y.jpeg")))
+    assert source.classes == ("cat", "dog") and source.name == tmp_path.name and source.notes == []
+    expected = {"cat/deep/er/y.jpeg": "cat", "cat/x.webp": "cat", "dog/1.PNG": "dog", "dog/2.jpg": "dog"}
+    assert labels(source) == expected and list(source.splits) == ["train"]
+    assert source.splits["train"].file(3) == tmp_path / "dog/2.jpg"
+
+
+@pytest.mark.parametrize("train", ["train", "Training"])
+@pytest.mark.parametrize("validation", ["val", "valid", "validation"])
+@pytest.mark.parametrize("test", ["test", "Testing"])
+def test_split_folders_and_their_synonyms(tmp_path: Path, train: str, validation: str, test: str) -> None:
+    for folder in (train, validation, test):
+        touch(tmp_path, f"{folder}/a/1.jpg", f"{folder}/b/2.jpg")
+    source = open_source(str(touch(tmp_path, "notes/x.jpg")))
+    assert source.classes == ("a", "b")
+    for split, folder in (("train", train), ("validation", validation), ("test", test)):
+        assert labels(source, split) == {f"{folder}/a/1.jpg": "a", f"{folder}/b/2.jpg": "b"}
+    assert source.notes == ["notes/ beside train/ was passed over"]
+
+
+def test_what_cannot_be_a_data_set_is_named(tmp_path: Path) -> None:
+    assert "there is no" in refused(tmp_path / "missing")
+    flat = touch(tmp_path / "flat", "1.jpg", "2.png", "readme.txt")
+    assert "no class folders (2 images" in refused(flat) and "<class>/<image>" in refused(flat)
+    assert "one class, 'a'" in refused(touch(tmp_path / "one", "a/1.jpg"))
+    assert "test/ but no train/" in refused(touch(tmp_path / "no_train", "test/a/1.jpg"))
+    assert "val and valid" in refused(touch(tmp_path / "twice", "train/a/1.jpg", "val/a/1.jpg", "valid/a/1.jpg"))
+    os.mkfifo(tmp_path / "fifo.csv")
+    assert "fifo.csv" in refused(tmp_path / "fifo.csv")
+
+
+def test_typo_in_a_data_set_name() -> None:
+    with pytest.raises(UsageError, match="did you mean 'fashion_mnist'"):
+        open_source("fashion_mnst")
+
+
+def test_empty_class(tmp_path: Path) -> None:
+    touch(tmp_path, "a/1.jpg", "b/readme.txt", "c/1.jpg")
+    assert str(tmp_path / "b") in refused(tmp_path)
+    source = open_source(str(tmp_path), allow_empty=True)
+    assert source.classes == ("a", "b", "c") and source.splits["train"].labels.tolist() == [0, 2]
+    assert "train has no image of 1 classes: b" in source.notes
+    assert "no training images" in refused(touch(tmp_path / "empty", "a/x", "b/x"), allow_empty=True)
+
+
+def test_classes_of_the_other_splits(tmp_path: Path) -> None:
+    touch(tmp_path, "train/a/1.jpg", "train/b/1.jpg", "train/c/1.jpg", "val/b/1.jpg", "test/a/1.jpg", "test/c/1.jpg")
+    source = open_source(str(tmp_path))
+    assert source.splits["validation"].labels.tolist() == [1] and source.splits["test"].labels.tolist() == [0, 2]
+    assert (
+        "validation has no image of 2 classes: a, c" in source.notes
+        and "test has no image of 1 classes: b" in source.notes
+    )
+    touch(tmp_path, "val/B/1.jpg", "val/zebra/1.jpg")
+    message = refused(tmp_path)
+    assert "'B', 'zebra'" in message and "'a', 'b', 'c'" in message and str(tmp_path / "val") in message
+
+
+def test_what_is_passed_over_is_counted(tmp_path: Path) -> None:
+    touch(tmp_path, "a/1.jpg", "a/._1.jpg", "a/Thumbs.db", "a/.cache/2.jpg", "a/x.heic", "a/README", "b/1.jpg")
+    touch(tmp_path, ".ipynb_checkpoints/x.jpg", "__MACOSX/a/._1.jpg", "loose.jpg")
+    (tmp_path / "a" / "broken.jpg").symlink_to("missing.jpg")
+    (tmp_path / "a" / "self.jpg").symlink_to("self.jpg")
+    os.mkfifo(tmp_path / "a" / "fifo.jpg")
+    os.mknod(tmp_path / "b" / "socket.jpg", 0o140644)
+    (tmp_path / "b" / "folder.jpg").mkdir()
+    (tmp_path / "self").symlink_to("self")
+    source = open_source(str(tmp_path))
+    assert source.classes == ("a", "b") and list(source.splits["train"].paths) == ["a/1.jpg", "b/1.jpg"]
+    assert source.notes == [
+        "passed over: 2 FIFOs, sockets or devices, 2 broken links, 2 files beside the class folders, "
+        "1 files ending in .heic, 1 files ending in nothing, 5 hidden or system files"
+    ]
+
+
+def test_every_real_folder_is_read_once(tmp_path: Path) -> None:
+    touch(tmp_path, "data/a/1.jpg", "data/a/deep/2.jpg", "data/b/1.jpg", "elsewhere/3.jpg")
+    (tmp_path / "data/a/deep/loop").symlink_to("..")
+    (tmp_path / "data/a/up").symlink_to("..")  # would make b's images a's as well
+    (tmp_path / "data/a/far_up").symlink_to("../..")
+    (tmp_path / "data/a/beside").symlink_to("../b")
+    (tmp_path / "data/b/linked").symlink_to("../../elsewhere")
+    source = open_source(str(tmp_path / "data"))
+    assert labels(source) == {"a/1.jpg": "a", "a/deep/2.jpg": "a", "b/1.jpg": "b", "b/linked/3.jpg": "b"}
+    assert source.notes == ["passed over: 4 links back to a folder already read"]
+
+
+def test_a_linked_class_folder_is_a_class(tmp_path: Path) -> None:
+    touch(tmp_path, "data/a/1.jpg", "elsewhere/2.jpg")
+    (tmp_path / "data/b").symlink_to("../elsewhere")
+    assert labels(open_source(str(tmp_path / "data"))) == {"a/1.jpg": "a", "b/2.jpg": "b"}
+
+
+def test_odd_names_keep_every_byte(tmp_path: Path) -> None:
+    odd = [b"a b/ c .jpg", "caf\u00e9/\U0001f436.jpg".encode(), b"new\nline/x\ny.jpg", b"-rf/--help.jpg"]
+    odd += [b"<script>/\"><img src=x>.jpg", b"latin-\xe9/\xff\xfe.jpg", b"long/" + b"x" * 251 + b".jpg"]  # fmt: skip
+    source = open_source(str(touch(tmp_path, *odd)))
+    assert {os.fsencode(path) for path in source.splits["train"].paths} == set(odd)
+    assert {os.fsencode(name) for name in source.classes} == {name.split(b"/")[0] for name in odd}
+    assert all(source.splits["train"].file(index).is_file() for index in range(len(odd)))
+    assert len(source.splits["train"].fingerprint()) == 16
+
+
+def test_nearly_equal_class_names_are_noted(tmp_path: Path) -> None:
+    touch(tmp_path, "Cat/1.jpg", "cat/1.jpg", "dog /1.jpg", "dog/1.jpg", "e\u0301/1.jpg", "\u00e9/1.jpg", "fox/1.jpg")
+    source = open_source(str(tmp_path))
+    assert len(source.classes) == 7
+    assert len(source.notes) == 3 and all(
+        "differ only in case, spaces or Unicode form" in note for note in source.notes
+    )
+    assert "'Cat' and 'cat'" in source.notes[0] and "'dog' and 'dog '" in source.notes[1]
+
+
+def test_image_files_of_any_folder(tmp_path: Path) -> None:
+    passed_over: Counter[str] = Counter()
+    touch(tmp_path, "b.jpg", "a/2.png", "a/10.png", "x.txt", ".hidden.jpg")
+    assert image_files(tmp_path, passed_over) == ["a/10.png", "a/2.png", "b.jpg"]
+    assert passed_over == {"files ending in .txt": 1, "hidden or system files": 1}
+
+
+class_names = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=20).filter(
+    lambda name: not name.startswith(".") and name not in ("Thumbs.db", "desktop.ini", "__MACOSX")
+)
+
+
+@settings(max_examples=30)
+@given(st.sets(class_names, min_size=2, max_size=6), st.data())
+def test_class_numbers_are_those_of_train_in_every_split(train: set[str], data: st.DataObject) -> None:
+    known = st.sampled_from(sorted(train))
+    others = st.sets(known, min_size=1) | st.sets(known, min_size=1) | st.sets(known | class_names, min_size=1)
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        given_classes = {"train": train, "val": data.draw(others), "test": data.draw(others)}
+        for split, names in given_classes.items():
+            touch(root, *(f"{split}/{name}/{number}.jpg" for name in names for number in range(2)))
+        unknown = (given_classes["val"] | given_classes["test"]) - train
+        if unknown:
+            assert any(repr(name) in refused(root) for name in unknown)
+            return
+        source = open_source(folder)
+        assert source.classes == tuple(sorted(train))
+        for samples in source.splits.values():
+            assert len(samples) >= 2
+            for path, number in zip(samples.paths, samples.labels, strict=True):
+                assert path.split("/")[1] == source.classes[number]

@@ -1,0 +1,126 @@
+"""Validation and test images cut from the training images: fair, repeatable, and written down."""
+
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vit.data.samples import Samples, Source
+from vit.data.sources import open_source
+from vit.data.split import SPLITS, complete, stratified, write_splits
+from vit.errors import DataError
+
+
+def source_of(*counts: int, order_seed: int | None = None) -> Source:
+    """One class for each count; listed in order, or shuffled."""
+    paths = [f"{label}/{number:03d}.jpg" for label, count in enumerate(counts) for number in range(count)]
+    labels = np.repeat(np.arange(len(counts)), counts)
+    samples = Samples(paths, labels, Path("/data"))
+    if order_seed is not None:
+        samples = samples.select(np.random.default_rng(order_seed).permutation(len(paths)))
+    return Source("made", tuple(map(str, range(len(counts)))), {"train": samples})
+
+
+def members(source: Source) -> dict[str, set[tuple[str, str]]]:
+    """Split -> (file, class name)."""
+    return {
+        split: {(str(samples.file(i).resolve()), source.classes[samples.labels[i]]) for i in range(len(samples))}
+        for split, samples in source.splits.items()
+    }
+
+
+@given(
+    st.lists(st.integers(0, 5), min_size=1, max_size=120),
+    st.lists(st.floats(0.01, 0.45), min_size=1, max_size=2),
+    st.integers(0, 2**31),
+)
+def test_every_class_is_divided_alike(labels: list[int], shares: list[float], seed: int) -> None:
+    parts = stratified(np.array(labels), shares, seed)
+    assert len(parts) == len(shares) + 1
+    assert sorted(np.concatenate(parts).tolist()) == list(range(len(labels)))  # disjoint and complete
+    for label, count in zip(*np.unique(labels, return_counts=True), strict=True):
+        sizes = [sum(labels[row] == label for row in part) for part in parts]
+        assert sizes[-1] >= 1
+        if count > len(shares):
+            assert all(size >= 1 for size in sizes)
+        for size, share in zip(sizes, shares, strict=False):
+            assert size <= max(1, math.floor(count * share + 0.5))
+            assert size >= min(math.floor(count * share + 0.5), count - 1 - sum(sizes[:-1]) + size)
+
+
+def test_shares_are_of_all_images() -> None:
+    source = complete(source_of(100, 60), validation=0.15, test=0.1, seed=0)
+    counts = {split: np.bincount(samples.labels).tolist() for split, samples in source.splits.items()}
+    assert counts == {"validation": [15, 9], "test": [10, 6], "train": [75, 45]}
+    note = "cut 24 for validation and 16 for test from the 160 training images (stratified, seed 0)"
+    assert source.notes == [note] and source.classes == ("0", "1")
+
+
+@pytest.mark.parametrize("order_seed", [1, 2])
+def test_the_order_of_listing_does_not_matter(order_seed: int) -> None:
+    listed = members(complete(source_of(30, 20, 7), 0.2, 0.1, seed=3))
+    assert listed == members(complete(source_of(30, 20, 7, order_seed=order_seed), 0.2, 0.1, seed=3))
+
+
+def test_the_seed_decides_and_nothing_else() -> None:
+    splits = [members(complete(source_of(40, 40), 0.2, 0.1, seed)) for seed in (0, 0, 1)]
+    assert splits[0] == splits[1]
+    assert all(splits[0][split] != splits[2][split] for split in SPLITS)
+
+
+def test_a_cut_stays_the_same_for_ever() -> None:
+    """Runs of other machines and earlier versions are compared on these images."""
+    source = complete(source_of(6, 6, order_seed=0), validation=0.2, test=0.2, seed=0)
+    cut = {split: sorted(source.splits[split].paths) for split in ("validation", "test")}
+    assert cut == {"validation": ["0/000.jpg", "1/002.jpg"], "test": ["0/003.jpg", "1/004.jpg"]}
+
+
+def test_tiny_classes() -> None:
+    source = complete(source_of(1, 2, 3, 40), validation=0.2, test=0.2, seed=0)
+    counts = {split: np.bincount(source.splits[split].labels, minlength=4).tolist() for split in SPLITS}
+    assert counts == {"train": [1, 2, 1, 24], "validation": [0, 0, 1, 8], "test": [0, 0, 1, 8]}
+    with pytest.raises(DataError, match="2 images are too few to cut a validation part"):
+        complete(source_of(1, 1), validation=0.2, test=0.0, seed=0)
+
+
+def test_splits_that_the_source_has_are_kept() -> None:
+    given_source = source_of(20, 20)
+    given_source.splits["test"] = Samples(["t.jpg"], np.array([1]), Path("/data"))
+    source = complete(given_source, validation=0.1, test=0.5, seed=0)
+    assert source.splits["test"] is given_source.splits["test"]
+    assert len(source.splits["validation"]) == 4 and len(source.splits["train"]) == 36
+    assert complete(source, validation=0.1, test=0.5, seed=1) is source
+    assert set(complete(source_of(20, 20), validation=0.1, test=0.0, seed=0).splits) == {"train", "validation"}
+
+
+def test_written_splits_read_back_as_they_were(tmp_path: Path) -> None:
+    folders = ["plain", "a b", "caf\u00e9", 'quo"te,', "new\nline", "=cmd", os.fsdecode(b"latin-\xe9")]
+    for number, folder in enumerate(folders):
+        for image in range(5):
+            path = tmp_path / "data" / folder / f"{number},{image}\r\n\U0001f436.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+    before = complete(open_source(str(tmp_path / "data")), 0.2, 0.2, seed=0)
+    write_splits(before, tmp_path / "splits.csv")
+    after = open_source(str(tmp_path / "splits.csv"))
+    assert after.classes == before.classes and members(after) == members(before)
+    assert {split: len(samples) for split, samples in after.splits.items()} == {"train": 21, "validation": 7, "test": 7}
+    write_splits(after, tmp_path / "again.csv")  # the run that was started from splits.csv writes its own
+    assert members(open_source(str(tmp_path / "again.csv"))) == members(before)
+    with pytest.raises(FileExistsError):
+        write_splits(before, tmp_path / "splits.csv")
+
+
+def test_a_class_keeps_its_number_where_validation_lacks_it(tmp_path: Path) -> None:
+    for name in ("a/1", "b/1", "b/2", "b/3", "c/1", "c/2", "c/3"):
+        path = tmp_path / "data" / f"{name}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    write_splits(complete(open_source(str(tmp_path / "data")), 0.3, 0.0, seed=0), tmp_path / "splits.csv")
+    after = open_source(str(tmp_path / "splits.csv"))
+    assert after.classes == ("a", "b", "c") and after.splits["validation"].labels.tolist() == [1, 2]
+    assert after.notes == ["validation has no image of 1 classes: a"]

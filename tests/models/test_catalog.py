@@ -1,0 +1,184 @@
+"""Names and descriptions of networks: what is built, and what is refused."""
+
+import inspect
+import json
+import resource
+import typing
+
+import pytest
+import torch
+
+from vit.errors import UsageError
+from vit.models.catalog import CATALOG, build, cost, create_network, describe, entry, names, resolve
+from vit.models.timm_network import SmallImageResNet, TimmNetwork
+from vit.models.vision_transformer import VisionTransformer
+
+SMALL = ["vit_nano_patch2_8", "vit_mini_patch4_28", "vit_tiny_cifar", "resnet10_small", "resnet18_cifar"]
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_every_entry_builds_and_classifies_an_image(name: str) -> None:
+    with torch.device("cpu" if name in SMALL else "meta"):
+        network = create_network(name, num_classes=7).eval()
+        logits = network(torch.zeros(1, 3, network.image_size, network.image_size))
+    assert logits.shape == (1, 7)
+    assert network.num_classes == 7
+
+
+@pytest.mark.parametrize("name", [*SMALL, "vit_tiny_patch16_224", "convnext_atto"])
+def test_cost_counts_the_parameters_that_are_built(name: str) -> None:
+    resolved = resolve({"name": name}, None, 10)
+    assert cost(resolved)[0] == sum(parameter.numel() for parameter in build(resolved).parameters())
+
+
+def test_cost_counts_the_operations_of_the_papers_equations() -> None:
+    S, P, D, L, C = 28, 4, 128, 6, 10
+    N = (S // P) ** 2
+    T = N + 1
+    block = T * D * 3 * D + 2 * T * T * D + T * D * D + 2 * T * D * 4 * D
+    last = T * D * 2 * D + D * D + 2 * T * D + D * D + 2 * D * 4 * D  # only the class token goes on
+    multiplications = N * 3 * P * P * D + (L - 1) * block + last + D * C
+    assert cost(resolve({"name": "vit_mini_patch4_28"}, None, C))[1] == 2 * multiplications
+
+
+def test_cost_does_not_allocate_the_network() -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    parameters, _ = cost(resolve({"name": "vit_huge_patch14_224", "depth": 100}, None, 10))
+    assert parameters > 1.9e9  # 7.9 GB
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # KB
+
+
+@pytest.mark.parametrize(
+    ("typo", "meant"),
+    [
+        ("vit_tiny_patch16_244", "vit_tiny_patch16_224"),
+        ("vit_nano_patch2", "vit_nano_patch2_8"),
+        ("resnet18_cifr", "resnet18_cifar"),
+        ("convnext_ato", "convnext_atto"),
+    ],
+)
+def test_typo_in_a_name_is_answered_with_the_nearest(typo: str, meant: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        create_network(typo, num_classes=10)
+    assert repr(typo) in str(caught.value) and repr(meant) in caught.value.mend
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("vit_tiny_cifar", "detph", 3),
+        ("vit_tiny_cifar", "depth", "12"),
+        ("vit_tiny_cifar", "depth", 12.0),
+        ("vit_tiny_cifar", "depth", True),
+        ("vit_tiny_cifar", "depth", 0),
+        ("vit_tiny_cifar", "patch_size", -4),
+        ("vit_tiny_cifar", "num_heads", 0),
+        ("vit_tiny_cifar", "mlp_ratio", 0.0),
+        ("vit_tiny_cifar", "drop_rate", -0.1),
+        ("vit_tiny_cifar", "drop_path_rate", 1.0),
+        ("vit_tiny_cifar", "attn_drop_rate", float("nan")),
+        ("vit_tiny_cifar", "qkv_bias", 1),
+        ("vit_tiny_cifar", "pool", "max"),
+        ("vit_tiny_cifar", "pos_embed", None),
+        ("vit_tiny_cifar", "norm_placement", ["pre"]),
+        ("vit_tiny_cifar", "class_path", "os.system"),
+        ("vit_tiny_cifar", "num_classes", 3),
+        ("vit_tiny_cifar", "image_size", 64),
+        ("resnet10_small", "layers", [1, 1]),
+        ("resnet10_small", "layers", [1, 1, 1, 0]),
+        ("resnet10_small", "widths", [8, 8, 8, "8"]),
+        ("convnext_atto", "model", "resnet50"),
+        ("convnext_atto", "patch_size", 4),
+    ],
+)
+def test_wrong_value_is_refused_by_its_key(name: str, key: str, value: object) -> None:
+    with pytest.raises(UsageError, match=rf"model\.network\.{key}"):
+        resolve({"name": name, key: value}, None, 10)
+
+
+def test_misspelt_value_and_choice_are_answered_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match="'depth'"):
+        resolve({"name": "vit_tiny_cifar", "detph": 3}, None, 10)
+    with pytest.raises(UsageError, match="'learned'"):
+        resolve({"name": "vit_tiny_cifar", "pos_embed": "learnt"}, None, 10)
+
+
+@pytest.mark.parametrize(
+    ("description", "image_size"),
+    [
+        ({"name": "vit_tiny_cifar"}, 30),
+        ({"name": "vit_tiny_cifar"}, -16),
+        ({"name": "vit_tiny_cifar", "num_heads": 5}, 32),
+    ],
+)
+def test_values_that_do_not_fit_together_are_a_usage_error(description: dict[str, object], image_size: int) -> None:
+    with pytest.raises(UsageError, match="image_size"):
+        build(resolve(description, image_size, 10))
+
+
+@pytest.mark.parametrize("network", sorted({line.network for line in CATALOG.values()} | {TimmNetwork}, key=str))
+def test_a_description_can_name_nothing_to_import(network: type) -> None:
+    hints = typing.get_type_hints(network.__init__)
+    parameters = list(inspect.signature(network.__init__).parameters.values())[1:]
+    assert {parameter.name for parameter in parameters} == hints.keys() - {"return"}
+    for parameter in parameters:
+        assert parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        kind = hints[parameter.name]
+        origin, parts = typing.get_origin(kind), typing.get_args(kind)
+        is_choice = origin is typing.Literal and all(type(value) is str for value in parts)
+        is_tuple = origin is tuple and set(parts) == {int}
+        assert is_choice or is_tuple or kind in (bool, int, float, str), f"{network.__name__}.{parameter.name}: {kind}"
+
+
+@pytest.mark.parametrize("name", [*CATALOG, "convnext_atto"])
+def test_description_survives_json(name: str) -> None:
+    resolved = resolve({"name": name}, None, 10)
+    read = json.loads(json.dumps(resolved))
+    with torch.device("meta"):
+        before, after = build(resolved).state_dict(), build(read).state_dict()
+    assert {key: value.shape for key, value in before.items()} == {key: value.shape for key, value in after.items()}
+
+
+def test_given_values_win_over_the_catalogs() -> None:
+    resolved = resolve({"name": "vit_tiny_cifar", "depth": 2, "mlp_ratio": 2, "pool": "mean"}, 64, 3)
+    assert resolved["mlp_ratio"] == 2.0 and type(resolved["mlp_ratio"]) is float
+    network = build(resolved)
+    assert isinstance(network, VisionTransformer)
+    assert len(network.blocks) == 2 and network.pool == "mean" and network.image_size == 64 and network.num_classes == 3
+    assert network.blocks[0].mlp.fc1.out_features == 384
+
+
+def test_cifar_resnet_keeps_every_pixel_before_its_first_stage() -> None:
+    network = create_network("resnet18_cifar", num_classes=10).eval()
+    assert isinstance(network, SmallImageResNet)
+    seen: list[torch.Size] = []
+    network.model.layer1.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape))
+    network(torch.zeros(1, 3, 32, 32))
+    assert seen == [(1, 64, 32, 32)]
+
+
+def test_timms_models_come_in_by_name() -> None:
+    network = create_network("convnext_atto", num_classes=3, image_size=64, drop_path_rate=0.1).eval()
+    assert network(torch.zeros(1, 3, 64, 64)).shape == (1, 3)
+    with pytest.raises(ValueError, match=r"\(B, 3, 64, 64\), got \(1, 3, 32, 32\)"):
+        network(torch.zeros(1, 3, 32, 32))
+
+
+def test_timms_models_for_one_size_are_built_for_the_size_asked() -> None:
+    with torch.device("meta"):
+        network = create_network("deit_tiny_distilled_patch16_224", num_classes=3, image_size=64).eval()
+        assert network(torch.zeros(1, 3, 64, 64)).shape == (1, 3)
+    assert "model.pos_embed" in network.no_weight_decay()
+    assert "model.pos_embed" in dict(network.named_parameters())
+
+
+def test_names_filter_by_pattern_and_ours_come_first() -> None:
+    assert names("vit_t*")[:2] == ["vit_tiny_cifar", "vit_tiny_patch16_224"]
+    assert names("resnet18*")[0] == "resnet18_cifar" and "resnet18" in names("resnet18*")
+    assert all(names("vit_*").count(name) == 1 for name in CATALOG if name.startswith("vit_"))
+    assert names("no_such_*") == []
+
+
+def test_describe_lists_what_matches() -> None:
+    (line,) = describe("vit_tiny_patch16_224")
+    assert line[:3] == ("vit_tiny_patch16_224", 224, 5_717_416) and line[4] == entry("vit_tiny_patch16_224").about

@@ -1,0 +1,464 @@
+"""Weights & Biases: what was recorded is read back from its files; whatever breaks is one line and training goes on."""
+
+import json
+import os
+import re
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from vit.training import tracking
+from vit.training.tracking import NoTracker, open_tracker
+
+pytest.importorskip("wandb")
+
+KEY = "0123456789abcdef0123456789abcdef01234567"
+
+# Enough of a W&B server for one run: GraphQL, the stream of rows, uploads. It says its port, then each request.
+SERVER = r"""
+import gzip, json, re
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+PROJECT = {"id": "p", "name": "vit", "entity": {"id": "e", "name": "somebody"}}
+
+
+def answer(name, variables, host):
+    if name == "Viewer":
+        return {"viewer": {"id": "u", "entity": "somebody", "username": "x", "flags": "{}", "teams": {"edges": []}}}
+    if name == "RunResumeStatus":
+        return {"model": {**PROJECT, "bucket": None}}
+    if name == "UpsertBucket":
+        bucket = {"id": "b", "name": variables["name"], "displayName": "x", "description": "", "config": "{}"}
+        bucket.update(sweepName=None, historyLineCount=0, project=PROJECT)
+        return {"upsertBucket": {"bucket": bucket, "inserted": True}}
+    if name == "CreateRunFiles":
+        files = [{"name": file, "uploadUrl": f"http://{host}/upload"} for file in variables["files"]]
+        return {"createRunFiles": {"runID": "b", "uploadHeaders": [], "files": files}}
+    return {}
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args):
+        pass
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if body[:2] == b"\x1f\x8b":
+            body = gzip.decompress(body)
+        try:
+            content = json.loads(body or b"{}")
+        except ValueError:
+            content = {}
+        query = re.search(r"(?:query|mutation) (\w+)", content.get("query", ""))
+        print(json.dumps([self.path, query and query[1], content.get("files")]), flush=True)
+        data = answer(query[1], content.get("variables", {}), self.headers["Host"]) if query else None
+        reply = json.dumps({"data": data} if query else {}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(reply)))
+        self.end_headers()
+        self.wfile.write(reply)
+
+    do_GET = do_PUT = do_POST
+
+
+server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+print(server.server_address[1], flush=True)
+server.serve_forever()
+"""
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """Nobody is logged in, the working folder and the home folder are empty, and stay so."""
+    for name in [name for name in os.environ if name.startswith("WANDB_") or name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    for name in ("WANDB_DATA_DIR", "WANDB_CACHE_DIR", "WANDB_ERROR_REPORTING"):
+        monkeypatch.setenv(name, "false")  # so that what the tracker sets is undone
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.chdir(work)
+    yield
+    wandb = sys.modules.get("wandb")
+    if wandb is not None:
+        wandb.teardown()
+    assert list(work.iterdir()) == []
+    assert list(home.iterdir()) == []
+
+
+@pytest.fixture
+def notices():
+    return []
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def server(monkeypatch):
+    process = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True)
+    monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{int(process.stdout.readline())}")
+    monkeypatch.setenv("WANDB_API_KEY", KEY)
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def begin(mode, folder, notices, **more):
+    return open_tracker(mode, folder, {"optim": {"lr": 0.001}}, "first", notices.append, **more)
+
+
+def records(file):
+    """The records of a .wandb file, which is a LevelDB log of protobuf messages."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    data, position, parts = file.read_bytes(), 7, b""
+    assert data[:4] == b":W&B"
+    while position + 7 <= len(data):
+        room = 32768 - position % 32768
+        if room < 7:
+            position += room
+            continue
+        length, kind = struct.unpack_from("<HB", data, position + 4)
+        parts += data[position + 7 : position + 7 + length]
+        position += 7 + length
+        if kind in (1, 4):  # whole, or last part
+            yield Record.FromString(parts)
+            parts = b""
+
+
+def logs(folder):
+    return sorted((folder / "wandb").glob("*run-*/*.wandb"))
+
+
+def kept(folder, kind):
+    return [getattr(record, kind) for file in logs(folder) for record in records(file) if record.HasField(kind)]
+
+
+def plain(items):
+    return {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in items}
+
+
+def history(folder):
+    return [plain(row.item) for row in kept(folder, "history")]
+
+
+def text_of(folder):
+    return b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
+
+
+def test_what_is_tracked_is_in_the_run_folder(folder, notices, tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", KEY)
+    picture, checkpoint = tmp_path / "curve.png", tmp_path / "best.ckpt"
+    Image.new("RGB", (8, 8), "red").save(picture)
+    checkpoint.write_bytes(b"weights" * 1000)
+    config = {
+        "optim": {"lr": 0.001, "betas": (0.9, 0.95)},
+        "network": {"num_tokens": 7, "qkv_bias": True},
+        "data": {"hub_token": "hush-1", "sources": [{"password": "hush-2", "api_key": None}]},
+    }
+    tracker = open_tracker("offline", folder, config, "first", notices.append, group="study", job_type="probe")
+    for step in range(3):
+        tracker.log({"train/loss": 1.0 / (step + 1), "epoch": step}, step)
+        tracker.log({"val/acc1": (0.5, 0.75, 0.25)[step]}, step)
+        tracker.image("figures/curve", picture, "a curve")
+        tracker.table("val/worst", ["image", "loss"], [[picture, 2.5], [Path("not/an/image.txt"), 1.5]])
+        tracker.confusion_matrix("val/confusion", [0, 1, 1, -1], [0, 0, 1, 1], ["cat", "dog"])
+    tracker.summary({"val/acc1": 0.75})
+    tracker.artifact(checkpoint, "best of first", {"val/acc1": 0.75, "token": "hush-3"})
+    tracker.finish()
+    tracker.finish()
+    tracker.log({"train/loss": 9.0}, 9)
+
+    (run,) = kept(folder, "run")
+    assert run.run_id == (folder / "wandb_id.txt").read_text().strip()
+    assert (run.project, run.display_name, run.run_group, run.job_type) == ("vit", "first", "study", "probe")
+    assert run.host == ""
+    found = plain(run.config.update)
+    assert found["optim"] == {"lr": 0.001, "betas": [0.9, 0.95]}
+    assert found["network"] == {"num_tokens": 7, "qkv_bias": True}
+    hidden = "(not uploaded)"
+    assert found["data"] == {"hub_token": hidden, "sources": [{"password": hidden, "api_key": None}]}
+
+    rows = history(folder)
+    assert [row["_step"] for row in rows] == [0, 1, 2]
+    assert [row["train/loss"] for row in rows] == [1.0, 1 / 2, 1 / 3]
+    assert [row["val/acc1"] for row in rows] == [0.5, 0.75, 0.25]
+    assert [row["figures/curve/caption"] for row in rows] == ["a curve"] * 3
+    assert [row["val/worst/nrows"] for row in rows] == [2] * 3
+    assert [row["val/confusion_table/nrows"] for row in rows] == [4] * 3
+    summary = {}
+    for update in kept(folder, "summary"):
+        summary.update(plain(update.update))
+    assert summary["val/acc1"] == 0.75
+    assert summary["train/loss"] == 1 / 3
+
+    artifacts = kept(folder, "artifact")
+    (model,) = [artifact for artifact in artifacts if artifact.type == "model"]
+    assert model.name == "best-of-first"
+    assert json.loads(model.metadata) == {"val/acc1": 0.75, "token": hidden}
+    assert [entry.local_path for entry in model.manifest.contents] == [str(checkpoint)]
+    tables = [artifact for artifact in artifacts if artifact.type == "run_table"]
+    assert all(str(folder) in entry.local_path for table in tables for entry in table.manifest.contents)
+    assert any(entry.path.endswith(".png") for table in tables for entry in table.manifest.contents)
+
+    everything = text_of(folder)
+    assert b"hush" not in everything
+    assert KEY.encode() not in everything
+    assert len(notices) == 1
+    assert notices[0].startswith("Weights & Biases is offline (as asked)")
+
+
+def test_a_resumed_training_is_the_same_run(folder, notices):
+    for step in (1, 2):
+        tracker = begin("offline", folder, notices)
+        tracker.log({"train/loss": 1.0}, step)
+        tracker.finish()
+    runs = kept(folder, "run")
+    assert len(runs) == 2
+    assert {run.run_id for run in runs} == {(folder / "wandb_id.txt").read_text().strip()}
+    assert all(run.resume for run in runs)
+    assert [row["_step"] for row in history(folder)] == [1, 2]
+
+
+def test_a_run_id_may_be_given(folder, notices):
+    begin("offline", folder, notices, run_id="chosen").finish()
+    assert kept(folder, "run")[0].run_id == "chosen"
+    assert (folder / "wandb_id.txt").read_text() == "chosen\n"
+
+
+def test_large_confusion_matrices_are_left_to_the_picture(folder, notices):
+    tracker = begin("offline", folder, notices)
+    tracker.confusion_matrix("many/classes", [0], [0], [str(index) for index in range(61)])
+    tracker.confusion_matrix("many/rows", [0] * 10_001, [0] * 10_001, ["cat", "dog"])
+    tracker.finish()
+    assert history(folder) == []
+    assert len(notices) == 1
+
+
+def test_not_logged_in_is_offline_with_one_notice(folder, notices):
+    tracker = begin("auto", folder, notices)
+    tracker.log({"train/loss": 1.0}, 0)
+    tracker.finish()
+    (line,) = notices
+    assert "not logged in" in line
+    assert "\n" not in line
+    assert line.endswith(f"wandb sync {logs(folder)[0].parent}")
+    assert len(history(folder)) == 1
+
+
+def test_a_login_in_netrc_counts(folder, notices, monkeypatch, tmp_path):
+    (tmp_path / "netrc").write_text(f"machine 127.0.0.1:9 login user password {KEY}\n")
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    begin("auto", folder, notices).finish()
+    (line,) = notices
+    assert "no connection to 127.0.0.1" in line
+    assert KEY.encode() not in text_of(folder)
+
+
+def test_the_old_address_in_netrc_counts(monkeypatch, tmp_path):
+    (tmp_path / "netrc").write_text(f"machine api.wandb.ai login user password {KEY}\n")
+    assert tracking._in_netrc("api.forge.coreweave.com")
+    assert not tracking._in_netrc("wandb.example.org")
+
+
+@pytest.mark.parametrize("mode", ["auto", "online"])
+def test_an_unreachable_server_is_offline_within_seconds(mode, folder, notices, monkeypatch):
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("WANDB_API_KEY", KEY)
+    start = time.monotonic()
+    tracker = begin(mode, folder, notices)
+    assert time.monotonic() - start < 10
+    tracker.log({"train/loss": 1.0}, 0)
+    tracker.finish()
+    (line,) = notices
+    assert "no connection to 127.0.0.1" in line
+    assert f"wandb sync {folder}" in line
+    assert len(history(folder)) == 1
+    assert KEY.encode() not in text_of(folder)
+
+
+def test_a_server_that_never_answers_is_offline(folder, notices, monkeypatch):
+    monkeypatch.setitem(tracking._SETTINGS, "init_timeout", 1.0)
+    monkeypatch.setenv("WANDB_API_KEY", KEY)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        tracker = begin("online", folder, notices)
+    tracker.log({"train/loss": 1.0}, 0)
+    tracker.finish()
+    (line,) = notices
+    assert line.startswith("Weights & Biases is offline (CommError")
+    assert "\n" not in line
+    assert len(history(folder)) == 1
+
+
+def test_a_key_that_is_none_is_offline(folder, notices, server, monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", "short")
+    begin("online", folder, notices).finish()
+    (line,) = notices
+    assert line.startswith("Weights & Biases is offline (AuthenticationError")
+
+
+def test_a_proxy_is_what_must_answer(folder, notices, server, monkeypatch):
+    monkeypatch.setenv("http_proxy", "127.0.0.1:9")
+    begin("online", folder, notices).finish()
+    (line,) = notices
+    assert "no connection to 127.0.0.1" in line
+
+
+def test_wandb_mode_is_heard_by_auto_alone(folder, notices, server, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    assert isinstance(begin("auto", folder, notices), NoTracker)
+    assert not folder.exists()
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    begin("auto", folder, notices).finish()
+    assert notices[0].startswith("Weights & Biases is offline (WANDB_MODE=offline)")
+    begin("online", folder, notices).finish()
+    assert notices[1].startswith("Weights & Biases: http")
+
+
+def test_online_rows_arrive_and_the_key_stays_out_of_files(folder, notices, server):
+    tracker = begin("auto", folder, notices)
+    for step in range(3):
+        tracker.log({"train/loss": float(step)}, step)
+    tracker.finish()
+    server.kill()
+    requests = [json.loads(line) for line in server.stdout]
+    sent = [files["wandb-history.jsonl"]["content"] for _, _, files in requests if "history" in str(files)]
+    assert [json.loads(row)["train/loss"] for rows in sent for row in rows] == [0, 1, 2]
+    (line,) = notices
+    assert re.fullmatch(r"Weights & Biases: http://127.0.0.1:\d+/somebody/vit/runs/\w+", line)
+    assert not any("otel" in path for path, _, _ in requests)
+    assert KEY.encode() not in text_of(folder)
+
+
+def test_a_server_that_dies_does_not_hold_up_the_end(folder, notices, server, monkeypatch):
+    monkeypatch.setitem(tracking._SETTINGS, "finish_timeout", 2.0)
+    vanish(begin("auto", folder, notices), server, seconds=15)
+    assert len(notices) == 2
+    assert "TimeoutError" in notices[1]
+    assert notices[1].endswith(f"wandb sync {logs(folder)[0].parent}")
+    assert [row["_step"] for row in history(folder)] == list(range(20))
+
+
+@pytest.mark.slow
+def test_a_server_that_dies_costs_a_minute_at_most(folder, notices, server):
+    vanish(begin("auto", folder, notices), server, seconds=65)
+    assert "wandb sync" in notices[-1]
+
+
+def vanish(tracker, server, seconds):
+    tracker.log({"train/loss": 0.0}, 0)
+    server.kill()
+    server.wait()
+    start = time.monotonic()
+    for step in range(1, 20):
+        tracker.log({"train/loss": 1.0}, step)
+    assert time.monotonic() - start < 1
+    tracker.finish()
+    assert time.monotonic() - start < seconds
+
+
+def test_an_end_that_never_comes_is_left_behind(folder):
+    program = f"""
+import os, signal, time
+from pathlib import Path
+from vit.training import tracking
+tracking._FINISH_SECONDS = 1.0
+tracker = tracking.open_tracker("offline", Path({str(folder)!r}), {{}}, "first", print)
+os.kill(tracker._session._connection._proc._process.pid, signal.SIGSTOP)
+tracker.finish()
+"""
+    lines = run_python(program, seconds=20)
+    assert len(lines) == 2
+    assert lines[1].startswith("Weights & Biases lacks the end (no answer); upload it with: wandb sync ")
+
+
+def test_the_first_error_is_one_warning_and_the_last_word(folder, notices, monkeypatch, tmp_path):
+    import wandb
+
+    tracker = begin("offline", folder, notices)
+    tracker.log({"train/loss": 1.0}, 0)
+
+    def full(*_, **__):
+        raise OSError("No space left\non device")
+
+    monkeypatch.setattr(wandb.Run, "log", full)
+    for step in range(1, 4):
+        tracker.log({"train/loss": 1.0}, step)
+        tracker.image("figures/curve", tmp_path / "none.png")
+    tracker.summary({"val/acc1": 1.0})
+    tracker.artifact(tmp_path / "none.ckpt", "best", {})
+    tracker.finish()
+    assert len(notices) == 2
+    assert notices[1].startswith("Weights & Biases stopped (OSError: No space left on device); training goes on")
+
+
+@pytest.mark.parametrize("method", ["image", "table", "confusion_matrix", "artifact"])
+def test_what_cannot_be_shown_is_one_warning(method, folder, notices, tmp_path):
+    tracker = begin("offline", folder, notices)
+    missing = tmp_path / "none.png"
+    arguments = {
+        "image": ("figures/curve", missing),
+        "table": ("val/worst", ["image"], [[missing]]),
+        "confusion_matrix": ("val/confusion", [0, 1], [0], ["cat", "dog"]),
+        "artifact": (missing, "best", {}),
+    }
+    getattr(tracker, method)(*arguments[method])
+    tracker.finish()
+    assert len(notices) == 2
+    assert notices[1].startswith("Weights & Biases stopped (")
+
+
+def test_without_wandb_training_goes_on(folder, notices, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    tracker = begin("auto", folder, notices)
+    assert isinstance(tracker, NoTracker)
+    tracker.log({"train/loss": 1.0}, 0)
+    tracker.finish()
+    (line,) = notices
+    assert line.startswith("Weights & Biases cannot be used (ModuleNotFoundError")
+    assert not folder.exists()
+
+
+def test_off_writes_nothing_and_does_not_import_wandb(folder):
+    program = f"""
+import sys
+from pathlib import Path
+from vit.training.tracking import open_tracker
+tracker = open_tracker("off", Path({str(folder)!r}), {{}}, "first", print)
+tracker.log({{"train/loss": 1.0}}, 0)
+tracker.image("figures/curve", Path("none.png"), caption="a curve")
+tracker.table("val/worst", ["image"], [])
+tracker.confusion_matrix("val/confusion", [0], [0], ["cat"])
+tracker.summary({{"val/acc1": 1.0}})
+tracker.artifact(Path("none.ckpt"), "best", {{}})
+tracker.finish()
+assert "wandb" not in sys.modules
+"""
+    assert run_python(program) == []
+    assert not folder.exists()
+
+
+def run_python(program, seconds=60):
+    environment = {**os.environ, "PYTHONPATH": str(Path(tracking.__file__).parents[2])}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()

@@ -1,0 +1,84 @@
+"""`vit COMMAND ...`: finds the command, runs it, and turns every failure into one line and an exit code."""
+
+import os
+import signal
+import sys
+from importlib import import_module
+
+from vit.errors import UsageError, VitError, nearest
+
+COMMANDS = {
+    "train": "train a ViT or a CNN on a folder of images, a CSV, digits, or a torchvision data set",
+    "evaluate": "measure a trained model on labelled images",
+    "predict": "a row per image of any files or folders",
+    "models": "list networks with parameters and FLOPs",
+}
+HELP = """usage: vit COMMAND ... [--debug]
+
+Vision Transformers for image classification.
+
+{commands}
+
+'vit COMMAND --help' shows a command's options. Example: vit train digits
+
+Exit codes: 0 done; 1 internal error; 2 wrong usage; 3 unusable data; 4 unusable checkpoint; 5 some inputs failed;
+6 training diverged; 7 disk, memory or permission; 8 a process of several failed; 130 interrupted; 143 terminated."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command line; returns the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments or bool(os.environ.get("VIT_DEBUG"))
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    try:
+        return _dispatch(arguments)
+    except VitError as error:
+        if debug:
+            raise
+        return _report(error.code, str(error))
+    except KeyboardInterrupt:
+        return _report(130, "interrupted")
+    except BrokenPipeError:  # `vit ... | head`: nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except MemoryError:
+        return _report(7, "out of memory; give a smaller --batch_size, or --data.cache none")
+    except Exception as error:  # noqa: BLE001  the last resort: no traceback unless asked for
+        if debug:
+            raise
+        kind = type(error).__name__
+        if kind == "OutOfMemoryError":
+            return _report(7, f"out of memory: {_first_line(error)}; give a smaller --batch_size or --image_size")
+        return _report(1, f"internal error: {kind}: {_first_line(error)}; run it again with --debug and report what it prints")
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("--help", "-h", "help"):
+        width = max(map(len, COMMANDS))
+        print(HELP.format(commands="\n".join(f"  {name:<{width}}  {about}" for name, about in COMMANDS.items())))
+        return 0
+    if arguments[0] == "--version":
+        from vit import __version__
+
+        print(__version__)
+        return 0
+    name, *rest = arguments
+    if name not in COMMANDS:
+        raise UsageError(f"there is no command {name!r}", nearest(name, COMMANDS))
+    command = import_module(f"vit.commands.{name}")
+    return int(getattr(command, name)(rest))
+
+
+def _report(code: int, text: str) -> int:
+    from vit.console import harmless
+
+    print(f"vit: error[{code}]: {harmless(text)}", file=sys.stderr)
+    return code
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [""])[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

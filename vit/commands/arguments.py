@@ -1,0 +1,101 @@
+"""Command lines: short flags, positional arguments, and errors that name the nearest option."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from jsonargparse import ArgumentParser
+
+from vit.errors import UsageError, nearest
+
+
+_UNKNOWN = re.compile(
+    r"unrecognized arguments: (\S+)|key ['\"]?([\w.]+)['\"]? is not expected|unexpected key.*?['\"]([\w.]+)['\"]", re.IGNORECASE
+)
+_CHOICE = re.compile(r"(?P<key>[\w.]+)['\"]?: .*?Literal\[(?P<names>[^\]]*)\].*?Got value: (?P<value>\S+)")
+
+
+class Parser(ArgumentParser):
+    """jsonargparse's parser whose errors are ours, with defaults and an example in its help."""
+
+    def __init__(self, command: str, description: str, example: str, short: Iterable[str] = ()) -> None:
+        super().__init__(prog=f"vit {command}", description=description, epilog=f"example: {example}", default_env=False)
+        self.command = command
+        self.short = list(short)
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        """Raise UsageError: what is wrong, and the nearest option."""
+        text = " ".join(str(ex or message).split())
+        unknown = _UNKNOWN.search(text)
+        if unknown:
+            given = next(group for group in unknown.groups() if group).split("=")[0]
+            raise UsageError(f"vit {self.command} has no option {given}", nearest(given, self._options(given.startswith("-"))))
+        choice = _CHOICE.search(text)
+        if choice:
+            raise UsageError(f"{choice['key']} is {choice['value']}", nearest(choice["value"], re.findall(r"'([^']*)'", choice["names"])))
+        raise UsageError(_tidy(text), f"see 'vit {self.command} --help'")
+
+    def _options(self, dashed: bool) -> list[str]:
+        flags = [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")]
+        flags += self.short
+        return flags if dashed else [flag.removeprefix("--") for flag in flags]
+
+
+def _tidy(text: str) -> str:
+    """The first sentence of a parser's message, without its usage lines and type jargon."""
+    text = re.sub(r"^(error: )?Parser key [\"']?([\w.]+)[\"']?: ?", r"\2: ", text)
+    text = re.sub(r"Does not validate against any of the Union subtypes.*?Errors: ", "", text)
+    return text[:400].rstrip(". ;")
+
+
+def parse(parser: Parser, arguments: Sequence[str]) -> Any:
+    """The namespace of a command line; UsageError for anything that does not fit."""
+    return parser.parse_args(list(arguments))
+
+
+def expand(arguments: Sequence[str], short: Mapping[str, str], positional: str) -> list[str]:
+    """Write short flags out as dotted options, and the one positional argument as `positional`.
+
+    Every option but --help and --print_config takes a value, so what is neither an option nor a value is positional.
+    """
+    result: list[str] = []
+    loose: list[str] = []
+    rest = iter(arguments)
+    for token in rest:
+        if not token.startswith("--"):
+            loose.append(token)
+            continue
+        name, equals, value = token.partition("=")
+        name = short.get(name, name)
+        result.append(f"{name}{equals}{value}")
+        if not equals and name not in ("--help", "--print_config"):
+            following = next(rest, None)
+            if following is None:
+                raise UsageError(f"{token} needs a value", "see --help")
+            result.append(following)
+    if len(loose) > 1:
+        raise UsageError(f"DATA is given twice: {loose[0]!r} and {loose[1]!r}", "quote a path that has spaces")
+    return [*result, *(part for token in loose for part in (f"--{positional}", token))]
+
+
+def find_config(name: str) -> Path:
+    """The file of --config: a path, or the name of a recipe that comes with the program.
+
+    Raises:
+        UsageError: neither exists.
+    """
+    given = Path(name).expanduser()
+    if given.is_file():
+        return given
+    shipped = shipped_configs()
+    if name in shipped:
+        return shipped[name]
+    raise UsageError(f"there is no config {name!r}", nearest(name, shipped))
+
+
+def shipped_configs() -> dict[str, Path]:
+    """Recipes, networks and studies by name; inside an installed package, or at the top of a checkout."""
+    package = Path(__file__).parents[1]
+    folders = (package / "configs", package.parent / "configs")
+    return {str(path.relative_to(folder).with_suffix("")): path for folder in folders for path in folder.rglob("*.yaml")}

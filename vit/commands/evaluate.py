@@ -1,0 +1,165 @@
+"""`vit evaluate RUN|CKPT [DATA]`: how good a trained model is on labelled images."""
+
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from vit.commands.arguments import Parser, parse
+from vit.console import Reporter, interval
+from vit.errors import ResourceError, UsageError
+
+SPLITS = ("test", "validation", "train")
+
+
+def evaluate(arguments: Sequence[str]) -> int:
+    """Score every image once, show the figures, and write metrics.json, predictions and pictures."""
+    parser = Parser(
+        "evaluate",
+        "Measure a trained model on labelled images: the test images of its run, or those of DATA.",
+        "vit evaluate runs/photos/vit_tiny_patch16_224/20260101-120000 more_photos/",
+    )
+    parser.add_argument("model", metavar="RUN|CKPT", type=str, help="a run folder or a checkpoint")
+    parser.add_argument("data", metavar="DATA", type=str | None, nargs="?", default=None, help="as for vit train; null: the run's own")
+    parser.add_argument("--split", type=Literal["auto", "test", "validation", "train"], default="auto", help="auto: test, else validation, else all")
+    parser.add_argument("--root", type=str | None, default=None, help="folder of torchvision data sets")
+    parser.add_argument("--output", type=str | None, default=None, help="folder for the results; null: inside the run")
+    parser.add_argument("--device", type=str, default="auto", help="cpu, cuda, mps")
+    parser.add_argument("--precision", type=Literal["auto", "32-true", "bf16-mixed"], default="auto", help="auto: as it was trained, where the hardware can")
+    given = parse(parser, arguments)
+
+    from vit.data.augment import Augment
+    from vit.data.module import ImageDataModule, LoaderOptions
+    from vit.data.samples import Source
+    from vit.prediction.predictor import load
+    from vit.training.inference import distributed, score
+    from vit.training.metrics import measure
+
+    with distributed() as rank:
+        reporter = Reporter(quiet=rank > 0)
+        predictor = load(given.model, given.device, given.precision)
+        source = _source(given)
+        split = _choose_split(source, given)
+        samples = _by_class_map(source, split, predictor.classes, reporter)
+        reporter.notice(f"{len(samples):,} images of {source.name} ({split}), {predictor.engine.device.type}, {predictor.engine.precision}")
+        chosen = Source(source.name, predictor.classes, {split: samples})
+        loader = ImageDataModule(chosen, predictor.preprocess, Augment(), LoaderOptions(1), seed=0).evaluation_loader(split)
+        scored = score(predictor.engine, loader)
+    if rank > 0:
+        return 0
+    folder = _folder(given, source.name, split)
+    measured = measure(scored, predictor.classes)
+    _write(folder, measured, scored, predictor.classes)
+    _show(reporter, measured, predictor.classes, folder)
+    reporter.next_command(f"vit predict {shlex.quote(given.model)} FOLDER_OF_IMAGES")
+    return 0
+
+
+def _run_of(model: str) -> Path | None:
+    """The run folder that a model argument lies in, if it lies in one."""
+    path = Path(model)
+    folder = path if path.is_dir() else path.parent.parent
+    return folder if (folder / "config.yaml").is_file() else None
+
+
+def _source(given: Any) -> Any:
+    from vit.commands.train import make_parser, to_recipe
+    from vit.data.sources import open_source
+    from vit.data.split import complete
+
+    if given.data is not None:
+        return open_source(given.data, given.root)
+    run = _run_of(given.model)
+    if run is None:
+        raise UsageError(f"{given.model} lies in no run folder, so DATA must be given", "vit evaluate CKPT DATA")
+    parser = make_parser()
+    data = to_recipe(parser, parse(parser, ["--config", str(run / "config.yaml")])).data
+    return complete(open_source(data.source, given.root or data.root), data.validation, data.test, data.split_seed)
+
+
+def _choose_split(source: Any, given: Any) -> str:
+    if given.split != "auto":
+        if given.split not in source.splits:
+            raise UsageError(f"{source.name} has no {given.split} images", f"choose one of {', '.join(source.splits)}")
+        return str(given.split)
+    return next(split for split in SPLITS if split in source.splits)
+
+
+def _by_class_map(source: Any, split: str, classes: tuple[str, ...], reporter: Reporter) -> Any:
+    """The samples of a split with their labels renumbered, by name, to the model's classes."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    from vit.errors import DataError
+
+    numbers = {name: number for number, name in enumerate(classes)}
+    unknown = [name for name in source.classes if name not in numbers]
+    if unknown:
+        raise DataError(
+            f"{source.name} has classes that the model does not know: {', '.join(unknown[:10])} (it knows {', '.join(classes[:10])})",
+            "rename or remove them",
+        )
+    samples = source.splits[split]
+    renumbered = np.array([numbers[name] for name in source.classes], dtype=np.int64)[samples.labels]
+    missing = sorted(set(range(len(classes))) - set(renumbered.tolist()))
+    if missing:
+        reporter.notice(f"no image of {len(missing)} classes: {', '.join(classes[number] for number in missing[:10])}")
+    return replace(samples, labels=renumbered)
+
+
+def _folder(given: Any, data: str, split: str) -> Path:
+    from vit.prediction.files import free_name
+    from vit.training.run import slug
+
+    run = _run_of(given.model)
+    if given.output is not None:
+        folder = Path(given.output).expanduser()
+        if folder.exists() and any(folder.iterdir()):
+            raise UsageError(f"--output {folder} is not empty", "give a new folder")
+    else:
+        name = f"{slug(data)}-{split}"
+        folder = free_name(run / "evaluations" / name if run is not None else Path(f"evaluation-{name}"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ResourceError(f"cannot make {folder}: {error.strerror}", "choose another --output") from error
+    return folder
+
+
+def _write(folder: Path, measured: dict[str, Any], scored: Any, classes: tuple[str, ...]) -> None:
+    import numpy as np
+
+    from vit.report.figures import confusion_matrix, reliability, save
+    from vit.report.run_figures import write_scored
+    from vit.training.run import write_json
+
+    write_json(folder / "metrics.json", {**measured, "classes": list(classes)})
+    write_scored(folder / "predictions.csv", scored, classes)
+    save(confusion_matrix(np.array(measured["confusion"]), classes), folder / "confusion_matrix.png")
+    save(reliability(scored), folder / "reliability.png")
+
+
+def _show(reporter: Reporter, measured: dict[str, Any], classes: tuple[str, ...], folder: Path) -> None:
+    names = {
+        "acc1": "accuracy",
+        "acc5": "top-5 accuracy",
+        "balanced_accuracy": "balanced accuracy",
+        "ece": "calibration error",
+        "nll": "log-loss (nats)",
+    }
+    reporter.line(f"{measured['images']:,} images; 95 % bootstrap intervals")
+    facts = []
+    for key, name in names.items():
+        if key in measured["metrics"]:
+            metric = measured["metrics"][key]
+            plain = f"{metric['value']:.4f} ({metric['low']:.4f} to {metric['high']:.4f})"
+            facts.append((name, plain if key == "nll" else interval(metric)))
+    reporter.facts(facts)
+    worst = sorted(measured["per_class"], key=lambda row: row["f1"])[:20]
+    title = f"\nthe {len(worst)} classes with the lowest F1 of {len(classes)}" if len(classes) > len(worst) else "\nby class, lowest F1 first"
+    reporter.line(title)
+    rows = [(row["class"], row["images"], f"{row['precision']:.3f}", f"{row['recall']:.3f}", f"{row['f1']:.3f}") for row in worst]
+    reporter.table(("class", "images", "precision", "recall", "F1"), rows)
+    reporter.line(f"\nmetrics.json, predictions.csv and figures in {folder}")

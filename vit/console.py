@@ -1,0 +1,124 @@
+"""Everything that a person reads on a terminal passes through here; names from outside are made harmless first."""
+
+import sys
+import time
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+LOG_EVERY_SECONDS = 15.0
+LOG_WIDTH = 160
+
+
+def harmless(text: str) -> str:
+    """Text without control characters: a file name must not move the cursor, change colours or break a line.
+
+    Bytes that are no UTF-8 (surrogates in Python) become question marks.
+    """
+    shown = text.encode("utf-8", "replace").decode("utf-8")
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in shown)
+
+
+class Reporter:
+    """Speaks to the user: lines and tables to standard output, notices and progress to standard error.
+
+    Only the first process of several speaks.
+    """
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.out = _console(sys.stdout.isatty(), quiet)
+        self.err = _console(sys.stderr.isatty(), quiet, stderr=True)
+
+    def line(self, text: str = "") -> None:
+        """A line of the result; a line break in front leaves an empty line."""
+        self.out.print("\n" * text.startswith("\n") + harmless(text.removeprefix("\n")))
+
+    def notice(self, text: str) -> None:
+        """Something to know that is not the result."""
+        self.err.print("\n" * text.startswith("\n") + harmless(text.removeprefix("\n")))
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
+        """A table; numbers stand to the right."""
+        table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+        rows = [[str(cell) for cell in row] for row in rows]
+        for place, name in enumerate(columns):
+            numeric = all(row[place][:1].isdigit() or row[place][:1] in "-." for row in rows)
+            table.add_column(name, justify="right" if numeric and rows else "left")
+        for row in rows:
+            table.add_row(*(Text(harmless(cell)) for cell in row))
+        self.out.print(table, soft_wrap=False)
+
+    def facts(self, facts: Iterable[tuple[str, str]]) -> None:
+        """Names and values, one pair a line."""
+        pairs = list(facts)
+        width = max(len(name) for name, _ in pairs)
+        for name, value in pairs:
+            self.line(f"  {name:<{width}}  {value}")
+
+    def next_command(self, command: str) -> None:
+        """The next useful command, the last line of every command."""
+        self.line(f"\nNext: {command}")
+
+
+def _console(is_terminal: bool, quiet: bool, stderr: bool = False) -> Console:
+    """A console as wide as its terminal; a log has no width, and lines in it are not broken."""
+    width = None if is_terminal else LOG_WIDTH
+    return Console(highlight=False, soft_wrap=True, quiet=quiet, markup=False, emoji=False, stderr=stderr, width=width)
+
+
+class ProgressReport:
+    """Progress of something long: a bar on a terminal, a plain line every 15 seconds in a log."""
+
+    def __init__(self, reporter: Reporter, verb: str) -> None:
+        self.reporter = reporter
+        self.verb = verb
+        self._started = self._spoken = time.monotonic()
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+
+    def update(self, done: int, total: int, words: str = "") -> None:
+        """So much is done; `words` say more."""
+        if sys.stderr.isatty():
+            self._draw(done, total, words)
+            return
+        now = time.monotonic()
+        if now - self._spoken >= LOG_EVERY_SECONDS or (done == total and now - self._started >= LOG_EVERY_SECONDS):
+            self._spoken = now
+            left = (now - self._started) / max(done, 1) * (total - done)
+            self.reporter.notice(f"{self.verb} {done:,}/{total:,}  {words}  {duration(left)} left")
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _draw(self, done: int, total: int, words: str) -> None:
+        if self._bar is None:
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[words]}"))
+            self._bar = Progress(*columns, TimeRemainingColumn(), console=self.reporter.err, transient=True)
+            self._bar.start()
+            self._task = self._bar.add_task(self.verb, total=total, words="")
+        assert self._task is not None
+        self._bar.update(self._task, completed=done, total=total, words=words)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: 45 s, 12 min, 3 h 05 min."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def percent(value: float, digits: int = 2) -> str:
+    """A share as a percentage."""
+    return f"{100 * value:.{digits}f} %"
+
+
+def interval(metric: dict[str, float]) -> str:
+    """A share with its interval."""
+    return f"{percent(metric['value'])} ({100 * metric['low']:.2f} to {100 * metric['high']:.2f})"

@@ -1,0 +1,197 @@
+"""Training images are varied: crop and flip of each image, RandAugment, then mixup, cutmix and erasing of a batch.
+
+Everything drawn for an image is a function of its key word (see `Batch.key`), so that workers, processes and resumed
+runs draw alike. Geometry and mixing of whole batches run on the device, each image with draws of its own; the colour
+operations of RandAugment are torchvision's, image by image.
+"""
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from scipy.special import betaincinv
+from torch import Tensor
+from torchvision.transforms import InterpolationMode, v2
+from torchvision.transforms.v2 import functional as TF
+
+from vit.data.draws import uniform
+
+Draws = npt.NDArray[np.float64]
+AugmentName = Literal["none", "light", "standard", "strong"]
+
+_SLOTS = 16  # numbers drawn per image; each use below has slots of its own
+
+
+@dataclass(frozen=True)
+class Augment:
+    """The parts of an augmentation.
+
+    Attributes:
+        crop: smallest share of the picture's area that a random crop keeps (1: no crop); for photographs.
+        shift: largest shift, as a share of the side; for small images.
+        rotate: largest rotation, in degrees.
+        zoom: largest change of size, as a share of it.
+        flip: probability of a mirror image.
+        randaugment: operations of RandAugment (Cubuk et al. 2020) per image.
+        magnitude: their strength, 0 to 30.
+        mixup: alpha of mixup (Zhang et al. 2018); 0: off.
+        cutmix: alpha of cutmix (Yun et al. 2019); 0: off. With mixup, each pair of images gets one of the two.
+        erasing: probability that a box of the image is erased (Zhong et al. 2020).
+    """
+
+    crop: float = 1.0
+    shift: float = 0.0
+    rotate: float = 0.0
+    zoom: float = 0.0
+    flip: float = 0.0
+    randaugment: int = 0
+    magnitude: int = 9
+    mixup: float = 0.0
+    cutmix: float = 0.0
+    erasing: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for a config."""
+        return asdict(self)
+
+    @property
+    def mixes(self) -> bool:
+        """Whether labels become shares of two classes."""
+        return self.mixup > 0 or self.cutmix > 0
+
+
+def preset(name: AugmentName, image_size: int, mirrored: bool) -> Augment:
+    """The parts that a name stands for.
+
+    Args:
+        image_size: up to 64 pixels images are shifted by an eighth; larger ones are cropped, as for ImageNet.
+        mirrored: whether a mirror image keeps its class (letters, digits and signs do not).
+    """
+    if name == "none":
+        return Augment()
+    flip = 0.5 if mirrored else 0.0
+    light = Augment(shift=0.125, flip=flip) if image_size <= 64 else Augment(crop=0.35, flip=flip)
+    if name == "light":
+        return light
+    standard = replace(light, randaugment=2)
+    return standard if name == "standard" else replace(standard, mixup=0.2, cutmix=1.0, erasing=0.25)
+
+
+class ImageAugment:
+    """What happens to one image before it joins a batch: (3, H, W) uint8 -> (3, S, S) uint8."""
+
+    def __init__(self, augment: Augment, image_size: int) -> None:
+        self.augment = augment
+        self.image_size = image_size
+        self.colours = v2.RandAugment(augment.randaugment, augment.magnitude, interpolation=InterpolationMode.BILINEAR)
+
+    def crop(self, image: Tensor, key: int) -> Tensor:
+        """A random box of the picture (torchvision's RandomResizedCrop, drawn from `key`), resized to S."""
+        _, height, width = image.shape
+        area, ratio, x, y = uniform(4, key, 1).tolist()
+        area = height * width * (self.augment.crop + (1.0 - self.augment.crop) * area)
+        if self.augment.crop == 1.0:  # nothing to draw: the middle square
+            box_height = box_width = min(height, width)
+            x = y = 0.5
+        else:
+            ratio = (3 / 4) * (16 / 9) ** ratio  # log-uniform between 3:4 and 4:3
+            box_width = min(width, max(1, round((area * ratio) ** 0.5)))
+            box_height = min(height, max(1, round((area / ratio) ** 0.5)))
+        top, left = round(y * (height - box_height)), round(x * (width - box_width))
+        size = [self.image_size, self.image_size]
+        return TF.resized_crop(image, top, left, box_height, box_width, size, InterpolationMode.BICUBIC, antialias=True)
+
+    def recolour(self, image: Tensor, key: int) -> Tensor:
+        """RandAugment with torch's generator seeded by `key`, and left as it was."""
+        if not self.augment.randaugment:
+            return image
+        state = torch.get_rng_state()
+        try:
+            torch.default_generator.manual_seed(key)
+            return self.colours(image)
+        finally:
+            torch.set_rng_state(state)
+
+
+class BatchAugment:
+    """What happens to a batch on its device, each image with draws of its own."""
+
+    def __init__(self, augment: Augment, num_classes: int) -> None:
+        self.augment = augment
+        self.num_classes = num_classes
+
+    def move(self, images: Tensor, keys: npt.NDArray[np.int64]) -> Tensor:
+        """Shift, rotate, zoom and mirror: (B, 3, S, S) uint8 -> the same, float, 0 where the picture has moved away."""
+        images = images.float()
+        a = self.augment
+        if not (a.shift or a.rotate or a.zoom or a.flip):
+            return images
+        draws = uniform(_SLOTS, keys, 2)
+        angle = np.deg2rad(a.rotate) * (2 * draws[:, 0] - 1)
+        scale = 1.0 / (1.0 + a.zoom * (2 * draws[:, 1] - 1))
+        mirror = np.where(draws[:, 2] < a.flip, -1.0, 1.0)
+        side = images.shape[-1]
+        shift = 2 * draws[:, 3:5] - 1
+        pixels = shift * a.shift * side
+        if not (a.rotate or a.zoom):
+            pixels = np.round(pixels)  # whole pixels: a shift alone does not blur
+        cos, sin = scale * np.cos(angle), scale * np.sin(angle)
+        rows = np.stack([cos * mirror, -sin, pixels[:, 0] * 2 / side, sin * mirror, cos, pixels[:, 1] * 2 / side], axis=1)
+        matrices = torch.from_numpy(rows.reshape(-1, 2, 3).astype(np.float32)).to(images.device)
+        grid = F.affine_grid(matrices, list(images.shape), align_corners=False)
+        return F.grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+
+    def mix(self, images: Tensor, labels: Tensor, keys: npt.NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Mixup or cutmix within neighbours (0 and 1, 2 and 3, ...), and erasing.
+
+        Args:
+            images: (B, 3, S, S) normalised.
+            labels: (B,) class numbers.
+            keys: (B,) words; a pair uses the word of its first image.
+
+        Returns:
+            Images of the same shape, and labels (B,), or (B, C) shares that sum to 1 if the augmentation mixes.
+        """
+        if self.augment.erasing:
+            draws = uniform(_SLOTS, keys, 3)
+            boxes = _boxes(0.02 + (1 / 3 - 0.02) * draws[:, 0], draws[:, 1:3], 0.3 * (1 / 0.09) ** draws[:, 3])
+            boxes[draws[:, 4] >= self.augment.erasing] = 0.0
+            images = images * ~_inside(boxes, images)
+        if not self.augment.mixes:
+            return images, labels
+        shares = F.one_hot(labels, self.num_classes).float()
+        count = len(keys)
+        partner = np.arange(count) ^ 1
+        partner[partner >= count] = count - 1
+        draws = uniform(_SLOTS, keys[np.minimum(np.arange(count) & ~1, count - 1)], 4)
+        cut = draws[:, 0] < (self.augment.cutmix > 0) * (0.5 if self.augment.mixup > 0 else 1.0)
+        alpha = np.where(cut, self.augment.cutmix or 1.0, self.augment.mixup or 1.0)
+        own = betaincinv(alpha, alpha, draws[:, 1])  # the share of its own that an image keeps: Beta(alpha, alpha)
+        boxes = _boxes(np.where(cut, 1.0 - own, 0.0), draws[:, 2:4], np.ones(count))
+        inside = _inside(boxes, images)  # what cutmix takes from the partner
+        weight = torch.from_numpy(np.where(cut, 1.0, own).astype(np.float32)).to(images.device)[:, None, None, None]
+        other = images[partner]
+        mixed = torch.where(inside, other, images * weight + other * (1.0 - weight))
+        kept = torch.where(torch.from_numpy(cut).to(images.device), 1.0 - inside.float().mean(dim=(1, 2, 3)), weight.flatten())
+        return mixed, shares * kept[:, None] + shares[partner] * (1.0 - kept[:, None])
+
+
+def _boxes(area: Draws, place: Draws, ratio: Draws) -> Draws:
+    """Boxes (B, 4) as left, top, right, bottom in 0..1, of a share of the area, at a random place, width : height = ratio."""
+    width = np.minimum(np.sqrt(area * ratio), 1.0)
+    height = np.minimum(np.sqrt(area / ratio), 1.0)
+    left, top = place[:, 0] * (1.0 - width), place[:, 1] * (1.0 - height)
+    return np.stack([left, top, left + width, top + height], axis=1)
+
+
+def _inside(boxes: Draws, images: Tensor) -> Tensor:
+    """Which pixels lie in each image's box: (B, 1, S, S) bool."""
+    side = images.shape[-1]
+    left, top, right, bottom = torch.from_numpy(np.round(boxes * side)).to(images.device).unbind(dim=1)
+    places = torch.arange(side, device=images.device)
+    columns = (places >= left[:, None]) & (places < right[:, None])
+    rows = (places >= top[:, None]) & (places < bottom[:, None])
+    return (rows[:, :, None] & columns[:, None, :])[:, None]

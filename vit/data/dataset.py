@@ -1,0 +1,131 @@
+"""Lists of keys -> batches: decode, or take from memory, then crop; errors stay with their image."""
+
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from vit.data.augment import ImageAugment
+from vit.data.batch import Batch
+from vit.data.decode import ImageError, read_image
+from vit.data.draws import hashed
+from vit.data.preprocess import Preprocess, resize_shorter
+from vit.data.sampler import Key
+from vit.data.samples import Labels, Samples
+from vit.errors import DataError
+
+
+def array_image(samples: Samples, index: int) -> Tensor:
+    """The pixels of an image that its source holds: (3, H, W) uint8."""
+    assert samples.arrays is not None
+    pixels = torch.from_numpy(np.ascontiguousarray(samples.arrays[index]))
+    return pixels.expand(3, -1, -1) if pixels.ndim == 2 else pixels.permute(2, 0, 1)
+
+
+class ImageDataset(Dataset[Batch]):
+    """Samples that yield whole batches.
+
+    Args:
+        samples: the images.
+        preprocess: how evaluation sees them.
+        augment: how training varies them; None for evaluation.
+        seed: of the augmentation's draws.
+        in_memory: keep all images as uint8, decoded once, with the shorter side at most 8/7 of the image size.
+    """
+
+    def __init__(
+        self, samples: Samples, preprocess: Preprocess, augment: ImageAugment | None, seed: int, in_memory: bool
+    ) -> None:
+        self.samples = samples
+        self.preprocess = preprocess
+        self.augment = augment
+        self.seed = seed
+        self.memory: list[Tensor] | Tensor | None = None
+        self.origin: Labels = np.arange(len(samples))  # which image lies at each place of memory
+        if in_memory or samples.arrays is not None:
+            self._fill_memory()
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    @property
+    def is_stacked(self) -> bool:
+        """Whether all images lie in memory at their final size, uncropped, so that a batch is one gather."""
+        return isinstance(self.memory, Tensor) and (self.augment is None or self.augment.augment.crop == 1.0)
+
+    def __getitems__(self, keys: list[Key]) -> Batch:
+        """The batch of some keys (DataLoader calls this instead of one __getitem__ per image)."""
+        indices = [key.index for key in keys]
+        words = self._words(keys)
+        if self.is_stacked:
+            assert isinstance(self.memory, Tensor)
+            images = self.memory[indices]
+            if self.augment is not None and self.augment.augment.randaugment:
+                images = torch.stack([self.augment.recolour(i, w) for i, w in zip(images, words, strict=True)])
+            indices = self.origin[indices].tolist()
+        else:
+            pictures, indices = zip(*(self._picture(index) for index in indices), strict=True)
+            images = torch.stack([self._prepared(image, word) for image, word in zip(pictures, words, strict=True)])
+        return Batch(
+            image=images,
+            label=torch.from_numpy(self.samples.labels[list(indices)]),
+            path=tuple(self.samples.paths[index] for index in indices),
+            error=("",) * len(keys),
+            key=torch.tensor(words),
+            valid=torch.tensor([key.valid for key in keys]),
+        )
+
+    def _words(self, keys: list[Key]) -> list[int]:
+        """The word of each key (see `Batch.key`)."""
+        if self.augment is None:
+            return [0] * len(keys)
+        epochs, indices, _ = zip(*keys, strict=True)
+        return (hashed(self.seed, epochs, indices) >> np.uint64(1)).tolist()
+
+    def _prepared(self, image: Tensor, word: int) -> Tensor:
+        if self.augment is None:
+            return self.preprocess(image)
+        return self.augment.recolour(self.augment.crop(image, word), word)
+
+    def _picture(self, index: int) -> tuple[Tensor, int]:
+        if self.memory is not None:
+            return self.memory[index], int(self.origin[index])
+        return self._decoded(index)
+
+    def _decoded(self, index: int) -> tuple[Tensor, int]:
+        """One image of the source and its index; a bad training image is replaced by the next good one of the list."""
+        if self.samples.arrays is not None:
+            return array_image(self.samples, index), index
+        tries = 1 if self.augment is None else min(10, len(self))
+        for place in range(index, index + tries):
+            try:
+                return read_image(self.samples.file(place % len(self))), place % len(self)
+            except ImageError as error:
+                failure = error
+        raise DataError(f"{failure}", "mend or remove the file ('vit predict' lists every file that cannot be read)") from failure
+
+    def _fill_memory(self) -> None:
+        side = self.preprocess.image_size
+        if self.samples.arrays is not None and _all_shaped(self.samples, side):
+            stacked = torch.from_numpy(np.asarray(self.samples.arrays))
+            grey = stacked.ndim == 3
+            self.memory = stacked[:, None].expand(-1, 3, -1, -1) if grey else stacked.permute(0, 3, 1, 2).contiguous()
+            return
+        limit = self.preprocess.resize_side if self.augment is None else round(side * 8 / 7)
+
+        def small(index: int) -> Tensor:
+            image, self.origin[index] = self._decoded(index)
+            if self.augment is None:
+                return self.preprocess(image)
+            return resize_shorter(image, limit, self.preprocess.interpolation) if min(image.shape[1:]) > limit else image
+
+        with decode_threads() as parallel:
+            images = list(parallel(small, range(len(self))))
+        exact = all(image.shape[1:] == (side, side) for image in images)
+        self.memory = torch.stack(images) if exact else images
+
+
+def _all_shaped(samples: Samples, side: int) -> bool:
+    assert samples.arrays is not None
+    return isinstance(samples.arrays, np.ndarray) and samples.arrays.shape[1:3] == (side, side)

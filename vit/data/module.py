@@ -1,0 +1,199 @@
+"""The LightningDataModule: a source, split and counted, becomes loaders for this process."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch.distributed as dist
+from lightning.pytorch import LightningDataModule
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from vit.data.augment import Augment, BatchAugment, ImageAugment
+from vit.data.batch import Batch
+from vit.data.dataset import ImageDataset
+from vit.data.preprocess import Preprocess
+from vit.data.sampler import EvaluationSampler, Key, TrainSampler
+from vit.data.samples import Source
+from vit.data.threads import available_cores
+from vit.errors import DataError
+
+Cache = Literal["auto", "memory", "none"]
+
+AUTO_CACHE_BYTES = 2 * 2**30
+
+
+@dataclass(frozen=True)
+class LoaderOptions:
+    """How batches are fetched; none of it changes what is in them.
+
+    Attributes:
+        batch_size: images per step of the loader, over all processes.
+        num_workers: processes that decode; None: as many as the machine's cores allow, 0 for images in memory.
+        cache: "memory" keeps decoded images; "none" reads files every epoch; "auto" decides by their size.
+        evaluation_batch_size: images per step and process in evaluation.
+    """
+
+    batch_size: int
+    num_workers: int | None = None
+    cache: Cache = "auto"
+    evaluation_batch_size: int = 128
+
+
+@dataclass
+class _KeyBatches(Sampler[list[Key]]):
+    """Lets DataLoader take our samplers as its batch sampler."""
+
+    batches: TrainSampler | EvaluationSampler = field(repr=False)
+
+    def __iter__(self) -> Iterator[list[Key]]:
+        return iter(self.batches)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+
+def _whole(batch: Batch) -> Batch:
+    """The dataset yields whole batches already; module-level so that workers can import it."""
+    return batch
+
+
+@dataclass
+class _Fetched(Dataset[Batch | DataError]):
+    """A dataset whose errors leave a worker process as values: torch would hand over their text alone."""
+
+    dataset: ImageDataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitems__(self, keys: list[Key]) -> Batch | DataError:
+        try:
+            return self.dataset.__getitems__(keys)
+        except DataError as error:
+            return error
+
+
+class _Loader(DataLoader[Batch]):
+    """Raises the errors that `_Fetched` hands over."""
+
+    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
+        for batch in super().__iter__():
+            if isinstance(batch, DataError):
+                raise batch
+            yield batch
+
+
+class ImageDataModule(LightningDataModule):
+    """Loaders over the splits of a source.
+
+    Lightning calls `train_dataloader` and `val_dataloader`; `consumed`, the number of batches that training has
+    finished, is all the state that the order of images has.
+    """
+
+    def __init__(self, source: Source, preprocess: Preprocess, augment: Augment, options: LoaderOptions, seed: int) -> None:
+        super().__init__()
+        self.source = source
+        self.preprocess = preprocess
+        self.options = options
+        self.seed = seed
+        self.in_memory = self._decide_cache()
+        self.image_augment = ImageAugment(augment, preprocess.image_size)
+        self.batch_augment = BatchAugment(augment, len(source.classes))
+        self.consumed = 0
+        self._train_sampler: TrainSampler | None = None
+        self._datasets: dict[str, ImageDataset] = {}
+
+    def train_dataloader(self) -> DataLoader[Batch]:
+        rank, world_size = place()
+        length = len(self.source.splits["train"])
+        if length < self.options.batch_size:
+            raise DataError(
+                f"batch_size {self.options.batch_size} > {length} training images",
+                f"give --batch_size {max(1, length // 4)} or less, or add images",
+            )
+        self._train_sampler = TrainSampler(length, self.options.batch_size, self.seed, rank, world_size)
+        self._train_sampler.consumed = self.consumed
+        return self._loader("train", self._train_sampler)
+
+    def val_dataloader(self) -> DataLoader[Batch]:
+        return self.evaluation_loader("validation")
+
+    def evaluation_loader(self, split: str) -> DataLoader[Batch]:
+        """Every image of a split once, in order, over all processes."""
+        rank, world_size = place()
+        batch_size = self.options.evaluation_batch_size
+        return self._loader(split, EvaluationSampler(len(self.source.splits[split]), batch_size, rank, world_size))
+
+    def finished_batch(self) -> None:
+        """Count one finished training batch; the next epoch's order starts from this count."""
+        self.consumed += 1
+        if self._train_sampler is not None:
+            self._train_sampler.consumed = self.consumed
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"consumed": self.consumed}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.consumed = int(state_dict["consumed"])
+
+    def on_after_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
+        """Normalise, and augment while training: uint8 -> float images, (B,) -> (B,) or (B, C) labels."""
+        if self.trainer is None or not self.trainer.training:
+            return replace(batch, image=self.preprocess.normalise(batch.image))
+        return self.augmented(batch)
+
+    def augmented(self, batch: Batch) -> Batch:
+        """A training batch as the network sees it."""
+        keys = batch.key.numpy().astype(np.int64)
+        images: Tensor = self.preprocess.normalise(self.batch_augment.move(batch.image, keys))
+        images, labels = self.batch_augment.mix(images, batch.label, keys)
+        return replace(batch, image=images, label=labels)
+
+    def dataset(self, split: str) -> ImageDataset:
+        """The dataset of a split, made (and decoded, if it is kept in memory) once."""
+        if split not in self._datasets:
+            augment = self.image_augment if split == "train" else None
+            samples = self.source.splits[split]
+            self._datasets[split] = ImageDataset(samples, self.preprocess, augment, self.seed, self.in_memory)
+        return self._datasets[split]
+
+    def _loader(self, split: str, sampler: TrainSampler | EvaluationSampler) -> DataLoader[Batch]:
+        dataset = self.dataset(split)
+        workers = self._workers(dataset)
+        return _Loader(
+            _Fetched(dataset),  # type: ignore[arg-type]
+            batch_sampler=_KeyBatches(sampler),
+            collate_fn=_whole,
+            num_workers=workers,
+            persistent_workers=workers > 0 and split == "train",
+            worker_init_fn=_yield_to_compute if workers else None,
+        )
+
+    def _workers(self, dataset: ImageDataset) -> int:
+        if self.options.num_workers is not None:
+            return self.options.num_workers
+        if dataset.is_stacked:
+            return 0
+        _, world_size = place()
+        return min(8, max(1, available_cores() // world_size))
+
+    def _decide_cache(self) -> bool:
+        if self.options.cache != "auto":
+            return self.options.cache == "memory"
+        side = self.preprocess.image_size * 8 / 7
+        count = sum(len(samples) for samples in self.source.splits.values())
+        return count * side * side * 4 / 3 * 3 <= AUTO_CACHE_BYTES
+
+def place() -> tuple[int, int]:
+    """(rank, number of processes) of this process."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return 0, 1
+
+
+def _yield_to_compute(worker: int) -> None:
+    """Lower a decode worker's priority: at equal priority it slows the training threads of a CPU up to 10 times."""
+    os.nice(10)

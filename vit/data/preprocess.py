@@ -1,0 +1,60 @@
+"""How an image becomes a network's input: one frozen value that travels inside every checkpoint."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torchvision.transforms import InterpolationMode
+from torchvision.transforms.v2 import functional as TF
+
+Interpolation = Literal["bilinear", "bicubic"]
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """Resize the shorter side to image_size / crop_fraction, cut the middle square, scale to 0..1, normalise.
+
+    The default mean and std are those of ImageNet, which suit any photographs.
+    """
+
+    image_size: int
+    crop_fraction: float = 1.0
+    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
+    std: tuple[float, float, float] = (0.229, 0.224, 0.225)
+    interpolation: Interpolation = "bicubic"
+
+    def __call__(self, image: Tensor) -> Tensor:
+        """Upright pixels (3, H, W) uint8 -> (3, S, S) uint8, the same for evaluation, prediction and export."""
+        _, height, width = image.shape
+        if (height, width) == (self.image_size, self.image_size):
+            return image
+        image = resize_shorter(image, self.resize_side, self.interpolation)
+        _, height, width = image.shape
+        top, left = round((height - self.image_size) / 2), round((width - self.image_size) / 2)  # as torchvision's CenterCrop
+        return image[:, top : top + self.image_size, left : left + self.image_size].contiguous()
+
+    @property
+    def resize_side(self) -> int:
+        """The shorter side, in pixels, before the crop."""
+        return max(self.image_size, round(self.image_size / self.crop_fraction))
+
+    def normalise(self, images: Tensor) -> Tensor:
+        """Images (B, 3, S, S) uint8 -> float32 of mean 0 and standard deviation 1 over the training statistics."""
+        mean = torch.tensor(self.mean, device=images.device).mul_(255.0)[:, None, None]
+        scale = torch.tensor(self.std, device=images.device).mul_(255.0).reciprocal_()[:, None, None]
+        return images.to(torch.float32).sub_(mean).mul_(scale)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for a checkpoint."""
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+
+
+def resize_shorter(image: Tensor, side: int, interpolation: Interpolation) -> Tensor:
+    """(3, H, W) uint8 -> the same picture with its shorter side `side` pixels long, antialiased."""
+    _, height, width = image.shape
+    shorter = min(height, width)
+    if shorter == side:
+        return image
+    size = [height * side // shorter, width * side // shorter]  # as torchvision's Resize
+    return TF.resize(image, size, interpolation=InterpolationMode(interpolation), antialias=True)

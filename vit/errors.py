@@ -1,0 +1,64 @@
+"""Every failure that a user can mend: what happened, where, how to mend it, and the exit code that says its kind."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class VitError(Exception):
+    """A failure told in one line: `vit: error[CODE]: what and where; how to mend`."""
+
+    code = 1
+
+    def __init__(self, problem: str, mend: str) -> None:
+        super().__init__(problem, mend)
+        self.problem = problem
+        self.mend = mend
+
+    def __str__(self) -> str:
+        return f"{self.problem}; {self.mend}"
+
+
+class UsageError(VitError):
+    """The command line or a config asks for something that cannot be."""
+
+    code = 2
+
+
+class DataError(VitError):
+    """The data cannot be used as they are."""
+
+    code = 3
+
+
+class CheckpointError(VitError):
+    """A checkpoint, or a file of weights, cannot be used."""
+
+    code = 4
+
+
+class BadInputsError(VitError):
+    """The command finished, but some of its inputs failed (each one is listed in its output)."""
+
+    code = 5
+
+
+class DivergedError(VitError):
+    """Training left the finite numbers."""
+
+    code = 6
+
+
+class ResourceError(VitError):
+    """Disk, memory or permission is missing, or somebody else holds what is needed."""
+
+    code = 7
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """'did you mean X?' for the nearest known name, else all of them; for the `mend` half of an error."""
+    names = sorted(known)
+    close = get_close_matches(name, names, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    shown = ", ".join(names[:12])
+    return f"choose one of {shown}" + (", ..." if len(names) > 12 else "")

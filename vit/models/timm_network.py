@@ -1,0 +1,108 @@
+"""timm's models behind the contract of `Network`; this is how the CNN baselines come in."""
+
+from typing import cast
+
+import timm
+import torch
+from torch import Tensor, nn
+from timm.models.resnet import BasicBlock, ResNet
+
+from vit.models.network import Network
+
+
+class TimmNetwork(Network):
+    """Any image model of timm, from random weights: images (B, 3, S, S) -> logits (B, C).
+
+    Args:
+        model: the name in timm, for example "convnext_atto".
+        image_size: S, in pixels; handed to models that are built for one size.
+        num_classes: C.
+        drop_rate: dropout before the head.
+        drop_path_rate: stochastic depth.
+
+    Raises:
+        ValueError: timm has no such model, or cannot build it with these values.
+    """
+
+    memory_format = torch.channels_last
+
+    def __init__(
+        self,
+        model: str,
+        image_size: int = 224,
+        num_classes: int = 1000,
+        drop_rate: float = 0.0,
+        drop_path_rate: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if not timm.is_model(model):
+            raise ValueError(f"timm has no model {model!r}")
+        self.image_size = image_size
+        self.num_classes = num_classes
+        options: dict[str, float] = {"num_classes": num_classes}
+        options |= {name: rate for name, rate in (("drop_rate", drop_rate), ("drop_path_rate", drop_path_rate)) if rate}
+        try:  # only models built for one size (ViT, Swin, ...) take img_size, and timm says so by TypeError alone
+            self.model = cast(nn.Module, timm.create_model(model, pretrained=False, img_size=image_size, **options))
+        except TypeError:
+            try:
+                self.model = cast(nn.Module, timm.create_model(model, pretrained=False, **options))
+            except TypeError as error:
+                raise ValueError(f"timm's {model} does not take these values: {error}") from error
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.check_images(images)
+        return cast(Tensor, self.model(images))
+
+    def no_weight_decay(self) -> set[str]:
+        own = getattr(self.model, "no_weight_decay", set)()
+        return {f"model.{name}" for name in own}
+
+
+class SmallImageResNet(Network):
+    """timm's ResNet with the stem of CIFAR ResNets (He et al. 2016, section 4.2): 3x3, stride 1, no max-pool.
+
+    The ImageNet stem throws away 15 of 16 pixels before the first block; on images of 8 to 64 pixels that makes a CNN
+    baseline a straw man.
+
+    Args:
+        image_size: S, in pixels.
+        num_classes: C.
+        layers: basic blocks in each of the four stages; the last three stages halve the side.
+        widths: channels of each stage.
+        drop_rate: dropout before the head.
+        drop_path_rate: stochastic depth.
+    """
+
+    memory_format = torch.channels_last
+
+    def __init__(
+        self,
+        image_size: int = 32,
+        num_classes: int = 10,
+        layers: tuple[int, int, int, int] = (2, 2, 2, 2),
+        widths: tuple[int, int, int, int] = (64, 128, 256, 512),
+        drop_rate: float = 0.0,
+        drop_path_rate: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.image_size = image_size
+        self.num_classes = num_classes
+        self.model = ResNet(
+            BasicBlock,
+            tuple(layers),
+            num_classes=num_classes,
+            channels=tuple(widths),
+            drop_rate=drop_rate,
+            drop_path_rate=drop_path_rate,
+        )
+        stem_width = self.model.conv1.out_channels
+        self.model.conv1 = nn.Conv2d(3, stem_width, kernel_size=3, padding=1, bias=False)
+        nn.init.kaiming_normal_(self.model.conv1.weight, mode="fan_out", nonlinearity="relu")
+        self.model.maxpool = nn.Identity()
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.check_images(images)
+        return cast(Tensor, self.model(images))
+
+    def no_weight_decay(self) -> set[str]:
+        return set()

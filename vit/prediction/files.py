@@ -1,0 +1,83 @@
+"""IMAGES on the command line -> the list of files, in a stable order."""
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from vit.errors import DataError
+
+
+def list_files(inputs: Sequence[str | os.PathLike[str]], recursive: bool) -> list[str]:
+    """Every file that the inputs name, each once, as the user would write it.
+
+    A file stands as given; a folder gives the files in it (and below it, if `recursive`), sorted, without hidden ones; a
+    pattern gives what it matches, sorted. What a folder holds is not judged here: a text file gets its row too.
+
+    Raises:
+        DataError: an input does not exist, matches nothing, or there is no file at all.
+    """
+    found: dict[str, None] = {}
+    skipped_folders = 0
+    for given in map(os.fspath, inputs):
+        name = os.path.expanduser(given)
+        if os.path.isdir(name):
+            below, skipped = _in_folder(name, recursive)
+            skipped_folders += skipped
+            found.update(dict.fromkeys(below))
+        elif os.path.lexists(name):
+            found[name] = None
+        elif glob.has_magic(name):
+            matches = sorted(path for path in glob.glob(name, recursive=True) if not os.path.isdir(path))
+            if not matches:
+                raise DataError(f"{given} matches no file", "check the pattern, and quote it if your shell changes it")
+            found.update(dict.fromkeys(matches))
+        else:
+            raise DataError(f"there is no {given}", "give files, folders or patterns such as 'photos/*.jpg'")
+    if not found:
+        more = f" ({skipped_folders} folders in it)" if skipped_folders else ""
+        mend = "add --recursive true to read the folders in it" if skipped_folders else "give a folder that holds images"
+        raise DataError(f"{', '.join(map(os.fspath, inputs))} holds no files{more}", mend)
+    return list(found)
+
+
+def _in_folder(folder: str, recursive: bool) -> tuple[list[str], int]:
+    """Files of a folder in order, and how many folders in it were not read."""
+    files: list[str] = []
+    skipped = 0
+    seen: set[tuple[int, int]] = set()
+    for path, is_dir in _walk(folder, recursive, seen):
+        if is_dir:
+            skipped += 1
+        else:
+            files.append(path)
+    return files, skipped
+
+
+def _walk(folder: str, recursive: bool, seen: set[tuple[int, int]]) -> Iterator[tuple[str, bool]]:
+    try:
+        status = os.stat(folder)
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        raise DataError(f"cannot read {folder}: {error.strerror}", "check its permissions") from error
+    if (status.st_dev, status.st_ino) in seen:
+        return  # a link back to a folder already read
+    seen.add((status.st_dev, status.st_ino))
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if not entry.is_dir():
+            yield entry.path, False
+        elif recursive:
+            yield from _walk(entry.path, recursive, seen)
+        else:
+            yield entry.path, True
+
+
+def free_name(path: Path) -> Path:
+    """The path, or the first of NAME-2, NAME-3, ... that does not exist yet."""
+    number, candidate = 1, path
+    while candidate.exists():
+        number += 1
+        candidate = path.with_name(f"{path.stem}-{number}{path.suffix}")
+    return candidate

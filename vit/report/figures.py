@@ -1,0 +1,109 @@
+"""Pictures of a run, drawn from its files and results by matplotlib."""
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import numpy.typing as npt
+import torch
+from matplotlib.figure import Figure
+from sklearn.metrics import ConfusionMatrixDisplay
+from torch import Tensor
+
+from vit.training.metrics import Scored
+
+mpl.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "font.size": 9, "savefig.dpi": 120})
+
+_TRAIN, _VALIDATION = "tab:blue", "tab:orange"
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG, making its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, bbox_inches="tight")
+
+
+def curves(metrics: Path) -> Figure:
+    """Loss and accuracy over epochs, from metrics.csv."""
+    with open(metrics, newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["val/acc1"] or row["train/images_per_second"]]
+    epochs = [int(row["epoch"]) + 1 for row in rows]
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    loss, accuracy = figure.subplots(1, 2)
+    for name, colour, label in (("train/loss", _TRAIN, "training"), ("val/loss", _VALIDATION, "validation")):
+        loss.plot(epochs, [float(row[name] or "nan") for row in rows], color=colour, label=label)
+    loss.set(xlabel="epoch", ylabel="cross-entropy (nats)", title="Loss")
+    loss.legend(frameon=False)
+    values = [100 * float(row["val/acc1"] or "nan") for row in rows]
+    accuracy.plot(epochs, values, color=_VALIDATION)
+    if values:
+        best = int(np.nanargmax(values))
+        accuracy.annotate(f"best {values[best]:.2f} %", (epochs[best], values[best]), xytext=(0, -14), textcoords="offset points", ha="center")
+        accuracy.plot(epochs[best], values[best], "o", color=_VALIDATION)
+    accuracy.set(xlabel="epoch", ylabel="accuracy (%)", title="Validation accuracy")
+    return figure
+
+
+def confusion_matrix(counts: npt.NDArray[np.int64], classes: Sequence[str]) -> Figure:
+    """Counts (C, C) as colours by row share; with numbers and names up to 30 classes."""
+    few = len(classes) <= 30
+    side = 2.5 + 0.42 * len(classes) if few else 9.0
+    figure = Figure(figsize=(side, side), layout="constrained")
+    axes = figure.subplots()
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    display = ConfusionMatrixDisplay(shares, display_labels=[_plain(name) for name in classes] if few else None)
+    display.plot(ax=axes, cmap="Blues", include_values=False, colorbar=not few, xticks_rotation="vertical")
+    if few:
+        for row, column in zip(*np.nonzero(counts), strict=True):
+            colour = "white" if shares[row, column] > 0.5 else "black"
+            axes.text(column, row, str(counts[row, column]), ha="center", va="center", color=colour, fontsize=8)
+    else:
+        axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(True)
+    axes.set(xlabel="predicted", ylabel="true")
+    return figure
+
+
+def reliability(scored: Scored, bins: int = 15) -> Figure:
+    """Accuracy against confidence, in bins of equal width, above a histogram of the confidences."""
+    correct = scored.predictions == scored.labels
+    places = np.minimum((scored.confidences * bins).astype(int), bins - 1)
+    seen = np.bincount(places, minlength=bins)
+    accuracy = np.bincount(places, correct, bins) / np.maximum(seen, 1)
+    centres = (np.arange(bins) + 0.5) / bins
+    figure = Figure(figsize=(4, 4.2), layout="constrained")
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
+    upper.plot([0, 1], [0, 1], color="grey", linestyle=":")
+    upper.bar(centres[seen > 0], accuracy[seen > 0], width=0.9 / bins, color=_TRAIN)
+    upper.set(ylabel="accuracy", title="Is 80 % sure right 80 % of the time?", ylim=(0, 1))
+    lower.bar(centres, seen, width=0.9 / bins, color="grey")
+    lower.set(xlabel="confidence", ylabel="images", xlim=(0, 1))
+    return figure
+
+
+def image_grid(images: Sequence[Tensor], captions: Sequence[str], title: str, columns: int = 8) -> Figure:
+    """Pictures (3, H, W) uint8 with a caption each, in rows."""
+    rows = -(-len(images) // columns)
+    figure = Figure(figsize=(1.35 * columns, 1.75 * rows + 0.3), layout="constrained")
+    for axes, image, caption in zip(figure.subplots(rows, columns, squeeze=False).flat, images, captions, strict=False):
+        axes.imshow(image.permute(1, 2, 0).numpy(), interpolation="nearest")
+        axes.set_title(_plain(caption), fontsize=7)
+    for axes in figure.axes:
+        axes.axis("off")
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10)
+    return figure
+
+
+def displayable(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """Normalised images (B, 3, S, S) back to uint8, to be looked at."""
+    scale = torch.tensor(std)[:, None, None]
+    offset = torch.tensor(mean)[:, None, None]
+    return ((images.cpu() * scale + offset) * 255).round().clamp(0, 255).to(torch.uint8)
+
+
+def _plain(name: str) -> str:
+    """A name on a picture: one short line, and no dollar signs, which matplotlib would read as mathematics."""
+    line = " ".join(name.encode("utf-8", "replace").decode("utf-8").split())
+    return (line if len(line) <= 22 else line[:21] + "…").replace("$", r"\$")

@@ -1,0 +1,100 @@
+"""The figures and tables that a finished training leaves in its run folder, and sends to its tracker."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vit.data.dataset import ImageDataset
+from vit.data.sampler import Key
+from vit.report.figures import confusion_matrix, curves, displayable, image_grid, reliability, save
+from vit.training.checkpoint import file_hash
+from vit.training.fit import Fitted
+from vit.training.metrics import Scored, confusion, per_class
+from vit.training.plan import Plan
+from vit.training.run import RunDirectory, write_json
+from vit.training.tracking import Tracker
+
+WORST = 24
+SAMPLES = 24
+
+
+def draw_run(run: RunDirectory, plan: Plan, fitted: Fitted, tracker: Tracker) -> None:
+    """Curves, confusion matrix, reliability, augmented training images, worst validation images; and rows on disk."""
+    classes = plan.source.classes
+    scored, data = fitted.scored, fitted.data
+    pictures = {"curves": curves(run.metrics)}
+    split = "test" if "test" in scored else "validation"
+    if split in scored:
+        counts = confusion(scored[split], len(classes))
+        pictures["confusion_matrix"] = confusion_matrix(counts, classes)
+        pictures["reliability"] = reliability(scored[split])
+        tracker.confusion_matrix("test/confusion", scored[split].labels.tolist(), scored[split].predictions.tolist(), classes)
+        write_json(run.path / f"{split}_classes.json", {"per_class": per_class(scored[split], classes), "confusion": counts.tolist()})
+    count = min(SAMPLES, len(plan.source.splits["train"]))
+    batch = data.augmented(data.dataset("train").__getitems__([Key(0, index) for index in range(count)]))
+    shown = displayable(batch.image, plan.preprocess.mean, plan.preprocess.std)
+    labels = [" + ".join(classes[c] for c in np.flatnonzero(row)) for row in _shares(batch.label.numpy(), len(classes))]
+    pictures["augmented"] = image_grid(list(shown), labels, "Training images as the network sees them")
+    if "validation" in scored:
+        dataset = data.dataset("validation")
+        worst = _worst(scored["validation"], classes)
+        captions = [f"{row['label']}? {row['predicted']}\n{row['probability']:.0%}" for row in worst]
+        pictures["worst"] = image_grid(
+            [_picture(dataset, row["index"]) for row in worst], captions, "Validation images with the largest loss: true? predicted"
+        )
+    for name, figure in pictures.items():
+        path = run.figures / f"{name}.png"
+        save(figure, path)
+        tracker.image(f"figures/{name}", path)
+    if "validation" in scored:
+        columns = ("path", "label", "predicted", "probability", "loss")
+        rows = [[row[column] for column in columns] for row in worst]
+        tracker.table("validation/worst", columns, rows)
+    for name, part in scored.items():
+        write_scored(run.predictions / f"{name}.csv", part, classes)
+    _finish_tracking(run, tracker)
+
+
+def _finish_tracking(run: RunDirectory, tracker: Tracker) -> None:
+    result: dict[str, Any] = json.loads(run.result.read_text(encoding="utf-8"))
+    values = {f"test/{name}": metric["value"] for name, metric in result["metrics"].items()}
+    tracker.summary({**values, **{f"best/{name}": value for name, value in result["validation"].items()}})
+    tracker.artifact(run.best, f"{result['data']}-{result['network']['name']}", {"sha256": file_hash(run.best), **values})
+
+
+def _worst(scored: Scored, classes: tuple[str, ...]) -> list[dict[str, Any]]:
+    order = np.argsort(-scored.losses, kind="stable")[:WORST]
+    return [
+        {
+            "index": int(i),
+            "path": scored.paths[i],
+            "label": classes[scored.labels[i]],
+            "predicted": classes[scored.predictions[i]],
+            "probability": float(scored.confidences[i]),
+            "loss": float(scored.losses[i]),
+        }
+        for i in order
+    ]
+
+
+def _picture(dataset: ImageDataset, index: int) -> Any:
+    return dataset.__getitems__([Key(-1, index)]).image[0]
+
+
+def _shares(labels: np.ndarray[Any, Any], classes: int) -> np.ndarray[Any, Any]:
+    return np.eye(classes)[labels] if labels.ndim == 1 else labels
+
+
+def write_scored(path: Path, scored: Scored, classes: tuple[str, ...]) -> None:
+    """Every image with its true and predicted label, for whoever wants to compute something else."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", newline="", encoding="utf-8", errors="surrogateescape") as file:
+        writer = csv.writer(file)
+        writer.writerow(("path", "label", "predicted", "probability", "loss"))
+        for name, label, guess, sure, loss in zip(
+            scored.paths, scored.labels, scored.predictions, scored.confidences, scored.losses, strict=True
+        ):
+            writer.writerow((name, classes[label], classes[guess], f"{sure:.6f}", f"{loss:.6f}"))

@@ -1,0 +1,124 @@
+"""What happens beside the optimisation: counting, recording, describing checkpoints."""
+
+import csv
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from vit.data.module import ImageDataModule
+from vit.training.checkpoint import KEY, Description
+from vit.training.classifier import Classifier
+
+COLUMNS = (
+    "epoch", "step", "lr", "train/loss", "train/images_per_second",
+    "val/loss", "val/acc1", "val/acc5", "val/ece", "seconds",
+)  # fmt: skip
+LOG_EVERY_STEPS = 50
+
+
+class Listener(Protocol):
+    """Whoever watches a training: a progress bar, a log, a tracker."""
+
+    def step(self, done: int, total: int, loss: float, images_per_second: float) -> None:
+        """An optimiser step ended; `loss` is that of the last step that was recorded."""
+
+    def row(self, row: dict[str, float], step: int) -> None:
+        """A row was added to metrics.csv."""
+
+
+class CountConsumed(Callback):
+    """Counts finished batches in the data module; stands before every callback that may save a checkpoint."""
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int) -> None:
+        assert isinstance(trainer.datamodule, ImageDataModule)  # type: ignore[attr-defined]
+        trainer.datamodule.finished_batch()  # type: ignore[attr-defined]
+
+
+class DescribeCheckpoint(Callback):
+    """Puts our description, with the metrics of that moment, into every checkpoint."""
+
+    def __init__(self, description: Description) -> None:
+        self.description = description
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        metrics["epoch"] = float(trainer.current_epoch)
+        checkpoint[KEY] = replace(self.description, metrics=metrics).to_dict()
+
+
+class Recorder(Callback):
+    """Writes metrics.csv, a row flushed at once, and tells the listeners; the first process does, the others help to add up.
+
+    A row follows every 50 optimiser steps and every epoch. On resume the rows after the checkpoint are dropped first,
+    so that no step stands twice.
+    """
+
+    def __init__(self, path: Path, batch_size: int, listeners: list[Listener]) -> None:
+        self.path = path
+        self.batch_size = batch_size
+        self.listeners = listeners
+        self.training_seconds = 0.0
+        self.training_images = 0
+        self.loss = float("nan")
+        self._started = self._mark = time.perf_counter()
+
+    @property
+    def images_per_second(self) -> float:
+        """Training images per second so far, validation and saving left out."""
+        return self.training_images / self.training_seconds if self.training_seconds else 0.0
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if not trainer.is_global_zero:
+            return
+        rows = _rows_until(self.path, trainer.global_step) if self.path.exists() else []
+        with open(self.path, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS)
+            writer.writeheader()
+            writer.writerows(rows)
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._mark = time.perf_counter()
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._mark = time.perf_counter()
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int) -> None:
+        now = time.perf_counter()
+        self.training_seconds += now - self._mark
+        self.training_images += self.batch_size
+        self._mark = now
+        step, total = trainer.global_step, int(trainer.estimated_stepping_batches)
+        if step % LOG_EVERY_STEPS == 0 or step == 1:
+            self.loss = float(outputs["loss"]) * trainer.accumulate_grad_batches  # Lightning has divided it
+            self._write({"train/loss": self.loss}, trainer)
+        for listener in self.listeners if trainer.is_global_zero else ():
+            listener.step(step, total, self.loss, self.images_per_second)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        assert isinstance(pl_module, Classifier)
+        row = {name: float(value) for name, value in trainer.callback_metrics.items() if name in COLUMNS}
+        row |= {"train/loss": pl_module.epoch_loss(), "train/images_per_second": self.images_per_second}
+        self._write(row, trainer)
+
+    def _write(self, row: dict[str, float], trainer: Trainer) -> None:
+        if not trainer.is_global_zero:
+            return
+        lr = float(trainer.optimizers[0].param_groups[0]["lr"])
+        seconds = time.perf_counter() - self._started
+        whole = {"epoch": trainer.current_epoch, "step": trainer.global_step, "lr": lr, "seconds": round(seconds, 3), **row}
+        with open(self.path, "a", newline="", encoding="utf-8") as file:
+            csv.DictWriter(file, COLUMNS).writerow(whole)
+        for listener in self.listeners:
+            listener.row(whole, trainer.global_step)
+
+
+def _rows_until(path: Path, step: int) -> list[dict[str, str]]:
+    """Rows up to a step; a last line that was cut short is dropped."""
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if None not in row.values()]
+    return [row for row in rows if int(row["step"]) <= step]
+
+

@@ -1,0 +1,101 @@
+"""The LightningModule around a network: loss, metrics, steps. No architecture, no files."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from lightning.pytorch import LightningModule
+from torch import Tensor
+from torchmetrics import MeanMetric, MetricCollection
+from torchmetrics.classification import MulticlassAccuracy, MulticlassCalibrationError
+
+from vit.data.batch import Batch
+from vit.data.draws import seed_of
+from vit.errors import DivergedError
+from vit.models.network import Network
+from vit.training.optim import make_optimizer, make_schedule
+from vit.training.recipe import OptimConfig
+
+FINITE_CHECK_STEPS = 50
+
+
+class Classifier(LightningModule):
+    """Trains a network with cross-entropy.
+
+    Logged: val/loss, val/acc1, val/acc5 (more than five classes), val/ece. Metrics count each
+    image once, whatever the number of processes: rows that only fill a batch up are left out, and torchmetrics adds the
+    processes' counts.
+
+    Args:
+        total_steps: optimiser steps of the whole training, for the schedule.
+        seed: of dropout; step and process are hashed with it, so that a resumed run draws what it would have drawn.
+    """
+
+    def __init__(self, network: Network, config: OptimConfig, total_steps: int, seed: int) -> None:
+        super().__init__()
+        self.network = network
+        self.config = config
+        self.total_steps = total_steps
+        self.seed = seed
+        classes = network.num_classes
+        self.train_loss = MeanMetric()
+        self.val_loss = MeanMetric()
+        metrics: dict[str, Any] = {"acc1": MulticlassAccuracy(classes, average="micro")}
+        if classes > 5:
+            metrics["acc5"] = MulticlassAccuracy(classes, average="micro", top_k=5)
+        self.val_metrics = MetricCollection({**metrics, "ece": MulticlassCalibrationError(classes, n_bins=15)})
+        self.finite: Tensor | None = None
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.network(images)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        torch.manual_seed(seed_of(self.seed, self.trainer.fit_loop.total_batch_idx, self.global_rank))
+        logits = self.network(batch.image)
+        loss = F.cross_entropy(logits.float(), batch.label, label_smoothing=self.config.label_smoothing)
+        self.train_loss.update(loss.detach())
+        self._check_finite(loss.detach(), batch)
+        return loss
+
+    def epoch_loss(self) -> float:
+        """Mean training loss since the last call, over all processes; all of them must call it."""
+        mean = float(self.train_loss.compute())
+        self.train_loss.reset()
+        return mean
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        valid = batch.valid
+        logits, labels = self.network(batch.image).float()[valid], batch.label[valid]
+        if len(labels):
+            self.val_loss.update(F.cross_entropy(logits, labels), weight=len(labels))
+            self.val_metrics.update(logits.softmax(dim=1), labels)
+
+    def on_validation_epoch_end(self) -> None:
+        if self.trainer.sanity_checking:
+            return
+        self.log("val/loss", self.val_loss.compute())
+        self.log_dict({f"val/{name}": value for name, value in self.val_metrics.compute().items()})
+        self.val_loss.reset()
+        self.val_metrics.reset()
+
+    def configure_optimizers(self) -> Any:
+        optimizer = make_optimizer(self.network, self.config, fused=self.trainer.precision != "16-mixed")
+        schedule = make_schedule(optimizer, self.config, self.total_steps)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def configure_gradient_clipping(self, optimizer: Any, gradient_clip_val: Any = None, gradient_clip_algorithm: Any = None) -> None:
+        """Clip by global norm; Lightning's own refuses fused optimisers, of which only float16's loss scaling is at odds."""
+        if gradient_clip_val:
+            torch.nn.utils.clip_grad_norm_(self.network.parameters(), gradient_clip_val)
+
+    def _check_finite(self, loss: Tensor, batch: Batch) -> None:
+        """Stop soon after the first loss that is no number; the flag is read rarely, because reading waits for a GPU."""
+        finite = torch.isfinite(loss)
+        self.finite = finite if self.finite is None else self.finite & finite
+        step = self.trainer.fit_loop.total_batch_idx
+        if (step % FINITE_CHECK_STEPS == 0 or self.trainer.is_last_batch or loss.device.type == "cpu") and not self.finite:
+            lr = self.optimizers().param_groups[0]["lr"]  # type: ignore[union-attr]
+            raise DivergedError(
+                f"the loss is not a number at step {step} (learning rate {lr:.2g}; images of the batch: {batch.path[0]}, ...)",
+                "lower --lr, lengthen --optim.warmup_epochs, or give --precision 32-true",
+            )

@@ -1,0 +1,129 @@
+"""Train a plan into a run folder."""
+
+import logging
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from lightning.pytorch import Callback, Trainer, seed_everything
+from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint
+
+from vit.data.module import ImageDataModule
+from vit.models.catalog import build
+from vit.training.callbacks import CountConsumed, DescribeCheckpoint, Listener, Recorder
+from vit.training.checkpoint import Description, DurableCheckpointIO, load
+from vit.training.classifier import Classifier
+from vit.training.inference import Engine, score
+from vit.training.metrics import Scored, with_intervals
+from vit.training.plan import Plan
+from vit.training.run import RunDirectory, RunResult, versions
+
+MONITOR = "val/acc1"
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A finished training: what it found, and the best checkpoint's word on every validation and test image."""
+
+    result: RunResult
+    scored: dict[str, Scored]
+    data: ImageDataModule
+    is_first_process: bool
+
+
+def fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener] = (), resume: bool = False) -> Fitted:
+    """Train, keep the best and the last checkpoint, and score the best one on validation and test images.
+
+    Args:
+        run: an empty run folder, or with `resume` one that has a last.ckpt to go on from.
+        listeners: who is told of steps and rows (first process only).
+
+    Raises:
+        DivergedError: the loss left the finite numbers.
+        ResourceError: a checkpoint could not be written.
+    """
+    started = time.perf_counter()
+    _quiet()
+    seed_everything(plan.recipe.seed, verbose=False)
+    network = build(plan.network)
+    network = network.to(memory_format=network.memory_format)
+    classifier = Classifier(network, plan.recipe.optim, plan.total_steps, plan.recipe.seed)
+    data = plan.data_module()
+    description = Description(plan.source.classes, plan.network, plan.preprocess, plan.precision, versions=versions())
+    recorder = Recorder(run.metrics, plan.batch_size // plan.recipe.optim.accumulate, list(listeners))
+    trainer = _trainer(plan, run, description, recorder)
+    trainer.fit(classifier, datamodule=data, ckpt_path=run.last if resume else None)
+
+    best = Path(trainer.strategy.broadcast(str(run.best)))
+    best_network, best_description = load(best)
+    engine = Engine(best_network, plan.preprocess, plan.device, plan.precision)
+    scored = {split: score(engine, data.evaluation_loader(split)) for split in ("validation", "test") if split in plan.source.splits}
+    result = RunResult(
+        network=plan.network,
+        parameters=plan.parameters,
+        flops=plan.flops,
+        data=plan.source.name,
+        classes=len(plan.source.classes),
+        images={split: len(samples) for split, samples in plan.source.splits.items()},
+        fingerprints={split: samples.fingerprint() for split, samples in plan.source.splits.items()},
+        seed=plan.recipe.seed,
+        epochs=plan.recipe.optim.epochs,
+        steps=trainer.global_step,
+        batch_size=plan.batch_size,
+        seconds=time.perf_counter() - started,
+        images_per_second=recorder.images_per_second,
+        device=_device_name(plan.device),
+        precision=plan.precision,
+        best_epoch=int(best_description.metrics["epoch"]),
+        validation={name: value for name, value in best_description.metrics.items() if name.startswith("val/")},
+        metrics=with_intervals(scored["test"], len(plan.source.classes)) if "test" in scored else {},
+    )
+    return Fitted(result, scored, data, trainer.is_global_zero)
+
+
+def _trainer(plan: Plan, run: RunDirectory, description: Description, recorder: Recorder) -> Trainer:
+    settings, optim = plan.recipe.trainer, plan.recipe.optim
+    callbacks: list[Callback] = [CountConsumed(), DescribeCheckpoint(description), recorder]
+    if optim.ema_decay:
+        callbacks.append(EMAWeightAveraging(decay=optim.ema_decay))
+    folder = run.best.parent
+    shared = dict(dirpath=folder, auto_insert_metric_name=False, enable_version_counter=False)
+    callbacks += [
+        ModelCheckpoint(filename=run.best.stem, monitor=MONITOR, mode="max", save_top_k=1, **shared),  # type: ignore[arg-type]
+        ModelCheckpoint(filename=run.last.stem, save_top_k=1, every_n_epochs=1, save_on_train_epoch_end=True, **shared),  # type: ignore[arg-type]
+    ]
+    return Trainer(
+        accelerator=settings.accelerator,
+        devices=settings.devices if settings.devices != "auto" or plan.device.type != "cpu" else 1,
+        num_nodes=settings.num_nodes,
+        strategy=settings.strategy,
+        precision=plan.precision,  # type: ignore[arg-type]
+        max_epochs=optim.epochs,
+        accumulate_grad_batches=optim.accumulate,
+        gradient_clip_val=optim.clip_norm or None,
+        callbacks=callbacks,
+        plugins=[DurableCheckpointIO()],
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        use_distributed_sampler=False,
+        default_root_dir=run.path,
+    )
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type}, {torch.get_num_threads()} threads"
+
+
+def _quiet() -> None:
+    """Lightning's notices tell a developer of Lightning what to change; none of them is about the user's run."""
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module=r"lightning\.(pytorch|fabric)\..*")
+    warnings.filterwarnings("ignore", message=".*does not have many workers.*")

@@ -1,0 +1,105 @@
+"""A network applied to images: the one place that chooses device and precision outside training."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from vit.data.batch import Batch
+from vit.data.module import place
+from vit.data.preprocess import Preprocess
+from vit.models.network import Network
+from vit.training.metrics import Scored
+from vit.training.optim import has_bf16
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """The device of this process: the named one, or the first accelerator, or the CPU."""
+    if name != "auto":
+        return torch.device(name)
+    if torch.cuda.is_available():
+        return torch.device("cuda", torch.distributed.get_node_local_rank(0))
+    return torch.device("mps") if torch.backends.mps.is_available() else torch.device("cpu")
+
+
+def choose_precision(precision: str, device: torch.device) -> str:
+    """ "auto" becomes "bf16-mixed" where the hardware computes in bfloat16, else "32-true"."""
+    if precision != "auto":
+        return precision
+    return "bf16-mixed" if has_bf16(device) else "32-true"
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
+    """The context in which a network runs at a precision."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16-mixed")
+
+
+@contextmanager
+def distributed() -> Iterator[int]:
+    """Join the processes that torchrun started, if it did; gives this process's rank."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield 0
+        return
+    dist.init_process_group("gloo")  # only counts and results are exchanged, never tensors of a GPU
+    try:
+        yield dist.get_rank()
+        dist.barrier()
+    finally:
+        dist.destroy_process_group()
+
+
+class Engine:
+    """A network on a device, ready to say probabilities: images (B, 3, S, S) uint8 -> (B, C) float32."""
+
+    def __init__(self, network: Network, preprocess: Preprocess, device: torch.device, precision: str, temperature: float = 1.0) -> None:
+        self.network = network.to(device, memory_format=network.memory_format).eval()
+        self.preprocess = preprocess
+        self.device = device
+        self.precision = choose_precision(precision, device)
+        self.temperature = temperature
+
+    @torch.inference_mode()
+    def logits(self, images: Tensor) -> Tensor:
+        """Images (B, 3, S, S) uint8 -> logits (B, C) float32."""
+        normalised = self.preprocess.normalise(images.to(self.device, non_blocking=True))
+        with autocast(self.precision, self.device):
+            return self.network(normalised.contiguous(memory_format=self.network.memory_format)).float()
+
+    def probabilities(self, images: Tensor) -> Tensor:
+        """Images (B, 3, S, S) uint8 -> probabilities (B, C) float32 on the CPU."""
+        return (self.logits(images) / self.temperature).softmax(dim=1).cpu()
+
+
+def score(engine: Engine, batches: Iterable[Batch]) -> Scored:
+    """Score every valid image of all processes, each once, in the order of the list; every process gets all rows."""
+    paths: list[str] = []
+    labels: list[Tensor] = []
+    probabilities: list[Tensor] = []
+    for batch in batches:
+        valid = batch.valid
+        probabilities.append(engine.probabilities(batch.image)[valid])
+        labels.append(batch.label[valid])
+        paths += [path for path, kept in zip(batch.path, valid.tolist(), strict=True) if kept]
+    own = Scored(tuple(paths), torch.cat(labels).numpy(), torch.cat(probabilities).numpy())
+    _, processes = place()
+    if processes == 1:
+        return own
+    parts: list[Scored] = [own] * processes
+    dist.all_gather_object(parts, own)
+    return _interleave(parts)
+
+
+def _interleave(parts: list[Scored]) -> Scored:
+    """Process r scored images r, r + n, r + 2n, ...: put them back in order."""
+    places = np.concatenate([np.arange(len(part.labels)) * len(parts) + rank for rank, part in enumerate(parts)])
+    order = np.argsort(places)
+    paths = [path for part in parts for path in part.paths]
+    return Scored(
+        tuple(paths[i] for i in order),
+        np.concatenate([part.labels for part in parts])[order],
+        np.concatenate([part.probabilities for part in parts])[order],
+    )

@@ -1,0 +1,110 @@
+"""How good a classifier is on labelled images: numbers with bootstrap intervals, per-class figures, calibration."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+
+from vit.data.samples import Labels
+
+Floats = npt.NDArray[np.float32]
+
+RESAMPLES = 1000
+CALIBRATION_BINS = 15
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Every image of a split with what a network said of it; rows belong together.
+
+    Attributes:
+        paths: (n,) names.
+        labels: (n,) true class numbers.
+        probabilities: (n, C) after softmax.
+    """
+
+    paths: tuple[str, ...]
+    labels: Labels
+    probabilities: Floats
+
+    @property
+    def predictions(self) -> Labels:
+        """(n,) class numbers of the largest probability."""
+        return np.asarray(self.probabilities.argmax(axis=1), dtype=np.int64)
+
+    @property
+    def confidences(self) -> Floats:
+        """(n,) largest probabilities."""
+        return np.asarray(self.probabilities.max(axis=1))
+
+    @property
+    def losses(self) -> npt.NDArray[np.float64]:
+        """(n,) negative log-probability of the true class, in nats."""
+        own = self.probabilities[np.arange(len(self.labels)), self.labels].astype(np.float64)
+        return -np.log(np.maximum(own, 1e-12))
+
+
+def measure(scored: Scored, classes: tuple[str, ...], seed: int = 0) -> dict[str, Any]:
+    """All figures of a set of scored images.
+
+    Returns:
+        "metrics": {name: {value, low, high}} for acc1, acc5 (more than five classes), balanced_accuracy, nll and ece,
+        with 95 % percentile intervals over 1,000 bootstrap samples of the images; "per_class": a row per class;
+        "confusion": counts, rows are true classes; "images": n.
+    """
+    return {
+        "images": len(scored.labels),
+        "metrics": with_intervals(scored, len(classes), seed),
+        "per_class": per_class(scored, classes),
+        "confusion": confusion(scored, len(classes)).tolist(),
+    }
+
+
+def with_intervals(scored: Scored, num_classes: int, seed: int = 0) -> dict[str, dict[str, float]]:
+    """{name: {value, low, high}}; see `measure`."""
+    labels, correct = scored.labels, scored.predictions == scored.labels
+    columns = {"acc1": correct.astype(np.float64), "nll": scored.losses}
+    if num_classes > 5:
+        top5 = np.argpartition(scored.probabilities, -5, axis=1)[:, -5:]
+        columns["acc5"] = (top5 == labels[:, None]).any(axis=1).astype(np.float64)
+    bins = np.minimum((scored.confidences * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
+    gap = correct - scored.confidences.astype(np.float64)
+
+    def values(weights: npt.NDArray[np.float64]) -> dict[str, float]:
+        total = weights.sum()
+        found = {name: float(weights @ column / total) for name, column in columns.items()}
+        seen = np.bincount(labels, weights, num_classes)
+        hit = np.bincount(labels, weights * correct, num_classes)
+        found["balanced_accuracy"] = float((hit[seen > 0] / seen[seen > 0]).mean())
+        found["ece"] = float(np.abs(np.bincount(bins, weights * gap, CALIBRATION_BINS)).sum() / total)
+        return found
+
+    count = len(labels)
+    measured = values(np.ones(count))
+    generator = np.random.default_rng(seed)
+    drawn = [values(np.bincount(generator.integers(0, count, count), minlength=count).astype(np.float64)) for _ in range(RESAMPLES)]
+    result = {}
+    for name in ("acc1", "acc5", "balanced_accuracy", "nll", "ece"):
+        if name in measured:
+            low, high = np.percentile([draw[name] for draw in drawn], (2.5, 97.5))
+            result[name] = {"value": measured[name], "low": float(low), "high": float(high)}
+    return result
+
+
+def per_class(scored: Scored, classes: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Images, precision, recall and F1 of each class."""
+    numbers = list(range(len(classes)))
+    precision, recall, f1, support = precision_recall_fscore_support(
+        scored.labels, scored.predictions, labels=numbers, zero_division=0.0
+    )
+    return [
+        {"class": name, "images": int(n), "precision": float(p), "recall": float(r), "f1": float(f)}
+        for name, n, p, r, f in zip(classes, support, precision, recall, f1, strict=True)
+    ]
+
+
+def confusion(scored: Scored, num_classes: int) -> npt.NDArray[np.int64]:
+    """Counts (C, C); rows are true classes, columns what was predicted."""
+    return np.asarray(confusion_matrix(scored.labels, scored.predictions, labels=list(range(num_classes))))

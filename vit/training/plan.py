@@ -1,0 +1,185 @@
+"""From a recipe to everything that training needs to know, worked out and checked before the first step."""
+
+import os
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from vit.data.augment import Augment, preset
+from vit.data.decode import read_image
+from vit.data.module import ImageDataModule, LoaderOptions
+from vit.data.preprocess import Preprocess
+from vit.data.samples import Samples, Source
+from vit.data.sources import open_source
+from vit.data.split import complete
+from vit.errors import UsageError
+from vit.models import catalog
+from vit.training.inference import choose_device, choose_precision
+from vit.training.recipe import PreprocessConfig, Recipe
+
+UNMIRRORED = frozenset({"digits", "mnist", "kmnist", "svhn", "gtsrb"})  # letters, digits and signs
+LARGEST_AUTO_BATCH = 128
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A training, fully decided.
+
+    Attributes:
+        recipe: with every open choice filled in: what the run's config.yaml holds.
+        source: images of all splits.
+        network: the catalog's description, completed.
+        parameters: of the network.
+        flops: of one image's forward pass.
+        batch_size: images of one optimiser step, over all processes.
+        steps_per_epoch: optimiser steps.
+        precision: chosen.
+    """
+
+    recipe: Recipe
+    source: Source
+    network: dict[str, Any]
+    preprocess: Preprocess
+    augment: Augment
+    parameters: int
+    flops: int
+    batch_size: int
+    steps_per_epoch: int
+    world_size: int
+    device: torch.device
+    precision: str
+
+    @property
+    def total_steps(self) -> int:
+        """Optimiser steps of the whole training."""
+        return self.steps_per_epoch * self.recipe.optim.epochs
+
+    def data_module(self) -> ImageDataModule:
+        """The loaders of this plan."""
+        data, optim = self.recipe.data, self.recipe.optim
+        options = LoaderOptions(self.batch_size // optim.accumulate, data.num_workers, data.cache)
+        return ImageDataModule(self.source, self.preprocess, self.augment, options, self.recipe.seed)
+
+
+def make_plan(recipe: Recipe) -> Plan:
+    """Work a recipe out.
+
+    Raises:
+        UsageError: its values contradict each other, or the machine.
+        DataError: its data cannot be used.
+    """
+    device, world_size = _place(recipe)
+    precision = _precision(recipe.trainer.precision, device)
+    description, image_size = dict(recipe.model.network), recipe.model.preprocess.image_size
+    if description.get("name", "auto") != "auto":  # refuse a wrong name or value before any data is read
+        catalog.resolve(description, image_size, num_classes=2)
+    data = recipe.data
+    found = open_source(data.source, data.root, data.download, data.allow_empty)
+    if description.get("name", "auto") == "auto":
+        name, side = _automatic(_typical_side(found.splits["train"]))
+        description["name"] = name
+        image_size = image_size or side
+    network = catalog.resolve(description, image_size, len(found.classes))
+    parameters, flops = catalog.cost(network)
+    source = complete(found, data.validation, data.test, data.split_seed)
+    preprocess = _preprocess(recipe.model.preprocess, network["image_size"])
+    augment = _augment(recipe, network["image_size"], source.name)
+    batch_size = _batch_size(recipe, len(source.splits["train"]), world_size)
+    return Plan(
+        recipe=_resolved(recipe, description, preprocess, augment, batch_size, precision),
+        source=source,
+        network=network,
+        preprocess=preprocess,
+        augment=augment,
+        parameters=parameters,
+        flops=flops,
+        batch_size=batch_size,
+        steps_per_epoch=max(1, len(source.splits["train"]) // batch_size),
+        world_size=world_size,
+        device=device,
+        precision=precision,
+    )
+
+
+def _place(recipe: Recipe) -> tuple[torch.device, int]:
+    """The device, and the number of processes over all machines."""
+    trainer = recipe.trainer
+    device = choose_device({"gpu": "cuda"}.get(trainer.accelerator, trainer.accelerator))
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UsageError("a GPU is asked for (trainer.accelerator), and PyTorch sees none", "give --trainer.accelerator cpu or auto")
+    if "WORLD_SIZE" in os.environ:  # torchrun or a scheduler has started the processes already
+        return device, int(os.environ["WORLD_SIZE"])
+    automatic = torch.cuda.device_count() if device.type == "cuda" else 1
+    return device, (automatic if trainer.devices == "auto" else trainer.devices) * trainer.num_nodes
+
+
+def _precision(wanted: str, device: torch.device) -> str:
+    if wanted == "16-mixed" and device.type == "cpu":
+        raise UsageError("--precision 16-mixed needs a GPU", "give --precision auto, bf16-mixed or 32-true")
+    return choose_precision(wanted, device)
+
+
+def _typical_side(train: Samples) -> int:
+    """The median shorter side of up to 20 training images, in pixels."""
+    rows = np.linspace(0, len(train) - 1, min(20, len(train))).astype(np.int64)
+    if train.arrays is not None:
+        return int(np.median([min(train.arrays[row].shape[:2]) for row in rows]))
+    sides = []
+    for row in rows:
+        try:
+            sides.append(min(read_image(train.file(int(row))).shape[1:]))
+        except Exception:  # noqa: BLE001, S112  a broken image is dealt with when it is read for training
+            continue
+    return int(np.median(sides)) if sides else 224
+
+
+def _automatic(side: int) -> tuple[str, int | None]:
+    """A ViT for images of this side, and the image size to use if not its own."""
+    if side <= 16:
+        return "vit_nano_patch2_8", max(8, side - side % 2)
+    if side <= 64:
+        return "vit_mini_patch4_28", side - side % 4
+    return "vit_tiny_patch16_224", None
+
+
+def _preprocess(config: PreprocessConfig, image_size: int) -> Preprocess:
+    return Preprocess(image_size, config.crop_fraction, tuple(config.mean), tuple(config.std), config.interpolation)
+
+
+def _augment(recipe: Recipe, image_size: int, data: str) -> Augment:
+    base = preset(recipe.augment.name, image_size, mirrored=data not in UNMIRRORED)
+    given = {key: value for key, value in vars(recipe.augment).items() if key != "name" and value is not None}
+    return replace(base, **given)
+
+
+def _batch_size(recipe: Recipe, images: int, world_size: int) -> int:
+    accumulate = recipe.optim.accumulate
+    parts = accumulate * world_size
+    wanted = recipe.optim.batch_size
+    if wanted is None:
+        smaller = min(LARGEST_AUTO_BATCH, max(parts, images // 8))
+        return max(parts, smaller - smaller % parts)
+    if wanted % parts:
+        raise UsageError(
+            f"--batch_size {wanted} is not divisible by {world_size} processes x {accumulate} parts (optim.accumulate)",
+            f"give a multiple of {parts}",
+        )
+    return wanted
+
+
+def _resolved(
+    recipe: Recipe, description: dict[str, Any], preprocess: Preprocess, augment: Augment, batch_size: int, precision: str
+) -> Recipe:
+    return replace(
+        recipe,
+        model=replace(
+            recipe.model,
+            network=description,
+            preprocess=replace(recipe.model.preprocess, image_size=preprocess.image_size),
+        ),
+        augment=replace(recipe.augment, **augment.to_dict()),
+        optim=replace(recipe.optim, batch_size=batch_size),
+        trainer=replace(recipe.trainer, precision=precision),
+    )

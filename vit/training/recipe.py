@@ -1,0 +1,213 @@
+"""Everything that decides a training, as plain values. A recipe file is this tree in YAML; a run keeps it resolved.
+
+This module imports nothing heavy, so that a wrong option is refused in a fraction of a second.
+"""
+
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, Literal, TypeVar
+
+from jsonargparse.typing import (
+    ClosedUnitInterval,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    restricted_number_type,
+)
+
+Share = restricted_number_type("Share", float, [(">=", 0.0), ("<", 1.0)], docstring="a number from 0 to below 1")
+Area = restricted_number_type("Area", float, [(">", 0.0), ("<=", 1.0)], docstring="a number above 0, up to 1")
+Magnitude = restricted_number_type("Magnitude", int, [(">=", 0), ("<=", 30)], docstring="a whole number from 0 to 30")
+NetworkValue = bool | int | float | str | list[int]
+
+
+@dataclass
+class DataConfig:
+    """Where images come from.
+
+    Args:
+        source: DATA: a folder, a CSV file, "digits", or the name of a torchvision data set.
+        root: the folder that holds torchvision's data sets.
+        download: whether torchvision may fetch a data set that is not there.
+        validation: share of the images that become validation images where DATA has none.
+        test: share of the images that become test images where DATA has none.
+        split_seed: decides which; the same for all runs that are to be compared.
+        allow_empty: whether a class folder may be empty.
+        cache: "memory" keeps decoded images, "none" reads files every epoch, "auto" keeps up to 2 GiB.
+        num_workers: processes that decode images; null: by the number of cores.
+    """
+
+    source: str = "digits"
+    root: str | None = None
+    download: bool = False
+    validation: Share = 0.1
+    test: Share = 0.2
+    split_seed: int = 0
+    allow_empty: bool = False
+    cache: Literal["auto", "memory", "none"] = "auto"
+    num_workers: NonNegativeInt | None = None
+
+
+@dataclass
+class PreprocessConfig:
+    """How an image becomes the network's input.
+
+    Args:
+        image_size: side of the network's input in pixels; null: what the network is made for.
+        crop_fraction: share of the resized shorter side that the middle square keeps.
+        mean: mean of red, green and blue, as shares of 1.
+        std: their standard deviation.
+        interpolation: how images are resized.
+    """
+
+    image_size: PositiveInt | None = None
+    crop_fraction: Area = 1.0
+    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
+    std: tuple[PositiveFloat, PositiveFloat, PositiveFloat] = (0.229, 0.224, 0.225)
+    interpolation: Literal["bilinear", "bicubic"] = "bicubic"
+
+
+@dataclass
+class ModelConfig:
+    """The network and its input.
+
+    Args:
+        network: "name" from `vit models`, and any value of that network: pos_embed, pool, depth, drop_path_rate, ...
+            The name "auto" chooses a ViT by the size of the images.
+        preprocess: how an image becomes the network's input.
+    """
+
+    network: dict[str, NetworkValue] = field(default_factory=lambda: {"name": "auto"})
+    preprocess: PreprocessConfig = field(default_factory=PreprocessConfig)
+
+
+@dataclass
+class AugmentConfig:
+    """How training images are varied; null takes the value that `name` stands for.
+
+    Args:
+        name: none; light: shift or crop, and flip; standard: and RandAugment; strong: and mixup, cutmix, erasing.
+        crop: smallest share of the area that a random crop keeps.
+        shift: largest shift, as a share of the side.
+        rotate: largest rotation in degrees.
+        zoom: largest change of size, as a share of it.
+        flip: probability of a mirror image.
+        randaugment: operations per image.
+        magnitude: their strength, 0 to 30.
+        mixup: alpha of mixup.
+        cutmix: alpha of cutmix.
+        erasing: probability that a box is erased.
+    """
+
+    name: Literal["none", "light", "standard", "strong"] = "light"
+    crop: Area | None = None
+    shift: Share | None = None
+    rotate: NonNegativeFloat | None = None
+    zoom: Share | None = None
+    flip: ClosedUnitInterval | None = None
+    randaugment: NonNegativeInt | None = None
+    magnitude: Magnitude | None = None
+    mixup: NonNegativeFloat | None = None
+    cutmix: NonNegativeFloat | None = None
+    erasing: ClosedUnitInterval | None = None
+
+
+@dataclass
+class OptimConfig:
+    """How weights are found.
+
+    Args:
+        optimizer: adamw or sgd (with Nesterov momentum).
+        lr: learning rate after the warm-up.
+        epochs: passes over the training images.
+        batch_size: images of one optimiser step, over all processes; null: 128, less for small sets.
+        accumulate: parts that a batch is computed in, one after another, to save memory.
+        warmup_epochs: length of the linear warm-up.
+        min_lr: where the cosine ends, as a share of lr.
+        weight_decay: decay of matrices; norms, biases, positions and the class token have none.
+        momentum: of sgd.
+        label_smoothing: share of a label that is spread over all classes.
+        clip_norm: largest norm of the gradient; 0: not clipped.
+        ema_decay: decay of the averaged weights that are evaluated and saved; 0: no averaging.
+    """
+
+    optimizer: Literal["adamw", "sgd"] = "adamw"
+    lr: PositiveFloat = 1e-3
+    epochs: PositiveInt = 50
+    batch_size: PositiveInt | None = None
+    accumulate: PositiveInt = 1
+    warmup_epochs: NonNegativeFloat = 5.0
+    min_lr: ClosedUnitInterval = 0.01
+    weight_decay: NonNegativeFloat = 0.05
+    momentum: Share = 0.9
+    label_smoothing: Share = 0.1
+    clip_norm: NonNegativeFloat = 1.0
+    ema_decay: Share = 0.0
+
+
+@dataclass
+class TrainerConfig:
+    """Where it is computed; the values are Lightning's.
+
+    Args:
+        accelerator: auto, cpu, gpu, mps, ...
+        devices: how many, or "auto".
+        num_nodes: machines.
+        strategy: auto, ddp, fsdp, ...
+        precision: "auto" takes bf16-mixed where the hardware computes in it, else 32-true; never 16-mixed.
+    """
+
+    accelerator: str = "auto"
+    devices: PositiveInt | Literal["auto"] = "auto"
+    num_nodes: PositiveInt = 1
+    strategy: str = "auto"
+    precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = "auto"
+
+
+@dataclass
+class Recipe:
+    """One training.
+
+    Args:
+        data: where images come from.
+        model: the network and its input.
+        augment: how training images are varied.
+        optim: how weights are found.
+        trainer: where it is computed.
+        seed: of initial weights, order of images, augmentation and dropout.
+        out: folder that run folders are made in.
+        name: last part of the run folder's name.
+        wandb: online, offline, off; auto: online where you are logged in, else offline.
+    """
+
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    augment: AugmentConfig = field(default_factory=AugmentConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    seed: NonNegativeInt = 0
+    out: str = "runs"
+    name: str | None = None
+    wandb: Literal["auto", "online", "offline", "off"] = "auto"
+
+
+Tree = TypeVar("Tree")
+
+
+def plain_values(tree: Tree) -> Tree:
+    """The same tree with plain numbers: the command line's are instances of PositiveInt and its like.
+
+    Those would be pickled into checkpoints by name, which `weights_only=True` refuses to load.
+    """
+    plain: Any = tree
+    if is_dataclass(tree) and not isinstance(tree, type):
+        plain = replace(tree, **{item.name: plain_values(getattr(tree, item.name)) for item in fields(tree)})
+    elif isinstance(tree, dict):
+        plain = {key: plain_values(value) for key, value in tree.items()}
+    elif isinstance(tree, list | tuple):
+        plain = type(tree)(map(plain_values, tree))
+    else:
+        for kind in (bool, int, float, str):
+            if isinstance(tree, kind):
+                return kind(tree)  # type: ignore[return-value]
+    return plain  # type: ignore[no-any-return]

@@ -1,0 +1,135 @@
+"""A run: one training and its folder. Every file name in a run folder is said here and nowhere else."""
+
+import json
+import os
+import platform
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from vit.errors import CheckpointError, ResourceError, UsageError
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """Where a run keeps what. A run folder is accepted wherever a checkpoint is."""
+
+    path: Path
+
+    config = property(lambda self: self.path / "config.yaml")
+    classes = property(lambda self: self.path / "classes.json")
+    splits = property(lambda self: self.path / "splits.csv")
+    metrics = property(lambda self: self.path / "metrics.csv")
+    best = property(lambda self: self.path / "checkpoints" / "best.ckpt")
+    last = property(lambda self: self.path / "checkpoints" / "last.ckpt")
+    result = property(lambda self: self.path / "result.json")
+    predictions = property(lambda self: self.path / "predictions")
+    figures = property(lambda self: self.path / "figures")
+
+    @classmethod
+    def create(cls, out: str, data: str, network: str, name: str | None) -> "RunDirectory":
+        """A new folder OUT/DATA/NETWORK/TIME[-NAME]; an existing one is never used again.
+
+        Raises:
+            ResourceError: the folder cannot be made or written.
+        """
+        stamp = time.strftime("%Y%m%d-%H%M%S") + (f"-{slug(name)}" if name else "")
+        parent = Path(out).expanduser() / slug(data) / slug(network)
+        for attempt in range(1, 1000):
+            path = parent / (stamp if attempt == 1 else f"{stamp}-{attempt}")
+            try:
+                path.mkdir(parents=True)
+                _prove_writable(path)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise ResourceError(f"cannot write to {path}: {error.strerror}", "choose another folder with --out") from error
+            return cls(path)
+        raise ResourceError(f"{parent} holds a thousand runs of this second", "choose another folder with --out")
+
+    @classmethod
+    def open(cls, path: Path) -> "RunDirectory":
+        """An existing run; UsageError when the folder is none."""
+        run = cls(path)
+        if not run.config.is_file():
+            raise UsageError(f"{path} is no run folder: it has no config.yaml", "give a folder that 'vit train' made")
+        return run
+
+
+def checkpoint_of(path: Path) -> Path:
+    """The checkpoint that RUN|CKPT means: the file itself, or the run's best."""
+    if not path.is_dir():
+        return path
+    run = RunDirectory(path)
+    for candidate in (run.best, run.last):
+        if candidate.is_file():
+            return candidate
+    raise CheckpointError(f"{path} has no checkpoints/best.ckpt", "give a run folder or a checkpoint that 'vit train' wrote")
+
+
+def slug(name: str) -> str:
+    """A name as part of a path: letters, digits, dot, dash and underscore; never empty, hidden or longer than 80."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:80] or "data"
+
+
+def _prove_writable(folder: Path) -> None:
+    """Write and sync a file: a full or read-only disk must show before the first step, not at the first checkpoint."""
+    probe = folder / ".probe"
+    with open(probe, "wb") as file:
+        file.write(b"\0" * 4096)
+        file.flush()
+        os.fsync(file.fileno())
+    probe.unlink()
+
+
+def versions() -> dict[str, str]:
+    """Versions of everything that decides a number."""
+    packages = ("vit-lightning", "torch", "torchvision", "lightning", "timm", "torchmetrics", "numpy", "pillow")
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a finished run found; result.json. A study's result is many of these and nothing else.
+
+    Attributes:
+        metrics: of the best checkpoint on the test images, with 95 % intervals: {name: {value, low, high}}.
+        validation: the same checkpoint's metrics on the validation images.
+        images_per_second: training images per second of training, validation and saving left out.
+        seconds: of the whole fit.
+    """
+
+    network: dict[str, Any]
+    parameters: int
+    flops: int
+    data: str
+    classes: int
+    images: dict[str, int]
+    fingerprints: dict[str, str]
+    seed: int
+    epochs: int
+    steps: int
+    batch_size: int
+    seconds: float
+    images_per_second: float
+    device: str
+    precision: str
+    best_epoch: int
+    validation: dict[str, float]
+    metrics: dict[str, dict[str, float]]
+    versions: dict[str, str] = field(default_factory=versions)
+
+    def write(self, path: Path) -> None:
+        """Write result.json whole or not at all."""
+        write_json(path, asdict(self))
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write JSON whole or not at all: beside the target, then renamed over it."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    os.replace(partial, path)
