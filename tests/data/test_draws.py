@@ -73,8 +73,9 @@ def test_images_and_epochs_have_words_of_their_own() -> None:
 
 def test_draws_stay_the_same_for_ever() -> None:
     """Splits, orders and augmentation of every run made so far follow from these words."""
-    assert [int(word) for word in (hashed(0), hashed(1, 2, 3), hashed(-1))] == GOLDEN_WORDS
-    assert uniform(2, 42, 7).tolist() == GOLDEN_DRAWS
+    found = [int(word) for word in (hashed(0), hashed(1, 2, 3), hashed(-1))]
+    assert found == [258863698125685209, 17824878756907967, 4815193057359064352]
+    assert uniform(2, 42, 7).tolist() == [0.36037292775583385, 0.021397816926603364]
 
 
 def test_numpys_and_torchs_generators_are_left_alone() -> None:

@@ -1,6 +1,5 @@
 """Lists of keys -> batches: decode, or take from memory, then crop; errors stay with their image."""
 
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -13,6 +12,7 @@ from vit.data.draws import hashed
 from vit.data.preprocess import Preprocess, resize_shorter
 from vit.data.sampler import Key
 from vit.data.samples import Labels, Samples
+from vit.data.threads import decode_threads
 from vit.errors import DataError
 
 

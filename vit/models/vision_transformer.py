@@ -229,10 +229,10 @@ class VisionTransformer(Network):
         self.initialise()
 
     def initialise(self) -> None:
-        """Draw the initial weights as the authors' code does (big_vision, models/vit.py).
+        """Draw the initial weights: matrices by Xavier, patch kernels by fan-in (as the authors' JAX code), a zero head.
 
-        Matrices by Xavier, patch kernels by fan-in, positions with variance 1 / D, a zero head. A fixed standard deviation
-        of 0.02, timm's choice, suits D = 768 but is 4 times too small at D = 64, which then trains far slower.
+        Positions start with variance 1, that of a patch token. The 0.02 of the paper's code is lost beside the patches:
+        on Fashion-MNIST the loss after 250 steps is 0.86 with variance 1 / D and 0.59 with variance 1 (docs/results.md).
         """
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -246,7 +246,7 @@ class VisionTransformer(Network):
         if self.cls_token is not None:
             nn.init.normal_(self.cls_token, std=1e-6)
         if isinstance(self.pos_embed, nn.Parameter):
-            nn.init.normal_(self.pos_embed, std=self.pos_embed.shape[-1] ** -0.5)
+            nn.init.normal_(self.pos_embed)
         nn.init.zeros_(self.head.weight)  # so that training starts from equal probabilities (paper, section 3.2)
 
     def forward(self, images: Tensor) -> Tensor:

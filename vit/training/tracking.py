@@ -134,7 +134,7 @@ class _WandbTracker:
 
     def finish(self) -> None:
         before, self._state = self._state, "finished"
-        trouble = ["no answer"]
+        trouble: list[str] = []
 
         def end() -> None:
             try:
@@ -142,9 +142,8 @@ class _WandbTracker:
                     self._run.log({}, commit=True)  # the last row, which would replace numbers of the summary
                 self._run.summary.update(self._summary)
                 self._run.finish()
-                trouble.clear()
             except Exception as error:  # noqa: BLE001
-                trouble[:] = [_words(error)]
+                trouble.append(_words(error))
             _close(self._wandb)
 
         if before != "finished":
@@ -152,8 +151,10 @@ class _WandbTracker:
             thread.start()
             thread.join(_FINISH_SECONDS)
             if thread.is_alive():
+                trouble.append("no answer")
                 with suppress(Exception):  # wandb has no public way, and Python would wait for its process at exit
                     self._session._connection._proc._process.kill()
+                thread.join(3.0)  # it sees that, and closes the session
         if before == "open" and trouble:
             self._notify(f"Weights & Biases lacks the end ({trouble[0]}); upload it with: {_sync_line(self._run)}")
 
@@ -281,7 +282,7 @@ def _close(wandb: Any) -> None:
 
 
 def _words(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200].rstrip(": ")
 
 
 def _sync_line(run: Any) -> str:

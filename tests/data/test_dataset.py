@@ -1,0 +1,201 @@
+"""Batches: the same bits however they are fetched, and every row's path, label and pixels belonging together."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from vit.data.augment import Augment, ImageAugment
+from vit.data.batch import Batch
+from vit.data.dataset import ImageDataset
+from vit.data.module import ImageDataModule, LoaderOptions
+from vit.data.preprocess import Preprocess
+from vit.data.sampler import EVALUATION, EvaluationSampler, Key
+from vit.data.samples import Samples, Source
+from vit.data.sources import open_source
+from vit.errors import DataError
+
+SIDE = 16
+SHADES = {  # the red value of each image
+    f"{split}/{name}/{number}.png": 10 * number + shade
+    for split, shades in (("train", (1, 2)), ("val", (3, 4)))
+    for name, shade in zip("ab", shades, strict=True)
+    for number in range(7)
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Images of many sizes: noise, but for the red channel, whose one value says which image it is."""
+    for seed, (name, shade) in enumerate(SHADES.items()):
+        generator = np.random.default_rng(seed)
+        pixels = generator.integers(0, 256, (*generator.integers(10, 40, 2), 3), dtype=np.uint8)
+        pixels[:, :, 0] = shade
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(tmp_path / name)
+    return tmp_path
+
+
+def module(folder: Path, augment: Augment | None = None, **options: Any) -> ImageDataModule:
+    options = {"batch_size": 4, "num_workers": 0, "cache": "none", "evaluation_batch_size": 5, **options}
+    preprocess = Preprocess(SIDE, crop_fraction=0.875)
+    return ImageDataModule(open_source(str(folder)), preprocess, augment or Augment(), LoaderOptions(**options), seed=5)
+
+
+def trained_on(data: ImageDataModule, epochs: int) -> list[Batch]:
+    loader, batches = data.train_dataloader(), []
+    for _ in range(epochs):
+        for batch in loader:
+            batches.append(batch)
+            data.finished_batch()
+    return batches
+
+
+def assert_same(batches: list[Batch], others: list[Batch]) -> None:
+    assert len(batches) == len(others) > 0
+    for one, other in zip(batches, others, strict=True):
+        assert one.path == other.path and one.error == other.error
+        for name in ("image", "label", "key", "valid"):
+            assert torch.equal(getattr(one, name), getattr(other, name)), name
+
+
+def assert_rows_belong_together(batch: Batch) -> None:
+    assert len(batch) == len(batch.path) == len(batch.image) == len(batch.error) == len(batch.key) == len(batch.valid)
+    for image, label, path in zip(batch.image, batch.label, batch.path, strict=True):
+        assert image[0].unique().tolist() == [SHADES[path]]
+        assert label == "ab".index(path.split("/")[1])
+
+
+def test_evaluation_does_not_depend_on_how_it_is_fetched(folder: Path) -> None:
+    expected = list(module(folder).evaluation_loader("validation"))
+    assert [path for batch in expected for path in batch.path] == [name for name in SHADES if name.startswith("val")]
+    assert [len(batch) for batch in expected] == [5, 5, 4]
+    for batch in expected:
+        assert_rows_belong_together(batch)
+        assert batch.image.dtype == torch.uint8 and batch.image.shape[1:] == (3, SIDE, SIDE)
+        assert batch.valid.all() and not batch.key.any() and set(batch.error) == {""}
+    for options in ({"num_workers": 1}, {"num_workers": 2}, {"cache": "memory"}, {"cache": "memory", "num_workers": 1}):
+        assert_same(list(module(folder, **options).evaluation_loader("validation")), expected)
+
+
+def test_training_does_not_depend_on_the_workers(folder: Path) -> None:
+    augment = Augment(crop=0.5, randaugment=2)
+    expected = trained_on(module(folder, augment), epochs=2)
+    assert len(expected) == 6 and len({path for batch in expected[:3] for path in batch.path}) == 12
+    for workers in (1, 2):
+        assert_same(trained_on(module(folder, augment, num_workers=workers), epochs=2), expected)
+    data = module(folder, replace(augment, shift=0.1, rotate=9.0, mixup=0.5, cutmix=1.0, erasing=0.5))
+    assert_same([data.augmented(batch) for batch in expected], [data.augmented(batch) for batch in expected])
+
+
+@pytest.mark.parametrize("cache", ["none", "memory"])
+def test_the_path_rides_with_its_image(folder: Path, cache: str) -> None:
+    for batch in trained_on(module(folder, Augment(crop=0.5), cache=cache), epochs=2):
+        assert_rows_belong_together(batch)
+        assert (batch.key != 0).all()
+
+
+def test_images_in_memory_are_cropped_as_files_are(folder: Path) -> None:
+    for name in SHADES:
+        Image.open(folder / name).resize((SIDE, SIDE)).save(folder / name)  # of the final size already
+    batches = [trained_on(module(folder, Augment(crop=0.3), cache=cache), epochs=1) for cache in ("none", "memory")]
+    assert_same(*batches)
+    uncropped = trained_on(module(folder, cache="memory"), epochs=1)
+    assert not torch.equal(uncropped[0].image, batches[1][0].image)
+    assert_same(uncropped, trained_on(module(folder, cache="none"), epochs=1))
+
+
+@pytest.mark.parametrize("options", [{"cache": "none"}, {"cache": "memory"}, {"cache": "none", "num_workers": 1}])
+def test_a_bad_training_image_is_replaced_by_the_next(folder: Path, options: dict[str, Any]) -> None:
+    bad = ["train/a/3.png", "train/a/6.png", "train/b/6.png"]  # the next of a/6 is b/0, another class; of b/6, a/0
+    for name in bad:
+        (folder / name).write_bytes(b"no image")
+    batches = trained_on(module(folder, batch_size=14, **options), epochs=1)
+    for batch in batches:
+        assert_rows_belong_together(batch)
+    counts = {name: sum(batch.path.count(name) for batch in batches) for name in SHADES if name.startswith("train")}
+    twice = {"train/a/4.png", "train/b/0.png", "train/a/0.png"}
+    assert counts == {name: 0 if name in bad else 2 if name in twice else 1 for name in counts}
+
+
+@pytest.mark.parametrize("options", [{"cache": "none"}, {"cache": "memory"}, {"num_workers": 1}, {"num_workers": 2}])
+def test_a_bad_validation_image_is_an_error_that_names_it(folder: Path, options: dict[str, Any]) -> None:
+    bad = folder / "val/b/2.png"
+    bad.write_bytes(bad.read_bytes()[:200])
+    with pytest.raises(DataError) as caught:
+        list(module(folder, **options).evaluation_loader("validation"))
+    assert str(bad) in str(caught.value) and "truncated" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_training_ends_where_no_image_is_left(folder: Path) -> None:
+    for name in SHADES:
+        (folder / name).unlink()
+        (folder / name).touch()
+    with pytest.raises(DataError, match=r"train/[ab]/\d.png: the file is empty"):
+        trained_on(module(folder), epochs=1)
+
+
+def test_more_than_there_is_cannot_be_a_batch(folder: Path) -> None:
+    with pytest.raises(DataError, match="batch_size 15 > 14 training images"):
+        module(folder, batch_size=15).train_dataloader()
+
+
+@pytest.mark.parametrize("consumed", [1, 3, 4])
+def test_a_resumed_module_goes_on_with_the_next_batch(folder: Path, consumed: int) -> None:
+    augment = Augment(crop=0.5, randaugment=1)
+    expected = trained_on(module(folder, augment), epochs=2)
+    data = module(folder, augment)
+    data.load_state_dict({"consumed": consumed})
+    resumed = trained_on(data, epochs=2)
+    assert_same(resumed[: 6 - consumed], expected[consumed:])
+    assert data.state_dict() == {"consumed": consumed + len(resumed)}
+
+
+@pytest.mark.parametrize("colour", [False, True])
+@pytest.mark.parametrize("side", [SIDE, 20])
+def test_arrays_are_colour_images(colour: bool, side: int) -> None:
+    shape = (6, side, side, 3) if colour else (6, side, side)
+    arrays = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    samples = Samples([str(i) for i in range(6)], np.array([0, 1, 2, 0, 1, 2]), arrays=arrays)
+    for augment in (None, ImageAugment(Augment(), SIDE)):
+        dataset = ImageDataset(samples, Preprocess(SIDE), augment, seed=0, in_memory=False)
+        batch = dataset.__getitems__([Key(EVALUATION, 4), Key(EVALUATION, 1, valid=False)])
+        assert batch.image.shape == (2, 3, SIDE, SIDE) and batch.image.dtype == torch.uint8
+        assert batch.label.tolist() == [1, 1] and batch.path == ("4", "1") and batch.valid.tolist() == [True, False]
+        if side == SIDE:
+            expected = arrays[[4, 1]].transpose(0, 3, 1, 2) if colour else arrays[[4, 1], None].repeat(3, axis=1)
+            assert np.array_equal(batch.image.numpy(), expected)
+        if not colour:
+            assert torch.equal(batch.image[:, 0], batch.image[:, 2])
+
+
+def test_arrays_of_many_sizes() -> None:
+    arrays = [np.full((8 + i, 20 - i, 3), i, dtype=np.uint8) for i in range(5)] + [np.full((9, 9), 5, dtype=np.uint8)]
+    source = Source(
+        "made", ("x",), {"validation": Samples([str(i) for i in range(6)], np.zeros(6, int), arrays=arrays)}
+    )
+    data = ImageDataModule(source, Preprocess(SIDE), Augment(), LoaderOptions(2), seed=0)
+    (batch,) = data.evaluation_loader("validation")
+    assert [image.unique().tolist() for image in batch.image] == [[i] for i in range(6)]
+
+
+def test_ranks_share_an_evaluation(folder: Path) -> None:
+    dataset = module(folder).dataset("validation")
+    seen = []
+    for rank in range(3):
+        for keys in EvaluationSampler(len(dataset), 4, rank, world_size=3):
+            batch = dataset.__getitems__(keys)
+            assert_rows_belong_together(batch)
+            seen += [path for path, valid in zip(batch.path, batch.valid.tolist(), strict=True) if valid]
+    assert sorted(seen) == sorted(name for name in SHADES if name.startswith("val"))
+
+
+def test_a_batch_moves_as_one(folder: Path) -> None:
+    (batch, *_) = module(folder).evaluation_loader("validation")
+    moved = batch.to("meta")
+    assert {moved.image.device.type, moved.label.device.type, moved.valid.device.type} == {"meta"}
+    assert moved.key.device.type == "cpu" and moved.path == batch.path

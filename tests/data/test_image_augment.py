@@ -1,0 +1,84 @@
+"""Augmentation of one image before it joins a batch: the random crop, and RandAugment."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from vit.data.augment import Augment, ImageAugment
+from vit.data.draws import hashed
+
+KEYS = (hashed(0, np.arange(300)) >> np.uint64(1)).tolist()
+
+
+def coordinates() -> Tensor:
+    """256x256: red says the column, green the row."""
+    line = torch.arange(256, dtype=torch.uint8)
+    return torch.stack(
+        [line.expand(256, 256), line[:, None].expand(256, 256), torch.zeros(256, 256, dtype=torch.uint8)]
+    )
+
+
+def noise(height: int, width: int) -> Tensor:
+    return torch.randint(0, 256, (3, height, width), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+def test_crops_have_the_areas_and_ratios_of_the_paper() -> None:
+    augment = ImageAugment(Augment(crop=0.35), image_size=32)
+    boxes = []
+    for key in KEYS:
+        crop = augment.crop(coordinates(), key)
+        assert crop.shape == (3, 32, 32) and crop.dtype == torch.uint8
+        (left, top), (right, bottom) = crop[:2].amin(dim=(1, 2)).tolist(), crop[:2].amax(dim=(1, 2)).tolist()
+        boxes.append((left, top, right - left + 1, bottom - top + 1))
+    left, top, width, height = np.array(boxes, dtype=float).T
+    areas, ratios = width * height / 256**2, width / height
+    assert 0.30 < areas.min() < 0.42 and areas.max() > 0.85 and 0.55 < areas.mean() < 0.72
+    assert 0.70 < ratios.min() < 0.80 and 1.25 < ratios.max() < 1.40
+    for start, length in ((left, width), (top, height)):
+        place = start[length < 220] / (256 - length[length < 220])
+        assert place.min() < 0.1 and place.max() > 0.9 and abs(place.mean() - 0.5) < 0.1
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 50), (300, 6), (32, 32), (31, 64)])
+@pytest.mark.parametrize("crop", [0.05, 1.0])
+def test_a_crop_of_any_picture_has_the_size(size: tuple[int, int], crop: float) -> None:
+    for key in KEYS[:20]:
+        result = ImageAugment(Augment(crop=crop), image_size=32).crop(noise(*size), key)
+        assert result.shape == (3, 32, 32) and result.dtype == torch.uint8
+
+
+def test_without_a_crop_the_middle_square_stays() -> None:
+    augment = ImageAugment(Augment(), image_size=32)
+    assert torch.equal(augment.crop(noise(32, 32), KEYS[0]), noise(32, 32))
+    wide = noise(32, 96)
+    assert all(torch.equal(augment.crop(wide, key), wide[:, :, 32:64]) for key in KEYS[:5])
+    assert torch.equal(augment.crop(wide.transpose(1, 2), KEYS[0]), wide.transpose(1, 2)[:, 32:64])
+
+
+def test_an_image_is_varied_by_its_key_alone() -> None:
+    augment = ImageAugment(Augment(crop=0.5, randaugment=2), image_size=32)
+    image = noise(40, 50)
+    results = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        results.append([augment.recolour(augment.crop(image, key), key) for key in KEYS[:20]])
+    assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
+    assert len({tuple(result.flatten().tolist()) for result in results[0]}) == 20
+
+
+def test_recolouring_leaves_torchs_generator_alone() -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(4)
+    torch.manual_seed(3)
+    image = noise(32, 32)
+    before = image.clone()
+    results = [ImageAugment(Augment(randaugment=2), 32).recolour(image, key) for key in KEYS[:50]]
+    assert torch.equal(torch.rand(4), expected)
+    assert torch.equal(image, before)
+    assert all(result.shape == (3, 32, 32) and result.dtype == torch.uint8 for result in results)
+    assert sum(not torch.equal(result, image) for result in results) > 30
+
+
+def test_without_randaugment_colours_stay() -> None:
+    assert torch.equal(ImageAugment(Augment(crop=0.5), 32).recolour(noise(32, 32), KEYS[0]), noise(32, 32))
