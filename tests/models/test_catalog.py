@@ -179,6 +179,6 @@ def test_names_filter_by_pattern_and_ours_come_first() -> None:
     assert names("no_such_*") == []
 
 
-def test_describe_lists_what_matches() -> None:
-    (line,) = describe("vit_tiny_patch16_224")
+def test_describe_tells_size_and_cost() -> None:
+    (line,) = describe(["vit_tiny_patch16_224"])
     assert line[:3] == ("vit_tiny_patch16_224", 224, 5_717_416) and line[4] == entry("vit_tiny_patch16_224").about

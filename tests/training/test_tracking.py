@@ -82,7 +82,8 @@ def elsewhere(tmp_path, monkeypatch):
     for name in [name for name in os.environ if name.startswith("WANDB_") or name.lower().endswith("_proxy")]:
         monkeypatch.delenv(name)
     for name in ("WANDB_DATA_DIR", "WANDB_CACHE_DIR", "WANDB_ERROR_REPORTING"):
-        monkeypatch.setenv(name, "false")  # so that what the tracker sets is undone
+        monkeypatch.setenv(name, "")  # so that what the tracker sets is undone
+        monkeypatch.delenv(name)
     home, work = tmp_path / "home", tmp_path / "work"
     home.mkdir()
     work.mkdir()
@@ -235,6 +236,15 @@ def test_a_resumed_training_is_the_same_run(folder, notices):
     assert {run.run_id for run in runs} == {(folder / "wandb_id.txt").read_text().strip()}
     assert all(run.resume for run in runs)
     assert [row["_step"] for row in history(folder)] == [1, 2]
+
+
+def test_a_run_left_open_is_not_taken_for_the_next(folder, notices, tmp_path):
+    begin("offline", folder, notices)
+    tracker = begin("offline", tmp_path / "next", notices)
+    tracker.log({"train/loss": 1.0}, 0)
+    tracker.finish()
+    assert len(history(tmp_path / "next")) == 1
+    assert history(folder) == []
 
 
 def test_a_run_id_may_be_given(folder, notices):

@@ -65,11 +65,12 @@ class ImageDataset(Dataset[Batch]):
                 images = torch.stack([self.augment.recolour(i, w) for i, w in zip(images, words, strict=True)])
             indices = self.origin[indices].tolist()
         else:
-            pictures, indices = zip(*(self._picture(index) for index in indices), strict=True)
-            images = torch.stack([self._prepared(image, word) for image, word in zip(pictures, words, strict=True)])
+            pictures = [self._picture(index) for index in indices]
+            images = torch.stack([self._prepared(image, word) for (image, _), word in zip(pictures, words, strict=True)])
+            indices = [index for _, index in pictures]
         return Batch(
             image=images,
-            label=torch.from_numpy(self.samples.labels[list(indices)]),
+            label=torch.from_numpy(self.samples.labels[indices]),
             path=tuple(self.samples.paths[index] for index in indices),
             error=("",) * len(keys),
             key=torch.tensor(words),

@@ -117,7 +117,7 @@ class OptimConfig:
     """How weights are found.
 
     Args:
-        optimizer: adamw or sgd (with Nesterov momentum).
+        optimizer: adamw; sgd (with Nesterov momentum); muon (for the matrices of a transformer's blocks, adamw for the rest).
         lr: learning rate after the warm-up.
         epochs: passes over the training images.
         batch_size: images of one optimiser step, over all processes; null: 128, less for small sets.
@@ -131,7 +131,7 @@ class OptimConfig:
         ema_decay: decay of the averaged weights that are evaluated and saved; 0: no averaging.
     """
 
-    optimizer: Literal["adamw", "sgd"] = "adamw"
+    optimizer: Literal["adamw", "sgd", "muon"] = "adamw"
     lr: PositiveFloat = 1e-3
     epochs: PositiveInt = 50
     batch_size: PositiveInt | None = None

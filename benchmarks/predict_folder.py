@@ -1,0 +1,155 @@
+"""Labelling a folder of photos with ViT-Ti/16 at 224 pixels, from JPEG files to a CSV with a row for each.
+
+Ours: `vit.load(checkpoint).predict(folder)` with the writer of `vit predict`, in the precision "auto" of a checkpoint
+that was trained in bf16-mixed.
+
+Theirs: timm's vit_tiny_patch16_224 in a plain loop: a DataLoader with 2 workers and batches of 64, Pillow and
+torchvision's Resize(256), CenterCrop(224), ToTensor and Normalize, under inference_mode; in float32, and in bfloat16
+autocast. Weights are random: they do not matter for speed.
+
+    python benchmarks/predict_folder.py --photos FOLDER            (JPEG files, in any folders below)
+
+Without --photos (or the environment's PHOTOS) it draws photos itself: 400x533 pixels, quality 85, smooth noise with
+hard-edged shapes, about 40 kB each, the same on every machine.
+"""
+
+import argparse
+import csv
+import os
+import tempfile
+import time
+from collections.abc import Iterable
+from contextlib import nullcontext
+from pathlib import Path
+
+from timing import answer, compare
+
+CLASSES = tuple(f"class {number}" for number in range(10))
+
+
+def ours(files: list[str], folder: Path, bf16: bool) -> float:  # noqa: ARG001
+    import vit
+    from vit.prediction.rows import open_writer
+
+    model = vit.load(folder / "model.ckpt")
+    started = time.perf_counter()
+    with open_writer(folder / "ours.csv", top_k=5) as writer:
+        for row in model.predict(files):
+            writer.write(row)
+    return len(files) / (time.perf_counter() - started)
+
+
+def timm(files: list[str], folder: Path, bf16: bool) -> float:
+    import torch
+    from PIL import Image
+    from timm import create_model
+    from torch import Tensor
+    from torch.utils.data import DataLoader, Dataset
+    from torchvision import transforms
+
+    class Photos(Dataset[tuple[Tensor, str]]):
+        prepare = transforms.Compose(
+            [
+                transforms.Resize(256),
+                transforms.CenterCrop(224),
+                transforms.ToTensor(),
+                transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
+            ]
+        )
+
+        def __len__(self) -> int:
+            return len(files)
+
+        def __getitem__(self, index: int) -> tuple[Tensor, str]:
+            return self.prepare(Image.open(files[index]).convert("RGB")), files[index]
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = create_model("vit_tiny_patch16_224", num_classes=len(CLASSES)).eval().to(device)
+    started = time.perf_counter()
+    with open(folder / "timm.csv", "w", newline="") as file, torch.inference_mode():
+        rows = csv.writer(file)
+        for images, paths in DataLoader(Photos(), batch_size=64, num_workers=2):
+            with torch.autocast(device.type, torch.bfloat16) if bf16 else nullcontext():
+                logits = model(images.to(device))
+            values, places = logits.float().softmax(dim=1).topk(5)
+            rows.writerows([path, p[0], *v] for path, p, v in zip(paths, places.tolist(), values.tolist(), strict=True))
+    return len(files) / (time.perf_counter() - started)
+
+
+SIDES = {"ours": (ours, True), "timm float32": (timm, False), "timm bfloat16 autocast": (timm, True)}
+
+
+def write_checkpoint(path: Path) -> None:
+    """ViT-Ti/16 with random weights, in the format of `vit train`."""
+    import torch
+
+    from vit.data.preprocess import Preprocess
+    from vit.models.catalog import build, resolve
+    from vit.training.checkpoint import KEY, Description
+
+    description = resolve({"name": "vit_tiny_patch16_224"}, None, len(CLASSES))
+    network = build(description)
+    torch.nn.init.normal_(network.get_submodule("head").weight, std=0.02)  # it starts at zero
+    weights = {f"network.{name}": value for name, value in network.state_dict().items()}
+    about = Description(CLASSES, description, Preprocess(224, crop_fraction=0.875), precision="bf16-mixed")
+    torch.save({KEY: about.to_dict(), "state_dict": weights}, path)
+
+
+def draw_photos(folder: Path, count: int) -> Iterable[Path]:
+    """JPEG files that cost a decoder what photographs of their size do."""
+    import numpy as np
+    from PIL import Image, ImageDraw
+
+    for number in range(count):
+        draws = np.random.default_rng(number)
+        picture = np.zeros((533, 400, 3))
+        for side, height in ((4, 90), (16, 45), (64, 25), (256, 12)):  # noise at four scales, coarse and strong first
+            noise = draws.uniform(-height, height, (side, side, 3)) + 128
+            grain = Image.fromarray(noise.clip(0, 255).astype(np.uint8)).resize((400, 533), Image.Resampling.BICUBIC)
+            picture += np.asarray(grain, dtype=np.float64) - 128
+        image = Image.fromarray((picture + 128).clip(0, 255).astype(np.uint8))
+        canvas = ImageDraw.Draw(image)
+        for _ in range(6):
+            (left, top), size = draws.integers(0, 400, 2).tolist(), draws.integers(20, 160, 2).tolist()
+            shape = canvas.ellipse if draws.random() < 0.5 else canvas.rectangle
+            shape((left, top, left + size[0], top + size[1]), fill=tuple(draws.integers(0, 256, 3).tolist()))
+        path = folder / f"{number:05}.jpg"
+        image.save(path, quality=85)
+        yield path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--photos", default=os.environ.get("PHOTOS"), help="folder of JPEG files; default: draw some")
+    parser.add_argument("--images", type=int, default=2000, help="photos of a run; default 2,000")
+    parser.add_argument("--pairs", type=int, default=5, help="runs of each side; default 5")
+    parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.side:
+        files = (arguments.folder / "files.txt").read_text().splitlines()
+        measure, bf16 = SIDES[arguments.side]
+        answer(measure(files, arguments.folder, bf16))
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if arguments.photos:
+            found = sorted(
+                path for path in Path(arguments.photos).rglob("*") if path.suffix.lower() in (".jpg", ".jpeg")
+            )
+            photos = f"{min(len(found), arguments.images):,} photos of {arguments.photos}"
+        else:
+            print(f"drawing {arguments.images:,} photos (give --photos FOLDER to use real ones)", flush=True)
+            found = list(draw_photos(folder, arguments.images))
+            photos = f"{arguments.images:,} drawn photos"
+        if not found:
+            raise SystemExit(f"{arguments.photos} holds no .jpg or .jpeg file")
+        (folder / "files.txt").write_text("\n".join(map(str, found[: arguments.images])))
+        write_checkpoint(folder / "model.ckpt")
+        ours, *theirs = SIDES
+        what = f"Predicting {photos} with ViT-Ti/16, from files to rows"
+        compare(ours, theirs, arguments.pairs, what, "--folder", name)
+
+
+if __name__ == "__main__":
+    main()
