@@ -55,7 +55,7 @@ def parse(parser: Parser, arguments: Sequence[str]) -> Any:
 
 
 def expand(arguments: Sequence[str], short: Mapping[str, str], positional: str) -> list[str]:
-    """Write short flags out as dotted options, and the one positional argument as `positional`.
+    """Write short flags out as dotted options, and the one positional argument as `positional`, each as --name=value.
 
     Every option but --help and --print_config takes a value, so what is neither an option nor a value is positional.
     """
@@ -63,20 +63,20 @@ def expand(arguments: Sequence[str], short: Mapping[str, str], positional: str) 
     loose: list[str] = []
     rest = iter(arguments)
     for token in rest:
+        if token in ("-h", "--help", "--print_config"):
+            result.append("--help" if token == "-h" else token)
+            continue
         if not token.startswith("--"):
             loose.append(token)
             continue
         name, equals, value = token.partition("=")
-        name = short.get(name, name)
-        result.append(f"{name}{equals}{value}")
-        if not equals and name not in ("--help", "--print_config"):
-            following = next(rest, None)
-            if following is None:
-                raise UsageError(f"{token} needs a value", "see --help")
-            result.append(following)
+        following = value if equals else next(rest, None)
+        if following is None:
+            raise UsageError(f"{token} needs a value", "see --help")
+        result.append(f"{short.get(name, name)}={following}")
     if len(loose) > 1:
         raise UsageError(f"DATA is given twice: {loose[0]!r} and {loose[1]!r}", "quote a path that has spaces")
-    return [*result, *(part for token in loose for part in (f"--{positional}", token))]
+    return [*result, *(f"--{positional}={token}" for token in loose)]
 
 
 def find_config(name: str) -> Path:

@@ -64,7 +64,7 @@ def _run_of(model: str) -> Path | None:
 
 
 def _source(given: Any) -> Any:
-    from vit.commands.train import make_parser, to_recipe
+    from vit.commands.recipe_options import read_recipe
     from vit.data.sources import open_source
     from vit.data.split import complete
 
@@ -73,8 +73,7 @@ def _source(given: Any) -> Any:
     run = _run_of(given.model)
     if run is None:
         raise UsageError(f"{given.model} lies in no run folder, so DATA must be given", "vit evaluate CKPT DATA")
-    parser = make_parser()
-    data = to_recipe(parser, parse(parser, ["--config", str(run / "config.yaml")])).data
+    data = read_recipe(run / "config.yaml").data
     return complete(open_source(data.source, given.root or data.root), data.validation, data.test, data.split_seed)
 
 

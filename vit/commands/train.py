@@ -3,81 +3,22 @@
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from jsonargparse import ActionConfigFile, Namespace
-
-from vit.commands.arguments import Parser, expand, find_config, parse, shipped_configs
+from vit.commands.recipe_options import dump, make_parser, parse_options, plain, read_recipe, to_recipe
 from vit.console import ProgressReport, Reporter, duration, interval, percent
 from vit.errors import UsageError
-from vit.training.recipe import AugmentConfig, DataConfig, ModelConfig, OptimConfig, Recipe, TrainerConfig, plain_values
-
-SHORT = {
-    "--network": "--model.network.name",
-    "--image_size": "--model.preprocess.image_size",
-    "--augment": "--augment.name",
-    "--epochs": "--optim.epochs",
-    "--batch_size": "--optim.batch_size",
-    "--lr": "--optim.lr",
-    "--precision": "--trainer.precision",
-    "--devices": "--trainer.devices",
-    "--num_nodes": "--trainer.num_nodes",
-    "--strategy": "--trainer.strategy",
-}
-SECTIONS = {"data": DataConfig, "model": ModelConfig, "augment": AugmentConfig, "optim": OptimConfig, "trainer": TrainerConfig}
+from vit.training.recipe import Recipe
 
 
 def train(arguments: Sequence[str]) -> int:
     """Train, show the plan and the progress, and leave a run folder."""
     parser = make_parser()
-    config = _parse(parser, arguments)
+    config = parse_options(parser, arguments)
     if config.resume:
         return _train(_resumed(config.resume, arguments), Path(config.resume))
     return _train(to_recipe(parser, config), None)
-
-
-def make_parser() -> Parser:
-    """The command line of `vit train`; recipes are checked by it too."""
-    flags = ", ".join(f"{short} ({dotted[2:]})" for short, dotted in SHORT.items())
-    parser = Parser(
-        "train",
-        "Train a classifier on DATA: a folder of class folders, a folder with train/ and test/, a CSV with path,label[,split], "
-        f"'digits', or a torchvision data set by name. Short flags: {flags}.",
-        "vit train photos/ --network vit_tiny_patch16_224 --epochs 30",
-        SHORT,
-    )
-    parser.add_argument("--config", action=ActionConfigFile, help="a recipe: a YAML file, or a shipped one by name (fashion_mnist)")
-    parser.add_argument("--resume", type=str | None, default=None, metavar="RUN", help="go on with an unfinished run")
-    for name, section in SECTIONS.items():
-        parser.add_class_arguments(section, name)
-    defaults = Recipe()
-    parser.add_argument("--seed", type=Recipe.__annotations__["seed"], default=defaults.seed, help="of everything random")
-    parser.add_argument("--out", type=str, default=defaults.out, help="folder that run folders are made in")
-    parser.add_argument("--name", type=str | None, default=None, help="last part of the run folder's name")
-    parser.add_argument("--wandb", type=Recipe.__annotations__["wandb"], default=defaults.wandb, help="Weights & Biases")
-    return parser
-
-
-def _parse(parser: Parser, arguments: Sequence[str]) -> Namespace:
-    expanded = expand(arguments, SHORT, "data.source")
-    names = [token.partition("=")[0] for token in expanded]
-    if not {"--config", "--resume", "--help"} & set(names):
-        source = expanded[names.index("--data.source") + 1] if "--data.source" in names else Recipe().data.source
-        if source in shipped_configs():  # a data set that comes with a recipe is trained by it
-            expanded = ["--config", source, *expanded]
-    for place, token in enumerate(expanded[:-1]):
-        if token == "--config":
-            expanded[place + 1] = str(find_config(expanded[place + 1]))
-    config: Namespace = parse(parser, expanded)
-    return config
-
-
-def to_recipe(parser: Parser, config: Namespace) -> Recipe:
-    """A parsed command line or file as a Recipe."""
-    whole = parser.instantiate_classes(config)
-    return plain_values(Recipe(**{key: getattr(whole, key) for key in Recipe.__annotations__}))
 
 
 def _resumed(run: str, arguments: Sequence[str]) -> Recipe:
@@ -91,9 +32,7 @@ def _resumed(run: str, arguments: Sequence[str]) -> Recipe:
         raise UsageError(f"{run} is finished", f"see {directory.result}, or start a new run")
     if not directory.last.is_file():
         raise UsageError(f"{run} has no checkpoint yet", "start it again as a new run")
-    parser = make_parser()
-    config: Namespace = parse(parser, ["--config", str(directory.config)])
-    return to_recipe(parser, config)
+    return read_recipe(directory.config)
 
 
 def _train(recipe: Recipe, resumed: Path | None) -> int:
@@ -115,7 +54,7 @@ def _train(recipe: Recipe, resumed: Path | None) -> int:
         run = RunDirectory(Path(recipe.out))  # never written to: Lightning hands the first process's folder round
     _show_plan(reporter, plan, run)
     mode = recipe.wandb if first else "off"
-    tracker = open_tracker(mode, run.path, _plain(plan.recipe), run.path.name, reporter.notice)
+    tracker = open_tracker(mode, run.path, plain(plan.recipe), run.path.name, reporter.notice)
     watcher = _Watcher(reporter, tracker, recipe.optim.epochs)
     fitted = fit(plan, run, [watcher], resume=resumed is not None)
     watcher.close()
@@ -137,20 +76,6 @@ def _write_beginning(run: Any, plan: Any) -> None:
     write_splits(plan.source, run.splits)
 
 
-def dump(recipe: Recipe) -> str:
-    """A recipe as YAML that `vit train --config` reads back."""
-    import yaml
-
-    return yaml.safe_dump(_plain(recipe), sort_keys=False, allow_unicode=True)
-
-
-def _plain(recipe: Recipe) -> dict[str, Any]:
-    import json
-
-    plain: dict[str, Any] = json.loads(json.dumps(asdict(recipe)))
-    return plain
-
-
 def _show_plan(reporter: Reporter, plan: Any, run: Any) -> None:
     optim, source = plan.recipe.optim, plan.source
     images = ", ".join(f"{len(samples):,} {split}" for split, samples in source.splits.items())
@@ -164,6 +89,7 @@ def _show_plan(reporter: Reporter, plan: Any, run: Any) -> None:
             ("data", f"{images}; {len(source.classes)} classes: {classes}"),
             *(("note", note) for note in source.notes),
             ("network", f"{plan.parameters:,} parameters, {plan.flops / 1e6:,.0f} MFLOPs an image, {plan.preprocess.image_size} pixels"),
+            *([("start", f"weights of {plan.recipe.model.init_from}")] if plan.recipe.model.init_from else []),
             ("augment", augment or "none"),
             ("batch", f"{plan.batch_size} images{parts}{processes}"),
             ("optimiser", f"{optim.optimizer}, learning rate {optim.lr:g}, weight decay {optim.weight_decay:g}"),

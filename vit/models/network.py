@@ -24,6 +24,10 @@ class Network(nn.Module, ABC):
     def no_weight_decay(self) -> set[str]:
         """Names of parameters that are never decayed, beyond the vectors (norms, biases) that no network decays."""
 
+    def layers_above(self, name: str) -> int:  # noqa: ARG002  networks without an order of blocks have one answer
+        """How many blocks stand between a parameter and the head; 0 for all where there is no such order."""
+        return 0
+
     def check_images(self, images: Tensor) -> None:
         """Raise ValueError with both shapes unless `images` is (B, 3, S, S)."""
         size = self.image_size

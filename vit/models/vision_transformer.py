@@ -267,6 +267,13 @@ class VisionTransformer(Network):
     def no_weight_decay(self) -> set[str]:
         return {"cls_token", "pos_embed"}
 
+    def layers_above(self, name: str) -> int:
+        """0 for the last norm and the head, 1 for the last block, depth + 1 for the embeddings (as BEiT and MAE count)."""
+        depth = len(self.blocks)
+        if name.startswith("blocks."):
+            return depth - int(name.split(".")[1])
+        return 0 if name.startswith(("norm.", "head.")) else depth + 1
+
 
 def sincos2d(grid_size: int, embed_dim: int, num_prefix: int) -> Tensor:
     """Fixed two-dimensional sine and cosine positions (1, num_prefix + grid_size^2, embed_dim); zeros for the prefix.

@@ -106,7 +106,7 @@ class Recorder(Callback):
     def _write(self, row: dict[str, float], trainer: Trainer) -> None:
         if not trainer.is_global_zero:
             return
-        lr = float(trainer.optimizers[0].param_groups[0]["lr"])
+        lr = max(float(group["lr"]) for group in trainer.optimizers[0].param_groups)
         seconds = time.perf_counter() - self._started
         whole = {"epoch": trainer.current_epoch, "step": trainer.global_step, "lr": lr, "seconds": round(seconds, 3), **row}
         with open(self.path, "a", newline="", encoding="utf-8") as file:

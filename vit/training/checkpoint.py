@@ -28,7 +28,7 @@ from vit.models.network import Network
 
 FORMAT = 1
 KEY = "vit"
-_PREFIX = "network."
+PREFIX = "network."
 _REMEDY = "give a run folder or a checkpoint that 'vit train' wrote"
 
 
@@ -94,7 +94,7 @@ def load(path: Path) -> tuple[Network, Description]:
         network = build(_checked_network(description.network)).eval()
     except Exception as error:
         raise CheckpointError(f"{path} describes a network that cannot be built: {error}", _REMEDY) from error
-    weights = {key.removeprefix(_PREFIX): value for key, value in content["state_dict"].items() if key.startswith(_PREFIX)}
+    weights = {key.removeprefix(PREFIX): value for key, value in content["state_dict"].items() if key.startswith(PREFIX)}
     _fill(network, weights, path)
     return network, description
 

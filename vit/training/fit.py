@@ -20,8 +20,9 @@ from vit.training.inference import Engine, score
 from vit.training.metrics import Scored, with_intervals
 from vit.training.plan import Plan
 from vit.training.run import RunDirectory, RunResult, versions
+from vit.training.start import start_from
 
-MONITOR = "val/acc1"
+MONITOR = "val/loss"  # less noisy than accuracy where validation images are few, and honest about probabilities
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ def fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener] = (), resum
     _quiet()
     seed_everything(plan.recipe.seed, verbose=False)
     network = build(plan.network)
+    if plan.recipe.model.init_from is not None and not resume:
+        start_from(network, plan.recipe.model.init_from)
     network = network.to(memory_format=network.memory_format)
     classifier = Classifier(network, plan.recipe.optim, plan.total_steps, plan.recipe.seed)
     data = plan.data_module()
@@ -92,7 +95,7 @@ def _trainer(plan: Plan, run: RunDirectory, description: Description, recorder: 
     folder = run.best.parent
     shared = dict(dirpath=folder, auto_insert_metric_name=False, enable_version_counter=False)
     callbacks += [
-        ModelCheckpoint(filename=run.best.stem, monitor=MONITOR, mode="max", save_top_k=1, **shared),  # type: ignore[arg-type]
+        ModelCheckpoint(filename=run.best.stem, monitor=MONITOR, mode="min", save_top_k=1, **shared),  # type: ignore[arg-type]
         ModelCheckpoint(filename=run.last.stem, save_top_k=1, every_n_epochs=1, save_on_train_epoch_end=True, **shared),  # type: ignore[arg-type]
     ]
     return Trainer(

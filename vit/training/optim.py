@@ -1,25 +1,39 @@
 """Parameter groups, optimisers and the learning-rate schedule."""
 
-from collections.abc import Callable, Iterable
+import math
+from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 from torch.optim import SGD, AdamW, Muon, Optimizer
-from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, LRScheduler, SequentialLR
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from vit.errors import UsageError
 from vit.models.network import Network
 from vit.training.recipe import OptimConfig
 
 
-def parameter_groups(parameters: Iterable[tuple[str, nn.Parameter]], exempt: set[str], weight_decay: float) -> list[dict[str, Any]]:
-    """Matrices and kernels with decay; norms, biases, and what the network exempts (positions, class token) without."""
-    decayed: list[nn.Parameter] = []
-    free: list[nn.Parameter] = []
-    for name, parameter in parameters:
-        (free if parameter.ndim < 2 or name in exempt else decayed).append(parameter)
-    return [{"params": decayed, "weight_decay": weight_decay}, {"params": free, "weight_decay": 0.0}]
+Named = list[tuple[str, nn.Parameter]]
+
+
+def parameter_groups(network: Network, named: Named, config: OptimConfig) -> list[dict[str, Any]]:
+    """Groups by decay and by layer.
+
+    Matrices and kernels decay; norms, biases, and what the network exempts (positions, class token) do not. With
+    `layer_decay` a parameter's learning rate falls by that share for every block between it and the head (Clark et al.
+    2020, ELECTRA; Bao et al. 2022, BEiT).
+    """
+    exempt = network.no_weight_decay()
+    groups: dict[tuple[int, bool], list[nn.Parameter]] = defaultdict(list)
+    for name, parameter in named:
+        above = network.layers_above(name) if config.layer_decay < 1.0 else 0
+        groups[above, parameter.ndim >= 2 and name not in exempt].append(parameter)
+    return [
+        {"params": chosen, "lr": config.lr * config.layer_decay**above, "weight_decay": config.weight_decay if decays else 0.0}
+        for (above, decays), chosen in groups.items()
+    ]
 
 
 def make_optimizer(network: Network, config: OptimConfig, fused: bool = True) -> Optimizer:
@@ -29,15 +43,14 @@ def make_optimizer(network: Network, config: OptimConfig, fused: bool = True) ->
         UsageError: muon for a network without encoder blocks.
     """
     named = [(name, parameter) for name, parameter in network.named_parameters() if parameter.requires_grad]
-    exempt = network.no_weight_decay()
     if config.optimizer == "muon":
-        hidden = [parameter for name, parameter in named if parameter.ndim == 2 and ".blocks." in f".{name}"]
+        hidden = [(name, parameter) for name, parameter in named if parameter.ndim == 2 and ".blocks." in f".{name}"]
         if not hidden:
             raise UsageError("--optim.optimizer muon needs a transformer: it works on matrices of blocks", "give adamw or sgd")
-        chosen = {id(parameter) for parameter in hidden}
-        rest = parameter_groups(((n, p) for n, p in named if id(p) not in chosen), exempt, config.weight_decay)
-        return MuonAdamW(hidden, rest, config.lr, config.weight_decay, fused)
-    groups = parameter_groups(named, exempt, config.weight_decay)
+        chosen = {id(parameter) for _, parameter in hidden}
+        rest = [(name, parameter) for name, parameter in named if id(parameter) not in chosen]
+        return MuonAdamW(parameter_groups(network, hidden, config), parameter_groups(network, rest, config), fused)
+    groups = parameter_groups(network, named, config)
     if config.optimizer == "sgd":
         return SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=config.momentum > 0, fused=fused)
     return AdamW(groups, lr=config.lr, fused=fused)
@@ -51,9 +64,9 @@ class MuonAdamW(Optimizer):
     that changes these changes those.
     """
 
-    def __init__(self, hidden: list[nn.Parameter], rest: list[dict[str, Any]], lr: float, weight_decay: float, fused: bool) -> None:
-        self.muon = Muon(hidden, lr=lr, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
-        self.adamw = AdamW(rest, lr=lr, fused=fused)
+    def __init__(self, hidden: list[dict[str, Any]], rest: list[dict[str, Any]], fused: bool) -> None:
+        self.muon = Muon(hidden, adjust_lr_fn="match_rms_adamw")
+        self.adamw = AdamW(rest, fused=fused)
         super().__init__([*self.muon.param_groups, *self.adamw.param_groups], {})
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -78,13 +91,16 @@ class MuonAdamW(Optimizer):
 
 
 def make_schedule(optimizer: Optimizer, config: OptimConfig, total_steps: int) -> LRScheduler:
-    """Linear warm-up, then a cosine to `min_lr`, one value per optimiser step."""
+    """Linear warm-up, then a cosine to `min_lr`: one factor per optimiser step, the same for every group."""
     warmup = min(int(config.warmup_epochs * total_steps / config.epochs), total_steps - 1)
-    lowest = config.lr * config.min_lr
-    cosine = CosineAnnealingLR(optimizer, T_max=max(1, total_steps - warmup), eta_min=lowest)
-    if warmup < 1:
-        return cosine
-    return SequentialLR(optimizer, [LinearLR(optimizer, 1 / (warmup + 1), 1.0, warmup), cosine], milestones=[warmup])
+
+    def factor(step: int) -> float:
+        if step < warmup:
+            return (step + 1) / (warmup + 1)
+        done = min(1.0, (step - warmup) / max(1, total_steps - warmup))
+        return config.min_lr + (1.0 - config.min_lr) * (1.0 + math.cos(math.pi * done)) / 2
+
+    return LambdaLR(optimizer, factor)
 
 
 def has_bf16(device: torch.device) -> bool:

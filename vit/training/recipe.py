@@ -75,10 +75,12 @@ class ModelConfig:
         network: "name" from `vit models`, and any value of that network: pos_embed, pool, depth, drop_path_rate, ...
             The name "auto" chooses a ViT by the size of the images.
         preprocess: how an image becomes the network's input.
+        init_from: weights to start from: a run, a checkpoint, or a .safetensors file in timm's names; null: random.
     """
 
     network: dict[str, NetworkValue] = field(default_factory=lambda: {"name": "auto"})
     preprocess: PreprocessConfig = field(default_factory=PreprocessConfig)
+    init_from: str | None = None
 
 
 @dataclass
@@ -128,6 +130,7 @@ class OptimConfig:
         momentum: of sgd.
         label_smoothing: share of a label that is spread over all classes.
         clip_norm: largest norm of the gradient; 0: not clipped.
+        layer_decay: learning rate of each block as a share of the next one's (fine-tuning); 1: the same for all.
         ema_decay: decay of the averaged weights that are evaluated and saved; 0: no averaging.
     """
 
@@ -142,6 +145,7 @@ class OptimConfig:
     momentum: Share = 0.9
     label_smoothing: Share = 0.1
     clip_norm: NonNegativeFloat = 1.0
+    layer_decay: Area = 1.0
     ema_decay: Share = 0.0
 
 

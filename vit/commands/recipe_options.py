@@ -1,0 +1,97 @@
+"""A recipe as options: the command line of `vit train`, recipe files, and the config.yaml of a run."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonargparse import ActionConfigFile, Namespace
+
+from vit.commands.arguments import Parser, expand, find_config, parse, shipped_configs
+from vit.training.recipe import AugmentConfig, DataConfig, ModelConfig, OptimConfig, Recipe, TrainerConfig, plain_values
+
+SHORT = {
+    "--network": "--model.network.name",
+    "--image_size": "--model.preprocess.image_size",
+    "--augment": "--augment.name",
+    "--init_from": "--model.init_from",
+    "--epochs": "--optim.epochs",
+    "--batch_size": "--optim.batch_size",
+    "--lr": "--optim.lr",
+    "--precision": "--trainer.precision",
+    "--devices": "--trainer.devices",
+    "--num_nodes": "--trainer.num_nodes",
+    "--strategy": "--trainer.strategy",
+}
+SECTIONS = {
+    "data": DataConfig,
+    "model": ModelConfig,
+    "augment": AugmentConfig,
+    "optim": OptimConfig,
+    "trainer": TrainerConfig,
+}
+
+
+def make_parser() -> Parser:
+    """The command line of `vit train`; recipes are checked by it too."""
+    flags = ", ".join(f"{short} ({dotted[2:]})" for short, dotted in SHORT.items())
+    parser = Parser(
+        "train",
+        "Train a classifier on DATA: a folder of class folders, a folder with train/ and test/, a CSV with "
+        f"path,label[,split], 'digits', or a torchvision data set by name. Short flags: {flags}.",
+        "vit train photos/ --network vit_tiny_patch16_224 --epochs 30",
+        SHORT,
+    )
+    about = "a recipe: a YAML file, or a shipped one by name (fashion_mnist)"
+    parser.add_argument("--config", action=ActionConfigFile, help=about)
+    parser.add_argument("--resume", type=str | None, default=None, metavar="RUN", help="go on with an unfinished run")
+    for name, section in SECTIONS.items():
+        parser.add_class_arguments(section, name)
+    kinds, defaults = Recipe.__annotations__, Recipe()
+    parser.add_argument("--seed", type=kinds["seed"], default=defaults.seed, help="of everything random")
+    parser.add_argument("--out", type=str, default=defaults.out, help="folder that run folders are made in")
+    parser.add_argument("--name", type=str | None, default=None, help="last part of the run folder's name")
+    parser.add_argument("--wandb", type=kinds["wandb"], default=defaults.wandb, help="Weights & Biases")
+    return parser
+
+
+def parse_options(parser: Parser, arguments: Sequence[str]) -> Namespace:
+    """A command line, with short flags written out and shipped recipes found."""
+    expanded = expand(arguments, SHORT, "data.source")
+    given = [token.partition("=")[::2] for token in expanded]
+    if not {"--config", "--resume", "--help"} & {name for name, _ in given}:
+        sources = [value for name, value in given if name == "--data.source"]
+        source = sources[-1] if sources else Recipe().data.source
+        if source in shipped_configs():  # a data set that comes with a recipe is trained by it
+            expanded = [f"--config={source}", *expanded]
+    for place, token in enumerate(expanded):
+        name, equals, value = token.partition("=")
+        if name == "--config" and equals:
+            expanded[place] = f"--config={find_config(value)}"
+    config: Namespace = parse(parser, expanded)
+    return config
+
+
+def to_recipe(parser: Parser, config: Namespace) -> Recipe:
+    """A parsed command line or file as a Recipe."""
+    whole = parser.instantiate_classes(config)
+    return plain_values(Recipe(**{key: getattr(whole, key) for key in Recipe.__annotations__}))
+
+
+def read_recipe(path: Path) -> Recipe:
+    """The recipe of a YAML file."""
+    parser = make_parser()
+    return to_recipe(parser, parse(parser, [f"--config={path}"]))
+
+
+def plain(recipe: Recipe) -> dict[str, Any]:
+    """A recipe as lists, mappings and plain values."""
+    values: dict[str, Any] = json.loads(json.dumps(asdict(recipe)))
+    return values
+
+
+def dump(recipe: Recipe) -> str:
+    """A recipe as YAML that `vit train --config` reads back."""
+    return yaml.safe_dump(plain(recipe), sort_keys=False, allow_unicode=True)
