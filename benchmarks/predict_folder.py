@@ -89,8 +89,8 @@ def write_checkpoint(path: Path) -> None:
 
     description = resolve({"name": "vit_tiny_patch16_224"}, None, len(CLASSES))
     network = build(description)
-    torch.nn.init.normal_(network.get_submodule("head").weight, std=0.02)  # it starts at zero
     weights = {f"network.{name}": value for name, value in network.state_dict().items()}
+    weights["network.head.weight"].normal_(std=0.02)  # it starts at zero
     about = Description(CLASSES, description, Preprocess(224, crop_fraction=0.875), precision="bf16-mixed")
     torch.save({KEY: about.to_dict(), "state_dict": weights}, path)
 

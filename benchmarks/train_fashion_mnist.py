@@ -17,6 +17,7 @@ import argparse
 import os
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from timing import answer, compare
@@ -49,15 +50,14 @@ class Stopwatch:
 
 
 def ours(arguments: argparse.Namespace) -> float:
-    from vit.commands.arguments import find_config, parse
-    from vit.commands.train import make_parser, to_recipe
+    from vit.commands.arguments import find_config
+    from vit.commands.recipe_options import read_recipe
     from vit.training.fit import fit
     from vit.training.plan import make_plan
     from vit.training.run import RunDirectory
 
-    parser = make_parser()
-    given = ["--config", str(find_config(RECIPE)), "--data.root", arguments.root]
-    plan = make_plan(to_recipe(parser, parse(parser, given)))
+    recipe = read_recipe(find_config(RECIPE))
+    plan = make_plan(replace(recipe, data=replace(recipe.data, root=arguments.root)))
     watch = Stopwatch(arguments.steps or plan.steps_per_epoch * arguments.epochs - WARMUP_STEPS, plan.batch_size)
     with tempfile.TemporaryDirectory() as folder:
         try:
