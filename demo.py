@@ -58,7 +58,14 @@ def demo(out: Path) -> None:
         run("evaluate", str(runs[name][0]))
     source = complete(open_source("digits"), 0.1, 0.2, seed=0)
     write_scans(source.splits["test"], source.classes, out / "scans")
-    run("predict", str(runs["ViT"][0]), str(out / "scans"), "--output", str(out / "predictions.csv"), "--gallery", "true")
+    run(
+        "predict",
+        str(runs["ViT"][0]),
+        str(out / "scans"),
+        "--output",
+        str(out / "predictions.csv"),
+        "--gallery",
+    )
 
     reporter = Reporter()
     rows = []
@@ -75,7 +82,10 @@ def demo(out: Path) -> None:
                 f"{statistics.mean(result['seconds'] for result in results):.0f}",
             )
         )
-    reporter.line(f"\nTest accuracy on {len(source.splits['test'])} held-out scans, mean ± standard deviation over {len(SEEDS)} seeds")
+    reporter.line(
+        f"\nTest accuracy on {len(source.splits['test'])} held-out scans, "
+        f"mean ± standard deviation over {len(SEEDS)} seeds"
+    )
     reporter.table(("", "network", "parameters", "accuracy (%)", "each seed", "seconds"), rows)
     reporter.line(f"\nDone in {time.monotonic() - started:.0f} s on {os.cpu_count()} cores. Look at")
     reporter.facts(

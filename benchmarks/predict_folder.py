@@ -27,7 +27,7 @@ from timing import answer, compare
 CLASSES = tuple(f"class {number}" for number in range(10))
 
 
-def ours(files: list[str], folder: Path, bf16: bool) -> float:  # noqa: ARG001
+def ours(files: list[str], folder: Path, bf16: bool) -> float:
     import vit
     from vit.prediction.rows import open_writer
 

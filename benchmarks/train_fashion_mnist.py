@@ -38,7 +38,7 @@ class Stopwatch:
         self.batch_size = batch_size
         self.images_per_second = 0.0
 
-    def step(self, done: int, total: int = 0, loss: float = 0.0, images_per_second: float = 0.0) -> None:  # noqa: ARG002
+    def step(self, done: int, total: int = 0, loss: float = 0.0, images_per_second: float = 0.0) -> None:
         if done == WARMUP_STEPS:
             self.started = time.perf_counter()
         if done == WARMUP_STEPS + self.steps:
@@ -86,7 +86,7 @@ def timm(arguments: argparse.Namespace) -> float:
             super().__init__()
             self.network = network
 
-        def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:  # noqa: ARG002
+        def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
             images, labels = batch
             return F.cross_entropy(self.network(images), labels, label_smoothing=0.1)
 

@@ -1,9 +1,94 @@
 """One thread for each process, which is faster for small tensors on a shared machine; the same examples every time."""
 
+import contextlib
+import io
 import os
-
-from hypothesis import settings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from PIL import Image
+
 settings.register_profile("vit", derandomize=True, deadline=None, database=None)
 settings.load_profile("vit")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command line said."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run folder and what `vit train` said while it made it."""
+
+    path: Path
+    answer: Answer
+
+    @property
+    def best(self) -> Path:
+        return self.path / "checkpoints" / "best.ckpt"
+
+
+def ask(*arguments: object) -> Answer:
+    """Run a command line in this process."""
+    from vit.__main__ import main
+
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        code = main([os.fspath(part) if isinstance(part, os.PathLike) else str(part) for part in arguments])
+    return Answer(code, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture(scope="session")
+def vit() -> Callable[..., Answer]:
+    """`vit("train", "digits", ...)` -> Answer; nothing goes to Weights & Biases."""
+    return ask
+
+
+@pytest.fixture(scope="session")
+def draw_classes() -> Callable[..., Path]:
+    """`draw_classes(folder, ("cat", "dog"), 12)` writes 12 PNGs of 12x12 pixels a class, each class of one colour."""
+
+    def draw(folder: Path, classes: Sequence[str], each: int, side: int = 12) -> Path:
+        for number, name in enumerate(classes):
+            generator = np.random.default_rng([number, *name.encode()])
+            colour = np.array([hash_byte(name, channel) for channel in range(3)])
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            for place in range(each):
+                noise = generator.integers(-30, 31, (side, side, 3))
+                pixels = np.clip(colour + noise, 0, 255).astype(np.uint8)
+                Image.fromarray(pixels).save(folder / name / f"{place:02d}.png")
+        return folder
+
+    return draw
+
+
+def hash_byte(name: str, channel: int) -> int:
+    """A colour that follows from a class's name."""
+    return sum(ord(letter) * (31 + 17 * channel) ** place for place, letter in enumerate(name)) % 200 + 28
+
+
+@pytest.fixture(scope="session")
+def digits_run(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """A ViT trained on digits for two epochs, once for all tests; nobody may write into it."""
+    out = tmp_path_factory.mktemp("digits_run")
+    options = ("--epochs", 2, "--batch_size", 128, "--optim.warmup_epochs", 0, "--seed", 3, "--wandb", "off")
+    answer = ask("train", "digits", *options, "--out", out)
+    assert answer.code == 0, answer.err
+    (config,) = out.glob("**/config.yaml")
+    return Trained(config.parent, answer)
+
+
+@pytest.fixture(scope="session")
+def colours(tmp_path_factory: pytest.TempPathFactory, draw_classes: Callable[..., Path]) -> Path:
+    """A folder of three class folders with 14 images each; nobody may write into it."""
+    return draw_classes(tmp_path_factory.mktemp("data") / "colours", ("blue", "green", "red"), 14)

@@ -1,5 +1,6 @@
 """`vit COMMAND ...`: finds the command, runs it, and turns every failure into one line and an exit code."""
 
+import errno
 import os
 import signal
 import sys
@@ -13,6 +14,8 @@ COMMANDS = {
     "predict": "a row per image of any files or folders",
     "models": "list networks with parameters and FLOPs",
 }
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
+_MISSING_RESOURCES = _DISK | {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 HELP = """usage: vit COMMAND ... [--debug]
 
 Vision Transformers for image classification.
@@ -31,7 +34,9 @@ def main(argv: list[str] | None = None) -> int:
     debug = "--debug" in arguments or bool(os.environ.get("VIT_DEBUG"))
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
-        return _dispatch(arguments)
+        code = _dispatch(arguments)
+        sys.stdout.flush()  # a reader that has gone shows here, not at exit
+        return code
     except VitError as error:
         if debug:
             raise
@@ -39,17 +44,22 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _report(130, "interrupted")
     except BrokenPipeError:  # `vit ... | head`: nobody reads on
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain at exit
         return 128 + signal.SIGPIPE
     except MemoryError:
         return _report(7, "out of memory; give a smaller --batch_size, or --data.cache none")
-    except Exception as error:  # noqa: BLE001  the last resort: no traceback unless asked for
+    except Exception as error:
         if debug:
             raise
         kind = type(error).__name__
         if kind == "OutOfMemoryError":
             return _report(7, f"out of memory: {_first_line(error)}; give a smaller --batch_size or --image_size")
-        return _report(1, f"internal error: {kind}: {_first_line(error)}; run it again with --debug and report what it prints")
+        if isinstance(error, OSError) and error.errno in _MISSING_RESOURCES:
+            where = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes) else ""
+            return _report(7, f"{error.strerror}{where}; free space, mend permissions, or choose another place")
+        return _report(
+            1, f"internal error: {kind}: {_first_line(error)}; run it again with --debug and report what it prints"
+        )
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -66,7 +76,10 @@ def _dispatch(arguments: list[str]) -> int:
     if name not in COMMANDS:
         raise UsageError(f"there is no command {name!r}", nearest(name, COMMANDS))
     command = import_module(f"vit.commands.{name}")
-    return int(getattr(command, name)(rest))
+    try:
+        return int(getattr(command, name)(rest))
+    except SystemExit as end:  # the parser ends so after --help and --print_config
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
 
 
 def _report(code: int, text: str) -> int:

@@ -43,11 +43,11 @@ class Reporter:
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
         """A table; numbers stand to the right."""
         table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-        rows = [[str(cell) for cell in row] for row in rows]
+        cells = [[str(cell) for cell in row] for row in rows]
         for place, name in enumerate(columns):
-            numeric = all(row[place][:1].isdigit() or row[place][:1] in "-." for row in rows)
-            table.add_column(name, justify="right" if numeric and rows else "left")
-        for row in rows:
+            numeric = all(row[place][:1].isdigit() or row[place][:1] in "-." for row in cells)
+            table.add_column(name, justify="right" if numeric and cells else "left")
+        for row in cells:
             table.add_row(*(Text(harmless(cell)) for cell in row))
         self.out.print(table, soft_wrap=False)
 
@@ -63,10 +63,19 @@ class Reporter:
         self.line(f"\nNext: {command}")
 
 
+class _PlainConsole(Console):
+    """A console that leaves a reader that has gone to `vit.__main__`; rich would end the program with code 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def _console(is_terminal: bool, quiet: bool, stderr: bool = False) -> Console:
     """A console as wide as its terminal; a log has no width, and lines in it are not broken."""
     width = None if is_terminal else LOG_WIDTH
-    return Console(highlight=False, soft_wrap=True, quiet=quiet, markup=False, emoji=False, stderr=stderr, width=width)
+    return _PlainConsole(
+        highlight=False, soft_wrap=True, quiet=quiet, markup=False, emoji=False, stderr=stderr, width=width
+    )
 
 
 class ProgressReport:
@@ -98,7 +107,12 @@ class ProgressReport:
 
     def _draw(self, done: int, total: int, words: str) -> None:
         if self._bar is None:
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[words]}"))
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[words]}"),
+            )
             self._bar = Progress(*columns, TimeRemainingColumn(), console=self.reporter.err, transient=True)
             self._bar.start()
             self._task = self._bar.add_task(self.verb, total=total, words="")

@@ -54,6 +54,14 @@ class ResourceError(VitError):
     code = 7
 
 
+class StoppedError(VitError):
+    """Somebody ended a training: Ctrl-C (130) or SIGTERM (143)."""
+
+    def __init__(self, code: int, problem: str, mend: str) -> None:
+        super().__init__(problem, mend)
+        self.code = code
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """'did you mean X?' for the nearest known name, else all of them; for the `mend` half of an error."""
     names = sorted(known)

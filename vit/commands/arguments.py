@@ -9,10 +9,12 @@ from jsonargparse import ArgumentParser
 
 from vit.errors import UsageError, nearest
 
-
 _UNKNOWN = re.compile(
-    r"unrecognized arguments: (\S+)|key ['\"]?([\w.]+)['\"]? is not expected|unexpected key.*?['\"]([\w.]+)['\"]", re.IGNORECASE
+    r"unrecognized arguments: (\S+)|option '([\w.]+)' is not accepted"
+    r"|key ['\"]?([\w.]+)['\"]? is not expected|unexpected key.*?['\"]([\w.]+)['\"]",
+    re.IGNORECASE,
 )
+_UNKNOWN_IN_GROUP = re.compile(r"Group '(?P<group>[\w.]+)' does not accept option '(?P<key>[^']+)'")
 _CHOICE = re.compile(r"(?P<key>[\w.]+)['\"]?: .*?Literal\[(?P<names>[^\]]*)\].*?Got value: (?P<value>\S+)")
 
 
@@ -20,20 +22,31 @@ class Parser(ArgumentParser):
     """jsonargparse's parser whose errors are ours, with defaults and an example in its help."""
 
     def __init__(self, command: str, description: str, example: str, short: Iterable[str] = ()) -> None:
-        super().__init__(prog=f"vit {command}", description=description, epilog=f"example: {example}", default_env=False)
+        super().__init__(
+            prog=f"vit {command}", description=description, epilog=f"example: {example}", default_env=False
+        )
         self.command = command
         self.short = list(short)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Raise UsageError: what is wrong, and the nearest option."""
         text = " ".join(str(ex or message).split())
+        grouped = _UNKNOWN_IN_GROUP.search(text)
+        if grouped:
+            given = f"{grouped['group']}.{grouped['key']}"
+            raise UsageError(f"vit {self.command} has no option {given}", nearest(given, self._options(dashed=False)))
         unknown = _UNKNOWN.search(text)
         if unknown:
             given = next(group for group in unknown.groups() if group).split("=")[0]
-            raise UsageError(f"vit {self.command} has no option {given}", nearest(given, self._options(given.startswith("-"))))
+            raise UsageError(
+                f"vit {self.command} has no option {given}", nearest(given, self._options(given.startswith("-")))
+            )
         choice = _CHOICE.search(text)
         if choice:
-            raise UsageError(f"{choice['key']} is {choice['value']}", nearest(choice["value"], re.findall(r"'([^']*)'", choice["names"])))
+            raise UsageError(
+                f"{choice['key']} is {choice['value']}",
+                nearest(choice["value"], re.findall(r"'([^']*)'", choice["names"])),
+            )
         raise UsageError(_tidy(text), f"see 'vit {self.command} --help'")
 
     def _options(self, dashed: bool) -> list[str]:
@@ -98,4 +111,6 @@ def shipped_configs() -> dict[str, Path]:
     """Recipes, networks and studies by name; inside an installed package, or at the top of a checkout."""
     package = Path(__file__).parents[1]
     folders = (package / "configs", package.parent / "configs")
-    return {str(path.relative_to(folder).with_suffix("")): path for folder in folders for path in folder.rglob("*.yaml")}
+    return {
+        str(path.relative_to(folder).with_suffix("")): path for folder in folders for path in folder.rglob("*.yaml")
+    }

@@ -1,6 +1,5 @@
 """`vit evaluate RUN|CKPT [DATA]`: how good a trained model is on labelled images."""
 
-import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,12 +20,24 @@ def evaluate(arguments: Sequence[str]) -> int:
         "vit evaluate runs/photos/vit_tiny_patch16_224/20260101-120000 more_photos/",
     )
     parser.add_argument("model", metavar="RUN|CKPT", type=str, help="a run folder or a checkpoint")
-    parser.add_argument("data", metavar="DATA", type=str | None, nargs="?", default=None, help="as for vit train; null: the run's own")
-    parser.add_argument("--split", type=Literal["auto", "test", "validation", "train"], default="auto", help="auto: test, else validation, else all")
+    parser.add_argument(
+        "data", metavar="DATA", type=str | None, nargs="?", default=None, help="as for vit train; null: the run's own"
+    )
+    parser.add_argument(
+        "--split",
+        type=Literal["auto", "test", "validation", "train"],
+        default="auto",
+        help="auto: test, else validation, else all",
+    )
     parser.add_argument("--root", type=str | None, default=None, help="folder of torchvision data sets")
     parser.add_argument("--output", type=str | None, default=None, help="folder for the results; null: inside the run")
     parser.add_argument("--device", type=str, default="auto", help="cpu, cuda, mps")
-    parser.add_argument("--precision", type=Literal["auto", "32-true", "bf16-mixed"], default="auto", help="auto: as it was trained, where the hardware can")
+    parser.add_argument(
+        "--precision",
+        type=Literal["auto", "32-true", "bf16-mixed"],
+        default="auto",
+        help="auto: as it was trained, where the hardware can",
+    )
     given = parse(parser, arguments)
 
     from vit.data.augment import Augment
@@ -41,14 +52,21 @@ def evaluate(arguments: Sequence[str]) -> int:
         predictor = load(given.model, given.device, given.precision)
         source = _source(given)
         split = _choose_split(source, given)
+        if given.data is None:
+            _check_unchanged(_run_of(given.model), source, split)
+        folder = _folder(given, source.name, split)  # refused before the work, made after it
         samples = _by_class_map(source, split, predictor.classes, reporter)
-        reporter.notice(f"{len(samples):,} images of {source.name} ({split}), {predictor.engine.device.type}, {predictor.engine.precision}")
+        reporter.notice(
+            f"{len(samples):,} images of {source.name} ({split}), "
+            f"{predictor.engine.device.type}, {predictor.engine.precision}"
+        )
         chosen = Source(source.name, predictor.classes, {split: samples})
-        loader = ImageDataModule(chosen, predictor.preprocess, Augment(), LoaderOptions(1), seed=0).evaluation_loader(split)
+        loader = ImageDataModule(chosen, predictor.preprocess, Augment(), LoaderOptions(1), seed=0).evaluation_loader(
+            split
+        )
         scored = score(predictor.engine, loader)
     if rank > 0:
         return 0
-    folder = _folder(given, source.name, split)
     measured = measure(scored, predictor.classes)
     _write(folder, measured, scored, predictor.classes)
     _show(reporter, measured, predictor.classes, folder)
@@ -85,6 +103,24 @@ def _choose_split(source: Any, given: Any) -> str:
     return next(split for split in SPLITS if split in source.splits)
 
 
+def _check_unchanged(run: Path | None, source: Any, split: str) -> None:
+    """Raise DataError if the run's images changed since: they may have moved from its training part to this one."""
+    import json
+
+    from vit.errors import DataError
+    from vit.training.run import RunDirectory
+
+    result = RunDirectory(run).result if run is not None else None
+    if result is None or not result.is_file():
+        return
+    known = json.loads(result.read_text(encoding="utf-8"))["fingerprints"].get(split)
+    if known != source.splits[split].fingerprint():
+        raise DataError(
+            f"the {split} images of {source.name} are not those of the run any more",
+            "give DATA, to measure on the images as they are now",
+        )
+
+
 def _by_class_map(source: Any, split: str, classes: tuple[str, ...], reporter: Reporter) -> Any:
     """The samples of a split with their labels renumbered, by name, to the model's classes."""
     from dataclasses import replace
@@ -97,7 +133,8 @@ def _by_class_map(source: Any, split: str, classes: tuple[str, ...], reporter: R
     unknown = [name for name in source.classes if name not in numbers]
     if unknown:
         raise DataError(
-            f"{source.name} has classes that the model does not know: {', '.join(unknown[:10])} (it knows {', '.join(classes[:10])})",
+            f"{source.name} has classes that the model does not know: {', '.join(unknown[:10])} "
+            f"(it knows {', '.join(classes[:10])})",
             "rename or remove them",
         )
     samples = source.splits[split]
@@ -115,16 +152,11 @@ def _folder(given: Any, data: str, split: str) -> Path:
     run = _run_of(given.model)
     if given.output is not None:
         folder = Path(given.output).expanduser()
-        if folder.exists() and any(folder.iterdir()):
-            raise UsageError(f"--output {folder} is not empty", "give a new folder")
-    else:
-        name = f"{slug(data)}-{split}"
-        folder = free_name(run / "evaluations" / name if run is not None else Path(f"evaluation-{name}"))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ResourceError(f"cannot make {folder}: {error.strerror}", "choose another --output") from error
-    return folder
+        if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+            raise UsageError(f"--output {folder} is not an empty folder", "give a new folder")
+        return folder
+    name = f"{slug(data)}-{split}"
+    return free_name(run / "evaluations" / name if run is not None else Path(f"evaluation-{name}"))
 
 
 def _write(folder: Path, measured: dict[str, Any], scored: Any, classes: tuple[str, ...]) -> None:
@@ -134,6 +166,10 @@ def _write(folder: Path, measured: dict[str, Any], scored: Any, classes: tuple[s
     from vit.report.run_figures import write_scored
     from vit.training.run import write_json
 
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ResourceError(f"cannot make {folder}: {error.strerror}", "choose another --output") from error
     write_json(folder / "metrics.json", {**measured, "classes": list(classes)})
     write_scored(folder / "predictions.csv", scored, classes)
     save(confusion_matrix(np.array(measured["confusion"]), classes), folder / "confusion_matrix.png")
@@ -157,8 +193,15 @@ def _show(reporter: Reporter, measured: dict[str, Any], classes: tuple[str, ...]
             facts.append((name, plain if key == "nll" else interval(metric)))
     reporter.facts(facts)
     worst = sorted(measured["per_class"], key=lambda row: row["f1"])[:20]
-    title = f"\nthe {len(worst)} classes with the lowest F1 of {len(classes)}" if len(classes) > len(worst) else "\nby class, lowest F1 first"
+    title = (
+        f"\nthe {len(worst)} classes with the lowest F1 of {len(classes)}"
+        if len(classes) > len(worst)
+        else "\nby class, lowest F1 first"
+    )
     reporter.line(title)
-    rows = [(row["class"], row["images"], f"{row['precision']:.3f}", f"{row['recall']:.3f}", f"{row['f1']:.3f}") for row in worst]
+    rows = [
+        (row["class"], row["images"], f"{row['precision']:.3f}", f"{row['recall']:.3f}", f"{row['f1']:.3f}")
+        for row in worst
+    ]
     reporter.table(("class", "images", "precision", "recall", "F1"), rows)
     reporter.line(f"\nmetrics.json, predictions.csv and figures in {folder}")

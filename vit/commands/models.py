@@ -11,8 +11,19 @@ from vit.errors import UsageError, nearest
 
 def models(arguments: Sequence[str]) -> int:
     """List the catalog, or every network, timm's too, whose name matches a pattern."""
-    parser = Parser("models", "List networks: the catalog, or all of ours and timm's that match a pattern.", "vit models 'convnext*'")
-    parser.add_argument("pattern", metavar="PATTERN", type=str | None, nargs="?", default=None, help="a shell pattern; null: the catalog")
+    parser = Parser(
+        "models",
+        "List networks: the catalog, or all of ours and timm's that match a pattern.",
+        "vit models 'convnext*'",
+    )
+    parser.add_argument(
+        "pattern",
+        metavar="PATTERN",
+        type=str | None,
+        nargs="?",
+        default=None,
+        help="a shell pattern; null: the catalog",
+    )
     parser.add_argument("--limit", type=PositiveInt, default=40, help="lines at most")
     given = parse(parser, arguments)
 

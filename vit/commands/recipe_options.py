@@ -66,17 +66,19 @@ def parse_options(parser: Parser, arguments: Sequence[str]) -> Namespace:
         source = sources[-1] if sources else Recipe().data.source
         if source in shipped_configs():  # a data set that comes with a recipe is trained by it
             expanded = [f"--config={source}", *expanded]
-    for place, token in enumerate(expanded):
-        name, equals, value = token.partition("=")
-        if name == "--config" and equals:
-            expanded[place] = f"--config={find_config(value)}"
-    config: Namespace = parse(parser, expanded)
+    configs = [f"--config={find_config(token.partition('=')[2])}" for token in expanded if _is_config(token)]
+    # first, so that an option beats a recipe wherever it stands
+    config: Namespace = parse(parser, [*configs, *(token for token in expanded if not _is_config(token))])
     return config
+
+
+def _is_config(token: str) -> bool:
+    return token.startswith("--config=")
 
 
 def to_recipe(parser: Parser, config: Namespace) -> Recipe:
     """A parsed command line or file as a Recipe."""
-    whole = parser.instantiate_classes(config)
+    whole = parser.instantiate(config)
     return plain_values(Recipe(**{key: getattr(whole, key) for key in Recipe.__annotations__}))
 
 

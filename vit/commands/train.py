@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vit.commands.recipe_options import dump, make_parser, parse_options, plain, read_recipe, to_recipe
+from vit.commands.arguments import expand
+from vit.commands.recipe_options import SHORT, dump, make_parser, parse_options, plain, read_recipe, to_recipe
 from vit.console import ProgressReport, Reporter, duration, interval, percent
-from vit.errors import UsageError
+from vit.errors import DataError, UsageError
 from vit.training.recipe import Recipe
 
 
@@ -24,7 +25,8 @@ def train(arguments: Sequence[str]) -> int:
 def _resumed(run: str, arguments: Sequence[str]) -> Recipe:
     from vit.training.run import RunDirectory
 
-    others = [token for token in arguments if token.startswith("--") and not token.startswith("--resume")]
+    names = [token.partition("=")[0] for token in expand(arguments, SHORT, "data.source")]
+    others = [name for name in names if name != "--resume"]
     if others:
         raise UsageError(f"{others[0]} beside --resume", "a run goes on as it began; start a new run to change it")
     directory = RunDirectory.open(Path(run))
@@ -47,6 +49,8 @@ def _train(recipe: Recipe, resumed: Path | None) -> int:
     plan = make_plan(recipe)
     if resumed is not None:
         run = RunDirectory(resumed)
+        if first:
+            _check_unchanged(run, plan)
     elif first:
         run = RunDirectory.create(recipe.out, plan.source.name, plan.network["name"], recipe.name)
         _write_beginning(run, plan)
@@ -76,24 +80,51 @@ def _write_beginning(run: Any, plan: Any) -> None:
     write_splits(plan.source, run.splits)
 
 
+def _check_unchanged(run: Any, plan: Any) -> None:
+    """Raise DataError if the images of a run are not those it began with: its order of images would be another one."""
+    from vit.data.split import write_splits
+
+    again = run.splits.with_name(".splits.csv.partial")
+    again.unlink(missing_ok=True)
+    write_splits(plan.source, again)
+    same = again.read_bytes() == run.splits.read_bytes()
+    again.unlink()
+    if not same:
+        raise DataError(
+            f"the images of {plan.source.name} are not those that {run.splits} lists",
+            "put them back, or start a new run",
+        )
+
+
 def _show_plan(reporter: Reporter, plan: Any, run: Any) -> None:
     optim, source = plan.recipe.optim, plan.source
     images = ", ".join(f"{len(samples):,} {split}" for split, samples in source.splits.items())
     classes = ", ".join(source.classes[:6]) + (", ..." if len(source.classes) > 6 else "")
     parts = f" in {optim.accumulate} parts" if optim.accumulate > 1 else ""
     processes = f" on {plan.world_size} processes" if plan.world_size > 1 else ""
-    augment = ", ".join(f"{key} {value:g}" for key, value in plan.augment.to_dict().items() if value not in (0, 1.0) and key != "magnitude")
+    augment = ", ".join(
+        f"{key} {value:g}"
+        for key, value in plan.augment.to_dict().items()
+        if value not in (0, 1.0) and key != "magnitude"
+    )
     reporter.line(f"Training {plan.network['name']} on {source.name}")
     reporter.facts(
         [
             ("data", f"{images}; {len(source.classes)} classes: {classes}"),
             *(("note", note) for note in source.notes),
-            ("network", f"{plan.parameters:,} parameters, {plan.flops / 1e6:,.0f} MFLOPs an image, {plan.preprocess.image_size} pixels"),
+            (
+                "network",
+                f"{plan.parameters:,} parameters, {plan.flops / 1e6:,.0f} MFLOPs an image, "
+                f"{plan.preprocess.image_size} pixels",
+            ),
             *([("start", f"weights of {plan.recipe.model.init_from}")] if plan.recipe.model.init_from else []),
             ("augment", augment or "none"),
             ("batch", f"{plan.batch_size} images{parts}{processes}"),
             ("optimiser", f"{optim.optimizer}, learning rate {optim.lr:g}, weight decay {optim.weight_decay:g}"),
-            ("steps", f"{plan.total_steps:,} ({optim.epochs} epochs of {plan.steps_per_epoch:,}), seed {plan.recipe.seed}"),
+            (
+                "steps",
+                f"{plan.total_steps:,} ({optim.epochs} epochs of {plan.steps_per_epoch:,}), seed {plan.recipe.seed}",
+            ),
             ("device", f"{plan.device.type}, {plan.precision}"),
             ("run", str(run.path)),
         ]
@@ -123,10 +154,15 @@ class _Watcher:
 
 
 def _show_result(reporter: Reporter, run: Any, result: Any) -> None:
-    reporter.line(f"\nBest epoch {result.best_epoch + 1}, after {duration(result.seconds)}, {result.images_per_second:,.0f} images/s")
+    reporter.line(
+        f"\nBest epoch {result.best_epoch + 1}; {duration(result.seconds)} in all, "
+        f"{result.images_per_second:,.0f} training images/s"
+    )
     facts = [("validation accuracy", percent(result.validation["val/acc1"]))] if result.validation else []
     if result.metrics:
-        facts.append(("test accuracy", f"{interval(result.metrics['acc1'])}, {result.images['test']:,} images, 95 % interval"))
+        facts.append(
+            ("test accuracy", f"{interval(result.metrics['acc1'])}, {result.images['test']:,} images, 95 % interval")
+        )
         facts.append(("test calibration error", percent(result.metrics["ece"]["value"])))
     reporter.facts([*facts, ("figures", str(run.figures)), ("checkpoint", str(run.best))])
-    reporter.next_command(f"vit predict {shlex.quote(str(run.path))} FOLDER_OF_IMAGES --gallery true")
+    reporter.next_command(f"vit predict {shlex.quote(str(run.path))} FOLDER_OF_IMAGES --gallery")

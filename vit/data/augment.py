@@ -139,7 +139,9 @@ class BatchAugment:
         if not (a.rotate or a.zoom):
             pixels = np.round(pixels)  # whole pixels: a shift alone does not blur
         cos, sin = scale * np.cos(angle), scale * np.sin(angle)
-        rows = np.stack([cos * mirror, -sin, pixels[:, 0] * 2 / side, sin * mirror, cos, pixels[:, 1] * 2 / side], axis=1)
+        rows = np.stack(
+            [cos * mirror, -sin, pixels[:, 0] * 2 / side, sin * mirror, cos, pixels[:, 1] * 2 / side], axis=1
+        )
         matrices = torch.from_numpy(rows.reshape(-1, 2, 3).astype(np.float32)).to(images.device)
         grid = F.affine_grid(matrices, list(images.shape), align_corners=False)
         return F.grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
@@ -175,12 +177,14 @@ class BatchAugment:
         weight = torch.from_numpy(np.where(cut, 1.0, own).astype(np.float32)).to(images.device)[:, None, None, None]
         other = images[partner]
         mixed = torch.where(inside, other, images * weight + other * (1.0 - weight))
-        kept = torch.where(torch.from_numpy(cut).to(images.device), 1.0 - inside.float().mean(dim=(1, 2, 3)), weight.flatten())
+        kept = torch.where(
+            torch.from_numpy(cut).to(images.device), 1.0 - inside.float().mean(dim=(1, 2, 3)), weight.flatten()
+        )
         return mixed, shares * kept[:, None] + shares[partner] * (1.0 - kept[:, None])
 
 
 def _boxes(area: Draws, place: Draws, ratio: Draws) -> Draws:
-    """Boxes (B, 4) as left, top, right, bottom in 0..1, of a share of the area, at a random place, width : height = ratio."""
+    """Boxes (B, 4) of a share of the area at random places: left, top, right, bottom in 0..1; ratio: width / height."""
     width = np.minimum(np.sqrt(area * ratio), 1.0)
     height = np.minimum(np.sqrt(area / ratio), 1.0)
     left, top = place[:, 0] * (1.0 - width), place[:, 1] * (1.0 - height)

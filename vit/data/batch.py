@@ -30,7 +30,7 @@ class Batch:
         return len(self.path)
 
     def to(self, device: torch.device | str) -> "Batch":
-        """The same rows on `device` (Lightning moves batches by this method); `key` stays where it is read, on the CPU."""
+        """The same rows on `device` (Lightning moves batches by this method); `key` is read on the CPU and stays."""
         return replace(
             self,
             image=self.image.to(device, non_blocking=True),

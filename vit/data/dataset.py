@@ -66,7 +66,9 @@ class ImageDataset(Dataset[Batch]):
             indices = self.origin[indices].tolist()
         else:
             pictures = [self._picture(index) for index in indices]
-            images = torch.stack([self._prepared(image, word) for (image, _), word in zip(pictures, words, strict=True)])
+            images = torch.stack(
+                [self._prepared(image, word) for (image, _), word in zip(pictures, words, strict=True)]
+            )
             indices = [index for _, index in pictures]
         return Batch(
             image=images,
@@ -104,7 +106,9 @@ class ImageDataset(Dataset[Batch]):
                 return read_image(self.samples.file(place % len(self))), place % len(self)
             except ImageError as error:
                 failure = error
-        raise DataError(f"{failure}", "mend or remove the file ('vit predict' lists every file that cannot be read)") from failure
+        raise DataError(
+            f"{failure}", "mend or remove the file ('vit predict' lists every file that cannot be read)"
+        ) from failure
 
     def _fill_memory(self) -> None:
         side = self.preprocess.image_size
@@ -119,7 +123,9 @@ class ImageDataset(Dataset[Batch]):
             image, self.origin[index] = self._decoded(index)
             if self.augment is None:
                 return self.preprocess(image)
-            return resize_shorter(image, limit, self.preprocess.interpolation) if min(image.shape[1:]) > limit else image
+            return (
+                resize_shorter(image, limit, self.preprocess.interpolation) if min(image.shape[1:]) > limit else image
+            )
 
         with decode_threads() as parallel:
             images = list(parallel(small, range(len(self))))

@@ -2,7 +2,7 @@
 
 Files are untrusted. The order is: a regular file, its header by Pillow with an allowlist of formats, limits on what the
 header announces, and only then pixels. JPEG pixels come from torchvision (1.8 times as fast as Pillow, equal to 2 grey
-levels); everything else from Pillow, because torchvision's PNG decoder crashes the process on damaged files. No external
+levels); everything else from Pillow, because torchvision's PNG decoder crashes the process on damaged files. No other
 program ever runs. Animated and multi-page files give their first frame.
 """
 
@@ -21,7 +21,23 @@ from torchvision.io import ImageReadMode, decode_jpeg
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "MPO")
 EXTENSIONS = frozenset(
-    {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm", ".mpo"}
+    {
+        ".jpg",
+        ".jpeg",
+        ".jpe",
+        ".jfif",
+        ".png",
+        ".webp",
+        ".bmp",
+        ".gif",
+        ".tif",
+        ".tiff",
+        ".ppm",
+        ".pgm",
+        ".pbm",
+        ".pnm",
+        ".mpo",
+    }
 )
 MAX_PIXELS = 64_000_000
 MAX_ASPECT = 50
@@ -109,16 +125,18 @@ def decode_image(data: bytes, path: str | os.PathLike[str] = "<bytes>") -> Tenso
             image = Image.open(io.BytesIO(data), formats=FORMATS)
         except Image.DecompressionBombError as error:
             raise ImageError(path, "too_large", f"more pixels than the limit of {MAX_PIXELS:,}") from error
-        except Exception as error:  # noqa: BLE001  header parsers of Pillow raise whatever the bytes provoke
+        except Exception as error:
             raise ImageError(path, "not_image", _not_an_image(data)) from error
         _check_size(image.size, path)
         try:
             if image.format == "JPEG" and image.mode in ("L", "RGB"):
-                return _upright(decode_jpeg(torch.frombuffer(bytearray(data), dtype=torch.uint8), ImageReadMode.RGB), image)
+                return _upright(
+                    decode_jpeg(torch.frombuffer(bytearray(data), dtype=torch.uint8), ImageReadMode.RGB), image
+                )
             return _from_pillow(image)
         except ImageError:
             raise
-        except Exception as error:  # noqa: BLE001  as above: any failure to decode is this one image's error
+        except Exception as error:
             raise ImageError(path, "unreadable", f"damaged {image.format}: {_first_line(error)}") from error
 
 
@@ -129,7 +147,9 @@ def _check_size(size: tuple[int, int], path: str | os.PathLike[str]) -> None:
     if width * height > MAX_PIXELS:
         raise ImageError(path, "too_large", f"{width}x{height} pixels; the limit is {MAX_PIXELS:,} pixels")
     if max(size) > MAX_ASPECT * min(size):
-        raise ImageError(path, "too_large", f"{width}x{height} pixels; the longer side may be {MAX_ASPECT} times the shorter")
+        raise ImageError(
+            path, "too_large", f"{width}x{height} pixels; the longer side may be {MAX_ASPECT} times the shorter"
+        )
 
 
 def _upright(pixels: Tensor, image: Image.Image) -> Tensor:

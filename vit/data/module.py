@@ -93,7 +93,9 @@ class ImageDataModule(LightningDataModule):
     finished, is all the state that the order of images has.
     """
 
-    def __init__(self, source: Source, preprocess: Preprocess, augment: Augment, options: LoaderOptions, seed: int) -> None:
+    def __init__(
+        self, source: Source, preprocess: Preprocess, augment: Augment, options: LoaderOptions, seed: int
+    ) -> None:
         super().__init__()
         self.source = source
         self.preprocess = preprocess
@@ -166,7 +168,7 @@ class ImageDataModule(LightningDataModule):
         return _Loader(
             _Fetched(dataset),  # type: ignore[arg-type]
             batch_sampler=_KeyBatches(sampler),
-            collate_fn=_whole,
+            collate_fn=_whole,  # type: ignore[arg-type]
             num_workers=workers,
             persistent_workers=workers > 0 and split == "train",
             worker_init_fn=_yield_to_compute if workers else None,
@@ -186,6 +188,7 @@ class ImageDataModule(LightningDataModule):
         side = self.preprocess.image_size * 8 / 7
         count = sum(len(samples) for samples in self.source.splits.values())
         return count * side * side * 4 / 3 * 3 <= AUTO_CACHE_BYTES
+
 
 def place() -> tuple[int, int]:
     """(rank, number of processes) of this process."""

@@ -31,7 +31,10 @@ class Preprocess:
             return image
         image = resize_shorter(image, self.resize_side, self.interpolation)
         _, height, width = image.shape
-        top, left = round((height - self.image_size) / 2), round((width - self.image_size) / 2)  # as torchvision's CenterCrop
+        top, left = (
+            round((height - self.image_size) / 2),
+            round((width - self.image_size) / 2),
+        )  # as torchvision's CenterCrop
         return image[:, top : top + self.image_size, left : left + self.image_size].contiguous()
 
     @property

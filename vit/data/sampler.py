@@ -19,7 +19,7 @@ class Key(NamedTuple):
     """One image of one epoch; `valid` is False where it only fills a batch up."""
 
     epoch: int
-    index: int
+    index: int  # type: ignore[assignment]
     valid: bool = True
 
 
@@ -70,8 +70,8 @@ class EvaluationSampler:
     def __init__(self, length: int, batch_size: int, rank: int = 0, world_size: int = 1) -> None:
         self.batch_size = batch_size
         share = -(-length // world_size)
-        places = np.arange(share) * world_size + rank
-        self.keys = [Key(EVALUATION, int(min(place, length - 1)), bool(place < length)) for place in places]
+        places = range(rank, rank + share * world_size, world_size)
+        self.keys = [Key(EVALUATION, min(place, length - 1), place < length) for place in places]
 
     def __len__(self) -> int:
         return -(-len(self.keys) // self.batch_size)

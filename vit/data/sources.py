@@ -1,10 +1,10 @@
 """Where images come from: DATA on the command line -> a Source.
 
-    digits                          scikit-learn's 1,797 real 8x8 scans; comes with the installation
-    mnist, cifar10, ...             a torchvision data set, read from --data.root
-    FOLDER/train|val|test/CLASS/*   class folders per split
-    FOLDER/CLASS/*                  class folders, to be split
-    FILE.csv                        columns path,label[,split]; paths relative to the file
+digits                          scikit-learn's 1,797 real 8x8 scans; comes with the installation
+mnist, cifar10, ...             a torchvision data set, read from --data.root
+FOLDER/train|val|test/CLASS/*   class folders per split
+FOLDER/CLASS/*                  class folders, to be split
+FILE.csv                        columns path,label[,split]; paths relative to the file
 """
 
 import csv
@@ -55,7 +55,9 @@ def open_source(data: str, root: str | None = None, download: bool = False, allo
     elif os.sep in data or path.suffix:
         raise DataError(f"there is no {data}", LAYOUT)
     else:
-        raise UsageError(f"DATA is {data!r}, no folder and no known data set", nearest(data, {"digits", *torchvision_sets.NAMES}))
+        raise UsageError(
+            f"DATA is {data!r}, no folder and no known data set", nearest(data, {"digits", *torchvision_sets.NAMES})
+        )
     _check(source, data)
     return source
 
@@ -75,7 +77,10 @@ def _check(source: Source, data: str) -> None:
         present = set(np.unique(samples.labels).tolist())
         missing = [name for number, name in enumerate(source.classes) if number not in present]
         if missing:
-            source.notes.append(f"{split} has no image of {len(missing)} classes: {', '.join(missing[:5])}{', ...' * (len(missing) > 5)}")
+            source.notes.append(
+                f"{split} has no image of {len(missing)} classes: "
+                f"{', '.join(missing[:5])}{', ...' * (len(missing) > 5)}"
+            )
 
 
 def _digits() -> Source:
@@ -100,9 +105,9 @@ def _folder(root: Path, allow_empty: bool) -> Source:
         if not found["train"]:
             given = next(folders[0] for folders in found.values() if folders)
             raise DataError(f"{root} has {given}/ but no train/", "name the folder of training images train/")
-        folders = {split: given[0] for split, given in found.items() if given}
+        chosen = {split: given[0] for split, given in found.items() if given}
         notes = [f"{name}/ beside train/ was passed over" for name in others]
-        return _class_folders(root, folders, allow_empty, notes)
+        return _class_folders(root, chosen, allow_empty, notes)
     if not names:
         loose = sum(has_image_extension(Path(entry.name)) for entry in os.scandir(root))
         raise DataError(f"{root} has no class folders ({loose} images lie directly in it)", LAYOUT)
@@ -122,9 +127,7 @@ def _class_folders(root: Path, folders: dict[str, str], allow_empty: bool, notes
             here = root / folder / name
             files = sorted(image_files(here, passed_over, elsewhere=others - {_identity(here)}))
             if not files and split == "train" and not allow_empty:
-                raise DataError(
-                    f"class folder {here} has no images", "remove it, or give --data.allow_empty true"
-                )
+                raise DataError(f"class folder {here} has no images", "remove it, or give --data.allow_empty true")
             listed[split] += [(os.path.join(folder, name, file), name) for file in files]
     if passed_over:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(passed_over.items()))
@@ -164,7 +167,9 @@ def _identity(folder: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def image_files(folder: Path, passed_over: Counter[str], elsewhere: AbstractSet[tuple[int, int]] = frozenset()) -> list[str]:
+def image_files(
+    folder: Path, passed_over: Counter[str], elsewhere: AbstractSet[tuple[int, int]] = frozenset()
+) -> list[str]:
     """Names of image files below `folder`, relative to it; links are followed, each real folder once.
 
     Counts what it passes over by kind in `passed_over`: hidden entries, other extensions, what is not a regular file.
@@ -226,10 +231,15 @@ def _table(path: Path) -> Source:
             reader = csv.DictReader(file)
             missing = {"path", "label"} - set(reader.fieldnames or ())
             if missing:
-                raise DataError(f"{path} lacks the column {' and '.join(sorted(missing))}", "its first line must be path,label[,split]")
+                raise DataError(
+                    f"{path} lacks the column {' and '.join(sorted(missing))}",
+                    "its first line must be path,label[,split]",
+                )
             rows = [(reader.line_num, row) for row in reader]
     except csv.Error as error:
-        raise DataError(f"{path} is not a CSV: {error}", "save it as UTF-8 CSV with the columns path,label[,split]") from error
+        raise DataError(
+            f"{path} is not a CSV: {error}", "save it as UTF-8 CSV with the columns path,label[,split]"
+        ) from error
     synonyms = {name: split for split, names in SPLIT_FOLDERS.items() for name in names} | {"": "train"}
     listed: dict[str, list[tuple[str, str]]] = {"train": []}
     seen: dict[str, int] = {}
@@ -242,12 +252,18 @@ def _table(path: Path) -> Source:
         if label not in file_name and any("\udc80" <= letter <= "\udcff" for letter in label):
             raise DataError(f"{path}, line {line}: label {label!r} is not UTF-8", "save the file as UTF-8 CSV")
         if file_name in seen:
-            raise DataError(f"{path}, line {line}: {file_name!r} stands in line {seen[file_name]} already", "keep one of the two")
+            raise DataError(
+                f"{path}, line {line}: {file_name!r} stands in line {seen[file_name]} already", "keep one of the two"
+            )
         seen[file_name] = line
         if not (path.parent / file_name).is_file():
-            raise DataError(f"{path}, line {line}: there is no file {path.parent / file_name}", "paths are relative to the CSV")
+            raise DataError(
+                f"{path}, line {line}: there is no file {path.parent / file_name}", "paths are relative to the CSV"
+            )
         listed.setdefault(synonyms[split], []).append((file_name, label))
     classes = tuple(sorted({name for _, name in listed["train"]}))
     if not classes:
         raise DataError(f"{path} has no training images", "leave split empty or write train")
-    return Source(path.stem, classes, {split: _samples(path.parent, part, classes, str(path)) for split, part in listed.items()})
+    return Source(
+        path.stem, classes, {split: _samples(path.parent, part, classes, str(path)) for split, part in listed.items()}
+    )

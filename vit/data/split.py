@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from vit.data.draws import uniform
-from vit.data.samples import Labels, Samples, Source
+from vit.data.samples import Labels, Source
 from vit.errors import DataError
 
 SPLITS = ("train", "validation", "test")
@@ -24,7 +24,9 @@ def complete(source: Source, validation: float, test: float, seed: int) -> Sourc
         test: the same for test images.
     """
     shares = {
-        split: share for split, share in (("validation", validation), ("test", test)) if split not in source.splits and share > 0
+        split: share
+        for split, share in (("validation", validation), ("test", test))
+        if split not in source.splits and share > 0
     }
     if not shares:
         return source
@@ -36,7 +38,10 @@ def complete(source: Source, validation: float, test: float, seed: int) -> Sourc
         splits[split] = train.select(np.sort(order[rows]))
     for split in (*shares, "train"):
         if len(splits[split]) == 0:
-            raise DataError(f"{len(train)} images are too few to cut a {split} part", "add images, or lower --data.validation and --data.test")
+            raise DataError(
+                f"{len(train)} images are too few to cut a {split} part",
+                "add images, or lower --data.validation and --data.test",
+            )
     cut = " and ".join(f"{len(splits[split]):,} for {split}" for split in shares)
     note = f"cut {cut} from the {len(train):,} training images (stratified, seed {seed})"
     return Source(source.name, source.classes, splits, [*source.notes, note])
@@ -71,4 +76,6 @@ def write_splits(source: Source, path: Path) -> None:
                 samples = source.splits[split]
                 root = samples.root.resolve() if samples.root is not None else ""
                 names = (source.classes[label] for label in samples.labels.tolist())
-                writer.writerows((os.path.join(root, path), name, split) for path, name in zip(samples.paths, names, strict=True))
+                writer.writerows(
+                    (os.path.join(root, path), name, split) for path, name in zip(samples.paths, names, strict=True)
+                )

@@ -21,7 +21,9 @@ def decode_threads() -> Iterator[Callable[[Callable[[T], R], Iterable[T]], Itera
     """
     cores = available_cores()
     own = torch.get_num_threads()
-    with ThreadPoolExecutor(cores, thread_name_prefix="decode", initializer=torch.set_num_threads, initargs=(1,)) as pool:
+    with ThreadPoolExecutor(
+        cores, thread_name_prefix="decode", initializer=torch.set_num_threads, initargs=(1,)
+    ) as pool:
         list(pool.map(lambda _: None, range(cores)))
         torch.set_num_threads(own)  # the threads above changed the default of the whole process as well
         yield pool.map

@@ -37,16 +37,20 @@ def read(name: str, root: str | None, download: bool) -> Source:
     """A torchvision data set with its own splits; DataError when its files are not below `root`."""
     make, arguments = _SETS[name]
     if root is None:
-        raise DataError(f"{name} needs the folder that holds it", "give --data.root FOLDER, and --data.download true to fetch it")
+        raise DataError(
+            f"{name} needs the folder that holds it", "give --data.root FOLDER, and --data.download true to fetch it"
+        )
     splits: dict[str, Samples] = {}
     classes: tuple[str, ...] = ()
     for split, values in arguments.items():
         try:
             data = make(root=root, download=download, **values)
             splits[split] = _samples(data, f"{name}/{split}")
-        except Exception as error:  # noqa: BLE001  torchvision's readers raise whatever damaged files provoke
+        except Exception as error:
             reason = str(error).partition("\n")[0] or type(error).__name__
-            raise DataError(f"{name} could not be read from {root}: {reason}", "check --data.root, or add --data.download true") from error
+            raise DataError(
+                f"{name} could not be read from {root}: {reason}", "check --data.root, or add --data.download true"
+            ) from error
         if split == "train":
             classes = _class_names(data, splits[split])
     return Source(name, classes, splits)

@@ -33,9 +33,12 @@ class Entry:
     about: str = ""
 
 
-def _vit(image_size: int, patch_size: int, embed_dim: int, depth: int, num_heads: int, about: str, mlp_ratio: float = 4.0) -> Entry:
-    values = dict(image_size=image_size, patch_size=patch_size, embed_dim=embed_dim, depth=depth, num_heads=num_heads)
-    return Entry(VisionTransformer, {**values, "mlp_ratio": mlp_ratio}, about)
+def _vit(
+    image_size: int, patch_size: int, embed_dim: int, depth: int, num_heads: int, about: str, mlp_ratio: float = 4.0
+) -> Entry:
+    values: dict[str, Value] = {"image_size": image_size, "patch_size": patch_size, "embed_dim": embed_dim}
+    values |= {"depth": depth, "num_heads": num_heads, "mlp_ratio": mlp_ratio}
+    return Entry(VisionTransformer, values, about)
 
 
 CATALOG: dict[str, Entry] = {
@@ -87,7 +90,7 @@ def resolve(description: Mapping[str, Any], image_size: int | None, num_classes:
     fixed = {"num_classes", "image_size"} | ({"model"} if chosen.network is TimmNetwork else set())
     accepted = {key: kind for key, kind in _signature(chosen.network).items() if key not in fixed}
     for key, value in given.items():
-        if key in fixed and key in chosen.values | {"num_classes": 0, "image_size": 0} and key != "model":
+        if key in fixed and key in ("num_classes", "image_size"):
             raise UsageError(f"model.network.{key} is not set here", "the data and --image_size decide it")
         if key not in accepted:
             raise UsageError(f"{name} has no value {key!r} (model.network.{key})", nearest(key, accepted))
@@ -145,7 +148,9 @@ def _checked(key: str, value: object, kind: Any) -> Value:
         raise UsageError(f"{key} is {value!r}", f"give {length} whole numbers of 1 or more")
     if origin in (Union, types.UnionType):
         raise TypeError(f"{key}: network values are plain, {kind} is not")
-    accepted = (int, float) if kind is float else kind  # isinstance, for option types of the command line are subclasses
+    accepted = (
+        (int, float) if kind is float else kind
+    )  # isinstance, for option types of the command line are subclasses
     if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
         raise UsageError(f"{key} is {value!r}", f"give a value of type {kind.__name__}")
     if kind is int and typing.cast(int, value) < 1:
@@ -153,7 +158,9 @@ def _checked(key: str, value: object, kind: Any) -> Value:
     if kind is float:
         low, high = (0.0, 1.0) if key.endswith("_rate") else (math.ulp(0.0), math.inf)
         if not low <= typing.cast(float, value) < high:
-            raise UsageError(f"{key} is {value!r}", "give a number from 0 to below 1" if high == 1.0 else "give a number above 0")
+            raise UsageError(
+                f"{key} is {value!r}", "give a number from 0 to below 1" if high == 1.0 else "give a number above 0"
+            )
     return typing.cast(Value, kind(value))
 
 

@@ -24,7 +24,7 @@ class Network(nn.Module, ABC):
     def no_weight_decay(self) -> set[str]:
         """Names of parameters that are never decayed, beyond the vectors (norms, biases) that no network decays."""
 
-    def layers_above(self, name: str) -> int:  # noqa: ARG002  networks without an order of blocks have one answer
+    def layers_above(self, name: str) -> int:
         """How many blocks stand between a parameter and the head; 0 for all where there is no such order."""
         return 0
 

@@ -4,8 +4,8 @@ from typing import cast
 
 import timm
 import torch
-from torch import Tensor, nn
 from timm.models.resnet import BasicBlock, ResNet
+from torch import Tensor, nn
 
 from vit.models.network import Network
 
@@ -54,7 +54,7 @@ class TimmNetwork(Network):
         return cast(Tensor, self.model(images))
 
     def no_weight_decay(self) -> set[str]:
-        own = getattr(self.model, "no_weight_decay", set)()
+        own: set[str] = getattr(self.model, "no_weight_decay", set)()
         return {f"model.{name}" for name in own}
 
 

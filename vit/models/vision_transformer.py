@@ -229,10 +229,10 @@ class VisionTransformer(Network):
         self.initialise()
 
     def initialise(self) -> None:
-        """Draw the initial weights: matrices by Xavier, patch kernels by fan-in (as the authors' JAX code), a zero head.
+        """Draw the initial weights: matrices by Xavier, patch kernels by fan-in (as the authors' code), a zero head.
 
-        Positions start with variance 1, that of a patch token. The 0.02 of the paper's code is lost beside the patches:
-        on Fashion-MNIST the loss after 250 steps is 0.86 with variance 1 / D and 0.59 with variance 1 (docs/results.md).
+        Positions start with variance 1, that of a patch token. Smaller ones are lost beside the patches: on
+        Fashion-MNIST the loss after 250 steps is 0.86 with variance 1 / D and 0.59 with variance 1 (docs/results.md).
         """
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -268,7 +268,7 @@ class VisionTransformer(Network):
         return {"cls_token", "pos_embed"}
 
     def layers_above(self, name: str) -> int:
-        """0 for the last norm and the head, 1 for the last block, depth + 1 for the embeddings (as BEiT and MAE count)."""
+        """0 for the last norm and the head, 1 for the last block, depth + 1 for the embeddings (as BEiT counts)."""
         depth = len(self.blocks)
         if name.startswith("blocks."):
             return depth - int(name.split(".")[1])
@@ -278,7 +278,8 @@ class VisionTransformer(Network):
 def sincos2d(grid_size: int, embed_dim: int, num_prefix: int) -> Tensor:
     """Fixed two-dimensional sine and cosine positions (1, num_prefix + grid_size^2, embed_dim); zeros for the prefix.
 
-    As `posemb_sincos_2d` of big_vision (Beyer et al. 2022): a quarter of the channels each for sin x, cos x, sin y, cos y.
+    As `posemb_sincos_2d` of big_vision (Beyer et al. 2022): a quarter of the channels each for sin x, cos x, sin y and
+    cos y.
     """
     if embed_dim % 4:
         raise ValueError(f"sincos2d needs embed_dim divisible by 4, got {embed_dim}")

@@ -11,15 +11,15 @@ from vit.errors import DataError
 def list_files(inputs: Sequence[str | os.PathLike[str]], recursive: bool) -> list[str]:
     """Every file that the inputs name, each once, as the user would write it.
 
-    A file stands as given; a folder gives the files in it (and below it, if `recursive`), sorted, without hidden ones; a
-    pattern gives what it matches, sorted. What a folder holds is not judged here: a text file gets its row too.
+    A file stands as given; a folder gives the files in it (and below it, if `recursive`), sorted, without hidden
+    ones; a pattern gives what it matches, sorted. What a folder holds is not judged here: a text file gets its row too.
 
     Raises:
         DataError: an input does not exist, matches nothing, or there is no file at all.
     """
     found: dict[str, None] = {}
     skipped_folders = 0
-    for given in map(os.fspath, inputs):
+    for given in (os.fspath(item) for item in inputs):
         name = os.path.expanduser(given)
         if os.path.isdir(name):
             below, skipped = _in_folder(name, recursive)
@@ -36,8 +36,8 @@ def list_files(inputs: Sequence[str | os.PathLike[str]], recursive: bool) -> lis
             raise DataError(f"there is no {given}", "give files, folders or patterns such as 'photos/*.jpg'")
     if not found:
         more = f" ({skipped_folders} folders in it)" if skipped_folders else ""
-        mend = "add --recursive true to read the folders in it" if skipped_folders else "give a folder that holds images"
-        raise DataError(f"{', '.join(map(os.fspath, inputs))} holds no files{more}", mend)
+        mend = "add --recursive to read the folders in it" if skipped_folders else "give a folder that holds images"
+        raise DataError(f"{', '.join(str(item) for item in inputs)} holds no files{more}", mend)
     return list(found)
 
 
@@ -74,10 +74,10 @@ def _walk(folder: str, recursive: bool, seen: set[tuple[int, int]]) -> Iterator[
             yield entry.path, True
 
 
-def free_name(path: Path) -> Path:
-    """The path, or the first of NAME-2, NAME-3, ... that does not exist yet."""
+def free_name(path: Path, beside: Sequence[str] = ()) -> Path:
+    """The path, or the first of NAME-2, NAME-3, ... that does not exist yet, nor does it with an ending of `beside`."""
     number, candidate = 1, path
-    while candidate.exists():
+    while any(taken.exists() for taken in (candidate, *map(candidate.with_suffix, beside))):
         number += 1
         candidate = path.with_name(f"{path.stem}-{number}{path.suffix}")
     return candidate

@@ -140,5 +140,3 @@ def load(path: str | os.PathLike[str], device: str = "auto", precision: str = "a
         precision = "32-true"
     engine = Engine(network, description.preprocess, choose_device(device), precision, description.temperature)
     return Predictor(engine, description.classes)
-
-

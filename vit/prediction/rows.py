@@ -60,7 +60,9 @@ class RowWriter(ABC):
             raise ResourceError(f"cannot write {self.path}: {error.strerror}", "choose another --output") from error
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._close()
         if kind is None:
             os.replace(self.partial, self.path)

@@ -40,7 +40,13 @@ def curves(metrics: Path) -> Figure:
     accuracy.plot(epochs, values, color=_VALIDATION)
     if values:
         best = int(np.nanargmax(values))
-        accuracy.annotate(f"best {values[best]:.2f} %", (epochs[best], values[best]), xytext=(0, -14), textcoords="offset points", ha="center")
+        accuracy.annotate(
+            f"best {values[best]:.2f} %",
+            (epochs[best], values[best]),
+            xytext=(0, -14),
+            textcoords="offset points",
+            ha="center",
+        )
         accuracy.plot(epochs[best], values[best], "o", color=_VALIDATION)
     accuracy.set(xlabel="epoch", ylabel="accuracy (%)", title="Validation accuracy")
     return figure

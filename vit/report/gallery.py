@@ -33,7 +33,7 @@ class Gallery:
         self._file: IO[str] | None = None
 
     def __enter__(self) -> Self:
-        self._file = open(self.path, "w", encoding="utf-8", errors="replace")  # noqa: SIM115
+        self._file = open(self.path, "w", encoding="utf-8", errors="replace")
         self._file.write(_templates.get_template("gallery_head.html").render(title=harmless(self.title)))
         return self
 
@@ -57,7 +57,9 @@ class Gallery:
         )
         self._file.write(card)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         assert self._file is not None
         labels = [(harmless(name), count) for name, count in self.labels.most_common()]
         foot = _templates.get_template("gallery_foot.html").render(

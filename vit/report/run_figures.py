@@ -31,8 +31,13 @@ def draw_run(run: RunDirectory, plan: Plan, fitted: Fitted, tracker: Tracker) ->
         counts = confusion(scored[split], len(classes))
         pictures["confusion_matrix"] = confusion_matrix(counts, classes)
         pictures["reliability"] = reliability(scored[split])
-        tracker.confusion_matrix("test/confusion", scored[split].labels.tolist(), scored[split].predictions.tolist(), classes)
-        write_json(run.path / f"{split}_classes.json", {"per_class": per_class(scored[split], classes), "confusion": counts.tolist()})
+        tracker.confusion_matrix(
+            f"{split}/confusion", scored[split].labels.tolist(), scored[split].predictions.tolist(), classes
+        )
+        write_json(
+            run.path / f"{split}_classes.json",
+            {"per_class": per_class(scored[split], classes), "confusion": counts.tolist()},
+        )
     count = min(SAMPLES, len(plan.source.splits["train"]))
     batch = data.augmented(data.dataset("train").__getitems__([Key(0, index) for index in range(count)]))
     shown = displayable(batch.image, plan.preprocess.mean, plan.preprocess.std)
@@ -43,7 +48,9 @@ def draw_run(run: RunDirectory, plan: Plan, fitted: Fitted, tracker: Tracker) ->
         worst = _worst(scored["validation"], classes)
         captions = [f"{row['label']}? {row['predicted']}\n{row['probability']:.0%}" for row in worst]
         pictures["worst"] = image_grid(
-            [_picture(dataset, row["index"]) for row in worst], captions, "Validation images with the largest loss: true? predicted"
+            [_picture(dataset, row["index"]) for row in worst],
+            captions,
+            "Validation images with the largest loss: true? predicted",
         )
     for name, figure in pictures.items():
         path = run.figures / f"{name}.png"
@@ -62,7 +69,9 @@ def _finish_tracking(run: RunDirectory, tracker: Tracker) -> None:
     result: dict[str, Any] = json.loads(run.result.read_text(encoding="utf-8"))
     values = {f"test/{name}": metric["value"] for name, metric in result["metrics"].items()}
     tracker.summary({**values, **{f"best/{name}": value for name, value in result["validation"].items()}})
-    tracker.artifact(run.best, f"{result['data']}-{result['network']['name']}", {"sha256": file_hash(run.best), **values})
+    tracker.artifact(
+        run.best, f"{result['data']}-{result['network']['name']}", {"sha256": file_hash(run.best), **values}
+    )
 
 
 def _worst(scored: Scored, classes: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -32,7 +32,9 @@ class Listener(Protocol):
 class CountConsumed(Callback):
     """Counts finished batches in the data module; stands before every callback that may save a checkpoint."""
 
-    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         assert isinstance(trainer.datamodule, ImageDataModule)  # type: ignore[attr-defined]
         trainer.datamodule.finished_batch()  # type: ignore[attr-defined]
 
@@ -50,7 +52,7 @@ class DescribeCheckpoint(Callback):
 
 
 class Recorder(Callback):
-    """Writes metrics.csv, a row flushed at once, and tells the listeners; the first process does, the others help to add up.
+    """Writes metrics.csv, a row flushed at once, and tells the listeners; other processes only help to add up.
 
     A row follows every 50 optimiser steps and every epoch. On resume the rows after the checkpoint are dropped first,
     so that no step stands twice.
@@ -63,6 +65,7 @@ class Recorder(Callback):
         self.training_seconds = 0.0
         self.training_images = 0
         self.loss = float("nan")
+        self.last_step = 0
         self._started = self._mark = time.perf_counter()
 
     @property
@@ -71,6 +74,7 @@ class Recorder(Callback):
         return self.training_images / self.training_seconds if self.training_seconds else 0.0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.last_step = trainer.global_step
         if not trainer.is_global_zero:
             return
         rows = _rows_until(self.path, trainer.global_step) if self.path.exists() else []
@@ -85,12 +89,17 @@ class Recorder(Callback):
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._mark = time.perf_counter()
 
-    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         now = time.perf_counter()
         self.training_seconds += now - self._mark
         self.training_images += self.batch_size
         self._mark = now
         step, total = trainer.global_step, int(trainer.estimated_stepping_batches)
+        if step == self.last_step:
+            return  # a part of a batch
+        self.last_step = step
         if step % LOG_EVERY_STEPS == 0 or step == 1:
             self.loss = float(outputs["loss"]) * trainer.accumulate_grad_batches  # Lightning has divided it
             self._write({"train/loss": self.loss}, trainer)
@@ -108,7 +117,13 @@ class Recorder(Callback):
             return
         lr = max(float(group["lr"]) for group in trainer.optimizers[0].param_groups)
         seconds = time.perf_counter() - self._started
-        whole = {"epoch": trainer.current_epoch, "step": trainer.global_step, "lr": lr, "seconds": round(seconds, 3), **row}
+        whole = {
+            "epoch": trainer.current_epoch,
+            "step": trainer.global_step,
+            "lr": lr,
+            "seconds": round(seconds, 3),
+            **row,
+        }
         with open(self.path, "a", newline="", encoding="utf-8") as file:
             csv.DictWriter(file, COLUMNS).writerow(whole)
         for listener in self.listeners:
@@ -120,5 +135,3 @@ def _rows_until(path: Path, step: int) -> list[dict[str, str]]:
     with open(path, newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if None not in row.values()]
     return [row for row in rows if int(row["step"]) <= step]
-
-

@@ -7,21 +7,24 @@ A checkpoint is Lightning's dictionary, with our description under the key "vit"
     state_dict: {"network.<key>": tensor}            the weights (averaged ones, if the recipe averages)
     optimizer_states, lr_schedulers, loops, ...      Lightning's, for resuming
 
-Plain values and tensors only: it loads with `weights_only=True`, and nothing in it is imported, called or used as a path.
+Plain values and tensors only: it loads with `weights_only=True`; nothing in it is imported, called or used as a path.
 """
 
 import hashlib
 import json
+import math
 import os
+import zipfile
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from torch import Tensor
 
-from vit.data.preprocess import Preprocess
+from vit.data.preprocess import Interpolation, Preprocess
 from vit.errors import CheckpointError, ResourceError
 from vit.models.catalog import build, resolve
 from vit.models.network import Network
@@ -29,6 +32,7 @@ from vit.models.network import Network
 FORMAT = 1
 KEY = "vit"
 PREFIX = "network."
+MAX_SIDE = 4096
 _REMEDY = "give a run folder or a checkpoint that 'vit train' wrote"
 
 
@@ -64,22 +68,41 @@ class Description:
         """Raises KeyError, TypeError or ValueError when it is not such a dictionary."""
         classes = tuple(plain["classes"])
         network = dict(plain["network"])
-        preprocess = {key: tuple(value) if isinstance(value, list) else value for key, value in plain["preprocess"].items()}
+        preprocess = _checked_preprocess(plain["preprocess"], network["image_size"])
+        temperature = float(plain["temperature"])
         if not classes or not all(isinstance(name, str) and len(name) <= 1000 for name in classes):
             raise ValueError("class names must be text")
         if plain["precision"] not in ("32-true", "bf16-mixed", "16-mixed"):
             raise ValueError(f"unknown precision {plain['precision']!r}")
+        if not 0 < temperature < math.inf:
+            raise ValueError(f"temperature is {temperature}")
         if network["num_classes"] != len(classes):
             raise ValueError(f"{len(classes)} class names for {network['num_classes']} classes")
         return cls(
             classes,
             {key: tuple(value) if isinstance(value, list) else value for key, value in network.items()},
-            Preprocess(**preprocess),
+            preprocess,
             str(plain["precision"]),
-            float(plain["temperature"]),
+            temperature,
             {str(key): float(value) for key, value in plain["metrics"].items()},
             {str(key): str(value) for key, value in plain["versions"].items()},
         )
+
+
+def _checked_preprocess(plain: dict[str, Any], image_size: object) -> Preprocess:
+    """The preprocessing of a description, checked value by value: the decoder and resizer trust it."""
+    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
+    made = Preprocess(**values)
+    if type(made.image_size) is not int or made.image_size != image_size or not 0 < made.image_size <= MAX_SIDE:
+        raise ValueError(f"image sizes {made.image_size!r} (preprocess) and {image_size!r} (network)")
+    if not isinstance(made.crop_fraction, float | int) or not 1 / MAX_SIDE <= made.crop_fraction <= 1:
+        raise ValueError(f"crop_fraction is {made.crop_fraction!r}")
+    for name, numbers, lowest in (("mean", made.mean, -math.inf), ("std", made.std, 0.0)):
+        if len(numbers) != 3 or not all(lowest < float(number) < math.inf for number in numbers):
+            raise ValueError(f"{name} is {numbers!r}")
+    if made.interpolation not in get_args(Interpolation):
+        raise ValueError(f"interpolation is {made.interpolation!r}")
+    return made
 
 
 def load(path: Path) -> tuple[Network, Description]:
@@ -90,12 +113,18 @@ def load(path: Path) -> tuple[Network, Description]:
     """
     content = read(path)
     description = _description(content, path)
+    weights = {
+        key.removeprefix(PREFIX): value for key, value in content["state_dict"].items() if key.startswith(PREFIX)
+    }
     try:
-        network = build(_checked_network(description.network)).eval()
+        checked = _checked_network(description.network, len(weights))
+        with torch.device("meta"):  # shapes alone: a stranger's numbers could ask for any amount of memory
+            expected = build(checked).state_dict()
     except Exception as error:
         raise CheckpointError(f"{path} describes a network that cannot be built: {error}", _REMEDY) from error
-    weights = {key.removeprefix(PREFIX): value for key, value in content["state_dict"].items() if key.startswith(PREFIX)}
-    _fill(network, weights, path)
+    _compare(weights, expected, path)
+    network = build(checked).eval()
+    network.load_state_dict(weights)
     return network, description
 
 
@@ -107,50 +136,94 @@ def read(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"there is no checkpoint {path}", _REMEDY)
     os.environ.pop("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", None)  # it would override weights_only=True
     try:
+        _check_archive(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # noqa: BLE001  damaged files raise many kinds
-        raise CheckpointError(f"{path} ({path.stat().st_size:,} bytes) is not a checkpoint: {_guess(path, error)}", _REMEDY) from error
-    if not isinstance(content, dict) or KEY not in content or "state_dict" not in content:
+    except Exception as error:
+        raise CheckpointError(
+            f"{path} ({path.stat().st_size:,} bytes) is not a checkpoint: {_guess(path, error)}", _REMEDY
+        ) from error
+    state = content.get("state_dict") if isinstance(content, dict) and KEY in content else None
+    if not _are_weights(state, path.stat().st_size):
         raise CheckpointError(f"{path} holds weights that vit did not write", _REMEDY)
-    return content
+    return dict(content)
+
+
+def _check_archive(path: Path) -> None:
+    """Raise an error unless every byte is what was written: torch reads numbers without looking at their checksums.
+
+    Compressed or overlapping entries, which a small file can ask for much memory with, are refused too.
+    """
+    with zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+            raise zipfile.BadZipFile("it is compressed")
+        if sum(entry.file_size for entry in entries) > path.stat().st_size:
+            raise zipfile.BadZipFile("its entries overlap")
+        if archive.testzip() is not None:
+            raise zipfile.BadZipFile("a checksum is wrong")
+
+
+def _are_weights(state: object, limit: int) -> bool:
+    """Whether this is a dictionary of names and ordinary tensors, which together are no larger than the file."""
+    return (
+        isinstance(state, dict)
+        and all(
+            isinstance(key, str) and isinstance(value, Tensor) and value.layout == torch.strided
+            for key, value in state.items()
+        )
+        and sum(value.numel() * value.element_size() for value in state.values()) <= limit
+    )
 
 
 def _description(content: dict[str, Any], path: Path) -> Description:
     plain = content[KEY]
     try:
         version = int(plain["format"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise CheckpointError(f"{path} has no readable description", _REMEDY) from error
     if version > FORMAT:
-        raise CheckpointError(f"{path} has format {version}, this program reads up to {FORMAT}", "upgrade vit-lightning")
+        raise CheckpointError(
+            f"{path} has format {version}, this program reads up to {FORMAT}", "upgrade vit-lightning"
+        )
     try:
         return Description.from_dict(plain)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} has a broken description: {error}", _REMEDY) from error
 
 
-def _checked_network(network: dict[str, Any]) -> dict[str, Any]:
-    """The same description, checked value by value: a checkpoint is a stranger's word."""
+def _checked_network(network: dict[str, Any], tensors: int) -> dict[str, Any]:
+    """The same description, checked value by value: a checkpoint is a stranger's word.
+
+    A network of more blocks than the file has tensors is refused before anybody begins to build it.
+    """
+    for blocks in (network.get("depth", 1), *network.get("layers", ())):
+        if blocks > tensors:
+            raise ValueError(f"{blocks} blocks of {tensors} tensors")
     decided = {key: network[key] for key in ("image_size", "num_classes")}
     chosen = {key: value for key, value in network.items() if key not in (*decided, "model")}
     return resolve(chosen, **decided)
 
 
-def _fill(network: Network, weights: dict[str, Tensor], path: Path) -> None:
-    expected = network.state_dict()
+def _compare(weights: dict[str, Tensor], expected: dict[str, Tensor], path: Path) -> None:
+    """Raise CheckpointError unless names, shapes and types agree and all numbers are finite."""
     wrong = [f"{key} is missing" for key in expected.keys() - weights.keys()]
     wrong += [f"{key} is unknown" for key in weights.keys() - expected.keys()]
     wrong += [
-        f"{key} is {tuple(weights[key].shape)}, not {tuple(value.shape)}"
+        f"{key} is {_kind(weights[key])}, not {_kind(value)}"
         for key, value in expected.items()
-        if key in weights and weights[key].shape != value.shape
+        if key in weights and _kind(weights[key]) != _kind(value)
     ]
     if wrong:
         raise CheckpointError(f"{path} does not fit its own network: {'; '.join(sorted(wrong)[:5])}", _REMEDY)
     broken = [key for key, value in weights.items() if value.is_floating_point() and not value.isfinite().all()]
     if broken:
-        raise CheckpointError(f"{path} has weights that are not numbers, in {broken[0]}", "take an earlier checkpoint of the run")
-    network.load_state_dict(weights)
+        raise CheckpointError(
+            f"{path} has weights that are not numbers, in {broken[0]}", "take an earlier checkpoint of the run"
+        )
+
+
+def _kind(tensor: Tensor) -> str:
+    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
 
 def _guess(path: Path, error: Exception) -> str:
@@ -190,8 +263,11 @@ class DurableCheckpointIO(TorchCheckpointIO):
             finally:
                 os.close(folder)
         except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
-            partial.unlink(missing_ok=True)
-            raise ResourceError(f"could not write {target}: {error}", "free space or choose another --out; the previous file is whole") from error
+            with suppress(OSError):  # the folder itself may be gone
+                partial.unlink(missing_ok=True)
+            raise ResourceError(
+                f"could not write {target}: {error}", "free space or choose another --out; the previous file is whole"
+            ) from error
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
         return read(Path(path))

@@ -38,8 +38,8 @@ class Classifier(LightningModule):
         self.total_steps = total_steps
         self.seed = seed
         classes = network.num_classes
-        self.train_loss = MeanMetric()
-        self.val_loss = MeanMetric()
+        self.train_loss = MeanMetric(nan_strategy="disable")  # NaN has its own check, without waiting for a GPU
+        self.val_loss = MeanMetric(nan_strategy="disable")
         metrics: dict[str, Any] = {"acc1": MulticlassAccuracy(classes, average="micro")}
         if classes > 5:
             metrics["acc5"] = MulticlassAccuracy(classes, average="micro", top_k=5)
@@ -83,19 +83,24 @@ class Classifier(LightningModule):
         schedule = make_schedule(optimizer, self.config, self.total_steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
-    def configure_gradient_clipping(self, optimizer: Any, gradient_clip_val: Any = None, gradient_clip_algorithm: Any = None) -> None:
-        """Clip by global norm; Lightning's own refuses fused optimisers, of which only float16's loss scaling is at odds."""
+    def configure_gradient_clipping(
+        self, optimizer: Any, gradient_clip_val: Any = None, gradient_clip_algorithm: Any = None
+    ) -> None:
+        """Clip by global norm; Lightning refuses fused optimisers, though only float16's loss scaling is at odds."""
         if gradient_clip_val:
             torch.nn.utils.clip_grad_norm_(self.network.parameters(), gradient_clip_val)
 
     def _check_finite(self, loss: Tensor, batch: Batch) -> None:
-        """Stop soon after the first loss that is no number; the flag is read rarely, because reading waits for a GPU."""
+        """Stop soon after the first loss that is no number; the flag is read rarely, for reading waits for a GPU."""
         finite = torch.isfinite(loss)
         self.finite = finite if self.finite is None else self.finite & finite
         step = self.trainer.fit_loop.total_batch_idx
-        if (step % FINITE_CHECK_STEPS == 0 or self.trainer.is_last_batch or loss.device.type == "cpu") and not self.finite:
+        if (
+            step % FINITE_CHECK_STEPS == 0 or self.trainer.is_last_batch or loss.device.type == "cpu"
+        ) and not self.finite:
             lr = self.optimizers().param_groups[0]["lr"]  # type: ignore[union-attr]
             raise DivergedError(
-                f"the loss is not a number at step {step} (learning rate {lr:.2g}; images of the batch: {batch.path[0]}, ...)",
+                f"the loss is not a number at step {step} (learning rate {lr:.2g}; "
+                f"images of the batch: {', '.join(batch.path[:3])}, ...)",
                 "lower --lr, lengthen --optim.warmup_epochs, or give --precision 32-true",
             )

@@ -1,17 +1,22 @@
 """Train a plan into a run folder."""
 
 import logging
+import os
+import shlex
 import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint
+from lightning.pytorch.utilities.exceptions import MisconfigurationException, SIGTERMException
 
 from vit.data.module import ImageDataModule
+from vit.errors import StoppedError, UsageError
 from vit.models.catalog import build
 from vit.training.callbacks import CountConsumed, DescribeCheckpoint, Listener, Recorder
 from vit.training.checkpoint import Description, DurableCheckpointIO, load
@@ -19,6 +24,7 @@ from vit.training.classifier import Classifier
 from vit.training.inference import Engine, score
 from vit.training.metrics import Scored, with_intervals
 from vit.training.plan import Plan
+from vit.training.recipe import TrainerConfig
 from vit.training.run import RunDirectory, RunResult, versions
 from vit.training.start import start_from
 
@@ -45,6 +51,7 @@ def fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener] = (), resum
     Raises:
         DivergedError: the loss left the finite numbers.
         ResourceError: a checkpoint could not be written.
+        StoppedError: somebody ended it by Ctrl-C or SIGTERM.
     """
     started = time.perf_counter()
     _quiet()
@@ -58,12 +65,16 @@ def fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener] = (), resum
     description = Description(plan.source.classes, plan.network, plan.preprocess, plan.precision, versions=versions())
     recorder = Recorder(run.metrics, plan.batch_size // plan.recipe.optim.accumulate, list(listeners))
     trainer = _trainer(plan, run, description, recorder)
-    trainer.fit(classifier, datamodule=data, ckpt_path=run.last if resume else None)
+    _train(trainer, classifier, data, run, resume)
 
     best = Path(trainer.strategy.broadcast(str(run.best)))
     best_network, best_description = load(best)
     engine = Engine(best_network, plan.preprocess, plan.device, plan.precision)
-    scored = {split: score(engine, data.evaluation_loader(split)) for split in ("validation", "test") if split in plan.source.splits}
+    scored: dict[str, Scored] = {
+        split: score(engine, data.evaluation_loader(split))
+        for split in ("validation", "test")
+        if split in plan.source.splits
+    }
     result = RunResult(
         network=plan.network,
         parameters=plan.parameters,
@@ -87,23 +98,43 @@ def fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener] = (), resum
     return Fitted(result, scored, data, trainer.is_global_zero)
 
 
+def _train(trainer: Trainer, classifier: Classifier, data: ImageDataModule, run: RunDirectory, resume: bool) -> None:
+    """Lightning's fit, whose ways to end the program (code 1 after Ctrl-C, 0 after SIGTERM) become errors."""
+    try:
+        trainer.fit(classifier, datamodule=data, ckpt_path=run.last if resume else None)
+    except SystemExit as end:
+        code, what = (143, "terminated") if isinstance(end, SIGTERMException) else (130, "interrupted")
+        mend = f"vit train --resume {shlex.quote(str(run.path))}" if run.last.is_file() else "start it again"
+        raise StoppedError(code, f"{what} in epoch {trainer.current_epoch + 1}", f"to go on: {mend}") from end
+
+
+def _machines(settings: TrainerConfig, device: torch.device) -> tuple[int | str, int]:
+    """(devices of a machine, machines): torchrun has decided them, if it started this process."""
+    here = os.environ.get("LOCAL_WORLD_SIZE")
+    if here is not None:
+        return int(here), int(os.environ["WORLD_SIZE"]) // int(here)
+    automatic = "auto" if device.type != "cpu" else 1
+    return (automatic if settings.devices == "auto" else settings.devices), settings.num_nodes
+
+
 def _trainer(plan: Plan, run: RunDirectory, description: Description, recorder: Recorder) -> Trainer:
     settings, optim = plan.recipe.trainer, plan.recipe.optim
     callbacks: list[Callback] = [CountConsumed(), DescribeCheckpoint(description), recorder]
     if optim.ema_decay:
         callbacks.append(EMAWeightAveraging(decay=optim.ema_decay))
     folder = run.best.parent
-    shared = dict(dirpath=folder, auto_insert_metric_name=False, enable_version_counter=False)
+    shared: dict[str, Any] = {"dirpath": folder, "auto_insert_metric_name": False, "enable_version_counter": False}
     callbacks += [
-        ModelCheckpoint(filename=run.best.stem, monitor=MONITOR, mode="min", save_top_k=1, **shared),  # type: ignore[arg-type]
-        ModelCheckpoint(filename=run.last.stem, save_top_k=1, every_n_epochs=1, save_on_train_epoch_end=True, **shared),  # type: ignore[arg-type]
+        ModelCheckpoint(filename=run.best.stem, monitor=MONITOR, mode="min", save_top_k=1, **shared),
+        ModelCheckpoint(filename=run.last.stem, save_top_k=1, every_n_epochs=1, save_on_train_epoch_end=True, **shared),
     ]
-    return Trainer(
+    devices, machines = _machines(settings, plan.device)
+    return _made_trainer(
         accelerator=settings.accelerator,
-        devices=settings.devices if settings.devices != "auto" or plan.device.type != "cpu" else 1,
-        num_nodes=settings.num_nodes,
+        devices=devices,
+        num_nodes=machines,
         strategy=settings.strategy,
-        precision=plan.precision,  # type: ignore[arg-type]
+        precision=plan.precision,
         max_epochs=optim.epochs,
         accumulate_grad_batches=optim.accumulate,
         gradient_clip_val=optim.clip_norm or None,
@@ -116,6 +147,14 @@ def _trainer(plan: Plan, run: RunDirectory, description: Description, recorder: 
         use_distributed_sampler=False,
         default_root_dir=run.path,
     )
+
+
+def _made_trainer(**settings: Any) -> Trainer:
+    try:
+        return Trainer(**settings)
+    except (ValueError, MisconfigurationException) as error:
+        problem = " ".join(str(error).split())
+        raise UsageError(f"Lightning refuses the trainer's settings: {problem[:300]}", "change trainer.*") from error
 
 
 def _device_name(device: torch.device) -> str:

@@ -12,18 +12,34 @@ from torch import Tensor
 from vit.data.batch import Batch
 from vit.data.module import place
 from vit.data.preprocess import Preprocess
+from vit.errors import UsageError, nearest
 from vit.models.network import Network
 from vit.training.metrics import Scored
 from vit.training.optim import has_bf16
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """The device of this process: the named one, or the first accelerator, or the CPU."""
+    """The device of this process: the named one, or the first accelerator, or the CPU.
+
+    Raises:
+        UsageError: there is no such device.
+    """
     if name != "auto":
-        return torch.device(name)
+        return _named_device(name)
     if torch.cuda.is_available():
         return torch.device("cuda", torch.distributed.get_node_local_rank(0))
     return torch.device("mps") if torch.backends.mps.is_available() else torch.device("cpu")
+
+
+def _named_device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UsageError(f"there is no device {name!r}", nearest(name, ("auto", "cpu", "cuda", "mps"))) from error
+    backend = getattr(torch, device.type, None)
+    if backend is None or not hasattr(backend, "is_available") or not backend.is_available():
+        raise UsageError(f"PyTorch sees no device {name!r} here", "give cpu or auto")
+    return device
 
 
 def choose_precision(precision: str, device: torch.device) -> str:
@@ -55,8 +71,10 @@ def distributed() -> Iterator[int]:
 class Engine:
     """A network on a device, ready to say probabilities: images (B, 3, S, S) uint8 -> (B, C) float32."""
 
-    def __init__(self, network: Network, preprocess: Preprocess, device: torch.device, precision: str, temperature: float = 1.0) -> None:
-        self.network = network.to(device, memory_format=network.memory_format).eval()
+    def __init__(
+        self, network: Network, preprocess: Preprocess, device: torch.device, precision: str, temperature: float = 1.0
+    ) -> None:
+        self.network = network.to(device).to(memory_format=network.memory_format).eval()
         self.preprocess = preprocess
         self.device = device
         self.precision = choose_precision(precision, device)

@@ -84,8 +84,11 @@ def with_intervals(scored: Scored, num_classes: int, seed: int = 0) -> dict[str,
     count = len(labels)
     measured = values(np.ones(count))
     generator = np.random.default_rng(seed)
-    drawn = [values(np.bincount(generator.integers(0, count, count), minlength=count).astype(np.float64)) for _ in range(RESAMPLES)]
-    result = {}
+    drawn = [
+        values(np.bincount(generator.integers(0, count, count), minlength=count).astype(np.float64))
+        for _ in range(RESAMPLES)
+    ]
+    result: dict[str, dict[str, float]] = {}
     for name in ("acc1", "acc5", "balanced_accuracy", "nll", "ece"):
         if name in measured:
             low, high = np.percentile([draw[name] for draw in drawn], (2.5, 97.5))

@@ -14,7 +14,6 @@ from vit.errors import UsageError
 from vit.models.network import Network
 from vit.training.recipe import OptimConfig
 
-
 Named = list[tuple[str, nn.Parameter]]
 
 
@@ -31,7 +30,11 @@ def parameter_groups(network: Network, named: Named, config: OptimConfig) -> lis
         above = network.layers_above(name) if config.layer_decay < 1.0 else 0
         groups[above, parameter.ndim >= 2 and name not in exempt].append(parameter)
     return [
-        {"params": chosen, "lr": config.lr * config.layer_decay**above, "weight_decay": config.weight_decay if decays else 0.0}
+        {
+            "params": chosen,
+            "lr": config.lr * config.layer_decay**above,
+            "weight_decay": config.weight_decay if decays else 0.0,
+        }
         for (above, decays), chosen in groups.items()
     ]
 
@@ -46,7 +49,9 @@ def make_optimizer(network: Network, config: OptimConfig, fused: bool = True) ->
     if config.optimizer == "muon":
         hidden = [(name, parameter) for name, parameter in named if parameter.ndim == 2 and ".blocks." in f".{name}"]
         if not hidden:
-            raise UsageError("--optim.optimizer muon needs a transformer: it works on matrices of blocks", "give adamw or sgd")
+            raise UsageError(
+                "--optim.optimizer muon needs a transformer: it works on matrices of blocks", "give adamw or sgd"
+            )
         chosen = {id(parameter) for _, parameter in hidden}
         rest = [(name, parameter) for name, parameter in named if id(parameter) not in chosen]
         return MuonAdamW(parameter_groups(network, hidden, config), parameter_groups(network, rest, config), fused)
@@ -108,5 +113,5 @@ def has_bf16(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if device.type == "cpu":
-        return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()  # noqa: SLF001  no public query
+        return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     return False

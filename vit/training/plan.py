@@ -14,10 +14,10 @@ from vit.data.preprocess import Preprocess
 from vit.data.samples import Samples, Source
 from vit.data.sources import open_source
 from vit.data.split import complete
-from vit.errors import UsageError
+from vit.errors import DataError, UsageError
 from vit.models import catalog
 from vit.training.inference import choose_device, choose_precision
-from vit.training.recipe import PreprocessConfig, Recipe
+from vit.training.recipe import DataConfig, PreprocessConfig, Recipe
 
 UNMIRRORED = frozenset({"digits", "mnist", "kmnist", "svhn", "gtsrb"})  # letters, digits and signs
 LARGEST_AUTO_BATCH = 128
@@ -83,10 +83,12 @@ def make_plan(recipe: Recipe) -> Plan:
         image_size = image_size or side
     network = catalog.resolve(description, image_size, len(found.classes))
     parameters, flops = catalog.cost(network)
+    _check_shares(found, data)
     source = complete(found, data.validation, data.test, data.split_seed)
     preprocess = _preprocess(recipe.model.preprocess, network["image_size"])
     augment = _augment(recipe, network["image_size"], source.name)
-    batch_size = _batch_size(recipe, len(source.splits["train"]), world_size)
+    images = len(source.splits["train"])
+    batch_size = _batch_size(recipe, images, world_size)
     return Plan(
         recipe=_resolved(recipe, description, preprocess, augment, batch_size, precision),
         source=source,
@@ -96,7 +98,7 @@ def make_plan(recipe: Recipe) -> Plan:
         parameters=parameters,
         flops=flops,
         batch_size=batch_size,
-        steps_per_epoch=max(1, len(source.splits["train"]) // batch_size),
+        steps_per_epoch=_steps(images, batch_size, recipe.optim.accumulate),
         world_size=world_size,
         device=device,
         precision=precision,
@@ -107,8 +109,11 @@ def _place(recipe: Recipe) -> tuple[torch.device, int]:
     """The device, and the number of processes over all machines."""
     trainer = recipe.trainer
     device = choose_device({"gpu": "cuda"}.get(trainer.accelerator, trainer.accelerator))
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise UsageError("a GPU is asked for (trainer.accelerator), and PyTorch sees none", "give --trainer.accelerator cpu or auto")
+    started = os.environ.get("LOCAL_WORLD_SIZE")
+    if started is not None and str(trainer.devices) not in ("auto", started):
+        raise UsageError(
+            f"--devices {trainer.devices}, but torchrun started {started} processes", "leave --devices out"
+        )
     if "WORLD_SIZE" in os.environ:  # torchrun or a scheduler has started the processes already
         return device, int(os.environ["WORLD_SIZE"])
     automatic = torch.cuda.device_count() if device.type == "cuda" else 1
@@ -119,6 +124,21 @@ def _precision(wanted: str, device: torch.device) -> str:
     if wanted == "16-mixed" and device.type == "cpu":
         raise UsageError("--precision 16-mixed needs a GPU", "give --precision auto, bf16-mixed or 32-true")
     return choose_precision(wanted, device)
+
+
+def _check_shares(found: Source, data: DataConfig) -> None:
+    if "validation" in found.splits:
+        return
+    if data.validation == 0:
+        raise UsageError(
+            "data.validation is 0, and the data have no validation images of their own",
+            "give a share above 0: these images choose the best checkpoint",
+        )
+    if "test" not in found.splits and data.validation + data.test >= 1:
+        raise UsageError(
+            f"data.validation {data.validation:g} and data.test {data.test:g} leave no training images",
+            "give shares whose sum is below 1",
+        )
 
 
 def _typical_side(train: Samples) -> int:
@@ -145,7 +165,7 @@ def _automatic(side: int) -> tuple[str, int | None]:
 
 
 def _preprocess(config: PreprocessConfig, image_size: int) -> Preprocess:
-    return Preprocess(image_size, config.crop_fraction, tuple(config.mean), tuple(config.std), config.interpolation)
+    return Preprocess(image_size, config.crop_fraction, config.mean, config.std, config.interpolation)
 
 
 def _augment(recipe: Recipe, image_size: int, data: str) -> Augment:
@@ -169,8 +189,24 @@ def _batch_size(recipe: Recipe, images: int, world_size: int) -> int:
     return wanted
 
 
+def _steps(images: int, batch_size: int, accumulate: int) -> int:
+    """Optimiser steps of an epoch: the last one may have fewer parts (Lightning steps at the end of an epoch)."""
+    parts = images // (batch_size // accumulate)
+    if parts == 0:
+        raise DataError(
+            f"--batch_size {batch_size} > {images} training images",
+            f"give --batch_size {max(1, images // 4)} or less, or add images",
+        )
+    return -(-parts // accumulate)
+
+
 def _resolved(
-    recipe: Recipe, description: dict[str, Any], preprocess: Preprocess, augment: Augment, batch_size: int, precision: str
+    recipe: Recipe,
+    description: dict[str, Any],
+    preprocess: Preprocess,
+    augment: Augment,
+    batch_size: int,
+    precision: str,
 ) -> Recipe:
     return replace(
         recipe,
@@ -181,5 +217,5 @@ def _resolved(
         ),
         augment=replace(recipe.augment, **augment.to_dict()),
         optim=replace(recipe.optim, batch_size=batch_size),
-        trainer=replace(recipe.trainer, precision=precision),
+        trainer=replace(recipe.trainer, precision=precision),  # type: ignore[arg-type]
     )

@@ -4,7 +4,7 @@ This module imports nothing heavy, so that a wrong option is refused in a fracti
 """
 
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from jsonargparse.typing import (
     ClosedUnitInterval,
@@ -15,9 +15,14 @@ from jsonargparse.typing import (
     restricted_number_type,
 )
 
-Share = restricted_number_type("Share", float, [(">=", 0.0), ("<", 1.0)], docstring="a number from 0 to below 1")
-Area = restricted_number_type("Area", float, [(">", 0.0), ("<=", 1.0)], docstring="a number above 0, up to 1")
-Magnitude = restricted_number_type("Magnitude", int, [(">=", 0), ("<=", 30)], docstring="a whole number from 0 to 30")
+if TYPE_CHECKING:
+    Share = float
+    Area = float
+    Magnitude = int
+else:
+    Share = restricted_number_type("Share", float, [(">=", 0.0), ("<", 1.0)], docstring="a number from 0 to below 1")
+    Area = restricted_number_type("Area", float, [(">", 0.0), ("<=", 1.0)], docstring="a number above 0, up to 1")
+    Magnitude = restricted_number_type("Magnitude", int, [(">=", 0), ("<=", 30)], docstring="a whole number to 30")
 NetworkValue = bool | int | float | str | list[int]
 
 
@@ -119,7 +124,7 @@ class OptimConfig:
     """How weights are found.
 
     Args:
-        optimizer: adamw; sgd (with Nesterov momentum); muon (for the matrices of a transformer's blocks, adamw for the rest).
+        optimizer: adamw; sgd (with Nesterov momentum); muon (matrices of a transformer's blocks; adamw for the rest).
         lr: learning rate after the warm-up.
         epochs: passes over the training images.
         batch_size: images of one optimiser step, over all processes; null: 128, less for small sets.
@@ -214,4 +219,4 @@ def plain_values(tree: Tree) -> Tree:
         for kind in (bool, int, float, str):
             if isinstance(tree, kind):
                 return kind(tree)  # type: ignore[return-value]
-    return plain  # type: ignore[no-any-return]
+    return plain

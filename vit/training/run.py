@@ -47,7 +47,9 @@ class RunDirectory:
             except FileExistsError:
                 continue
             except OSError as error:
-                raise ResourceError(f"cannot write to {path}: {error.strerror}", "choose another folder with --out") from error
+                raise ResourceError(
+                    f"cannot write to {path}: {error.strerror}", "choose another folder with --out"
+                ) from error
             return cls(path)
         raise ResourceError(f"{parent} holds a thousand runs of this second", "choose another folder with --out")
 
@@ -68,7 +70,9 @@ def checkpoint_of(path: Path) -> Path:
     for candidate in (run.best, run.last):
         if candidate.is_file():
             return candidate
-    raise CheckpointError(f"{path} has no checkpoints/best.ckpt", "give a run folder or a checkpoint that 'vit train' wrote")
+    raise CheckpointError(
+        f"{path} has no checkpoints/best.ckpt", "give a run folder or a checkpoint that 'vit train' wrote"
+    )
 
 
 def slug(name: str) -> str:

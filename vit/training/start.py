@@ -42,11 +42,16 @@ def start_from(network: Network, source: str) -> LoadReport:
         weights = {f"model.{key}": value for key, value in weights.items()}
     misfits = sorted(key for key in expected.keys() | weights.keys() if _shape(weights, key) != _shape(expected, key))
     head = _head_names(network)
-    wrong = [f"{key}: {_shape(weights, key)} here, {_shape(expected, key)} in the network" for key in misfits if key not in head]
+    wrong = [
+        f"{key}: {_shape(weights, key)} here, {_shape(expected, key)} in the network"
+        for key in misfits
+        if key not in head
+    ]
     if wrong:
         more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
         raise CheckpointError(
-            f"{path} does not fit the network: {'; '.join(wrong[:5])}{more}", "choose the --network and --image_size it was made for"
+            f"{path} does not fit the network: {'; '.join(wrong[:5])}{more}",
+            "choose the --network and --image_size it was made for",
         )
     network.load_state_dict({**expected, **{key: value for key, value in weights.items() if key not in misfits}})
     return LoadReport(sorted(weights.keys() - set(misfits)), misfits)

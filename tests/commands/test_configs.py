@@ -1,0 +1,57 @@
+"""Every recipe that comes with the program is read by its own parser, and can be carried out."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from vit.commands.arguments import shipped_configs
+from vit.commands.recipe_options import plain, read_recipe
+from vit.models import catalog
+from vit.training.plan import make_plan
+
+CONFIGS = shipped_configs()
+TREE = Path(__file__).parents[2] / "configs"
+
+
+def test_every_file_of_the_tree_is_shipped():
+    found = {str(path.relative_to(TREE).with_suffix("")) for path in TREE.rglob("*.yaml")}
+    assert {"digits", "fashion_mnist"} <= found and found == set(CONFIGS)
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS))
+def test_a_recipe_parses_and_its_network_can_be_built(name):
+    recipe = read_recipe(CONFIGS[name])
+    description = recipe.model.network
+    if description["name"] != "auto":
+        resolved = catalog.resolve(description, recipe.model.preprocess.image_size, 10)
+        parameters, flops = catalog.cost(resolved)
+        assert parameters > 1000 and flops > 1000
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS))
+def test_a_recipe_fits_some_data(name, draw_classes, tmp_path):
+    """What a recipe says of batch, augmentation and splits makes a plan; other data stand in for those not at hand."""
+    recipe = read_recipe(CONFIGS[name])
+    if recipe.data.source != "digits":
+        recipe = replace(recipe, data=replace(recipe.data, source=str(draw_classes(tmp_path, ("a", "b"), 40))))
+        recipe = replace(recipe, optim=replace(recipe.optim, batch_size=8 * recipe.optim.accumulate))
+    plan = make_plan(recipe)
+    assert plan.total_steps >= recipe.optim.epochs
+    assert plan.preprocess.image_size == plan.network["image_size"]
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS))
+def test_a_header_says_what_it_is(name):
+    header = [line for line in CONFIGS[name].read_text().splitlines() if line.startswith("#")]
+    assert header, "a recipe begins with a comment"
+    if "/" not in name:
+        assert any(line.startswith("# command:") for line in header)
+
+
+def test_the_digits_recipe_is_the_default(vit, tmp_path, monkeypatch):
+    import yaml
+
+    monkeypatch.chdir(tmp_path)
+    printed = [yaml.safe_load(vit("train", *words, "--print_config").out) for words in ([], ["digits"])]
+    assert printed[0]["optim"] == printed[1]["optim"] == plain(read_recipe(CONFIGS["digits"]))["optim"]

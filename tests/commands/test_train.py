@@ -1,0 +1,212 @@
+"""`vit train`: what stands in a run folder, and what decides it."""
+
+import csv
+import json
+import math
+import shlex
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from PIL import Image
+
+from vit.commands.recipe_options import dump, plain, read_recipe
+from vit.data.sources import open_source
+from vit.data.split import complete
+from vit.models.catalog import build
+from vit.training.callbacks import COLUMNS
+from vit.training.checkpoint import load
+from vit.training.plan import make_plan
+
+FIGURES = {"curves", "confusion_matrix", "reliability", "augmented", "worst"}
+
+
+def rows(path):
+    with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
+        return list(csv.DictReader(file))
+
+
+def files(folder):
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def contents(folder):
+    return {name: (folder / name).read_bytes() for name in files(folder)}
+
+
+def weights(run, name="last"):
+    content = torch.load(run / "checkpoints" / f"{name}.ckpt", map_location="cpu", weights_only=True)
+    return content["state_dict"]
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
+
+
+def run_folder(out):
+    (config,) = out.glob("**/config.yaml")
+    return config.parent
+
+
+def test_run_folder_holds_these_files_and_no_others(digits_run):
+    expected = {"config.yaml", "classes.json", "splits.csv", "metrics.csv", "result.json", "test_classes.json"}
+    expected |= {f"checkpoints/{name}.ckpt" for name in ("best", "last")}
+    expected |= {f"figures/{name}.png" for name in FIGURES}
+    expected |= {f"predictions/{name}.csv" for name in ("validation", "test")}
+    assert files(digits_run.path) == expected
+    assert digits_run.path.parts[-3:-1] == ("digits", "vit_nano_patch2_8")
+
+
+def test_result_tells_the_whole_run(digits_run):
+    result = json.loads((digits_run.path / "result.json").read_text())
+    assert set(result["metrics"]) == {"acc1", "acc5", "balanced_accuracy", "nll", "ece"}
+    for metric in result["metrics"].values():
+        assert set(metric) == {"value", "low", "high"}
+        assert 0 <= metric["low"] <= metric["value"] <= metric["high"]
+    assert result["metrics"]["acc1"]["value"] > 0.3  # two epochs are enough to be far from chance
+    assert set(result["validation"]) == {"val/loss", "val/acc1", "val/acc5", "val/ece"}
+    assert result["versions"]["torch"] == torch.__version__.partition("+")[0]
+    assert result["images"] == {"train": 1259, "validation": 179, "test": 359}
+    assert (result["seed"], result["epochs"], result["steps"], result["batch_size"]) == (3, 2, 18, 128)
+    assert result["network"]["name"] == "vit_nano_patch2_8" and result["classes"] == 10
+    assert result["parameters"] == sum(parameter.numel() for parameter in build(result["network"]).parameters())
+    assert result["seconds"] > 0 and result["images_per_second"] > 0 and result["flops"] > 0
+    assert result["device"].startswith("cpu") and result["precision"] == "32-true"
+
+
+def test_result_s_best_epoch_is_the_row_with_the_lowest_validation_loss(digits_run):
+    result = json.loads((digits_run.path / "result.json").read_text())
+    losses = [float(row["val/loss"]) for row in rows(digits_run.path / "metrics.csv") if row["val/loss"]]
+    assert result["best_epoch"] == int(np.argmin(losses))
+    assert result["validation"]["val/loss"] == pytest.approx(min(losses))
+
+
+def test_figures_are_pictures(digits_run):
+    for name in FIGURES:
+        with Image.open(digits_run.path / "figures" / f"{name}.png") as picture:
+            assert picture.format == "PNG" and min(picture.size) > 200
+            assert len(set(picture.convert("L").resize((64, 64)).tobytes())) > 10  # not one colour
+
+
+def test_metrics_have_a_row_per_epoch(digits_run):
+    table = rows(digits_run.path / "metrics.csv")
+    assert tuple(table[0]) == COLUMNS
+    epochs = [row for row in table if row["val/loss"]]
+    assert [(row["epoch"], row["step"]) for row in epochs] == [("0", "9"), ("1", "18")]
+    for row in epochs:
+        assert all(math.isfinite(float(value)) for value in row.values())
+    for row in table:
+        assert all(math.isfinite(float(row[name])) for name in ("step", "lr", "train/loss", "seconds"))
+    assert float(epochs[1]["train/loss"]) < float(epochs[0]["train/loss"])
+
+
+def test_splits_list_every_image_once(digits_run):
+    table = rows(digits_run.path / "splits.csv")
+    source = complete(open_source("digits"), 0.1, 0.2, 0)
+    expected = {
+        (path, source.classes[label], split)
+        for split, samples in source.splits.items()
+        for path, label in zip(samples.paths, samples.labels, strict=True)
+    }
+    assert len(table) == 1797 and {(row["path"], row["label"], row["split"]) for row in table} == expected
+
+
+def test_predictions_say_what_the_result_says(digits_run):
+    result = json.loads((digits_run.path / "result.json").read_text())
+    table = rows(digits_run.path / "predictions" / "test.csv")
+    right = [row["label"] == row["predicted"] for row in table]
+    assert len(table) == 359 and np.mean(right) == pytest.approx(result["metrics"]["acc1"]["value"])
+    losses = [float(row["loss"]) for row in table]
+    assert np.mean(losses) == pytest.approx(result["metrics"]["nll"]["value"], abs=1e-5)
+    summary = json.loads((digits_run.path / "test_classes.json").read_text())
+    assert np.trace(summary["confusion"]) == sum(right)
+
+
+def test_the_last_line_is_the_next_command(vit, digits_run, colours, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    last = digits_run.answer.out.strip().splitlines()[-1]
+    assert last.startswith("Next: vit ")
+    words = shlex.split(last.removeprefix("Next: vit ").replace("FOLDER_OF_IMAGES", str(colours / "red")))
+    assert str(digits_run.path) in words
+    assert vit(*words).code == 0
+    assert digits_run.answer.err.count("epoch ") == 2  # progress is told, but not among the results
+
+
+def test_config_reads_back(vit, digits_run):
+    recipe = read_recipe(digits_run.path / "config.yaml")
+    assert dump(recipe) == (digits_run.path / "config.yaml").read_text()
+    printed = yaml.safe_load(vit("train", "--config", digits_run.path / "config.yaml", "--print_config").out)
+    for key, value in plain(recipe).items():
+        assert printed[key] == value
+    assert plain(make_plan(recipe).recipe) == plain(recipe)  # nothing was left open
+
+
+def test_same_seed_same_weights_and_another_seed_other_weights(vit, digits_run, tmp_path):
+    config = digits_run.path / "config.yaml"
+    for seed in (3, 4):
+        answer = vit("train", "--config", config, "--seed", seed, "--out", tmp_path / str(seed))
+        assert answer.code == 0, answer.err
+    again, other = run_folder(tmp_path / "3"), run_folder(tmp_path / "4")
+    assert same(weights(again), weights(digits_run.path))
+    assert same(weights(again, "best"), weights(digits_run.path, "best"))
+    assert not same(weights(other), weights(digits_run.path))
+    timeless = [{k: v for k, v in row.items() if "second" not in k} for row in rows(again / "metrics.csv")]
+    assert timeless == [
+        {k: v for k, v in row.items() if "second" not in k} for row in rows(digits_run.path / "metrics.csv")
+    ]
+
+
+def test_an_option_beats_a_recipe_wherever_it_stands(vit):
+    for line in (["--config", "digits", "--lr", "0.5"], ["--lr", "0.5", "--config", "digits"], ["digits", "--lr=0.5"]):
+        printed = yaml.safe_load(vit("train", *line, "--print_config").out)
+        assert printed["optim"]["lr"] == 0.5
+        assert printed["model"]["network"]["name"] == "vit_nano_patch2_8"
+
+
+def test_a_folder_and_its_csv_train_and_a_second_run_leaves_the_first_alone(vit, colours, tmp_path):
+    options = ("--epochs", 1, "--out", tmp_path / "runs", "--name", "a first/try", "--wandb", "off")
+    answer = vit("train", colours, *options)
+    assert answer.code == 0, answer.err
+    first = run_folder(tmp_path / "runs")
+    assert first.parent == tmp_path / "runs" / "colours" / "vit_nano_patch2_8" and first.name.endswith("-a-first-try")
+    assert json.loads((first / "classes.json").read_text()) == {"classes": ["blue", "green", "red"]}
+    table = rows(first / "splits.csv")
+    assert {row["path"] for row in table} == {str(path.resolve()) for path in colours.rglob("*.png")}
+    assert all(row["path"].split("/")[-2] == row["label"] for row in table)
+
+    before = contents(first)
+    answer = vit("train", first / "splits.csv", *options)
+    assert answer.code == 0, answer.err
+    assert contents(first) == before
+    (second,) = [path.parent for path in (tmp_path / "runs" / "splits").glob("**/result.json")]
+    assert rows(second / "splits.csv") == table  # the CSV of a run is its data again
+    known = [json.loads((run / "result.json").read_text()) for run in (first, second)]
+    assert known[0]["images"] == known[1]["images"] == {"train": 30, "validation": 3, "test": 9}
+    assert known[0]["metrics"]["acc1"] == known[1]["metrics"]["acc1"]
+
+
+@pytest.mark.parametrize(
+    ("side", "network", "image_size"),
+    [(8, "vit_nano_patch2_8", 8), (15, "vit_nano_patch2_8", 14), (30, "vit_mini_patch4_28", 28)],
+)
+def test_images_choose_their_network(draw_classes, tmp_path, side, network, image_size):
+    from dataclasses import replace
+
+    from vit.training.recipe import Recipe
+
+    draw_classes(tmp_path, ("dark", "light"), 8, side)
+    recipe = Recipe()
+    plan = make_plan(replace(recipe, data=replace(recipe.data, source=str(tmp_path))))
+    assert plan.recipe.model.network == {"name": network}
+    assert plan.network["image_size"] == plan.preprocess.image_size == image_size
+
+
+def test_weights_of_a_run_are_a_start(vit, digits_run, tmp_path):
+    options = ("--epochs", 1, "--lr", 1e-9, "--optim.optimizer", "adamw", "--optim.warmup_epochs", 0, "--wandb", "off")
+    answer = vit("train", "digits", *options, "--model.init_from", digits_run.path, "--out", tmp_path)
+    assert answer.code == 0, answer.err
+    started, _ = load(digits_run.best)
+    ended, _ = load(run_folder(tmp_path) / "checkpoints" / "best.ckpt")
+    for key, value in started.state_dict().items():
+        torch.testing.assert_close(ended.state_dict()[key], value, atol=1e-5, rtol=0)

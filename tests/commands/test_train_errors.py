@@ -1,0 +1,124 @@
+"""`vit train` that cannot succeed: its exit code, its one line, and what it leaves on disk."""
+
+import pytest
+import torch
+from PIL import Image
+
+from vit.models.vision_transformer import VisionTransformer
+
+QUICK = ("--epochs", 1, "--wandb", "off")
+
+
+def refused(answer, code, *words):
+    assert answer.code == code, answer.err
+    lines = [line for line in answer.err.splitlines() if line.startswith("vit: error[")]
+    assert len(lines) == 1 and lines[0].startswith(f"vit: error[{code}]: ") and "; " in lines[0]
+    assert "Traceback" not in answer.err
+    for word in words:
+        assert word in lines[0]
+
+
+def test_a_batch_larger_than_the_data(vit, colours, tmp_path):
+    refused(vit("train", colours, "--batch_size", 31, "--out", tmp_path, *QUICK), 3, "31", "30 training images")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_batch_of_parts_may_be_larger_than_the_data(vit, colours, tmp_path):
+    answer = vit("train", colours, "--batch_size", 32, "--optim.accumulate", 2, "--out", tmp_path, *QUICK)
+    assert answer.code == 0, answer.err
+
+
+def test_data_that_are_not_there(vit, tmp_path):
+    refused(vit("train", tmp_path / "photos", "--out", tmp_path, *QUICK), 3, "there is no", "photos")
+    refused(vit("train", "photos.csv", "--out", tmp_path, *QUICK), 3, "photos.csv")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_without_classes(vit, tmp_path):
+    (tmp_path / "flat").mkdir()
+    Image.new("RGB", (8, 8)).save(tmp_path / "flat" / "a.png")
+    refused(vit("train", tmp_path / "flat", "--out", tmp_path / "runs", *QUICK), 3, "1 images", "<class>")
+
+
+@pytest.mark.parametrize("cache", ["memory", "none"])
+def test_a_damaged_validation_image_is_named(vit, draw_classes, tmp_path, cache):
+    data = draw_classes(tmp_path / "data", ("dark", "light"), 8)
+    for split in ("train", "val"):
+        (data / split).mkdir()
+        for name in ("dark", "light"):
+            (data / split / name).mkdir()
+            for path in sorted((data / name).glob("*.png"))[:: 1 if split == "train" else 4]:
+                (data / split / name / path.name).write_bytes(path.read_bytes())
+    broken = data / "val" / "light" / "00.png"
+    broken.write_bytes(broken.read_bytes()[:60])
+    options = ("--data.cache", cache, "--data.num_workers", 1, "--data.test", 0, "--out", tmp_path / "runs")
+    refused(vit("train", data, *options, *QUICK), 3, str(broken))
+
+
+def test_out_that_cannot_be_written(vit, colours, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):
+        refused(vit("train", colours, "--out", out, *QUICK), 7, str(out), "--out")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_disk_that_fills_up_keeps_the_older_checkpoint(vit, colours, tmp_path, monkeypatch):
+    saved = []
+    save = torch.save
+
+    def full(content, file, *rest, **options):
+        if len(saved) >= 3:
+            file.write(b"half")
+            raise OSError(28, "No space left on device")
+        saved.append(file)
+        return save(content, file, *rest, **options)
+
+    monkeypatch.setattr(torch, "save", full)
+    answer = vit("train", colours, "--epochs", 4, "--out", tmp_path, "--wandb", "off")
+    refused(answer, 7, "No space left on device", ".ckpt", "the previous file is whole")
+    (folder,) = tmp_path.glob("**/checkpoints")
+    assert {path.name for path in folder.iterdir()} <= {"best.ckpt", "last.ckpt"}
+    for path in folder.iterdir():
+        torch.load(path, weights_only=True)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd", "muon"])
+def test_a_learning_rate_that_explodes(vit, tmp_path, optimizer):
+    options = ("--lr", 1e30, "--optim.optimizer", optimizer, "--optim.warmup_epochs", 0, "--optim.clip_norm", 0)
+    answer = vit("train", "digits", *options, "--out", tmp_path, *QUICK)
+    refused(answer, 6, "not a number at step", "--lr")
+    assert answer.err.count("\n") == 1
+    assert not list(tmp_path.glob("**/result.json"))
+
+
+def test_a_loss_that_turns_nan_late_names_its_images(vit, tmp_path, monkeypatch):
+    calls = []
+    forward = VisionTransformer.forward
+
+    def poisoned(network, images):
+        calls.append(len(images))
+        return forward(network, images) * (float("nan") if len(calls) == 5 else 1.0)
+
+    monkeypatch.setattr(VisionTransformer, "forward", poisoned)
+    answer = vit("train", "digits", "--out", tmp_path, *QUICK)
+    refused(answer, 6, "at step", "digits/")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--strategy", "dpp"), ["dpp"]),
+        (("--optim.optimizer", "muon", "--network", "resnet10_small"), ["muon"]),
+        (("--model.network.depth", "0"), ["depth"]),
+    ],
+)
+def test_settings_that_only_training_can_refuse(vit, colours, tmp_path, options, words):
+    refused(vit("train", colours, "--network", "vit_nano_patch2_8", *options, "--out", tmp_path, *QUICK), 2, *words)
+
+
+def test_a_start_that_does_not_fit(vit, digits_run, tmp_path):
+    options = ("--network", "vit_mini_patch4_28", "--image_size", 28, "--out", tmp_path)
+    refused(vit("train", "digits", "--model.init_from", digits_run.path, *options, *QUICK), 4, "does not fit", "best")
+    (tmp_path / "x.safetensors").write_bytes(b"<html>")
+    options = ("--model.init_from", tmp_path / "x.safetensors", "--out", tmp_path / "runs")
+    refused(vit("train", "digits", *options, *QUICK), 4, "x.safetensors")

@@ -1,0 +1,176 @@
+"""`vit`: its help, its errors as one line and a code, and who imports whom."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import vit.__main__ as program
+from vit.errors import ResourceError
+
+COMMANDS = sorted(program.COMMANDS)
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(program.__file__).parents[1])}
+
+
+def shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-c", script], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def refused(answer, code: int, *words: str) -> None:
+    """The answer is one line on standard error with the code, and says all the words."""
+    assert answer.code == code, answer.err
+    assert answer.err.startswith(f"vit: error[{code}]: ") and answer.err.count("\n") == 1, answer.err
+    assert "Traceback" not in answer.err
+    for word in words:
+        assert word in answer.err
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_answers_without_torch(tmp_path, command):
+    done = shell(f"{sys.executable} -X importtime -m vit {command} --help", tmp_path)
+    assert done.returncode == 0 and f"usage: vit {command}" in done.stdout
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "vit.errors" in imported
+    assert not imported & {"torch", "lightning", "timm", "numpy"}
+
+
+def test_help_lists_the_commands(vit):
+    for argument in ("--help", "-h", "help"):
+        assert all(f"\n  {name} " in vit(argument).out for name in COMMANDS)
+    assert vit().out == vit("--help").out
+
+
+def test_version_is_the_package_s(vit):
+    from importlib.metadata import version
+
+    assert vit("--version").out.strip() == version("vit-lightning")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_shows_defaults_and_an_example(vit, command):
+    answer = vit(command, "--help")
+    assert answer.code == 0 and answer.err == ""
+    assert f"example: vit {command} " in answer.out and "(type: " in answer.out and "default: " in answer.out
+
+
+def test_short_help_flag(vit):
+    assert vit("train", "-h").out == vit("train", "--help").out
+
+
+def test_train_help_names_every_key_of_a_recipe(vit):
+    from vit.commands.recipe_options import SECTIONS
+
+    helped = vit("train", "--help").out
+    for section, kind in SECTIONS.items():
+        for key in kind.__annotations__:
+            assert f"--{section}.{key}" in helped
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (["trian"], ["'trian'", "did you mean 'train'?"]),
+        (["train", "--epocs", "3"], ["--epocs", "'--epochs'"]),
+        (["train", "--optim.epocs", "3"], ["--optim.epocs", "'--optim.epochs'"]),
+        (["train", "--optim.epocs=3"], ["--optim.epocs", "'--optim.epochs'"]),
+        (["predict", "run", "images", "--precison", "auto"], ["--precison", "'--precision'"]),
+        (["train", "--epochs", "0"], ["optim.epochs", "0"]),
+        (["train", "--lr", "-1"], ["optim.lr", "-1", ">0"]),
+        (["train", "--epochs", "many"], ["optim.epochs", "many"]),
+        (["train", "--data.validation", "1"], ["data.validation", "<1"]),
+        (["train", "--augment.magnitude", "31"], ["augment.magnitude", "<=30"]),
+        (["train", "--augment", "lihgt"], ["augment.name", "lihgt", "'light'"]),
+        (["train", "--optim.optimizer", "adam"], ["optim.optimizer", "'adamw'"]),
+        (["train", "digits", "--network", "vit_nano_patch2_9"], ["vit_nano_patch2_9", "'vit_nano_patch2_8'"]),
+        (["train", "digits", "--model.network.depht", "3"], ["model.network.depht", "'depth'"]),
+        (["train", "dgits"], ["'dgits'", "'digits'"]),
+        (["train", "--config", "fashion_mnits"], ["fashion_mnits", "'fashion_mnist'"]),
+        (["train", "--seed"], ["--seed needs a value"]),
+        (["train", "photos", "more"], ["'photos'", "'more'"]),
+        (["train", "digits", "--precision", "16-mixed"], ["16-mixed", "GPU"]),
+        (["train", "digits", "--image_size", "9", "--network", "vit_nano_patch2_8"], ["image_size 9", "patch_size 2"]),
+        (["train", "digits", "--batch_size", "10", "--optim.accumulate", "3"], ["10", "multiple of 3"]),
+        (["train", "digits", "--data.validation", "0"], ["data.validation is 0"]),
+        (["train", "digits", "--data.validation", "0.5", "--data.test", "0.6"], ["0.5", "0.6", "no training images"]),
+        (["train", "digits", "--trainer.accelerator", "cqu"], ["'cqu'", "'cpu'"]),
+        (["predict", "run"], ["images"]),
+        (["evaluate"], ["model"]),
+        (["evaluate", "run", "--split", "tset"], ["split", "tset", "'test'"]),
+        (["predict", "run", "images", "--top_k", "0"], ["top_k"]),
+        (["predict", "run", "images", "--output", "rows.xlsx"], ["rows.xlsx", ".csv"]),
+        (["models", "--limit", "0"], ["limit"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_wrong_usage(vit, line, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    refused(vit(*line), 2, *words)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("optim: {epochz: 3}", ["optim.epochz", "'optim.epochs'"]),
+        ("optm: {epochs: 3}", ["optm.epochs", "'optim.epochs'"]),
+        ("optim: {epochs: 0}", ["optim.epochs"]),
+        ("augment: {name: lihgt}", ["augment.name", "'light'"]),
+        ("optim: [1", ["parsing"]),
+        ("data: !!python/object/apply:os.system ['touch marker']", ["python/object"]),
+        ("model: {preprocess: {image_sise: 8}}", ["image_sise"]),
+    ],
+)
+def test_wrong_recipe(vit, text, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipe.yaml").write_text(text)
+    refused(vit("train", "--config", "recipe.yaml"), 2, *words)
+    assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]
+
+
+def test_error_text_cannot_move_the_cursor(vit):
+    refused(vit("predict", "no\n\x1b[31mrun", "images"), 4, r"no\n\x1b[31mrun")
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "words"),
+    [
+        (RuntimeError("first line\nsecond"), 1, ["internal error: RuntimeError: first line;", "--debug"]),
+        (KeyboardInterrupt(), 130, ["interrupted"]),
+        (MemoryError(), 7, ["memory", "--batch_size"]),
+        (ResourceError("no room", "make room"), 7, ["no room; make room"]),
+        (OSError(28, "No space left on device", "rows.csv"), 7, ["No space left on device: rows.csv"]),
+        (OSError(95, "Operation not supported"), 1, ["internal error: OSError"]),
+        (
+            type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory"),
+            7,
+            ["CUDA out of memory", "--image_size"],
+        ),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
+)
+def test_failures_become_codes(vit, monkeypatch, failure, code, words):
+    def fail(_):
+        raise failure
+
+    monkeypatch.setattr(program, "_dispatch", fail)
+    refused(vit("train"), code, *words)
+
+
+@pytest.mark.parametrize("how", ["flag", "variable"])
+def test_debug_shows_the_traceback(vit, monkeypatch, how):
+    if how == "variable":
+        monkeypatch.setenv("VIT_DEBUG", "1")
+    with pytest.raises(Exception, match="no command 'trian'"):
+        vit("trian", *(["--debug"] if how == "flag" else []))
+
+
+@pytest.mark.parametrize("command", ["--help", "train --help", "train --print_config", "models"])
+def test_a_reader_that_goes_away_is_no_error(tmp_path, command):
+    script = f"(sleep 0.1; exec {sys.executable} -m vit {command}; ) | true; echo ${{PIPESTATUS[0]}}"
+    done = shell(script, tmp_path)
+    assert done.stdout.strip() in {"0", "141"}  # argparse keeps quiet about it, and ends with 0
+    assert done.stderr == ""

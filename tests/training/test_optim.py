@@ -1,0 +1,131 @@
+"""What decays, what the learning rate is when, and that one optimiser can be two."""
+
+import math
+from copy import deepcopy
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import nn
+
+from vit.errors import UsageError
+from vit.models.catalog import create_network
+from vit.training.optim import make_optimizer, make_schedule
+from vit.training.recipe import OptimConfig
+
+CONFIG = OptimConfig(lr=0.1, epochs=10, warmup_epochs=2.0, min_lr=0.01, weight_decay=0.3)
+
+
+@pytest.fixture(scope="module")
+def network():
+    return create_network("vit_nano_patch2_8", 10, depth=2)
+
+
+def groups_by_name(network, config):
+    """name -> the group of its parameter."""
+    names = {id(parameter): name for name, parameter in network.named_parameters()}
+    found = {}
+    for group in make_optimizer(network, config).param_groups:
+        for parameter in group["params"]:
+            assert names[id(parameter)] not in found, "a parameter stands in two groups"
+            found[names[id(parameter)]] = group
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "optimizer"),
+    [*(("vit_nano_patch2_8", name) for name in ("adamw", "sgd", "muon")), ("resnet10_small", "sgd")],
+)
+def test_matrices_decay_and_nothing_else_does(name, optimizer):
+    network = create_network(name, 10)
+    found = groups_by_name(network, replace(CONFIG, optimizer=optimizer))
+    assert set(found) == {parameter for parameter, _ in network.named_parameters()}
+    free = {name for name, group in found.items() if group["weight_decay"] == 0}
+    assert {group["weight_decay"] for group in found.values()} == {0.0, 0.3}
+    expected = {name for name, parameter in network.named_parameters() if parameter.ndim < 2}
+    if name.startswith("vit"):
+        expected |= {"pos_embed", "cls_token"}
+        assert {"norm.weight", "blocks.0.norm1.bias", "head.bias", "patch_embed.proj.bias"} <= free
+        assert {"head.weight", "blocks.1.attn.qkv.weight", "patch_embed.proj.weight"}.isdisjoint(free)
+    assert free == expected
+
+
+def test_frozen_parameters_are_left_out():
+    network = create_network("vit_nano_patch2_8", 10, depth=2)
+    network.blocks[0].requires_grad_(False)
+    assert not any(name.startswith("blocks.0.") for name in groups_by_name(network, CONFIG))
+
+
+def test_layer_decay_lowers_the_rate_block_by_block(network):
+    found = groups_by_name(network, replace(CONFIG, layer_decay=0.5))
+    rates = {name: found[name]["lr"] for name in ("head.weight", "blocks.1.mlp.fc1.weight", "blocks.0.mlp.fc1.weight")}
+    assert rates["head.weight"] == 0.1
+    assert rates["blocks.0.mlp.fc1.weight"] == pytest.approx(rates["blocks.1.mlp.fc1.weight"] / 2)
+    assert found["pos_embed"]["lr"] <= rates["blocks.0.mlp.fc1.weight"]
+
+
+def rates(config, steps, network):
+    optimizer = make_optimizer(network, config)
+    schedule = make_schedule(optimizer, config, steps)
+    found = []
+    for _ in range(steps + 1):
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    return found
+
+
+def test_rate_warms_up_then_follows_a_cosine(network):
+    found = rates(CONFIG, 100, network)
+    warmup = found[:20]
+    assert warmup[0] == pytest.approx(0.1 / 21)
+    assert all(b - a == pytest.approx(0.1 / 21) for a, b in pairwise(warmup))
+    assert found[20] == pytest.approx(0.1)  # the peak
+    assert found[60] == pytest.approx(0.1 * (0.01 + 0.99 * 0.5))  # half way down
+    assert found[100] == pytest.approx(0.001)
+    assert max(found) == found[20] and all(b < a for a, b in pairwise(found[20:]))
+
+
+def test_rate_without_a_warm_up_begins_at_its_peak(network):
+    found = rates(replace(CONFIG, warmup_epochs=0.0, min_lr=0.0), 10, network)
+    assert found[0] == pytest.approx(0.1) and found[10] == pytest.approx(0.0, abs=1e-12)
+    assert found[5] == pytest.approx(0.1 * (1 + math.cos(math.pi / 2)) / 2)
+
+
+def test_a_warm_up_longer_than_the_training_never_divides_by_zero(network):
+    found = rates(replace(CONFIG, epochs=1, warmup_epochs=5.0), 3, network)
+    assert all(0 < rate <= 0.1 for rate in found)
+
+
+def test_muon_needs_blocks():
+    with pytest.raises(UsageError, match="muon needs a transformer"):
+        make_optimizer(create_network("resnet10_small", 10), replace(CONFIG, optimizer="muon"))
+
+
+def test_muon_moves_every_parameter_and_its_state_round_trips():
+    def step(network, optimizer):
+        torch.manual_seed(1)
+        optimizer.zero_grad()
+        network(torch.randn(4, 3, 8, 8)).square().sum().backward()
+        optimizer.step()
+
+    config = replace(CONFIG, optimizer="muon", lr=0.01)
+    torch.manual_seed(0)
+    network = create_network("vit_nano_patch2_8", 10, depth=2)
+    nn.init.normal_(network.head.weight)  # it begins at zero, and nothing below it would move
+    before = {name: value.detach().clone() for name, value in network.named_parameters()}
+    optimizer = make_optimizer(network, config)
+    step(network, optimizer)
+    assert not [name for name, value in network.named_parameters() if torch.equal(before[name], value)]
+
+    twin = create_network("vit_nano_patch2_8", 10, depth=2)
+    twin.load_state_dict(network.state_dict())
+    resumed = make_optimizer(twin, config)
+    resumed.load_state_dict(deepcopy(optimizer.state_dict()))
+    for group in [*optimizer.param_groups, *resumed.param_groups]:
+        group["lr"] = 0.02  # a schedule reaches both optimisers inside, after loading too
+    step(network, optimizer)
+    step(twin, resumed)
+    assert all(torch.equal(a, b) for a, b in zip(network.parameters(), twin.parameters(), strict=True))
+    assert {group["lr"] for group in (*resumed.muon.param_groups, *resumed.adamw.param_groups)} == {0.02}
