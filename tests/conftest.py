@@ -92,3 +92,32 @@ def digits_run(tmp_path_factory: pytest.TempPathFactory) -> Trained:
 def colours(tmp_path_factory: pytest.TempPathFactory, draw_classes: Callable[..., Path]) -> Path:
     """A folder of three class folders with 14 images each; nobody may write into it."""
     return draw_classes(tmp_path_factory.mktemp("data") / "colours", ("blue", "green", "red"), 14)
+
+
+HOSTILE_NAMES = (
+    b"=cmd|'calc'!A0.png", b"@SUM(1).png", b"-rf.png", b"+1.png", b"a b.png", b"new\nline.png", b"caf\xe9.png",
+    b"<script>alert(1)<.png", b"\"><img src=x onerror=y>.png", b"\x1b[31mred.png", "日本.png".encode(),
+    b"comma,quote\".png", b"javascript:alert(1).png", b"%0d%0a&amp;.png",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of images with odd names and of files that are none; nobody may write into it."""
+    folder = tmp_path_factory.mktemp("mixed")
+    generator = np.random.default_rng(5)
+    for place, name in enumerate(HOSTILE_NAMES):
+        pixels = generator.integers(0, 256, (8 + place, 8, 3), dtype=np.uint8)
+        with open(os.path.join(os.fsencode(folder), name), "wb") as file:
+            Image.fromarray(pixels).save(file, "PNG")
+    whole = (folder / "a b.png").read_bytes()
+    (folder / "cut.png").write_bytes(whole[: len(whole) // 2])
+    (folder / "empty.jpg").write_bytes(b"")
+    (folder / "notes.txt").write_text("no image")
+    (folder / "gone.png").symlink_to(folder / "nowhere.png")
+    os.mkfifo(folder / "pipe.png")
+    Image.new("L", (1, 300)).save(folder / "thin.png")
+    (folder / ".hidden.png").write_bytes(whole)
+    (folder / "below").mkdir()
+    (folder / "below" / "deep.png").write_bytes(whole)
+    return folder

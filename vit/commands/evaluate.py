@@ -184,7 +184,7 @@ def _show(reporter: Reporter, measured: dict[str, Any], classes: tuple[str, ...]
         "ece": "calibration error",
         "nll": "log-loss (nats)",
     }
-    reporter.line(f"{measured['images']:,} images; 95 % bootstrap intervals")
+    reporter.line(f"{measured['images']:,} images; 95 % intervals")
     facts = []
     for key, name in names.items():
         if key in measured["metrics"]:

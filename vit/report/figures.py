@@ -37,11 +37,12 @@ def curves(metrics: Path) -> Figure:
     loss.set(xlabel="epoch", ylabel="cross-entropy (nats)", title="Loss")
     loss.legend(frameon=False)
     values = [100 * float(row["val/acc1"] or "nan") for row in rows]
+    losses = [float(row["val/loss"] or "nan") for row in rows]
     accuracy.plot(epochs, values, color=_VALIDATION)
-    if values:
-        best = int(np.nanargmax(values))
+    if np.isfinite(losses).any():
+        best = int(np.nanargmin(losses))  # the epoch whose checkpoint is kept
         accuracy.annotate(
-            f"best {values[best]:.2f} %",
+            f"kept: {values[best]:.2f} %",
             (epochs[best], values[best]),
             xytext=(0, -14),
             textcoords="offset points",

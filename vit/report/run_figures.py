@@ -46,11 +46,11 @@ def draw_run(run: RunDirectory, plan: Plan, fitted: Fitted, tracker: Tracker) ->
     if "validation" in scored:
         dataset = data.dataset("validation")
         worst = _worst(scored["validation"], classes)
-        captions = [f"{row['label']}? {row['predicted']}\n{row['probability']:.0%}" for row in worst]
+        captions = [f"{row['label']} → {row['predicted']}, {row['probability']:.0%}" for row in worst]
         pictures["worst"] = image_grid(
             [_picture(dataset, row["index"]) for row in worst],
             captions,
-            "Validation images with the largest loss: true? predicted",
+            "Validation images with the largest loss: true → predicted, probability",
         )
     for name, figure in pictures.items():
         path = run.figures / f"{name}.png"

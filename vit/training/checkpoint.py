@@ -14,6 +14,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import zipfile
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ FORMAT = 1
 KEY = "vit"
 PREFIX = "network."
 MAX_SIDE = 4096
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # Path has made one slash of two
 _REMEDY = "give a run folder or a checkpoint that 'vit train' wrote"
 
 
@@ -130,7 +132,7 @@ def load(path: Path) -> tuple[Network, Description]:
 
 def read(path: Path) -> dict[str, Any]:
     """The plain content of a checkpoint file, tensors on the CPU; CheckpointError as `load`."""
-    if "://" in str(path):
+    if _ADDRESS.match(str(path)):
         raise CheckpointError(f"{path} is an address, not a file", "download it first, then give the file")
     if not path.is_file():
         raise CheckpointError(f"there is no checkpoint {path}", _REMEDY)

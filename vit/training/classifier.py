@@ -39,7 +39,7 @@ class Classifier(LightningModule):
         self.seed = seed
         classes = network.num_classes
         self.train_loss = MeanMetric(nan_strategy="disable")  # NaN has its own check, without waiting for a GPU
-        self.val_loss = MeanMetric(nan_strategy="disable")
+        self.val_loss = MeanMetric(nan_strategy="disable")  # which ignores weights: it is given each image's loss
         metrics: dict[str, Any] = {"acc1": MulticlassAccuracy(classes, average="micro")}
         if classes > 5:
             metrics["acc5"] = MulticlassAccuracy(classes, average="micro", top_k=5)
@@ -67,7 +67,7 @@ class Classifier(LightningModule):
         valid = batch.valid
         logits, labels = self.network(batch.image).float()[valid], batch.label[valid]
         if len(labels):
-            self.val_loss.update(F.cross_entropy(logits, labels), weight=len(labels))
+            self.val_loss.update(F.cross_entropy(logits, labels, reduction="none"))
             self.val_metrics.update(logits.softmax(dim=1), labels)
 
     def on_validation_epoch_end(self) -> None:

@@ -1,10 +1,11 @@
-"""How good a classifier is on labelled images: numbers with bootstrap intervals, per-class figures, calibration."""
+"""How good a classifier is on labelled images: numbers with 95 % intervals, per-class figures, calibration."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from vit.data.samples import Labels
@@ -51,8 +52,9 @@ def measure(scored: Scored, classes: tuple[str, ...], seed: int = 0) -> dict[str
 
     Returns:
         "metrics": {name: {value, low, high}} for acc1, acc5 (more than five classes), balanced_accuracy, nll and ece,
-        with 95 % percentile intervals over 1,000 bootstrap samples of the images; "per_class": a row per class;
-        "confusion": counts, rows are true classes; "images": n.
+        with 95 % intervals: Wilson's for the shares acc1 and acc5 (a bootstrap calls 20 of 20 certain), percentiles
+        over 1,000 bootstrap samples of the images for the rest; "per_class": a row per class; "confusion": counts, rows
+        are true classes; "images": n.
     """
     return {
         "images": len(scored.labels),
@@ -90,7 +92,10 @@ def with_intervals(scored: Scored, num_classes: int, seed: int = 0) -> dict[str,
     ]
     result: dict[str, dict[str, float]] = {}
     for name in ("acc1", "acc5", "balanced_accuracy", "nll", "ece"):
-        if name in measured:
+        if name in ("acc1", "acc5") and name in measured:
+            within = binomtest(round(measured[name] * count), count).proportion_ci(0.95, "wilson")
+            result[name] = {"value": measured[name], "low": float(within.low), "high": float(within.high)}
+        elif name in measured:
             low, high = np.percentile([draw[name] for draw in drawn], (2.5, 97.5))
             result[name] = {"value": measured[name], "low": float(low), "high": float(high)}
     return result

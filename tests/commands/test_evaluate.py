@@ -1,0 +1,141 @@
+"""`vit evaluate`: the numbers of a run again, other data by class name, and what it refuses."""
+
+import csv
+import json
+import os
+import shutil
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def colours_run(vit, colours, tmp_path_factory):
+    out = tmp_path_factory.mktemp("colours_run")
+    options = ("--epochs", 4, "--precision", "32-true", "--wandb", "off", "--out", out)
+    assert vit("train", colours, *options).code == 0
+    (result,) = out.glob("**/result.json")
+    return result.parent
+
+
+def measured(folder):
+    return json.loads((folder / "metrics.json").read_text())
+
+
+def predictions(folder):
+    with open(folder / "predictions.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_run_gives_the_numbers_of_its_result_again(vit, digits_run, here):
+    answer = vit("evaluate", digits_run.path, "--output", "again")
+    assert answer.code == 0
+    result = json.loads((digits_run.path / "result.json").read_text())
+    found = measured(here / "again")
+    assert found["metrics"] == result["metrics"]
+    assert found["images"] == len(predictions(here / "again")) == 359
+    assert sorted(os.listdir("again")) == [
+        "confusion_matrix.png", "metrics.json", "predictions.csv", "reliability.png"
+    ]  # fmt: skip
+    accuracy = result["metrics"]["acc1"]
+    share = f"{100 * accuracy['value']:.2f} % ({100 * accuracy['low']:.2f} to {100 * accuracy['high']:.2f})"
+    assert f"accuracy           {share}" in answer.out
+    assert answer.out.strip().splitlines()[-1].startswith("Next: vit predict ")
+
+
+def test_every_split_can_be_measured(vit, digits_run, here):
+    for split, images in (("validation", 179), ("train", 1259)):
+        assert vit("evaluate", digits_run.best, "--split", split, "--output", split).code == 0
+        assert measured(here / split)["images"] == images
+    known = json.loads((digits_run.path / "result.json").read_text())["validation"]
+    assert measured(here / "validation")["metrics"]["acc1"]["value"] == pytest.approx(known["val/acc1"])
+    assert measured(here / "validation")["metrics"]["nll"]["value"] == pytest.approx(known["val/loss"], abs=1e-5)
+
+
+def test_results_lie_in_the_run_and_are_numbered(vit, colours_run):
+    for _ in range(2):
+        assert vit("evaluate", colours_run).code == 0
+    assert sorted(os.listdir(colours_run / "evaluations")) == ["colours-test", "colours-test-2"]
+    assert measured(colours_run / "evaluations" / "colours-test") == measured(
+        colours_run / "evaluations" / "colours-test-2"
+    )
+
+
+def test_classes_are_matched_by_name(vit, colours_run, colours, here):
+    """Two of the three classes: their numbers are others there, and none may be counted wrong for it."""
+    assert vit("evaluate", colours_run, colours, "--output", "all").code == 0
+    for name in ("green", "red"):
+        shutil.copytree(colours / name, here / "some" / name)
+    answer = vit("evaluate", colours_run, "some", "--output", "part")
+    assert answer.code == 0 and "no image of 1 classes: blue" in answer.err
+    whole = {row["path"]: row for row in predictions(here / "all")}
+    part = predictions(here / "part")
+    assert len(whole) == 42 and len(part) == 28
+    assert all(row == whole[row["path"]] for row in part)
+    assert {row["label"] for row in part} == {"green", "red"}
+    found = measured(here / "part")
+    assert found["classes"] == ["blue", "green", "red"]
+    assert [row["images"] for row in found["per_class"]] == [0, 14, 14]
+    right = sum(row["label"] == row["predicted"] for row in part)
+    assert found["metrics"]["acc1"]["value"] == pytest.approx(right / 28)
+
+
+def test_a_csv_with_classes_in_another_order(vit, colours_run, colours, here):
+    with open("list.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("path", "label"))
+        writer.writerows((colours / name / "00.png", name) for name in ("red", "blue"))
+    assert vit("evaluate", colours_run, "list.csv", "--output", "out").code == 0
+    assert [row["label"] for row in predictions(here / "out")] == ["red", "blue"]
+
+
+def test_unknown_classes_are_named(vit, colours_run, colours, here):
+    shutil.copytree(colours / "red", here / "some" / "red")
+    shutil.copytree(colours / "blue", here / "some" / "violet")
+    answer = vit("evaluate", colours_run, "some", "--output", "out")
+    assert answer.code == 3 and "violet" in answer.err and "blue, green, red" in answer.err
+    assert not (here / "out").exists()
+
+
+def test_a_run_whose_images_changed_is_not_measured_silently(vit, draw_classes, here):
+    data = draw_classes(here / "data", ("dark", "light"), 12)
+    assert vit("train", data, "--epochs", 1, "--wandb", "off", "--out", "runs").code == 0
+    (run,) = (path.parent for path in (here / "runs").glob("**/result.json"))
+    shutil.copy(data / "dark" / "00.png", data / "dark" / "0-new.png")
+    answer = vit("evaluate", run)
+    assert answer.code == 3 and "not those of the run any more" in answer.err
+    assert vit("evaluate", run, data).code == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        (["nothing"], 4, "there is no checkpoint nothing"),
+        (["loose.ckpt"], 2, "DATA must be given"),
+        (["RUN", "nothing"], 2, "'nothing'"),
+        (["RUN", "no/thing"], 3, "there is no no/thing"),
+        (["RUN", "digits", "--split", "test"], 2, "digits has no test images"),
+        (["RUN", "--output", "full"], 2, "not an empty folder"),
+        (["RUN", "--output", "full/mine.txt"], 2, "not an empty folder"),
+        (["RUN", "--output", "full/mine.txt/out"], 7, "full/mine.txt/out"),
+        (["RUN", "--device", "cqu"], 2, "'cpu'"),
+    ],
+)
+def test_what_cannot_be_evaluated(vit, digits_run, here, line, code, words):
+    shutil.copy(digits_run.best, "loose.ckpt")
+    (here / "full").mkdir()
+    (here / "full" / "mine.txt").write_text("mine")
+    answer = vit("evaluate", *(digits_run.path if word == "RUN" else word for word in line))
+    assert answer.code == code and words in answer.err and answer.err.count("vit: error[") == 1
+    assert (here / "full" / "mine.txt").read_text() == "mine" and not (digits_run.path / "evaluations").exists()
+
+
+def test_a_loose_checkpoint_is_measured_on_data(vit, digits_run, here):
+    shutil.copy(digits_run.best, "loose.ckpt")
+    assert vit("evaluate", "loose.ckpt", "digits").code == 0
+    assert measured(here / "evaluation-digits-train")["images"] == 1797

@@ -1,0 +1,32 @@
+"""`vit models`: the catalog, and what matches a pattern."""
+
+from itertools import takewhile
+
+from vit.models.catalog import CATALOG, build, resolve
+
+
+def names(answer):
+    """The first column of the table, which ends at the first line that is none of its rows."""
+    rows = takewhile(lambda line: line and not line.startswith(("...", "GFLOPs")), answer.out.splitlines()[1:])
+    return [row.split()[0] for row in rows]
+
+
+def test_the_catalog_with_its_true_sizes(vit):
+    answer = vit("models")
+    assert answer.code == 0 and answer.err == ""
+    assert names(answer) == list(CATALOG)
+    (line,) = [line for line in answer.out.splitlines() if line.startswith("vit_nano_patch2_8 ")]
+    network = build(resolve({"name": "vit_nano_patch2_8"}, None, 1000))
+    assert f" {sum(p.numel() for p in network.parameters()):,} " in line
+    assert answer.out.strip().splitlines()[-1].startswith("Next: vit train DATA --network ")
+
+
+def test_a_pattern_finds_timm_s_models_too(vit):
+    answer = vit("models", "resnet1[48]*", "--limit", 2)
+    assert answer.code == 0 and names(answer) == ["resnet18_cifar", "resnet14t"]
+    assert "more; narrow the pattern or raise --limit" in answer.out
+
+
+def test_a_pattern_that_matches_nothing(vit):
+    answer = vit("models", "resnet19")
+    assert answer.code == 2 and "no network matches 'resnet19'" in answer.err and "did you mean 'resnet1" in answer.err

@@ -1,0 +1,154 @@
+"""`vit predict`: its files, its exit codes, and what it says."""
+
+import csv
+import json
+import os
+
+import pytest
+from PIL import Image
+
+from vit.prediction.predictor import Predictor
+
+MIXED_BAD = 6  # of the fixture `mixed`
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def rows(path):
+    with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
+        return list(csv.DictReader(file))
+
+
+def test_one_row_per_file_and_the_bad_ones_are_told(vit, digits_run, mixed, here):
+    answer = vit("predict", digits_run.path, mixed)
+    assert answer.code == 0
+    table = rows(here / "predictions.csv")
+    assert len(table) == sum(not name.startswith(".") for name in os.listdir(mixed)) - 1  # the folder in it
+    bad = [row for row in table if row["status"] != "ok"]
+    assert len(bad) == MIXED_BAD and all(row["error"] and not row["label"] for row in bad)
+    assert f"WARNING: {MIXED_BAD} of {len(table)} files have no label: " in answer.err
+    assert f"{len(table)} rows in predictions.csv" in answer.out
+    assert all(f"{mixed / name}: " in answer.err for name in ("cut.png", "notes.txt"))
+    assert "\x1b" not in answer.out + answer.err
+    assert answer.out.strip().splitlines()[-1].startswith(f"Next: vit evaluate {digits_run.path} ")
+    assert os.listdir(here) == ["predictions.csv"]
+
+
+def test_bad_files_can_be_a_failure(vit, digits_run, mixed, here):
+    answer = vit("predict", digits_run.path, mixed, "--on_bad", "fail", "--output", "rows.jsonl")
+    assert (
+        answer.code == 5 and f"vit: error[5]: {MIXED_BAD} files have no label; see the rows in rows.jsonl" in answer.err
+    )
+    assert len((here / "rows.jsonl").read_text().splitlines()) == len(os.listdir(mixed)) - 2
+    answer = vit("predict", digits_run.path, mixed / "a b.png", "--on_bad", "fail")
+    assert answer.code == 0 and "WARNING" not in answer.err
+
+
+def test_outputs_are_numbered_and_never_overwritten(vit, digits_run, mixed, here):
+    picture = mixed / "a b.png"
+    for _ in range(2):
+        assert vit("predict", digits_run.path, picture).code == 0
+    assert vit("predict", digits_run.path, picture, "--gallery").code == 0
+    assert sorted(os.listdir(here)) == [
+        "predictions-2.csv", "predictions-3.csv", "predictions-3.html", "predictions.csv"
+    ]  # fmt: skip
+    (here / "mine.csv").write_text("mine")
+    answer = vit("predict", digits_run.path, picture, "--output", "mine.csv")
+    assert answer.code == 2 and "mine.csv exists" in answer.err and (here / "mine.csv").read_text() == "mine"
+    (here / "page.html").write_text("mine")
+    answer = vit("predict", digits_run.path, picture, "--output", "page.csv", "--gallery")
+    assert answer.code == 2 and "page.html exists" in answer.err and (here / "page.html").read_text() == "mine"
+    assert not (here / "page.csv").exists()
+    (here / "predictions-4.csv.partial").write_text("rows of a run that was stopped, or still goes on")
+    assert vit("predict", digits_run.path, picture).code == 0
+    assert (here / "predictions-5.csv").is_file()
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_output_may_lie_in_a_new_folder(vit, digits_run, mixed, here, ending):
+    answer = vit("predict", digits_run.path, mixed / "a b.png", "--output", f"new/folder/rows.{ending}")
+    assert answer.code == 0 and os.listdir(here / "new" / "folder") == [f"rows.{ending}"]
+
+
+def test_top_k_is_the_number_of_columns(vit, digits_run, mixed, here):
+    for top_k, columns in ((1, 5), (3, 9), (50, 23)):
+        assert (
+            vit("predict", digits_run.path, mixed / "a b.png", "--top_k", top_k, "--output", f"{top_k}.csv").code == 0
+        )
+        assert len(rows(here / f"{top_k}.csv")[0]) == columns
+
+
+def test_names_with_odd_bytes_and_a_leading_dash(vit, digits_run, mixed, here):
+    odd = os.fsdecode(os.path.join(os.fsencode(mixed), b"caf\xe9.png"))
+    (here / "-rf.png").write_bytes((mixed / "a b.png").read_bytes())
+    answer = vit("predict", digits_run.path, odd, "./-rf.png", "--output", "rows.jsonl")
+    assert answer.code == 0
+    table = [json.loads(line) for line in (here / "rows.jsonl").read_text().splitlines()]
+    assert [row["path"] for row in table] == [odd, "./-rf.png"] and {row["status"] for row in table} == {"ok"}
+
+
+def test_the_rows_agree_with_python(vit, digits_run, mixed, here):
+    from vit import load
+    from vit.prediction.rows import from_json
+
+    assert vit("predict", digits_run.path, mixed, "--output", "rows.jsonl", "--batch_size", 3).code == 0
+    table = [from_json(json.loads(line)) for line in (here / "rows.jsonl").read_text().splitlines()]
+    for row, prediction in zip(table, load(digits_run.path).predict(mixed), strict=True):
+        assert (row.path, row.status, row.label, row.error) == (
+            prediction.path, prediction.status, prediction.label, prediction.error
+        )  # fmt: skip
+        assert dict(row.top) == pytest.approx(dict(prediction.top), abs=1e-6)
+
+
+def test_the_page_shows_every_file(vit, digits_run, mixed, here):
+    answer = vit("predict", digits_run.path, mixed, "--gallery", "--recursive", "--output", "rows.csv")
+    assert answer.code == 0 and "page in rows.html" in answer.out
+    html = (here / "rows.html").read_text()
+    assert html.count("<figure ") == len(rows(here / "rows.csv")) and "<script" not in html
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, RuntimeError])
+def test_an_interrupted_prediction_keeps_its_rows_as_partial(vit, digits_run, mixed, here, monkeypatch, kind):
+    original, calls = Predictor._predict_batch, []
+
+    def once(self, part, top_k):
+        calls.append(part)
+        if len(calls) > 2:
+            raise kind
+        return original(self, part, top_k)
+
+    monkeypatch.setattr(Predictor, "_predict_batch", once)
+    answer = vit("predict", digits_run.path, mixed, "--batch_size", 4)
+    assert answer.code == (130 if kind is KeyboardInterrupt else 1)
+    assert os.listdir(here) == ["predictions.csv.partial"] and len(rows(here / "predictions.csv.partial")) == 8
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        (["RUN", "nothing.png"], 3, "there is no nothing.png"),
+        (["RUN", "."], 3, "holds no files"),
+        (["nothing", "IMAGE"], 4, "there is no checkpoint nothing"),
+        (["IMAGE", "IMAGE"], 4, "no PyTorch file"),
+        (["RUN", "IMAGE", "--output", "rows.txt"], 2, "rows.txt"),
+        (["RUN", "IMAGE", "--device", "cqu"], 2, "'cpu'"),
+        (["RUN", "IMAGE", "--output", "/proc/nothing/rows.csv"], 7, "/proc/nothing/rows.csv"),
+        (["https://host/best.ckpt", "IMAGE"], 4, "download it first"),
+    ],
+)
+def test_what_cannot_be_predicted(vit, digits_run, mixed, here, line, code, words):
+    places = {"RUN": digits_run.path, "IMAGE": mixed / "a b.png"}
+    answer = vit("predict", *(places.get(word, word) for word in line))
+    assert answer.code == code and words in answer.err and "Traceback" not in answer.err
+    assert os.listdir(here) == []
+
+
+def test_images_of_another_size_and_mode_are_fitted(vit, digits_run, here):
+    Image.new("RGBA", (33, 21), (9, 9, 9, 0)).save(here / "a.png")
+    Image.new("L", (1, 1)).save(here / "b.png")
+    assert vit("predict", digits_run.path, "a.png", "b.png").code == 0
+    assert [row["status"] for row in rows(here / "predictions.csv")] == ["ok", "ok"]

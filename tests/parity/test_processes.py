@@ -1,0 +1,121 @@
+"""One process or two: the same numbers, the same rows, one run folder."""
+
+import csv
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vit.prediction.rows import from_json
+
+ROOT = Path(__file__).parents[2]
+
+
+def torchrun(folder, *arguments, processes=2):
+    """Run a program on several processes of this machine."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
+    done = subprocess.run(
+        [*launcher, "--master-addr", "127.0.0.1", "--master-port", str(port), *map(str, arguments)],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    return done
+
+
+def rows(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def odd(colours, tmp_path_factory):
+    """Images of two classes that the digits model knows, an odd number of them."""
+    folder = tmp_path_factory.mktemp("odd") / "data"
+    for name, colour, count in (("3", "red", 3), ("7", "blue", 4)):
+        (folder / name).mkdir(parents=True)
+        for place in range(count):
+            shutil.copy(colours / colour / f"{place:02d}.png", folder / name)
+    return folder
+
+
+def test_evaluation_counts_every_image_once(vit, digits_run, odd, tmp_path):
+    assert vit("evaluate", digits_run.path, odd, "--output", tmp_path / "one").code == 0
+    done = torchrun(tmp_path, "-m", "vit", "evaluate", digits_run.path, odd, "--output", tmp_path / "two")
+    assert done.returncode == 0, done.stderr
+    one, two = (json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("one", "two"))
+    assert one["images"] == two["images"] == 7
+    for name, metric in one["metrics"].items():
+        assert two["metrics"][name] == pytest.approx(metric, abs=1e-7)
+    assert two["confusion"] == one["confusion"] and two["per_class"] == one["per_class"]
+    first, second = rows(tmp_path / "one" / "predictions.csv"), rows(tmp_path / "two" / "predictions.csv")
+    assert [(row["path"], row["label"], row["predicted"]) for row in first] == [
+        (row["path"], row["label"], row["predicted"]) for row in second
+    ]
+    assert done.stdout.count("Next: ") == 1  # one process speaks
+
+
+def test_fewer_images_than_processes(vit, digits_run, odd, tmp_path):
+    for name in ("3", "7"):
+        shutil.copytree(odd / name, tmp_path / "few" / name, ignore=shutil.ignore_patterns("01*", "02*", "03*"))
+    done = torchrun(
+        tmp_path, "-m", "vit", "evaluate", digits_run.path, tmp_path / "few", "--output", "out", processes=3
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "out" / "metrics.json").read_text())["images"] == 2
+
+
+def test_prediction_writes_one_file_with_one_row_per_file(vit, digits_run, mixed, tmp_path):
+    assert vit("predict", digits_run.path, mixed, "--output", tmp_path / "one.jsonl").code == 0
+    (tmp_path / "two").mkdir()
+    done = torchrun(
+        tmp_path / "two", "-m", "vit", "predict", digits_run.path, mixed, "--output", "rows.jsonl", "--gallery"
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(os.listdir(tmp_path / "two")) == ["rows.html", "rows.jsonl"]
+    one, two = (
+        [from_json(json.loads(line)) for line in path.read_text().splitlines()]
+        for path in (tmp_path / "one.jsonl", tmp_path / "two" / "rows.jsonl")
+    )
+    assert len(two) == len(one)
+    for first, second in zip(one, two, strict=True):
+        assert (first.path, first.status, first.label, first.error) == (
+            second.path, second.status, second.label, second.error
+        )  # fmt: skip
+        assert dict(second.top) == pytest.approx(dict(first.top), abs=1e-6)
+
+
+def test_training_takes_the_same_steps_in_one_run_folder(vit, tmp_path):
+    options = ("--epochs", 1, "--batch_size", 128, "--precision", "32-true", "--augment", "none", "--seed", 5)
+    options += ("--augment.shift", 0, "--augment.rotate", 0, "--augment.zoom", 0, "--wandb", "off")
+    assert vit("train", "digits", *options, "--out", tmp_path / "one").code == 0
+    done = torchrun(tmp_path, ROOT / "train.py", "digits", *options, "--out", tmp_path / "two")
+    assert done.returncode == 0, done.stderr
+    found = []
+    for name in ("one", "two"):
+        (run,) = (path.parent for path in (tmp_path / name).glob("**/config.yaml"))
+        assert [path.name for path in (tmp_path / name / "digits" / "vit_nano_patch2_8").iterdir()] == [run.name]
+        found.append((run, json.loads((run / "result.json").read_text()), rows(run / "metrics.csv")))
+    (_, one, alone), (run, two, together) = found
+    assert two["steps"] == one["steps"] == 9 and two["images"] == one["images"]
+    assert two["fingerprints"] == one["fingerprints"]
+    epochs = [next(row for row in table if row["val/loss"]) for table in (alone, together)]
+    for name in ("train/loss", "val/loss", "lr"):
+        assert float(epochs[1][name]) == pytest.approx(float(epochs[0][name]), abs=1e-3)
+    assert [row["step"] for row in together] == [row["step"] for row in alone]
+    assert two["metrics"]["nll"]["value"] == pytest.approx(one["metrics"]["nll"]["value"], abs=1e-3)
+    assert done.stdout.count("Training vit_nano_patch2_8 on digits") == 1 and "2 processes" in done.stdout
+    assert not (tmp_path / "two" / "checkpoints").exists() and (run / "checkpoints" / "best.ckpt").is_file()
+    assert sorted(os.listdir(tmp_path)) == ["one", "two"]
+
+
+def test_a_failure_of_all_processes_is_told_and_ends(digits_run, tmp_path):
+    done = torchrun(tmp_path, "-m", "vit", "predict", digits_run.path, tmp_path / "nothing")
+    assert done.returncode != 0 and "vit: error[3]: there is no" in done.stderr

@@ -1,0 +1,150 @@
+"""The page of a prediction: text stays text, whatever files and classes are called, and nothing is loaded or run."""
+
+import base64
+import io
+import os
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image, PngImagePlugin
+
+import vit.report.gallery as module
+from vit.report.gallery import THUMBNAIL, Gallery
+
+ALLOWED = {
+    "html": {"lang"}, "head": set(), "meta": {"charset", "http-equiv", "content", "name"}, "title": set(),
+    "style": set(), "body": set(), "h1": set(), "main": set(), "figure": {"title"}, "img": {"src", "alt", "loading"},
+    "span": {"class"}, "figcaption": set(), "b": set(), "i": {"style"}, "small": set(), "table": set(), "tr": set(),
+    "td": set(), "p": set(),
+}  # fmt: skip
+HOSTILE = [
+    "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "' onmouseover='alert(1)", "</figcaption></main>",
+    "javascript:alert(1)", "{{ 7*7 }}", "{% raw %}", "]]><!--", "&lt;b&gt;", "a\nb\x00\x1b[31m", "\u202egnp.exe",
+    "é\udce9", "</title><script>alert(1)</script>", "</style><script>x</script>",
+]  # fmt: skip
+
+
+class Page(HTMLParser):
+    """What a browser would see: tags with attributes, and text."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.text, self.comments = [], [], []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+    def handle_comment(self, data):
+        self.comments.append(data)
+
+    def of(self, tag):
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def check(page):
+    for tag, attributes in page.tags:
+        assert set(attributes) <= ALLOWED[tag], (tag, attributes)
+    assert not page.comments
+    for image in page.of("img"):
+        assert image["src"].startswith("data:image/jpeg;base64,")
+    for bar in page.of("i"):
+        assert bar["style"].startswith("width:") and bar["style"].removeprefix("width:").removesuffix("%").isdigit()
+
+
+def page_of(folder, rows, title="predictions"):
+    with Gallery(folder / "page.html", title) as gallery:
+        for row in rows:
+            gallery.add(*row)
+    return Page((folder / "page.html").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def picture(tmp_path):
+    image = Image.new("RGB", (300, 200), (200, 30, 30))
+    extra = PngImagePlugin.PngInfo()
+    extra.add_text("Comment", "secret place")
+    image.save(tmp_path / "red.png", pnginfo=extra)
+    return tmp_path / "red.png"
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_names_stay_text(tmp_path, picture, text):
+    named = tmp_path / (text.replace("/", "-").replace("\0", "") + ".png")
+    named.write_bytes(picture.read_bytes())
+    rows = [(str(named), "ok", text, 0.75, ""), (f"{text}.png", "unreadable", "", None, text)]
+    page = page_of(tmp_path, rows, title=text)
+    check(page)
+    figures = page.of("figure")
+    assert len(figures) == 2 and len(page.of("img")) == 1
+    assert [len(page.of(tag)) for tag in ("html", "head", "body", "main", "style", "title", "script")] == [1] * 6 + [0]
+    if text.isprintable():
+        assert figures[1]["title"] == f"{text}.png"
+        assert page.of("img")[0]["alt"] == named.name
+        assert page.text.count(text) >= 3  # title, heading, label, and the table of labels
+
+
+@given(st.text(), st.text(), st.text())
+def test_any_text_stays_text(tmp_path_factory, path, label, error):
+    page = page_of(tmp_path_factory.mktemp("page"), [(path, "unreadable", label, 0.5, error)], title=label)
+    check(page)
+    assert len(page.of("figure")) == 1 and not page.of("img")
+
+
+def test_nothing_may_be_loaded_or_run(tmp_path, picture):
+    page = page_of(tmp_path, [(str(picture), "ok", "red", 0.9, "")])
+    (policy,) = [meta["content"] for meta in page.of("meta") if "http-equiv" in meta]
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules == {"default-src": "'none'", "img-src": "data:", "style-src": "'unsafe-inline'"}
+
+
+def test_thumbnails_are_made_anew(tmp_path, picture):
+    page = page_of(tmp_path, [(str(picture), "ok", "red", 0.9, "")])
+    (image,) = page.of("img")
+    data = base64.b64decode(image["src"].partition(",")[2])
+    with Image.open(io.BytesIO(data)) as thumbnail:
+        assert thumbnail.format == "JPEG" and thumbnail.size == (THUMBNAIL, THUMBNAIL)
+        red, green, blue = thumbnail.getpixel((70, 70))
+        assert red > 180 and max(green, blue) < 60
+    assert b"secret place" not in data and "secret place" not in (tmp_path / "page.html").read_text()
+
+
+def test_a_file_that_is_gone_has_no_picture(tmp_path):
+    page = page_of(tmp_path, [(str(tmp_path / "gone.png"), "ok", "red", 0.9, "")])
+    assert not page.of("img") and "no picture" in "".join(page.text)
+
+
+def test_counts_stand_below(tmp_path, picture, monkeypatch):
+    monkeypatch.setattr(module, "MAX_PICTURES", 3)
+    rows = [(str(picture), "ok", "red", 0.9, "")] * 4 + [("x.txt", "not_image", "", None, "no image")] * 2
+    page = page_of(tmp_path, rows)
+    text = " ".join("".join(page.text).split())
+    assert len(page.of("figure")) == 3
+    assert "6 files, the first 3 shown; 2 without a label." in text
+    assert [data for data in page.text if data in ("red", "4")][-2:] == ["red", "4"]
+
+
+def test_a_page_that_is_interrupted_is_still_a_page(tmp_path, picture):
+    def add_and_stop():
+        yield (str(picture), "ok", "red", 0.9, "")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        page_of(tmp_path, add_and_stop())
+    html = (tmp_path / "page.html").read_text()
+    check(Page(html))
+    assert html.rstrip().endswith("</html>")
+
+
+def test_odd_bytes_in_names(tmp_path, picture):
+    odd = os.path.join(os.fsencode(tmp_path), b"caf\xe9.png")
+    picture.rename(os.fsdecode(odd))
+    page = page_of(tmp_path, [(os.fsdecode(odd), "ok", "red", 0.9, "")])
+    check(page)
+    assert page.of("img")[0]["alt"] == "caf?.png"

@@ -1,0 +1,136 @@
+"""From a recipe to a plan: what is filled in, and what contradicts itself."""
+
+from dataclasses import asdict, replace
+
+import pytest
+
+from vit.errors import DataError, UsageError
+from vit.models.catalog import build
+from vit.training.plan import make_plan
+from vit.training.recipe import (
+    DataConfig,
+    ModelConfig,
+    OptimConfig,
+    PreprocessConfig,
+    Recipe,
+    TrainerConfig,
+    plain_values,
+)
+
+NANO = {"name": "vit_nano_patch2_8"}
+
+
+def recipe(**sections):
+    made = Recipe(data=DataConfig("digits"), optim=OptimConfig(epochs=3))
+    return replace(made, **{name: replace(getattr(made, name), **values) for name, values in sections.items()})
+
+
+def test_everything_open_is_decided():
+    plan = make_plan(recipe())
+    resolved = plan.recipe
+    assert resolved.model.network == NANO and resolved.model.preprocess.image_size == 8
+    assert None not in asdict(resolved.augment).values()
+    assert resolved.optim.batch_size == plan.batch_size == 128
+    assert resolved.trainer.precision == plan.precision in {"32-true", "bf16-mixed"}
+    assert plan.total_steps == 3 * plan.steps_per_epoch == 3 * (1259 // 128)
+    assert make_plan(resolved).recipe == resolved
+
+
+def test_parameters_and_flops_are_those_of_the_network():
+    plan = make_plan(recipe())
+    assert plan.parameters == sum(parameter.numel() for parameter in build(plan.network).parameters())
+    every = 2 * 17 * 4 * (4 * 64 * 64 + 2 * 64 * 128)  # two per token and weight of a matrix; attention adds a little
+    assert 0.75 * every < plan.flops < 1.1 * every  # the last block is computed for the class token alone
+
+
+def test_digits_are_not_mirrored_and_photographs_are(colours):
+    assert make_plan(recipe()).augment.flip == 0
+    assert make_plan(recipe(data={"source": str(colours)})).augment.flip == 0.5
+
+
+def test_an_option_changes_a_preset_in_one_place():
+    light = make_plan(recipe()).augment
+    assert make_plan(recipe(augment={"shift": 0.3})).augment == replace(light, shift=0.3)
+    assert make_plan(recipe(augment={"shift": 0.0})).augment == replace(light, shift=0.0)
+    strong = make_plan(recipe(augment={"name": "strong", "mixup": 0.0})).augment
+    assert strong.mixup == 0 and strong.cutmix > 0 and strong.randaugment > 0
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "accumulate", "steps"),
+    [(100, 1, 12), (100, 2, 13), (100, 4, 13), (1259, 1, 1), (1280, 2, 1), (1258, 2, 1)],
+)
+def test_steps_count_the_last_parts_of_an_epoch(batch_size, accumulate, steps):
+    plan = make_plan(recipe(optim={"batch_size": batch_size, "accumulate": accumulate}))
+    assert plan.steps_per_epoch == steps
+    loader = plan.data_module().train_dataloader()
+    assert -(-len(loader) // accumulate) == steps
+
+
+def test_a_small_set_gets_small_batches(colours):
+    assert make_plan(recipe(data={"source": str(colours)})).batch_size == 3
+    assert make_plan(recipe(data={"source": str(colours)}, optim={"accumulate": 2})).batch_size == 2
+
+
+def test_torchrun_decides_the_number_of_processes(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    plan = make_plan(recipe())
+    assert plan.world_size == 3 and plan.batch_size == 126
+    with pytest.raises(UsageError, match="multiple of 3"):
+        make_plan(recipe(optim={"batch_size": 64}))
+    with pytest.raises(UsageError, match="torchrun started 3"):
+        make_plan(recipe(trainer={"devices": 2}))
+    assert make_plan(recipe(trainer={"devices": 3})).world_size == 3
+
+
+@pytest.mark.parametrize(
+    ("sections", "kind", "words"),
+    [
+        ({"model": {"network": {"name": "vit_nano_patch2_9"}}}, UsageError, "vit_nano_patch2_8"),
+        ({"model": {"network": {**NANO, "depth": "deep"}}}, UsageError, "depth"),
+        ({"model": {"network": {**NANO, "num_classes": 7}}}, UsageError, "num_classes"),
+        ({"model": {"network": {**NANO, "class_path": "os.system"}}}, UsageError, "class_path"),
+        ({"model": {"network": NANO, "preprocess": PreprocessConfig(image_size=9)}}, UsageError, "image_size 9"),
+        ({"trainer": {"accelerator": "gpus"}}, UsageError, "gpus"),
+        ({"trainer": {"precision": "16-mixed", "accelerator": "cpu"}}, UsageError, "16-mixed"),
+        ({"optim": {"batch_size": 7, "accumulate": 2}}, UsageError, "multiple of 2"),
+        ({"optim": {"batch_size": 1260}}, DataError, "1259 training images"),
+        ({"data": {"validation": 0.0}}, UsageError, "validation is 0"),
+        ({"data": {"validation": 0.4, "test": 0.6}}, UsageError, "no training images"),
+        ({"data": {"source": "no/such/folder"}}, DataError, "no/such/folder"),
+        ({"data": {"source": "digitz"}}, UsageError, "'digits'"),
+    ],
+)
+def test_what_cannot_be(sections, kind, words):
+    with pytest.raises(kind, match=words):
+        make_plan(recipe(**sections))
+
+
+def test_a_wrong_network_shows_before_data_are_read(monkeypatch):
+    monkeypatch.setattr("vit.training.plan.open_source", lambda *_: pytest.fail("read the data"))
+    with pytest.raises(UsageError, match="depht"):
+        make_plan(recipe(model={"network": {**NANO, "depht": 3}}))
+
+
+def test_shares_do_not_matter_where_data_have_their_splits(draw_classes, tmp_path):
+    for split in ("train", "val", "test"):
+        draw_classes(tmp_path / split, ("a", "b"), 6)
+    plan = make_plan(recipe(data={"source": str(tmp_path), "validation": 0.0, "test": 0.9}))
+    assert {split: len(samples) for split, samples in plan.source.splits.items()} == {
+        "train": 12, "validation": 12, "test": 12
+    }  # fmt: skip
+
+
+def test_plain_values_lose_the_command_line_s_types():
+    from jsonargparse.typing import PositiveFloat, PositiveInt
+
+    typed = Recipe(
+        model=ModelConfig({"name": "x", "depth": PositiveInt(3), "flag": True}),
+        optim=OptimConfig(lr=PositiveFloat(0.5)),
+        trainer=TrainerConfig(devices=PositiveInt(2)),
+    )
+    plain = plain_values(typed)
+    assert plain == typed
+    assert type(plain.optim.lr) is float and type(plain.trainer.devices) is int
+    assert [type(value) for value in plain.model.network.values()] == [str, int, bool]
