@@ -1,6 +1,7 @@
 """Pictures of a run, drawn from its files and results by matplotlib."""
 
 import csv
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,7 +23,9 @@ _TRAIN, _VALIDATION = "tab:blue", "tab:orange"
 def save(figure: Figure, path: Path) -> None:
     """Write a figure as PNG, making its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, bbox_inches="tight")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a box stands for a letter that the font lacks
+        figure.savefig(path, bbox_inches="tight")
 
 
 def curves(metrics: Path) -> Figure:

@@ -1,0 +1,72 @@
+"""Pictures of any names, numbers and sizes."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from vit.report.figures import confusion_matrix, curves, displayable, image_grid, reliability, save
+from vit.report.run_figures import write_scored
+from vit.training.metrics import Scored
+
+HOSTILE = ("$x", "$\\frac", "a_b^c{", "日本", "new\nline", "é\udce9", "x" * 300, "\\", "%s", "")
+
+
+def drawn(figure, tmp_path):
+    save(figure, tmp_path / "figures" / "a.png")
+    with Image.open(tmp_path / "figures" / "a.png") as picture:
+        picture.load()
+        assert picture.format == "PNG" and min(picture.size) > 100 and max(picture.size) < 8000
+        return picture.size
+
+
+def test_hostile_class_names_are_drawn(tmp_path):
+    drawn(confusion_matrix(np.eye(len(HOSTILE), dtype=np.int64), HOSTILE), tmp_path)
+    images = [torch.zeros(3, 8, 8, dtype=torch.uint8)] * len(HOSTILE)
+    drawn(image_grid(images, HOSTILE, "title"), tmp_path)
+
+
+@pytest.mark.parametrize("classes", [2, 30, 31, 1000])
+def test_any_number_of_classes(tmp_path, classes):
+    counts = np.random.default_rng(0).integers(0, 2, (classes, classes))
+    drawn(confusion_matrix(counts, [str(i) for i in range(classes)]), tmp_path)
+
+
+def test_a_class_without_images(tmp_path):
+    drawn(confusion_matrix(np.zeros((3, 3), dtype=np.int64), ("a", "b", "c")), tmp_path)
+
+
+@pytest.mark.parametrize("sure", [[1.0, 1.0], [0.5, 0.5], [0.6, 0.9]])
+def test_reliability_of_any_confidence(tmp_path, sure):
+    probabilities = np.array([[share, 1 - share] for share in sure], dtype=np.float32)
+    drawn(reliability(Scored(("a", "b"), np.array([0, 1]), probabilities)), tmp_path)
+
+
+def test_curves_of_one_epoch_and_of_numbers_that_are_none(tmp_path):
+    header = "epoch,step,lr,train/loss,train/images_per_second,val/loss,val/acc1,val/acc5,val/ece,seconds\n"
+    for rows in ("0,9,0.1,2.0,100,1.9,0.5,,0.1,1.0\n", "0,9,0.1,2.0,100,nan,0.1,,nan,1.0\n", ""):
+        (tmp_path / "metrics.csv").write_text(header + rows)
+        drawn(curves(tmp_path / "metrics.csv"), tmp_path)
+
+
+@pytest.mark.parametrize("count", [1, 8, 9])
+def test_grids_have_a_place_for_every_picture(tmp_path, count):
+    pictures = [torch.full((3, 5, 4), 90, dtype=torch.uint8)] * count
+    figure = image_grid(pictures, [str(i) for i in range(count)], "title")
+    assert sum(bool(axes.images) for axes in figure.axes) == count
+    drawn(figure, tmp_path)
+
+
+def test_normalised_images_come_back():
+    images = torch.randint(0, 256, (2, 3, 4, 4), dtype=torch.uint8)
+    mean, std = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
+    normal = (images / 255 - torch.tensor(mean)[:, None, None]) / torch.tensor(std)[:, None, None]
+    assert torch.equal(displayable(normal, mean, std), images)
+    assert displayable(normal * 100, mean, std).dtype == torch.uint8  # out of range is cut off, not wrapped round
+
+
+def test_names_in_scored_rows_keep_their_bytes(tmp_path):
+    scored = Scored(("caf\udce9\n.png", "=1+1"), np.array([0, 1]), np.eye(2, dtype=np.float32))
+    write_scored(tmp_path / "new" / "rows.csv", scored, ("a", "b"))
+    content = (tmp_path / "new" / "rows.csv").read_bytes()
+    assert b'"caf\xe9\n.png",a,a,1.000000,' in content

@@ -1,0 +1,25 @@
+"""metrics.csv survives a kill: rows that were cut short or come after the checkpoint are dropped."""
+
+import pytest
+
+from vit.training.callbacks import COLUMNS, _rows_until
+
+HEADER = ",".join(COLUMNS)
+ROWS = ["0,1,0.001,2.3,,,,,,0.1", "0,9,0.002,2.2,100,2.1,0.5,0.9,0.1,0.5", "1,18,0.001,2.0,100,1.9,0.6,0.9,0.1,1.5"]
+
+
+@pytest.mark.parametrize(("step", "kept"), [(0, 0), (1, 1), (9, 2), (17, 2), (18, 3), (99, 3)])
+def test_rows_after_the_checkpoint_are_dropped(tmp_path, step, kept):
+    (tmp_path / "metrics.csv").write_text("\r\n".join([HEADER, *ROWS, ""]))
+    rows = _rows_until(tmp_path / "metrics.csv", step)
+    assert [",".join(row.values()) for row in rows] == ROWS[:kept]
+
+
+def test_a_file_cut_anywhere_keeps_its_whole_rows(tmp_path):
+    whole = "\r\n".join([HEADER, *ROWS, ""]).encode()
+    for length in range(len(whole)):
+        (tmp_path / "metrics.csv").write_bytes(whole[:length])
+        rows = [",".join(row.values()) for row in _rows_until(tmp_path / "metrics.csv", 99)]
+        complete = whole[:length].decode().count("\r\n")
+        assert rows[: complete - 1] == ROWS[: max(0, complete - 1)]
+        assert len(rows) <= max(0, complete)
