@@ -112,6 +112,15 @@ def test_a_run_whose_images_changed_is_not_measured_silently(vit, draw_classes, 
     assert vit("evaluate", run, data).code == 0
 
 
+def test_a_run_finds_its_images_from_any_folder(vit, draw_classes, here, monkeypatch):
+    draw_classes(here / "data", ("dark", "light"), 12)
+    assert vit("train", "data", "--epochs", 1, "--wandb", "off", "--out", "runs").code == 0
+    (run,) = (path.parent for path in (here / "runs").glob("**/result.json"))
+    (here / "elsewhere").mkdir()
+    monkeypatch.chdir(here / "elsewhere")
+    assert vit("evaluate", run).code == 0
+
+
 @pytest.mark.parametrize(
     ("line", "code", "words"),
     [

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -200,6 +201,12 @@ def _steps(images: int, batch_size: int, accumulate: int) -> int:
     return -(-parts // accumulate)
 
 
+def _absolute(name: str) -> str:
+    """A path as it is found from any folder; other names as they are."""
+    path = Path(name).expanduser()
+    return str(path.absolute()) if path.exists() else name
+
+
 def _resolved(
     recipe: Recipe,
     description: dict[str, Any],
@@ -208,8 +215,10 @@ def _resolved(
     batch_size: int,
     precision: str,
 ) -> Recipe:
+    data = recipe.data
     return replace(
         recipe,
+        data=replace(data, source=_absolute(data.source), root=data.root and _absolute(data.root)),
         model=replace(
             recipe.model,
             network=description,
