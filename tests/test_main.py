@@ -12,6 +12,7 @@ from vit.errors import ResourceError
 
 COMMANDS = sorted(program.COMMANDS)
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(program.__file__).parents[1])}
+ENVIRONMENT.pop("PYTHONUNBUFFERED", None)  # what a pipe refuses may show at exit alone
 
 
 def shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from vit.commands import train
+from vit.training.classifier import Classifier
 
 # everything that has a state of its own: averaged weights, dropout, mixup, parts of a batch, two optimisers in one
 DEMANDING = (
@@ -87,6 +88,30 @@ def test_an_ended_run_ends_bit_equal(vit, colours, uninterrupted, tmp_path, monk
     assert differences(checkpoint(run), checkpoint(uninterrupted)) == []
     assert differences(checkpoint(run, "best"), checkpoint(uninterrupted, "best")) == []
     assert rows(run) == rows(uninterrupted)
+
+
+def test_every_epoch_has_its_own_order_and_an_ended_run_keeps_to_it(vit, colours, tmp_path, monkeypatch):
+    seen = []
+    step = Classifier.training_step
+
+    def watched(classifier, batch, place):
+        seen.append(batch.path)
+        return step(classifier, batch, place)
+
+    monkeypatch.setattr(Classifier, "training_step", watched)
+    options = ("--epochs", 3, "--batch_size", 10, "--network", "vit_nano_patch2_8", "--wandb", "off")
+    assert vit("train", colours, *options, "--out", tmp_path / "whole").code == 0
+    whole = [[path for batch in seen[place : place + 3] for path in batch] for place in (0, 3, 6)]
+    assert len(seen) == 9 and all(len(set(epoch)) == 30 for epoch in whole)
+    assert len({tuple(epoch) for epoch in whole}) == 3
+
+    seen.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(train._Watcher, "step", at_step(5, die))
+        assert vit("train", colours, *options, "--out", tmp_path / "ended").code == 1
+    assert vit("train", "--resume", run_folder(tmp_path / "ended")).code == 0
+    again = [path for batch in seen[:3] + seen[5:] for path in batch]  # the two steps that were lost come again
+    assert again == [path for epoch in whole for path in epoch]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

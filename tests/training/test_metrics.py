@@ -68,6 +68,12 @@ def test_a_confidence_of_one_has_a_bin():
     assert np.isfinite(values(some, 2)["nll"])  # a probability of 0 for the true class
 
 
+def test_calibration_errors_of_neighbouring_bins_do_not_cancel():
+    sure = np.array([0.9, 0.9, 1.0, 1.0], dtype=np.float32)  # the last two of 15 bins
+    some = Scored(tuple("abcd"), np.array([0, 0, 0, 1]), np.stack([sure, 1 - sure], axis=1))
+    assert values(some, 2)["ece"] == pytest.approx((2 * 0.1 + 1.0) / 4)
+
+
 def test_per_class_and_confusion_count_rows_by_truth():
     some = scored(150, 4)
     assert np.array_equal(confusion(some, 4), sklearn_confusion(some.labels, some.predictions))
