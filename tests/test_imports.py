@@ -1,4 +1,4 @@
-"""Who may import whom: commands -> report -> prediction -> training -> models | data."""
+"""Who may import whom: commands -> report -> study | prediction -> training -> models | data."""
 
 import ast
 from pathlib import Path
@@ -15,9 +15,10 @@ MAY_IMPORT = {
     "data": {"errors"},
     "training": {"models", "data", "errors"},
     "prediction": {"training", "models", "data", "errors"},
+    "study": {"training", "models", "data", "errors"},
     "console": {"errors"},
-    "report": {"training", "data", "console", "errors"},
-    "commands": {"report", "prediction", "training", "models", "data", "console", "errors", "__init__"},
+    "report": {"study", "training", "data", "console", "errors"},
+    "commands": {"report", "study", "prediction", "training", "models", "data", "console", "errors", "__init__"},
     "__main__": {"commands", "console", "errors", "__init__"},
     "__init__": {"models", "prediction"},
 }
@@ -54,6 +55,6 @@ def test_imports_go_one_way(path):
 def test_no_command_imports_another(name):
     others = {f"vit.commands.{other}" for other in COMMANDS} - {f"vit.commands.{name}"}
     reached = imported(PACKAGE / "commands" / f"{name}.py")
-    for module in ("arguments", "recipe_options"):
+    for module in ("arguments", "recipe_options", "study_report"):
         reached |= imported(PACKAGE / "commands" / f"{module}.py")
     assert not {full for full in reached for other in others if full == other or full.startswith(f"{other}.")}

@@ -10,6 +10,9 @@ from vit.errors import UsageError, VitError, nearest
 
 COMMANDS = {
     "train": "train a ViT or a CNN on a folder of images, a CSV, digits, or a torchvision data set",
+    "study": "compare networks over growing numbers of images, with intervals; goes on where it was",
+    "report": "a study's findings again, from its files",
+    "compare": "finished runs on the same test images: differences, and where they disagree",
     "evaluate": "measure a trained model on labelled images",
     "predict": "a row per image of any files or folders",
     "models": "list networks with parameters and FLOPs",

@@ -5,12 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from vit.commands import study
 from vit.commands.arguments import shipped_configs
-from vit.commands.recipe_options import plain, read_recipe
+from vit.commands.recipe_options import read_recipe
 from vit.models import catalog
+from vit.study.grid import make_cells
 from vit.training.plan import make_plan
+from vit.training.recipe import plain
 
 CONFIGS = shipped_configs()
+RECIPES = sorted(name for name in CONFIGS if not name.startswith("studies/"))
+STUDIES = sorted(set(CONFIGS) - set(RECIPES))
 TREE = Path(__file__).parents[2] / "configs"
 
 
@@ -19,7 +24,7 @@ def test_every_file_of_the_tree_is_shipped():
     assert {"digits", "fashion_mnist"} <= found and found == set(CONFIGS)
 
 
-@pytest.mark.parametrize("name", sorted(CONFIGS))
+@pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_parses_and_its_network_can_be_built(name):
     recipe = read_recipe(CONFIGS[name])
     description = recipe.model.network
@@ -29,7 +34,7 @@ def test_a_recipe_parses_and_its_network_can_be_built(name):
         assert parameters > 1000 and flops > 1000
 
 
-@pytest.mark.parametrize("name", sorted(CONFIGS))
+@pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_fits_some_data(name, draw_classes, tmp_path):
     """What a recipe says of batch, augmentation and splits makes a plan; other data stand in for those not at hand."""
     recipe = read_recipe(CONFIGS[name])
@@ -55,3 +60,15 @@ def test_the_digits_recipe_is_the_default(vit, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     printed = [yaml.safe_load(vit("train", *words, "--print_config").out) for words in ([], ["digits"])]
     assert printed[0]["optim"] == printed[1]["optim"] == plain(read_recipe(CONFIGS["digits"]))["optim"]
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_compares_recipes_that_can_be_built(name):
+    given = study._parse(["--config", name.removeprefix("studies/")])
+    series = study._series(given)
+    budget, sizes, seeds = study._grid(given, 60_000)
+    cells = make_cells(series, sizes, seeds, budget, {})
+    assert len(cells) == len(series) * len(sizes) * len(seeds) > 5
+    assert f"{len(cells)} cells" in CONFIGS[name].read_text()
+    for recipe in (choice for choices in series.values() for choice in choices.values()):
+        catalog.build(catalog.resolve(recipe.model.network, recipe.model.preprocess.image_size, 10))

@@ -11,13 +11,14 @@ import torch
 import yaml
 from PIL import Image
 
-from vit.commands.recipe_options import dump, plain, read_recipe
+from vit.commands.recipe_options import read_recipe
 from vit.data.sources import open_source
 from vit.data.split import complete
 from vit.models.catalog import build
 from vit.training.callbacks import COLUMNS
 from vit.training.checkpoint import load
 from vit.training.plan import make_plan
+from vit.training.recipe import dump, plain
 
 FIGURES = {"curves", "confusion_matrix", "reliability", "augmented", "worst"}
 

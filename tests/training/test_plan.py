@@ -134,3 +134,11 @@ def test_plain_values_lose_the_command_line_s_types():
     assert plain == typed
     assert type(plain.optim.lr) is float and type(plain.trainer.devices) is int
     assert [type(value) for value in plain.model.network.values()] == [str, int, bool]
+
+
+@pytest.mark.parametrize(
+    ("steps", "rounds", "total"), [(2000, 10, 2000), (12, 6, 12), (7, 7, 7), (3, 3, 3), (1, 1, 1), (2003, 6, 2004)]
+)
+def test_a_length_in_steps_is_kept_or_overshot_as_little_as_ten_validations_allow(steps, rounds, total):
+    plan = make_plan(recipe(optim={"steps": steps}))
+    assert (plan.rounds, plan.total_steps) == (rounds, total)

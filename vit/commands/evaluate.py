@@ -85,14 +85,17 @@ def _source(given: Any) -> Any:
     from vit.commands.recipe_options import read_recipe
     from vit.data.sources import open_source
     from vit.data.split import complete
+    from vit.training.plan import chosen_part
 
     if given.data is not None:
         return open_source(given.data, given.root)
     run = _run_of(given.model)
     if run is None:
         raise UsageError(f"{given.model} lies in no run folder, so DATA must be given", "vit evaluate CKPT DATA")
-    data = read_recipe(run / "config.yaml").data
-    return complete(open_source(data.source, given.root or data.root), data.validation, data.test, data.split_seed)
+    recipe = read_recipe(run / "config.yaml")
+    data = recipe.data
+    found = open_source(data.source, given.root or data.root)
+    return chosen_part(complete(found, data.validation, data.test, data.split_seed), recipe)
 
 
 def _choose_split(source: Any, given: Any) -> str:
@@ -163,7 +166,7 @@ def _write(folder: Path, measured: dict[str, Any], scored: Any, classes: tuple[s
     import numpy as np
 
     from vit.report.figures import confusion_matrix, reliability, save
-    from vit.report.run_figures import write_scored
+    from vit.training.metrics import write_scored
     from vit.training.run import write_json
 
     try:

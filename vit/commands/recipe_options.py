@@ -1,12 +1,8 @@
 """A recipe as options: the command line of `vit train`, recipe files, and the config.yaml of a run."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-import yaml
 from jsonargparse import ActionConfigFile, Namespace
 
 from vit.commands.arguments import Parser, expand, find_config, parse, shipped_configs
@@ -86,14 +82,3 @@ def read_recipe(path: Path) -> Recipe:
     """The recipe of a YAML file."""
     parser = make_parser()
     return to_recipe(parser, parse(parser, [f"--config={path}"]))
-
-
-def plain(recipe: Recipe) -> dict[str, Any]:
-    """A recipe as lists, mappings and plain values."""
-    values: dict[str, Any] = json.loads(json.dumps(asdict(recipe)))
-    return values
-
-
-def dump(recipe: Recipe) -> str:
-    """A recipe as YAML that `vit train --config` reads back."""
-    return yaml.safe_dump(plain(recipe), sort_keys=False, allow_unicode=True)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from vit.commands.arguments import expand
-from vit.commands.recipe_options import SHORT, dump, make_parser, parse_options, plain, read_recipe, to_recipe
+from vit.commands.recipe_options import SHORT, make_parser, parse_options, read_recipe, to_recipe
 from vit.console import ProgressReport, Reporter, duration, interval, percent
-from vit.errors import DataError, UsageError
-from vit.training.recipe import Recipe
+from vit.errors import UsageError
+from vit.training.recipe import Recipe, plain
 
 
 def train(arguments: Sequence[str]) -> int:
@@ -41,7 +41,7 @@ def _train(recipe: Recipe, resumed: Path | None) -> int:
     from vit.report.run_figures import draw_run
     from vit.training.fit import fit
     from vit.training.plan import make_plan
-    from vit.training.run import RunDirectory
+    from vit.training.run import RunDirectory, check_unchanged, write_beginning
     from vit.training.tracking import open_tracker
 
     first = int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))) == 0
@@ -50,16 +50,16 @@ def _train(recipe: Recipe, resumed: Path | None) -> int:
     if resumed is not None:
         run = RunDirectory(resumed)
         if first:
-            _check_unchanged(run, plan)
+            check_unchanged(run, plan.source)
     elif first:
         run = RunDirectory.create(recipe.out, plan.source.name, plan.network["name"], recipe.name)
-        _write_beginning(run, plan)
+        write_beginning(run, plan.recipe, plan.source)
     else:
         run = RunDirectory(Path(recipe.out))  # never written to: Lightning hands the first process's folder round
     _show_plan(reporter, plan, run)
     mode = recipe.wandb if first else "off"
     tracker = open_tracker(mode, run.path, plain(plan.recipe), run.path.name, reporter.notice)
-    watcher = _Watcher(reporter, tracker, recipe.optim.epochs)
+    watcher = _Watcher(reporter, tracker, plan.rounds)
     fitted = fit(plan, run, [watcher], resume=resumed is not None)
     watcher.close()
     if not fitted.is_first_process:
@@ -69,31 +69,6 @@ def _train(recipe: Recipe, resumed: Path | None) -> int:
     tracker.finish()
     _show_result(reporter, run, fitted.result)
     return 0
-
-
-def _write_beginning(run: Any, plan: Any) -> None:
-    from vit.data.split import write_splits
-    from vit.training.run import write_json
-
-    run.config.write_text(dump(plan.recipe), encoding="utf-8")
-    write_json(run.classes, {"classes": list(plan.source.classes)})
-    write_splits(plan.source, run.splits)
-
-
-def _check_unchanged(run: Any, plan: Any) -> None:
-    """Raise DataError if the images of a run are not those it began with: its order of images would be another one."""
-    from vit.data.split import write_splits
-
-    again = run.splits.with_name(".splits.csv.partial")
-    again.unlink(missing_ok=True)
-    write_splits(plan.source, again)
-    same = again.read_bytes() == run.splits.read_bytes()
-    again.unlink()
-    if not same:
-        raise DataError(
-            f"the images of {plan.source.name} are not those that {run.splits} lists",
-            "put them back, or start a new run",
-        )
 
 
 def _show_plan(reporter: Reporter, plan: Any, run: Any) -> None:
@@ -123,7 +98,8 @@ def _show_plan(reporter: Reporter, plan: Any, run: Any) -> None:
             ("optimiser", f"{optim.optimizer}, learning rate {optim.lr:g}, weight decay {optim.weight_decay:g}"),
             (
                 "steps",
-                f"{plan.total_steps:,} ({optim.epochs} epochs of {plan.steps_per_epoch:,}), seed {plan.recipe.seed}",
+                f"{plan.total_steps:,} ({plan.total_steps / plan.steps_per_epoch:,.4g} epochs of "
+                f"{plan.steps_per_epoch:,}), seed {plan.recipe.seed}",
             ),
             ("device", f"{plan.device.type}, {plan.precision}"),
             ("run", str(run.path)),
@@ -134,8 +110,8 @@ def _show_plan(reporter: Reporter, plan: Any, run: Any) -> None:
 class _Watcher:
     """Shows steps and rows, and hands rows to the tracker."""
 
-    def __init__(self, reporter: Reporter, tracker: Any, epochs: int) -> None:
-        self.reporter, self.tracker, self.epochs = reporter, tracker, epochs
+    def __init__(self, reporter: Reporter, tracker: Any, rounds: int) -> None:
+        self.reporter, self.tracker, self.rounds = reporter, tracker, rounds
         self.progress = ProgressReport(reporter, "step")
 
     def step(self, done: int, total: int, loss: float, images_per_second: float) -> None:
@@ -145,7 +121,7 @@ class _Watcher:
         self.tracker.log({key: value for key, value in row.items() if key != "step"}, step)
         if "val/acc1" in row:
             self.reporter.notice(
-                f"epoch {int(row['epoch']) + 1}/{self.epochs}  train loss {row['train/loss']:.3f}  "
+                f"epoch {int(row['epoch']) + 1}/{self.rounds}  train loss {row['train/loss']:.3f}  "
                 f"val loss {row['val/loss']:.3f}  val acc {percent(row['val/acc1'])}"
             )
 

@@ -34,12 +34,14 @@ class LoaderOptions:
         num_workers: processes that decode; None: as many as the machine's cores allow, 0 for images in memory.
         cache: "memory" keeps decoded images; "none" reads files every epoch; "auto" decides by their size.
         evaluation_batch_size: images per step and process in evaluation.
+        batches: training batches between validations; None: a pass over the images.
     """
 
     batch_size: int
     num_workers: int | None = None
     cache: Cache = "auto"
     evaluation_batch_size: int = 128
+    batches: int | None = None
 
 
 @dataclass
@@ -116,7 +118,8 @@ class ImageDataModule(LightningDataModule):
                 f"batch_size {self.options.batch_size} > {length} training images",
                 f"give --batch_size {max(1, length // 4)} or less, or add images",
             )
-        self._train_sampler = TrainSampler(length, self.options.batch_size, self.seed, rank, world_size)
+        batch_size, batches = self.options.batch_size, self.options.batches
+        self._train_sampler = TrainSampler(length, batch_size, self.seed, rank, world_size, batches)
         self._train_sampler.consumed = self.consumed
         return self._loader("train", self._train_sampler)
 

@@ -37,26 +37,35 @@ class TrainSampler:
     Args:
         length: number of training images.
         batch_size: images of a global batch; divisible by world_size.
-        consumed: global batches that training has finished, over all epochs; iteration starts there.
+        batches: batches of one iteration, after which the loop validates; by default a pass over the images.
+
+    Attributes:
+        consumed: global batches that training has finished, over all passes; iteration starts there.
     """
 
-    def __init__(self, length: int, batch_size: int, seed: int, rank: int = 0, world_size: int = 1) -> None:
+    def __init__(
+        self, length: int, batch_size: int, seed: int, rank: int = 0, world_size: int = 1, batches: int | None = None
+    ) -> None:
         if batch_size % world_size:
             raise ValueError(f"a global batch of {batch_size} is not divisible by {world_size} processes")
         self.length, self.batch_size, self.seed = length, batch_size, seed
         self.rank, self.world_size = rank, world_size
+        self.batches_per_pass = length // batch_size
+        self.batches = batches or self.batches_per_pass
         self.consumed = 0
 
     def __len__(self) -> int:
-        """Batches in an epoch."""
-        return self.length // self.batch_size
+        """Batches of one iteration."""
+        return self.batches
 
     def __iter__(self) -> Iterator[list[Key]]:
-        """The rest of the epoch that `consumed` lies in."""
-        epoch, first = divmod(self.consumed, len(self))
-        order = epoch_order(self.length, self.seed, epoch)
+        """The rest of the iteration that `consumed` lies in; passes follow one another without a gap."""
         share = self.batch_size // self.world_size
-        for batch in range(first, len(self)):
+        ordered = -1
+        for number in range(self.consumed, (self.consumed // self.batches + 1) * self.batches):
+            epoch, batch = divmod(number, self.batches_per_pass)
+            if epoch != ordered:
+                order, ordered = epoch_order(self.length, self.seed, epoch), epoch
             start = batch * self.batch_size + self.rank * share
             yield [Key(epoch, index) for index in order[start : start + share].tolist()]
 

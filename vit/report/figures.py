@@ -1,11 +1,9 @@
 """Pictures of a run, drawn from its files and results by matplotlib."""
 
 import csv
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -13,19 +11,11 @@ from matplotlib.figure import Figure
 from sklearn.metrics import ConfusionMatrixDisplay
 from torch import Tensor
 
+from vit.report.style import plain
+from vit.report.style import save as save  # drawn here, saved by whoever asked for it
 from vit.training.metrics import Scored
 
-mpl.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "font.size": 9, "savefig.dpi": 120})
-
 _TRAIN, _VALIDATION = "tab:blue", "tab:orange"
-
-
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG, making its folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # a box stands for a letter that the font lacks
-        figure.savefig(path, bbox_inches="tight")
 
 
 def curves(metrics: Path) -> Figure:
@@ -63,7 +53,7 @@ def confusion_matrix(counts: npt.NDArray[np.int64], classes: Sequence[str]) -> F
     figure = Figure(figsize=(side, side), layout="constrained")
     axes = figure.subplots()
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    display = ConfusionMatrixDisplay(shares, display_labels=[_plain(name) for name in classes] if few else None)
+    display = ConfusionMatrixDisplay(shares, display_labels=[plain(name) for name in classes] if few else None)
     display.plot(ax=axes, cmap="Blues", include_values=False, colorbar=not few, xticks_rotation="vertical")
     if few:
         for row, column in zip(*np.nonzero(counts), strict=True):
@@ -99,7 +89,7 @@ def image_grid(images: Sequence[Tensor], captions: Sequence[str], title: str, co
     figure = Figure(figsize=(1.35 * columns, 1.75 * rows + 0.3), layout="constrained")
     for axes, image, caption in zip(figure.subplots(rows, columns, squeeze=False).flat, images, captions, strict=False):
         axes.imshow(image.permute(1, 2, 0).numpy(), interpolation="nearest")
-        axes.set_title(_plain(caption), fontsize=7)
+        axes.set_title(plain(caption), fontsize=7)
     for axes in figure.axes:
         axes.axis("off")
     figure.suptitle(title, x=0.01, ha="left", fontsize=10)
@@ -111,9 +101,3 @@ def displayable(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> 
     scale = torch.tensor(std)[:, None, None]
     offset = torch.tensor(mean)[:, None, None]
     return ((images.cpu() * scale + offset) * 255).round().clamp(0, 255).to(torch.uint8)
-
-
-def _plain(name: str) -> str:
-    """A name on a picture: one short line, and no dollar signs, which matplotlib would read as mathematics."""
-    line = " ".join(name.encode("utf-8", "replace").decode("utf-8").split())
-    return (line if len(line) <= 22 else line[:21] + "…").replace("$", r"\$")

@@ -1,6 +1,5 @@
 """The figures and tables that a finished training leaves in its run folder, and sends to its tracker."""
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from vit.data.sampler import Key
 from vit.report.figures import confusion_matrix, curves, displayable, image_grid, reliability, save
 from vit.training.checkpoint import file_hash
 from vit.training.fit import Fitted
-from vit.training.metrics import Scored, confusion, per_class
+from vit.training.metrics import Scored, confusion, per_class, write_scored
 from vit.training.plan import Plan
 from vit.training.run import RunDirectory, write_json
 from vit.training.tracking import Tracker
@@ -95,15 +94,3 @@ def _picture(dataset: ImageDataset, index: int) -> Any:
 
 def _shares(labels: np.ndarray[Any, Any], classes: int) -> np.ndarray[Any, Any]:
     return np.eye(classes)[labels] if labels.ndim == 1 else labels
-
-
-def write_scored(path: Path, scored: Scored, classes: tuple[str, ...]) -> None:
-    """Every image with its true and predicted label, for whoever wants to compute something else."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w", newline="", encoding="utf-8", errors="surrogateescape") as file:
-        writer = csv.writer(file)
-        writer.writerow(("path", "label", "predicted", "probability", "loss"))
-        for name, label, guess, sure, loss in zip(
-            scored.paths, scored.labels, scored.predictions, scored.confidences, scored.losses, strict=True
-        ):
-            writer.writerow((name, classes[label], classes[guess], f"{sure:.6f}", f"{loss:.6f}"))

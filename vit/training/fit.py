@@ -25,7 +25,7 @@ from vit.training.inference import Engine, score
 from vit.training.metrics import Scored, with_intervals
 from vit.training.plan import Plan
 from vit.training.recipe import TrainerConfig
-from vit.training.run import RunDirectory, RunResult, versions
+from vit.training.run import RunDirectory, RunResult, pack, versions
 from vit.training.start import start_from
 
 MONITOR = "val/loss"  # less noisy than accuracy where validation images are few, and honest about probabilities
@@ -84,7 +84,7 @@ def fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener] = (), resum
         images={split: len(samples) for split, samples in plan.source.splits.items()},
         fingerprints={split: samples.fingerprint() for split, samples in plan.source.splits.items()},
         seed=plan.recipe.seed,
-        epochs=plan.recipe.optim.epochs,
+        epochs=plan.total_steps / plan.steps_per_epoch,
         steps=trainer.global_step,
         batch_size=plan.batch_size,
         seconds=time.perf_counter() - started,
@@ -94,6 +94,7 @@ def fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener] = (), resum
         best_epoch=int(best_description.metrics["epoch"]),
         validation={name: value for name, value in best_description.metrics.items() if name.startswith("val/")},
         metrics=with_intervals(scored["test"], len(plan.source.classes)) if "test" in scored else {},
+        correct={split: pack(some.predictions == some.labels) for split, some in scored.items()},
     )
     return Fitted(result, scored, data, trainer.is_global_zero)
 
@@ -120,8 +121,8 @@ def _machines(settings: TrainerConfig, device: torch.device) -> tuple[int | str,
 def _trainer(plan: Plan, run: RunDirectory, description: Description, recorder: Recorder) -> Trainer:
     settings, optim = plan.recipe.trainer, plan.recipe.optim
     callbacks: list[Callback] = [CountConsumed(), DescribeCheckpoint(description), recorder]
-    if optim.ema_decay:
-        callbacks.append(EMAWeightAveraging(decay=optim.ema_decay))
+    if plan.ema_decay:
+        callbacks.append(EMAWeightAveraging(decay=plan.ema_decay))
     folder = run.best.parent
     shared: dict[str, Any] = {"dirpath": folder, "auto_insert_metric_name": False, "enable_version_counter": False}
     callbacks += [
@@ -135,7 +136,7 @@ def _trainer(plan: Plan, run: RunDirectory, description: Description, recorder: 
         num_nodes=machines,
         strategy=settings.strategy,
         precision=plan.precision,
-        max_epochs=optim.epochs,
+        max_epochs=plan.rounds,
         accumulate_grad_batches=optim.accumulate,
         gradient_clip_val=optim.clip_norm or None,
         callbacks=callbacks,

@@ -1,6 +1,8 @@
 """How good a classifier is on labelled images: numbers with 95 % intervals, per-class figures, calibration."""
 
+import csv
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -116,3 +118,15 @@ def per_class(scored: Scored, classes: tuple[str, ...]) -> list[dict[str, Any]]:
 def confusion(scored: Scored, num_classes: int) -> npt.NDArray[np.int64]:
     """Counts (C, C); rows are true classes, columns what was predicted."""
     return np.asarray(confusion_matrix(scored.labels, scored.predictions, labels=list(range(num_classes))))
+
+
+def write_scored(path: Path, scored: Scored, classes: tuple[str, ...]) -> None:
+    """Every image with its true and predicted label, for whoever wants to compute something else."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", newline="", encoding="utf-8", errors="surrogateescape") as file:
+        writer = csv.writer(file)
+        writer.writerow(("path", "label", "predicted", "probability", "loss"))
+        for name, label, guess, sure, loss in zip(
+            scored.paths, scored.labels, scored.predictions, scored.confidences, scored.losses, strict=True
+        ):
+            writer.writerow((name, classes[label], classes[guess], f"{sure:.6f}", f"{loss:.6f}"))

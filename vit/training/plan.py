@@ -15,13 +15,14 @@ from vit.data.preprocess import Preprocess
 from vit.data.samples import Samples, Source
 from vit.data.sources import open_source
 from vit.data.split import complete
+from vit.data.subset import subset
 from vit.errors import DataError, UsageError
 from vit.models import catalog
 from vit.training.inference import choose_device, choose_precision
-from vit.training.recipe import DataConfig, PreprocessConfig, Recipe
+from vit.training.recipe import DataConfig, PreprocessConfig, Recipe, automatic_batch_size
 
 UNMIRRORED = frozenset({"digits", "mnist", "kmnist", "svhn", "gtsrb"})  # letters, digits and signs
-LARGEST_AUTO_BATCH = 128
+ROUNDS = 10
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,9 @@ class Plan:
         parameters: of the network.
         flops: of one image's forward pass.
         batch_size: images of one optimiser step, over all processes.
-        steps_per_epoch: optimiser steps.
+        steps_per_epoch: optimiser steps of a pass over the training images.
+        rounds: how often training validates and saves: once an epoch, or five to ten times where its length is in steps.
+        steps_per_round: optimiser steps between.
         precision: chosen.
     """
 
@@ -48,6 +51,8 @@ class Plan:
     flops: int
     batch_size: int
     steps_per_epoch: int
+    rounds: int
+    steps_per_round: int
     world_size: int
     device: torch.device
     precision: str
@@ -55,12 +60,19 @@ class Plan:
     @property
     def total_steps(self) -> int:
         """Optimiser steps of the whole training."""
-        return self.steps_per_epoch * self.recipe.optim.epochs
+        return self.rounds * self.steps_per_round
+
+    @property
+    def ema_decay(self) -> float:
+        """The recipe's, or less: averaging over more than a fifth of the training would keep its beginning."""
+        return min(self.recipe.optim.ema_decay, max(0.0, 1 - 5 / self.total_steps))
 
     def data_module(self) -> ImageDataModule:
         """The loaders of this plan."""
         data, optim = self.recipe.data, self.recipe.optim
-        options = LoaderOptions(self.batch_size // optim.accumulate, data.num_workers, data.cache)
+        batches = None if optim.steps is None else self.steps_per_round * optim.accumulate
+        part = self.batch_size // optim.accumulate
+        options = LoaderOptions(part, data.num_workers, data.cache, batches=batches)
         return ImageDataModule(self.source, self.preprocess, self.augment, options, self.recipe.seed)
 
 
@@ -85,11 +97,13 @@ def make_plan(recipe: Recipe) -> Plan:
     network = catalog.resolve(description, image_size, len(found.classes))
     parameters, flops = catalog.cost(network)
     _check_shares(found, data)
-    source = complete(found, data.validation, data.test, data.split_seed)
+    source = chosen_part(complete(found, data.validation, data.test, data.split_seed), recipe)
     preprocess = _preprocess(recipe.model.preprocess, network["image_size"])
     augment = _augment(recipe, network["image_size"], source.name)
     images = len(source.splits["train"])
     batch_size = _batch_size(recipe, images, world_size)
+    steps_per_epoch = _steps(images, batch_size, recipe.optim.accumulate)
+    rounds, steps_per_round = _rounds(recipe, steps_per_epoch)
     return Plan(
         recipe=_resolved(recipe, description, preprocess, augment, batch_size, precision),
         source=source,
@@ -99,7 +113,9 @@ def make_plan(recipe: Recipe) -> Plan:
         parameters=parameters,
         flops=flops,
         batch_size=batch_size,
-        steps_per_epoch=_steps(images, batch_size, recipe.optim.accumulate),
+        steps_per_epoch=steps_per_epoch,
+        rounds=rounds,
+        steps_per_round=steps_per_round,
         world_size=world_size,
         device=device,
         precision=precision,
@@ -142,6 +158,34 @@ def _check_shares(found: Source, data: DataConfig) -> None:
         )
 
 
+def subset_seed(recipe: Recipe) -> int:
+    """What decides which training images are used."""
+    return recipe.seed if recipe.data.subset_seed is None else recipe.data.subset_seed
+
+
+def chosen_part(source: Source, recipe: Recipe) -> Source:
+    """The source with those training images alone that the recipe uses."""
+    wanted, train = recipe.data.train_images, source.splits["train"]
+    if wanted is None:
+        return source
+    note = f"{wanted:,} of {len(train):,} training images (class-balanced, seed {subset_seed(recipe)})"
+    splits = {**source.splits, "train": subset(train, wanted, subset_seed(recipe))}
+    return replace(source, splits=splits, notes=[*source.notes, note])
+
+
+def _rounds(recipe: Recipe, steps_per_epoch: int) -> tuple[int, int]:
+    """(validations, optimiser steps between).
+
+    A length in steps takes the number of validations from five to ten that divides it, or else overshoots it least.
+    """
+    steps = recipe.optim.steps
+    if steps is None:
+        return recipe.optim.epochs, steps_per_epoch
+    counts = range(min(ROUNDS, steps), min(ROUNDS // 2, steps) - 1, -1)
+    rounds = min(counts, key=lambda count: -steps % count)
+    return rounds, -(-steps // rounds)
+
+
 def _typical_side(train: Samples) -> int:
     """The median shorter side of up to 20 training images, in pixels."""
     rows = np.linspace(0, len(train) - 1, min(20, len(train))).astype(np.int64)
@@ -180,8 +224,7 @@ def _batch_size(recipe: Recipe, images: int, world_size: int) -> int:
     parts = accumulate * world_size
     wanted = recipe.optim.batch_size
     if wanted is None:
-        smaller = min(LARGEST_AUTO_BATCH, max(parts, images // 8))
-        return max(parts, smaller - smaller % parts)
+        return automatic_batch_size(images, parts)
     if wanted % parts:
         raise UsageError(
             f"--batch_size {wanted} is not divisible by {world_size} processes x {accumulate} parts (optim.accumulate)",
@@ -218,7 +261,12 @@ def _resolved(
     data = recipe.data
     return replace(
         recipe,
-        data=replace(data, source=_absolute(data.source), root=data.root and _absolute(data.root)),
+        data=replace(
+            data,
+            source=_absolute(data.source),
+            root=data.root and _absolute(data.root),
+            subset_seed=data.train_images and subset_seed(recipe),
+        ),
         model=replace(
             recipe.model,
             network=description,

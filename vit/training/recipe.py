@@ -3,9 +3,11 @@
 This module imports nothing heavy, so that a wrong option is refused in a fraction of a second.
 """
 
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+import json
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import yaml
 from jsonargparse.typing import (
     ClosedUnitInterval,
     NonNegativeFloat,
@@ -23,6 +25,7 @@ else:
     Share = restricted_number_type("Share", float, [(">=", 0.0), ("<", 1.0)], docstring="a number from 0 to below 1")
     Area = restricted_number_type("Area", float, [(">", 0.0), ("<=", 1.0)], docstring="a number above 0, up to 1")
     Magnitude = restricted_number_type("Magnitude", int, [(">=", 0), ("<=", 30)], docstring="a whole number to 30")
+LARGEST_AUTO_BATCH = 128
 NetworkValue = bool | int | float | str | list[int]
 
 
@@ -37,6 +40,8 @@ class DataConfig:
         validation: share of the images that become validation images where DATA has none.
         test: share of the images that become test images where DATA has none.
         split_seed: decides which; the same for all runs that are to be compared.
+        train_images: training images used, class-balanced, smaller choices inside larger ones; null: all.
+        subset_seed: decides which; null: the seed of the training.
         allow_empty: whether a class folder may be empty.
         cache: "memory" keeps decoded images, "none" reads files every epoch, "auto" keeps up to 2 GiB.
         num_workers: processes that decode images; null: by the number of cores.
@@ -48,6 +53,8 @@ class DataConfig:
     validation: Share = 0.1
     test: Share = 0.2
     split_seed: int = 0
+    train_images: PositiveInt | None = None
+    subset_seed: NonNegativeInt | None = None
     allow_empty: bool = False
     cache: Literal["auto", "memory", "none"] = "auto"
     num_workers: NonNegativeInt | None = None
@@ -127,21 +134,24 @@ class OptimConfig:
         optimizer: adamw; sgd (with Nesterov momentum); muon (matrices of a transformer's blocks; adamw for the rest).
         lr: learning rate after the warm-up.
         epochs: passes over the training images.
+        steps: length in optimiser steps, instead of epochs, with five to ten validations; null: by epochs.
         batch_size: images of one optimiser step, over all processes; null: 128, less for small sets.
         accumulate: parts that a batch is computed in, one after another, to save memory.
-        warmup_epochs: length of the linear warm-up.
+        warmup_epochs: length of the linear warm-up; with `steps` the same share of them as of epochs.
         min_lr: where the cosine ends, as a share of lr.
         weight_decay: decay of matrices; norms, biases, positions and the class token have none.
         momentum: of sgd.
         label_smoothing: share of a label that is spread over all classes.
         clip_norm: largest norm of the gradient; 0: not clipped.
         layer_decay: learning rate of each block as a share of the next one's (fine-tuning); 1: the same for all.
-        ema_decay: decay of the averaged weights that are evaluated and saved; 0: no averaging.
+        ema_decay: decay of the averaged weights that are evaluated and saved, lower where training is shorter than
+            five times their memory; 0: no averaging.
     """
 
     optimizer: Literal["adamw", "sgd", "muon"] = "adamw"
     lr: PositiveFloat = 1e-3
     epochs: PositiveInt = 50
+    steps: PositiveInt | None = None
     batch_size: PositiveInt | None = None
     accumulate: PositiveInt = 1
     warmup_epochs: NonNegativeFloat = 5.0
@@ -220,3 +230,20 @@ def plain_values(tree: Tree) -> Tree:
             if isinstance(tree, kind):
                 return kind(tree)  # type: ignore[return-value]
     return plain
+
+
+def automatic_batch_size(images: int, parts: int = 1) -> int:
+    """The batch size that null stands for: 128, less for small sets, and a multiple of `parts`."""
+    smaller = min(LARGEST_AUTO_BATCH, max(parts, images // 8))
+    return max(parts, smaller - smaller % parts)
+
+
+def plain(recipe: Recipe) -> dict[str, Any]:
+    """A recipe as lists, mappings and plain values."""
+    values: dict[str, Any] = json.loads(json.dumps(asdict(recipe)))
+    return values
+
+
+def dump(recipe: Recipe) -> str:
+    """A recipe as YAML that `vit train --config` reads back."""
+    return yaml.safe_dump(plain(recipe), sort_keys=False, allow_unicode=True)

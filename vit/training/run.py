@@ -1,5 +1,6 @@
 """A run: one training and its folder. Every file name in a run folder is said here and nowhere else."""
 
+import base64
 import json
 import os
 import platform
@@ -11,7 +12,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from vit.errors import CheckpointError, ResourceError, UsageError
+import numpy as np
+import numpy.typing as npt
+
+from vit.data.samples import Source
+from vit.data.split import write_splits
+from vit.errors import CheckpointError, DataError, ResourceError, UsageError
+from vit.training.recipe import Recipe, dump
 
 
 @dataclass(frozen=True)
@@ -103,7 +110,9 @@ class RunResult:
     Attributes:
         metrics: of the best checkpoint on the test images, with 95 % intervals: {name: {value, low, high}}.
         validation: the same checkpoint's metrics on the validation images.
+        epochs: passes over the training images; a broken number where the length was given in steps.
         images_per_second: training images per second of training, validation and saving left out.
+        correct: whether each image of a split is right, in order: the bits that `unpack` reads.
         seconds: of the whole fit.
     """
 
@@ -115,7 +124,7 @@ class RunResult:
     images: dict[str, int]
     fingerprints: dict[str, str]
     seed: int
-    epochs: int
+    epochs: float
     steps: int
     batch_size: int
     seconds: float
@@ -125,11 +134,46 @@ class RunResult:
     best_epoch: int
     validation: dict[str, float]
     metrics: dict[str, dict[str, float]]
+    correct: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=versions)
 
     def write(self, path: Path) -> None:
         """Write result.json whole or not at all."""
         write_json(path, asdict(self))
+
+
+def pack(correct: npt.NDArray[np.bool_]) -> str:
+    """(n,) truth values as text, eight to a byte."""
+    return base64.b64encode(np.packbits(correct).tobytes()).decode("ascii")
+
+
+def unpack(text: str, count: int) -> npt.NDArray[np.bool_]:
+    """What `pack` made text of; ValueError when it holds fewer."""
+    bits = np.unpackbits(np.frombuffer(base64.b64decode(text, validate=True), dtype=np.uint8))
+    if len(bits) < count:
+        raise ValueError(f"{len(bits)} bits for {count} images")
+    return bits[:count].astype(np.bool_)
+
+
+def write_beginning(run: RunDirectory, recipe: Recipe, source: Source) -> None:
+    """What a run folder holds before the first step: config, class names, the split of every image."""
+    run.config.write_text(dump(recipe), encoding="utf-8")
+    write_json(run.classes, {"classes": list(source.classes)})
+    write_splits(source, run.splits)
+
+
+def check_unchanged(run: RunDirectory, source: Source) -> None:
+    """Raise DataError if the images of a run are not those it began with: its order of images would be another one."""
+    again = run.splits.with_name(".splits.csv.partial")
+    again.unlink(missing_ok=True)
+    write_splits(source, again)
+    same = again.read_bytes() == run.splits.read_bytes()
+    again.unlink()
+    if not same:
+        raise DataError(
+            f"the images of {source.name} are not those that {run.splits} lists",
+            "put them back, or start a new run",
+        )
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

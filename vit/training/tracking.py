@@ -227,6 +227,12 @@ def open_tracker(
         return NoTracker()
 
 
+def logged_in() -> bool:
+    """Whether somebody is logged in to Weights & Biases here; asks no server and imports nothing."""
+    server = urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai").netloc
+    return bool(os.environ.get("WANDB_API_KEY")) or _in_netrc(server)
+
+
 def _run_id(folder: Path, wanted: str | None) -> str:
     file = folder / "wandb_id.txt"
     kept = file.read_text().strip() if file.exists() else ""

@@ -1,0 +1,207 @@
+"""`vit compare`: runs side by side on the images they share, and what cannot be compared."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vit.commands.compare import compare
+from vit.errors import DataError, ResourceError, UsageError
+
+HEADER = ("path", "label", "predicted", "probability", "loss")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(here):
+    """`run(folder, guesses)`: a finished run of images i.png whose label is "cat"; a guess is a label."""
+
+    def make(name, guesses, network="vit", print_of_test="abc", paths=None, labels=None):
+        folder = here / name
+        (folder / "predictions").mkdir(parents=True)
+        (folder / "config.yaml").write_text("")
+        result = {
+            "network": {"name": network}, "data": "photos", "images": {"train": 9, "test": len(guesses)},
+            "fingerprints": {"train": "xyz", "test": print_of_test},
+        }  # fmt: skip
+        (folder / "result.json").write_text(json.dumps(result))
+        with open(folder / "predictions" / "test.csv", "w", newline="", errors="surrogateescape") as file:
+            writer = csv.writer(file)
+            writer.writerow(HEADER)
+            for place, guess in enumerate(guesses):
+                label = labels[place] if labels else "cat"
+                loss = 0.1 if guess == label else 1.0 + place
+                writer.writerow((paths[place] if paths else f"{place}.png", label, guess, "0.900000", f"{loss:.6f}"))
+        return folder
+
+    return make
+
+
+def test_two_runs(run, capsys):
+    run("a", ["cat"] * 90 + ["dog"] * 10)
+    run("b", ["cat"] * 70 + ["dog"] * 20 + ["cat"] * 5 + ["dog"] * 5, network="resnet")
+    assert compare(["a", "b"]) == 0
+    out = capsys.readouterr().out
+    assert "100 test images of photos" in out
+    assert "vit     90.00 % (82.56 to 94.48)     90     10" in out
+    assert "resnet  75.00 %" in out
+    row = next(line for line in out.splitlines() if line.startswith("resnet") and "+15.00" in line)
+    assert row.split()[-3:] == ["20", "5", "0.004"]
+    assert "25 images have different labels, the 20 with the largest difference in loss" in out
+    assert "94.png  cat   dog (90%)  cat (90%)" in out
+    assert out.strip().splitlines()[-1] == "Next: vit compare a b --output disagreements.csv"
+    assert sorted(os.listdir()) == ["a", "b"]
+
+
+def test_three_runs_are_each_compared_with_the_first(run, capsys):
+    run("a", ["cat"] * 9 + ["dog"])
+    run("b", ["cat"] * 8 + ["dog"] * 2)
+    run("c", ["dog"] * 10, network="resnet")
+    assert compare(["a", "b", "c"]) == 0
+    out = capsys.readouterr().out
+    assert "Accuracy of vit/a minus that of each other run" in out
+    rows = [line.split() for line in out.splitlines()]
+    assert [row[1] for row in rows if row[:1] == ["vit/b"]] == ["80.00", "+10.00"]
+    assert [row[1] for row in rows if row[:1] == ["resnet/c"]] == ["0.00", "+90.00"]
+    assert "not corrected for 2 comparisons" in out
+    assert "9 images have different labels\n" in out
+
+
+def test_all_disagreements_go_to_a_file(run, here):
+    odd = ["caf\udce9.png", "a,b.png", *[f"{n}.png" for n in range(28)]]
+    run("a", ["cat"] * 30, paths=odd)
+    run("b", ["dog", "ox", *["cat"] * 3, *["dog"] * 25], network="resnet", paths=odd)
+    assert compare(["a", "b", "--output", "new/rows.csv"]) == 0
+    with open("new/rows.csv", newline="", errors="surrogateescape") as file:
+        header, *rows = csv.reader(file)
+    assert header == [
+        "path", "label", "predicted by vit", "probability by vit", "loss by vit",
+        "predicted by resnet", "probability by resnet", "loss by resnet",
+    ]  # fmt: skip
+    assert [row[0] for row in rows] == [*odd[:2], *odd[5:]]
+    assert rows[1][1:] == ["cat", "cat", "0.9", "0.1", "ox", "0.9", "2.0"]
+    before = (here / "new/rows.csv").read_bytes()
+    with pytest.raises(UsageError, match="exists"):
+        compare(["a", "b", "--output", "new/rows.csv"])
+    assert (here / "new/rows.csv").read_bytes() == before
+    with pytest.raises(ResourceError, match="cannot write"):
+        compare(["a", "b", "--output", "new/rows.csv/below.csv"])
+
+
+def test_runs_that_agree(run, capsys):
+    for name in ("a", "b"):
+        run(name, ["cat", "dog"])
+    assert compare(["a", "b"]) == 0
+    out = capsys.readouterr().out
+    assert "every image the same label" in out and "1.000" in out
+    assert "Next: vit predict a " in out
+
+
+def test_names_from_outside_are_harmless(run, capsys):
+    for name, guess in (("a", "dog\x1b[31m"), ("b", "cat")):
+        run(name, [guess], paths=["evil\x1b[2J\n.png"], network="[bold]net")
+    assert compare(["a", "b"]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and r"evil\x1b[2J\n.png" in out and "[bold]net/a" in out
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (["a"], "two or more"),
+        (["a", "a"], "given twice"),
+        (["a", "b", "../HERE/a"], "given twice"),
+        (["a", "link"], "given twice"),
+        (["a", "nothing"], "no run folder"),
+        (["a", "unfinished"], "has not finished"),
+        (["a", "a/result.json"], "no run folder"),
+        (["a", "b", "--output", "a"], "exists"),
+        (["a", "untested"], "no test images"),
+        (["a", "cut"], "stopped at its end"),
+    ],
+    ids=" ".join,
+)
+def test_what_cannot_be_compared(run, here, line, words):
+    for name in ("a", "b", "untested", "cut"):
+        run(name, ["cat", "dog"])
+    (here / "link").symlink_to("a")
+    (here / "unfinished").mkdir()
+    (here / "unfinished" / "config.yaml").write_text("")
+    result = json.loads((here / "untested" / "result.json").read_text())
+    del result["fingerprints"]["test"]
+    (here / "untested" / "result.json").write_text(json.dumps(result))
+    (here / "cut" / "predictions" / "test.csv").unlink()
+    with pytest.raises(UsageError, match=words):
+        compare([word.replace("HERE", here.name) for word in line])
+
+
+def test_other_test_images_are_named(run):
+    run("a", ["cat", "dog"])
+    run("b", ["cat", "dog"])
+    run("c", ["cat", "dog", "dog"], print_of_test="def")
+    with pytest.raises(DataError, match=r"^a and c have different test images: 2 of photos \(abc\), 3 .* \(def\)"):
+        compare(["a", "b", "c"])
+
+
+@pytest.mark.parametrize("change", [{"paths": ["0.png", "other.png"]}, {"labels": ["cat", "dog"]}])
+def test_rows_that_do_not_belong_together_are_refused(run, change):
+    run("a", ["cat", "dog"])
+    run("b", ["cat", "dog"], **change)
+    with pytest.raises(DataError, match=r"differ in their images: 1\.png"):
+        compare(["a", "b"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "path,label\n",
+        ",".join(HEADER) + "\n0.png,cat,cat,0.9,0.1\n",
+        ",".join(HEADER) + "\n0.png,cat,cat,x,0.1\n" * 2,
+        ",".join(HEADER) + "\n0.png,cat\n1.png\n",
+    ],
+)
+def test_damaged_predictions(run, here, text):
+    run("a", ["cat", "dog"])
+    (run("b", ["cat", "dog"]) / "predictions" / "test.csv").write_text(text)
+    with pytest.raises(DataError, match=r"b/predictions/test\.csv is not as its run wrote it"):
+        compare(["a", "b"])
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"fingerprints": {"test": "abc"}}'])
+def test_a_damaged_result(run, text):
+    run("a", ["cat"])
+    (run("b", ["cat"]) / "result.json").write_text(text)
+    with pytest.raises(DataError, match="damaged"):
+        compare(["a", "b"])
+
+
+def test_real_runs_can_be_compared(digits_run, here, capsys):
+    """With itself in another folder: the files of `vit train` are those that are read."""
+    import shutil
+
+    shutil.copytree(digits_run.path, here / "copy", ignore=shutil.ignore_patterns("checkpoints"))
+    assert compare([str(digits_run.path), "copy"]) == 0
+    out = capsys.readouterr().out
+    assert "359 test images of digits" in out and "every image the same label" in out
+
+
+def test_no_torch_is_needed(run):
+    run("a", ["cat", "dog"])
+    run("b", ["dog", "dog"])
+    script = (
+        "import sys\nfrom vit.commands.compare import compare\ncompare(['a', 'b'])\nsys.exit('torch' in sys.modules)"
+    )
+    root = str(Path(__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": root}
+    done = subprocess.run([sys.executable, "-c", script], check=False, timeout=60, env=environment, capture_output=True)
+    assert done.returncode == 0, done.stderr

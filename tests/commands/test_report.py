@@ -1,0 +1,132 @@
+"""`vit report`: a study's folder becomes a verdict, a table and files, whatever of it has finished."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from vit.commands.report import report
+from vit.errors import DataError, UsageError
+from vit.study.findings import CellResult
+
+FILES = {"results.csv", "summary.json", "curve.png", "report.html"}
+PROTOCOL = {"data": "photos", "budget": "steps:2000", "seeds": [0, 1, 2]}
+CURVES = {"vit": (0.02, 9.0, -0.75), "resnet": (0.03, 1.5, -0.5)}
+
+
+def cell(series, images, seed, test_images=2000):
+    a, b, c = CURVES[series]
+    generator = np.random.default_rng([images, seed, len(series)])
+    error = min(0.9, a + b * images**c) * np.exp(0.03 * generator.standard_normal())
+    correct = generator.permutation(np.arange(test_images) >= error * test_images)
+    run = f"cells/{series}/{images:07d}/seed{seed}"
+    accuracy = float(correct.mean())
+    return CellResult(
+        series, series, images, seed, accuracy, 0.5, 2000, 64, 3.0, 9, 10**6, 10**8, 60.0, 900.0, run, correct
+    )
+
+
+def cells(sizes=(100, 300, 1000, 3000, 10000), seeds=(0, 1, 2)):
+    return [cell(name, n, seed) for n in sizes for seed in seeds for name in CURVES]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """`folder(results, failed)` -> a study's folder of which `collect` says just that."""
+    import vit.report.study_page
+
+    def make(results, failed=()):
+        monkeypatch.setattr(vit.report.study_page, "collect", lambda path: (results, dict(PROTOCOL), list(failed)))
+        (tmp_path / "study").mkdir()
+        return tmp_path / "study"
+
+    return make
+
+
+def test_a_study_becomes_a_verdict_a_table_and_files(folder, capsys):
+    study = folder(cells())
+    assert report([str(study)]) == 0
+    out = capsys.readouterr().out
+    assert set(os.listdir(study)) == FILES
+    summary = json.loads((study / "summary.json").read_text())
+    assert summary["verdict"] in " ".join(out.split())
+    with open(study / "results.csv", newline="") as file:
+        assert len(list(csv.DictReader(file))) == 30
+    rows = [line.split() for line in out.splitlines()]
+    assert ["images", "vit", "resnet"] in rows
+    point = summary["series"][0]["points"][-1]["mean"]
+    start = ["10,000", *(f"{100 * point[name]:.2f}" for name in ("value", "low", "high"))]
+    assert [word.strip("()") for row in rows if row[:1] == ["10,000"] for word in row if word != "to"][:4] == start
+    assert all(str(study / name) in out for name in FILES)
+    assert out.strip().splitlines()[-1].startswith(f"Next: vit report {study} --target 0.9")
+
+
+def test_a_target_is_asked_for(folder, capsys):
+    study = folder(cells())
+    assert report([str(study), "--target", "0.97"]) == 0
+    assert json.loads((study / "summary.json").read_text())["target"] == 0.97
+    assert "images for 97 % accuracy" in (study / "report.html").read_text()
+    out = capsys.readouterr().out
+    assert "Training images for an accuracy of 97 %" in out
+    last = out.strip().splitlines()[-1]
+    assert last == f"Next: vit compare {study}/cells/vit/0010000/seed0 {study}/cells/resnet/0010000/seed0"
+
+
+def test_it_may_be_asked_again(folder):
+    study = folder(cells())
+    assert report([str(study)]) == 0
+    first = {name: (study / name).read_bytes() for name in FILES}
+    assert report([str(study)]) == 0
+    assert {name: (study / name).read_bytes() for name in FILES} == first
+
+
+@pytest.mark.parametrize("results", [cells(seeds=(0,)), cells(sizes=(100,)), cells()[:1], cells()[:7]], ids=len)
+def test_half_a_study_is_reported(folder, capsys, results):
+    study = folder(results)
+    assert report([str(study)]) == 0
+    assert set(os.listdir(study)) == FILES
+    assert "Next: vit " in capsys.readouterr().out
+
+
+def test_failed_cells_are_named(folder, capsys):
+    failed = [{"series": "vit", "images": 100, "seed": n, "run": f"cells/{n}", "error": f"no\n{n}"} for n in range(7)]
+    assert report([str(folder(cells(), failed))]) == 0
+    err = capsys.readouterr().err
+    assert "7 cells failed" in err and r"vit, 100 images, seed 4: no\n4" in err and "seed 5" not in err
+
+
+def test_a_study_without_a_result(folder):
+    failed = [{"series": "vit", "images": 100, "seed": 0, "run": "cells/0", "error": "out of memory"}]
+    study = folder([], failed)
+    with pytest.raises(DataError, match=r"no finished cell.*out of memory"):
+        report([str(study)])
+    assert not os.listdir(study)
+
+
+@pytest.mark.parametrize("place", ["nothing", "empty"])
+def test_what_is_no_study(tmp_path, place):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match=r"vit study"):
+        report([str(tmp_path / place)])
+    assert not os.listdir(tmp_path / "empty")
+
+
+@pytest.mark.parametrize("target", ["0", "1", "95", "-0.1", "high"])
+def test_a_target_is_a_share(folder, target):
+    study = folder(cells())
+    with pytest.raises(UsageError, match="target"):
+        report([str(study), f"--target={target}"])
+    assert not os.listdir(study)
+
+
+def test_no_torch_is_needed():
+    script = (
+        "import sys\nfrom vit.commands.report import report\n"
+        "import vit.report.study_page, vit.study.folder, vit.study.summary, vit.training.run\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0

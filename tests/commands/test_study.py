@@ -1,0 +1,216 @@
+"""`vit study`: a grid of ordinary runs that survives failures and kills."""
+
+import csv
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import vit as package
+from vit.study.folder import StudyDirectory, collect
+
+TIMES = ("seconds", "images_per_second")
+NANO = (
+    *("--networks", "vit_nano_patch2_8", "--vary", "model.network.pool=cls,mean"),
+    *("--set", "augment.name=none", "--set", "model.network.depth=1", "--set", "trainer.accelerator=cpu"),
+)
+GRID = ("--sizes", "20,50", "--seeds", "2", "--budget", "steps:12", "--jobs", "2", "--wandb", "off")
+
+
+def rows(study: Path):
+    with open(study / "results.csv", newline="", encoding="utf-8") as file:
+        return [{key: value for key, value in row.items() if key not in TIMES} for row in csv.DictReader(file)]
+
+
+@pytest.fixture(scope="module")
+def whole(vit, tmp_path_factory):
+    """A finished study of two networks, two sizes and two seeds; nobody may write into it."""
+    out = tmp_path_factory.mktemp("studies")
+    answer = vit("study", "digits", *NANO, *GRID, "--out", out)
+    assert answer.code == 0, answer.err
+    return out / "digits", answer
+
+
+def test_a_study_leaves_ordinary_runs_and_a_report(vit, whole):
+    study, answer = whole
+    found = rows(study)
+    assert [(row["series"], row["images"], row["seed"]) for row in found] == [
+        (f"vit_nano_patch2_8 (pool={pool})", images, seed)
+        for pool in ("cls", "mean")
+        for images in ("20", "50")
+        for seed in ("0", "1")
+    ]
+    assert {row["steps"] for row in found} == {"12"}
+    assert {name.name for name in study.iterdir()} >= {
+        "study.json",
+        "results.csv",
+        "summary.json",
+        "curve.png",
+        "report.html",
+    }
+    assert "report.html" in answer.out and "Next: vit compare" in answer.out
+    run = study / found[0]["run"]
+    assert {"config.yaml", "classes.json", "splits.csv", "metrics.csv", "result.json"} <= {
+        p.name for p in run.iterdir()
+    }
+    assert vit("evaluate", run, "--output", study.parent / "evaluation").code == 0
+
+
+def test_networks_of_a_seed_saw_the_same_nested_images(whole):
+    study, _ = whole
+    seen = {}
+    for row in rows(study):
+        with open(study / row["run"] / "splits.csv", newline="") as file:
+            splits = {
+                name: {line["path"] for line in csv.DictReader(file) if line["split"] == name} for name in ("train",)
+            }
+        seen[row["series"], row["images"], row["seed"]] = splits["train"]
+    networks = sorted({series for series, _, _ in seen})
+    for seed in ("0", "1"):
+        for images in ("20", "50"):
+            assert seen[networks[0], images, seed] == seen[networks[1], images, seed]
+            assert len(seen[networks[0], images, seed]) == int(images)
+        assert seen[networks[0], "20", seed] < seen[networks[0], "50", seed]
+    assert seen[networks[0], "20", "0"] != seen[networks[0], "20", "1"]
+
+
+def test_the_bits_of_every_run_give_its_accuracy(whole):
+    results, protocol, failed = collect(whole[0])
+    assert len(results) == 8 and not failed and protocol["cells"].startswith("8 of 8")
+    for result in results:
+        assert result.correct.mean() == pytest.approx(result.accuracy) and len(result.correct) == 359
+
+
+def test_done_cells_are_never_run_again(vit, whole, tmp_path):
+    study = tmp_path / "digits"
+    shutil.copytree(whole[0], study)
+    before = {path: path.stat().st_mtime_ns for path in study.rglob("result.json")}
+    wider = list(GRID)
+    wider[wider.index("--seeds") + 1] = "3"
+    answer = vit("study", "digits", *NANO, *wider, "--out", tmp_path)
+    assert answer.code == 0 and "8 of 12 cells were done before" in answer.err
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert len(rows(study)) == 12
+
+
+def test_shards_together_are_the_study(vit, whole, tmp_path):
+    for part in ("1/2", "2/2"):
+        assert vit("study", "digits", *NANO, *GRID, "--out", tmp_path, "--shard", part).code == 0
+    assert rows(tmp_path / "digits") == rows(whole[0])
+
+
+def test_a_failed_cell_is_listed_and_the_rest_goes_on(vit, whole, tmp_path):
+    study = tmp_path / "digits"
+    shutil.copytree(whole[0], study)
+    victim = next(iter(sorted(study.rglob("result.json")))).parent
+    shutil.rmtree(victim)
+    victim.parent.mkdir(exist_ok=True)
+    victim.mkdir()
+    (victim / "checkpoints").write_text("in the way")  # no checkpoint can be written here
+    answer = vit("study", "digits", *NANO, *GRID, "--out", tmp_path)
+    assert answer.code == 5
+    assert "FAILED" in answer.err and "log.txt" in answer.err
+    assert len(rows(study)) == 7
+    _, protocol, failed = collect(study)
+    assert len(failed) == 1 and failed[0]["error"] and "1 failed" in protocol["cells"]
+    assert str(failed[0]["run"]) in (study / "report.html").read_text()
+    (victim / "checkpoints").unlink()
+    assert vit("study", "digits", *NANO, *GRID, "--out", tmp_path).code == 0  # it is tried again
+    assert rows(study) == rows(whole[0])
+
+
+def test_tuning_chooses_on_validation_images_for_every_network_and_size(vit, tmp_path):
+    tuned = (*NANO, "--tune", "optim.lr=x0.000001,x1", "--sizes", "50", "--seeds", "2", "--budget", "steps:30")
+    answer = vit("study", "digits", *tuned, "--wandb", "off", "--out", tmp_path)
+    assert answer.code == 0, answer.err
+    results, protocol, _ = collect(tmp_path / "digits")
+    assert len(results) == 4 and set(protocol["chosen"].values()) == {"lr=0.001"}
+    folders = [path.parent.name for path in (tmp_path / "digits").rglob("result.json")]
+    assert sum("lr-1e-09" in name for name in folders) == 2  # the rejected ones, with the first seed alone
+    assert "chosen among 2 settings" in protocol["tuning"]
+
+
+def test_a_dry_run_times_a_step_and_trains_nothing(vit, tmp_path):
+    answer = vit("study", "digits", *NANO, *GRID, "--out", tmp_path, "--dry_run")
+    assert answer.code == 0 and "8 cells, about" in answer.out and "--dry_run" not in answer.out
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--networks", "vit_nano_patch2_9"], "vit_nano_patch2_8"),
+        (["--vary", "model.network.poool=cls"], "pool"),
+        (["--vary", "pool"], "--vary"),
+        (["--sizes", "2000"], "1,259"),
+        (["--budget", "1000"], "--budget"),
+        (["--seeds", "none"], "--seeds"),
+        (["--shard", "3/2"], "--shard"),
+        (["--sixes", "10"], "--sizes"),
+        (["--config", "digit"], "digits"),
+        (["--data.test", "0"], "test images"),
+        (["--tune", "optim.optimizer=x3"], "no number"),
+    ],
+)
+def test_wrong_words_are_refused_before_anything_runs(vit, tmp_path, words, said):
+    answer = vit("study", "digits", *words, "--out", tmp_path)
+    assert answer.code == 2 and said in answer.err, answer.err
+    assert not list(tmp_path.iterdir())
+
+
+def start(out: Path, *options: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "vit", "study", "digits", *NANO, *GRID, *options, "--out", str(out)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[1])}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def kill_and_finish(whole: Path, out: Path, kills: int, longest: float, *options: str) -> None:
+    draw = random.Random(7)
+    killed = 0
+    for _ in range(kills):
+        process = start(out, *options)
+        time.sleep(draw.uniform(2.0, longest))
+        killed += process.poll() is None
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    process = start(out, *options)
+    said, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, said.decode()
+    assert killed > 0
+    assert rows(out / "digits") == rows(whole)
+
+
+def test_a_killed_study_goes_on_where_it_was(whole, tmp_path):
+    kill_and_finish(whole[0], tmp_path, 1, 6.0)
+
+
+@pytest.mark.slow
+def test_a_study_killed_five_times_ends_as_if_it_had_not_been(vit, tmp_path):
+    longer = ("--budget", "steps:60", "--seeds", "3")
+    plain = tmp_path / "plain"
+    assert vit("study", "digits", *NANO, *GRID, *longer, "--out", plain).code == 0
+    kill_and_finish(plain / "digits", tmp_path / "killed", 5, 14.0, *longer)
+
+
+def test_a_report_can_be_made_again_without_data_or_torch(whole, tmp_path):
+    study = tmp_path / "digits"
+    shutil.copytree(whole[0], study)
+    before = (study / "results.csv").read_bytes(), json.loads((study / "summary.json").read_text())
+    for name in ("results.csv", "summary.json", "report.html", "curve.png"):
+        (study / name).unlink()
+    script = (
+        "import sys; from vit.__main__ import main; code = main(['report', sys.argv[1]]); "
+        "assert 'torch' not in sys.modules; sys.exit(code)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", script, str(study)], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert ((study / "results.csv").read_bytes(), json.loads((study / "summary.json").read_text())) == before
+    assert StudyDirectory(study).report.is_file()

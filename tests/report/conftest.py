@@ -1,0 +1,132 @@
+"""Findings of a study that was never run: known curves with scatter, and intervals of a plausible width."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from vit.study.findings import Comparison, Difference, Findings, Fit, Interval, Point, Series
+
+CURVES = ((0.02, 9.0, -0.75), (0.03, 1.5, -0.5), (0.02, 2.5, -0.45), (0.05, 4.0, -0.6))  # floor, scale, exponent
+SIZES = (100, 300, 1000, 3000, 10000)
+PROTOCOL = {
+    "data": "fashion_mnist",
+    "classes": 10,
+    "images": {"train": 57000, "validation": 3000, "test": 10000},
+    "fingerprints": {"train": "3f4b2f21cc474df4", "validation": "03117c13646cfcd7", "test": "87ad89315fc140e5"},
+    "sizes": list(SIZES),
+    "seeds": [0, 1, 2, 3, 4],
+    "budget": "steps:2000",
+    "budget_words": "2,000 optimiser steps at every size",
+    "tuning": "chosen among 3 settings at every size, on validation images, with seed 0; then fixed",
+    "settings": {"vit_mini_patch4_28": ["lr=0.0003", "lr=0.001", "lr=0.003"], "resnet10_small": ["lr=0.01", "lr=0.1"]},
+    "subsets": "class-balanced, each inside the next larger, drawn once per seed and shared by all networks",
+    "jobs": "2 at a time, 1 threads each",
+    "cells": "48 of 50 finished, 2 failed",
+    "device": "cpu, 1 threads",
+    "precision": "32-true",
+    "versions": {"python": "3.11.7", "torch": "2.14.1", "timm": "1.0.31"},
+    "note": None,
+}
+NAMES = ("vit_mini_patch4_28", "resnet10_small", "convnext_atto", "vit_tiny_patch16_224")
+
+
+def make(
+    names: Sequence[str] = NAMES[:2],
+    sizes: Sequence[int] = SIZES,
+    seeds: int = 5,
+    fitted: bool = True,
+    failed: int = 0,
+    target: float | None = None,
+    data: str = "fashion_mnist",
+) -> Findings:
+    """Up to four series; the first two of them cross between 300 and 3,000 images."""
+    generator = np.random.default_rng(0)
+    difficulty = 0.03 * generator.standard_normal((len(sizes), seeds))  # of the training images: common to all series
+    errors = {
+        name: np.minimum(0.9, (a + b * np.array(sizes, float)[:, None] ** c))
+        * np.exp(difficulty + 0.025 * generator.standard_normal((len(sizes), seeds)))
+        for name, (a, b, c) in zip(names, CURVES, strict=False)
+    }
+    series = []
+    for place, (name, curve) in enumerate(zip(names, CURVES, strict=False)):
+        points = [
+            Point(n, list(range(seeds)), own.tolist(), around(own), 12.0 * (1 + place) * n**0.35, 4100.0 / (1 + place))
+            for n, own in zip(sizes, errors[name], strict=True)
+        ]
+        series.append(
+            Series(name, NAMES[place], 1_241_226 * (1 + place), 80_000_000, points, fit(curve, sizes, fitted))
+        )
+    pairs = [compared(names[0], other, sizes, errors) for other in names[1:]]
+    cells = [
+        {"series": names[0], "images": sizes[0], "seed": n, "run": f"cells/a/seed{n}", "error": "training diverged"}
+        for n in range(failed)
+    ]
+    verdict = "Below about 1,200 images resnet10_small is ahead, above vit_mini_patch4_28.\nMore images may matter."
+    return Findings(verdict, series, pairs, target, 10000, {**PROTOCOL, "data": data}, cells)
+
+
+def around(values: np.ndarray) -> Interval:
+    """A mean with an interval of about the right width."""
+    mean = float(values.mean())
+    if len(values) < 2:
+        return Interval(mean, None, None)
+    reach = 2.8 * float(values.std(ddof=1)) / len(values) ** 0.5
+    return Interval(mean, mean - reach, mean + reach)
+
+
+def fit(curve: tuple[float, float, float], sizes: Sequence[int], supported: bool) -> Fit | None:
+    """The true curve with a band that widens."""
+    if len(sizes) < 3:
+        return None
+    a, b, c = curve
+    places = np.geomspace(sizes[0], 4 * sizes[-1], 60)
+    mean = a + b * places**c
+    width = 0.03 + 0.12 * np.maximum(0, np.log(places / sizes[-1]))
+    at = [Interval(a + b * (k * sizes[-1]) ** c, 0.9 * a, 1.3 * a) for k in (2, 4)]
+    return Fit(
+        floor=Interval(a, 0.0, 1.4 * a),
+        scale=Interval(b, 0.8 * b, None),
+        exponent=Interval(c, 1.1 * c, 0.9 * c),
+        supported=supported,
+        why="" if supported else "a curve of three parameters needs at least 4 sizes",
+        sizes=places.tolist(),
+        mean=mean.tolist(),
+        low=(mean * (1 - width)).tolist(),
+        high=(mean * (1 + width)).tolist(),
+        largest=sizes[-1],
+        at_twice=at[0],
+        at_four_times=at[1],
+        for_target=Interval(17321.0, 12345.0, None) if c < -0.7 else None,
+        refusal="" if c < -0.7 else "the error may never fall so far: the curve's floor may lie above the target",
+    )
+
+
+def compared(first: str, second: str, sizes: Sequence[int], errors: dict[str, np.ndarray]) -> Comparison:
+    """Differences at every size, and a crossing if their sign changes."""
+    found = []
+    for place, n in enumerate(sizes):
+        ours, theirs = errors[first][place], errors[second][place]
+        gap, logs = around(ours - theirs), around(np.log(ours / theirs))
+        ends = [None if end is None else float(np.exp(end)) for end in (logs.low, logs.high)]
+        clear = gap.low is not None and gap.low * gap.high > 0
+        p = 0.0004 if clear else 0.31
+        ratio = Interval(float(np.exp(logs.value)), *ends)
+        found.append(Difference(n, list(range(len(ours))), gap, ratio, p, min(1.0, 3 * p)))
+    crosses = found[0].gap.value * found[-1].gap.value < 0
+    words = f"{second} makes fewer errors with few images, {first} with many: they cross."
+    return Comparison(
+        first,
+        second,
+        found,
+        "crossing" if crosses else "not resolved",
+        Interval(1234.0, 890.0, None) if crosses else None,
+        Interval(-0.3, -0.4, -0.2),
+        words,
+    )
+
+
+@pytest.fixture(scope="session")
+def study() -> Callable[..., Findings]:
+    """`study(names, sizes, seeds, fitted, failed, target, data)` -> Findings."""
+    return make

@@ -1,0 +1,172 @@
+"""Pictures of a study: any names, sizes and number of seeds; what is estimated looks other than what is measured."""
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from vit.report.study_figures import counted, gaps, learning_curves, price, said
+from vit.report.style import plain, rendered
+from vit.study.findings import Interval
+
+HOSTILE = (
+    "$x",
+    "$\\frac{",
+    "a_b^c{",
+    "_hidden",
+    "new\nline\x00\x1b[31m",
+    "é\udce9",
+    "x" * 300,
+    "-->]]><!--",
+    "<b>&amp;",
+)
+FIGURES = (learning_curves, gaps, price)
+
+
+def labels(axis):
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+@pytest.mark.parametrize("draw", FIGURES)
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_are_drawn(study, draw, name):
+    findings = study(names=(name, "resnet"), data=name)
+    findings = replace(findings, protocol={**findings.protocol, "budget": f"{name} and more"})
+    figure = draw(findings)
+    assert rendered(figure, "png").startswith(b"\x89PNG")
+    assert ElementTree.fromstring(rendered(draw(findings), "svg")).tag.endswith("svg")
+    shown = plain(name, 40)
+    texts = [text.get_text().strip() for axes in figure.axes for text in axes.texts]
+    texts += [text.get_text().strip() for axes in figure.axes if axes.get_legend() for text in axes.get_legend().texts]
+    assert any(shown in text for text in texts)
+
+
+@pytest.mark.parametrize("draw", FIGURES)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"fitted": False},
+        {"seeds": 1},
+        {"seeds": 2},
+        {"sizes": (500,)},
+        {"sizes": (500, 520)},
+        {"sizes": (10, 20, 30, 40, 50, 60, 80, 100, 1_000_000)},
+        {"names": ("a", "b", "c", "d")},
+    ],
+    ids=str,
+)
+def test_studies_of_any_shape_are_drawn(study, draw, options):
+    assert rendered(draw(study(**options)), "svg")
+
+
+def test_the_same_picture_is_the_same_file(study):
+    assert rendered(learning_curves(study()), "svg") == rendered(learning_curves(study()), "svg")
+
+
+def test_axes_are_logarithmic_with_plain_numbers(study):
+    figure = learning_curves(study())
+    (axes,) = figure.axes
+    assert axes.get_xscale() == axes.get_yscale() == "log"
+    assert labels(axes.xaxis) == ["100", "300", "1,000", "3,000", "10,000", "40,000"]
+    assert {"2", "5", "10", "20"} <= set(labels(axes.yaxis))
+    assert "2,000 optimiser steps" in axes.get_title(loc="left")
+
+
+def test_a_narrow_range_has_labels_too(study):
+    findings = study(sizes=(1000,), names=("a", "b"))
+    (axes,) = learning_curves(findings).axes
+    assert len(labels(axes.yaxis)) >= 2 and all(float(label) > 0 for label in labels(axes.yaxis))
+
+
+def test_every_seed_is_a_point_and_every_mean_has_its_interval(study):
+    findings = study(fitted=False)
+    (axes,) = learning_curves(findings).axes
+    dots = [line for line in axes.lines if line.get_marker() == "."]
+    drawn = sorted(float(y) for line in dots for y in line.get_ydata())
+    known = sorted(100 * error for series in findings.series for point in series.points for error in point.errors)
+    assert drawn == pytest.approx(known)
+    bars = [bar for container in axes.containers for bar in container[2][0].get_segments()]
+    ends = sorted((bar[0][1], bar[1][1]) for bar in bars)
+    means = [point.mean for series in findings.series for point in series.points]
+    np.testing.assert_allclose(ends, sorted((100 * mean.low, 100 * mean.high) for mean in means))
+
+
+def test_what_is_estimated_is_dashed_and_ends_at_four_times_the_largest_size(study):
+    (axes,) = learning_curves(study()).axes
+    dashed = [line for line in axes.lines if line.get_linestyle() == "--"]
+    solid = [line for line in axes.lines if line.get_linestyle() == "-" and len(line.get_xdata()) > 10]
+    assert len(dashed) == len(solid) == 2
+    for line in dashed:
+        assert min(line.get_xdata()) == 10000 and max(line.get_xdata()) == pytest.approx(40000)
+    for line in solid:
+        assert max(line.get_xdata()) == 10000
+    assert any("estimated" in text.get_text() for text in axes.get_legend().texts)
+
+
+def test_without_a_supported_fit_nothing_is_estimated(study):
+    (axes,) = learning_curves(study(fitted=False)).axes
+    assert not [line for line in axes.lines if line.get_linestyle() == "--"] and not axes.collections[2:]
+    assert max(x for line in axes.lines for x in np.atleast_1d(line.get_xdata())) < 11000
+    assert not any("estimated" in text.get_text() for text in axes.get_legend().texts)
+
+
+def test_an_error_of_nothing_is_drawn_at_half_an_image(study):
+    findings = study(fitted=False)
+    first = findings.series[0]
+    perfect = replace(first.points[-1], errors=[0.0] * 5, mean=Interval(0.0, -0.0001, 0.0001))
+    findings = replace(findings, series=[replace(first, points=[*first.points[:-1], perfect]), findings.series[1]])
+    (axes,) = learning_curves(findings).axes
+    assert min(float(y) for line in axes.lines if line.get_marker() == "." for y in line.get_ydata()) == 0.005
+    assert axes.get_ylim()[0] < 0.005
+    assert rendered(gaps(findings), "svg") and rendered(price(findings), "svg")
+
+
+def test_a_crossing_is_marked_with_its_size(study):
+    (axes,) = learning_curves(study()).axes
+    (words,) = [text.get_text() for text in axes.texts]
+    assert "1,200" in words
+    (axes,) = learning_curves(replace(study(), comparisons=[])).axes
+    assert not axes.texts
+
+
+def test_gaps_say_who_is_ahead_where(study):
+    figure = gaps(study(names=("a", "b", "c")))
+    assert len(figure.axes) == 4
+    left, right = figure.axes[:2]
+    assert [text.get_text() for text in left.texts] == ["b is ahead", "a is ahead"]
+    assert [text.get_position()[1] > 0.5 for text in left.texts] == [True, False]
+    low, high = left.get_ylim()
+    assert low < 0 < high and right.get_yscale() == "log"
+    assert right.get_ylim()[0] < 1 < right.get_ylim()[1] and "1" in labels(right.yaxis)
+
+
+def test_prices_name_their_sizes(study):
+    (axes,) = price(study()).axes
+    assert axes.get_xscale() == "log" and "1 min" in labels(axes.xaxis)
+    assert [text.get_text() for text in axes.texts][:3] == ["100", "300", "1,000"]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(1234.4, "1,200"), (98.7, "99"), (7.0, "7"), (0.0, "0"), (86512.0, "87,000")]
+)
+def test_estimates_have_two_digits(value, words):
+    assert counted(value) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (None, ""), ("a", "a"), (57000, "57,000"), (0.001, "0.001"), (True, "True"), ([0, 1], "0, 1"),
+        ({"train": 57000, "test": [1, 2]}, "train: 57,000; test: 1, 2"),
+    ],
+)  # fmt: skip
+def test_values_of_a_protocol_in_words(value, words):
+    assert said(value) == words
+
+
+def test_figures_of_a_study_need_no_torch():
+    script = "import sys, vit.report.study_page; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0

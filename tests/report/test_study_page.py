@@ -1,0 +1,178 @@
+"""The page of a study: all of its numbers, text that stays text, nothing loaded or run, written whole."""
+
+import base64
+import os
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+import vit.report.study_page as module
+from vit.report.study_page import write_study_report
+
+ALLOWED = {
+    "html": {"lang"}, "head": set(), "meta": {"charset", "http-equiv", "content", "name"}, "title": set(),
+    "style": set(), "body": set(), "h1": set(), "h2": {"id"}, "h3": set(), "p": {"class"}, "div": {"class"},
+    "figure": set(), "img": {"src", "alt"}, "figcaption": set(), "a": {"href"}, "table": set(), "thead": set(),
+    "tbody": set(), "tr": set(), "th": {"class"}, "td": {"class", "colspan"}, "small": set(), "i": set(),
+    "sup": set(), "br": set(), "ul": set(), "li": set(), "code": set(),
+}  # fmt: skip
+HOSTILE = [
+    "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</td></table>", "{{ 7*7 }}", "{% raw %}",
+    "]]><!--", "&lt;b&gt;", "a\nb\x00\x1b[31m", "\u202egnp.exe", "é\udce9", "</title></style>", "$\\frac{", "_x",
+]  # fmt: skip
+
+
+class Page(HTMLParser):
+    """What a browser would see: tags with attributes, comments, and text."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.words, self.comments = [], [], []
+        self.feed(html)
+        self.close()
+        self.text = " ".join(" ".join(self.words).split())
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    def handle_comment(self, data):
+        self.comments.append(data)
+
+    def of(self, tag):
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def page_of(findings, folder):
+    write_study_report(findings, folder)
+    return Page((folder / "report.html").read_text(encoding="utf-8"))
+
+
+def check(page):
+    """Nothing in the page but what the template puts there; nothing from elsewhere."""
+    for tag, attributes in page.tags:
+        assert set(attributes) <= ALLOWED[tag], (tag, attributes)
+        assert attributes.get("href", "#").startswith("#")
+        assert attributes.get("src", "data:").startswith("data:")
+    assert not page.comments
+    for image in page.of("img"):
+        kind, _, data = image["src"].partition(",")
+        assert kind == "data:image/svg+xml;base64"
+        assert ElementTree.fromstring(base64.b64decode(data)).tag.endswith("svg")
+
+
+def test_the_page_is_complete(study, tmp_path):
+    findings = study(failed=2, target=0.97)
+    page = page_of(findings, tmp_path)
+    check(page)
+    assert sorted(os.listdir(tmp_path)) == ["curve.png", "report.html"]
+    with Image.open(tmp_path / "curve.png") as picture:
+        picture.load()
+        assert picture.format == "PNG" and picture.width > 1000
+    assert len(page.of("img")) == 3
+    headings = ["Errors", "Differences", "Crossing", "Fits", "Price", "Cells that failed", "Protocol"]
+    places = [page.text.index(f" {words} ", page.text.index("Test error in %") - 10) for words in headings]
+    assert places == sorted(places)
+    first = page.text.index("Below about 1,200 images resnet10_small is ahead")
+    assert first < page.text.index("2,000 optimiser steps at every size") < page.text.index("Test error in %")
+    for series in findings.series:
+        assert f"{series.parameters:,}" in page.text
+        for point in series.points:
+            assert f"{100 * point.mean.value:.2f}" in page.text
+            assert f"{100 * point.mean.low:.2f} to {100 * point.mean.high:.2f}; 5 seeds" in page.text
+    for words in (
+        "2,000 optimiser steps at every size",  # caption and protocol
+        "equally good at about 1,200 training images (890 or more; the upper end may lie outside the measured sizes)",
+        "images for 97 % accuracy",
+        "17,000",
+        "12,000 or more",
+        "floor may lie above the target",
+        "cells/a/seed1/log.txt",
+        "training diverged",
+        "steps:2000",
+        "validation: 3,000",
+        "torch: 2.14.1",
+        "< 0.001",
+        "about ±0.3",
+    ):
+        assert words in page.text, words
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_names_stay_text(study, tmp_path, text):
+    findings = study(names=(text, "resnet"), failed=1, data=text)
+    findings = replace(findings, verdict=text, protocol={**findings.protocol, text: text, "budget": text})
+    findings.failed[0]["error"] = text
+    page = page_of(findings, tmp_path)
+    check(page)
+    assert [len(page.of(tag)) for tag in ("html", "head", "body", "style", "title", "script")] == [1] * 5 + [0]
+    if text.isprintable():
+        assert page.text.count(text) >= 10
+
+
+@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
+@given(st.text(min_size=1))
+def test_any_text_stays_text(study, tmp_path_factory, text):
+    findings = study(names=(text, text + "2"), sizes=(100, 1000), failed=1)
+    check(page_of(replace(findings, verdict=text), tmp_path_factory.mktemp("page")))
+
+
+def test_nothing_may_be_loaded_or_run(study, tmp_path):
+    page = page_of(study(), tmp_path)
+    (policy,) = [meta["content"] for meta in page.of("meta") if "http-equiv" in meta]
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules == {"default-src": "'none'", "img-src": "data:", "style-src": "'unsafe-inline'"}
+    html = (tmp_path / "report.html").read_text()
+    assert "http://" not in html and "https://" not in html and "@import" not in html and "url(" not in html
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"fitted": False}, "no fit: a curve of three parameters needs at least 4 sizes"),
+        ({"sizes": (100, 1000)}, "no fit: fewer than 3 sizes"),
+        ({"seeds": 1}, "1 seed"),
+        ({"sizes": (500,)}, "1 size,"),
+        ({"names": ("alone",)}, "alone; 5 sizes"),
+        ({"names": ("a", "b", "c", "d")}, "a against d"),
+    ],
+    ids=str,
+)
+def test_studies_of_any_shape_have_a_page(study, tmp_path, options, words):
+    page = page_of(study(**options), tmp_path)
+    check(page)
+    assert words in page.text
+    assert "nan" not in page.text.lower() and "None" not in page.text
+
+
+def test_one_seed_has_no_interval_and_no_test(study, tmp_path):
+    page = page_of(study(seeds=1), tmp_path)
+    assert "A point with one seed has none." in page.text
+    assert "0.310" not in page.text and "0.930" not in page.text
+
+
+def test_a_series_that_misses_a_size(study, tmp_path):
+    findings = study()
+    short = replace(findings.series[0], points=findings.series[0].points[:3])
+    page = page_of(replace(findings, series=[short, findings.series[1]]), tmp_path)
+    check(page)
+
+
+def test_a_page_is_written_whole_or_not_at_all(study, tmp_path, monkeypatch):
+    page_of(study(), tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def fail(_):
+        raise ValueError("no picture")
+
+    monkeypatch.setattr(module, "price", fail)
+    with pytest.raises(ValueError, match="no picture"):
+        write_study_report(study(seeds=2), tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

@@ -1,0 +1,157 @@
+"""Verdicts on two series: ahead, crossing, not resolved; symmetric, and never beyond what was measured."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vit.study.crossover import compare
+from vit.study.findings import Point, Series
+from vit.study.paired import mean_interval
+
+T = 10_000
+SIZES = (100, 300, 1000, 3000)
+WOBBLE = np.array([[-1.0, 0.2, 0.5, 0.3, -0.4], [0.3, -0.6, 1.0, -0.2, 0.1]])
+
+
+def series(name, errors, sizes=SIZES, order=None):
+    """A series from lists of errors, one a size; `order` of the seeds within each."""
+    found = []
+    for images, row in zip(sizes, errors, strict=True):
+        seeds = list(range(len(row))) if order is None else list(order)
+        found.append(Point(images, seeds, [float(row[seed]) for seed in seeds], mean_interval(row), 1.0, 1.0))
+    return Series(name, name, 1, 1, found, None)
+
+
+def pair(first, second, noise=0.02, seeds=5, sizes=SIZES):
+    """Two series whose errors scatter around the given ones."""
+    return tuple(
+        series(name, np.outer(errors, np.exp(noise * wobble[:seeds])), sizes)
+        for name, errors, wobble in zip("AB", (first, second), WOBBLE, strict=True)
+    )
+
+
+def test_ahead_at_every_size():
+    found = compare(*pair([0.30, 0.20, 0.12, 0.08], [0.40, 0.28, 0.18, 0.14]), T)
+    assert found.verdict == "first ahead" and found.crossing is None
+    assert "A makes fewer errors than B at every size measured (100 to 3,000 images)." in found.words
+    other = compare(*reversed(pair([0.30, 0.20, 0.12, 0.08], [0.40, 0.28, 0.18, 0.14])), T)
+    assert other.verdict == "second ahead" and (other.first, other.second) == ("B", "A")
+
+
+def test_ahead_at_all_sizes_but_one_is_not_ahead():
+    found = compare(*pair([0.30, 0.20, 0.18, 0.08], [0.40, 0.28, 0.1802, 0.14]), T)
+    assert found.verdict == "not resolved"
+    assert "A is significantly ahead with 100, 300 and 3,000 images" in found.words
+    assert "cannot be told apart with 1,000 images" in found.words
+
+
+def test_a_crossing_lies_where_the_log_ratio_is_zero():
+    first, second = [0.40, 0.30, 0.16, 0.09], [0.30, 0.25, 0.18, 0.12]
+    found = compare(*pair(first, second), T)
+    logs = np.log(np.array(first) / np.array(second)) + 0.02 * (WOBBLE[0] - WOBBLE[1]).mean()
+    place = np.log(300) + logs[1] / (logs[1] - logs[2]) * np.log(1000 / 300)
+    assert found.verdict == "crossing" and found.crossing.value == pytest.approx(np.exp(place))
+    assert 300 < found.crossing.low < found.crossing.value < found.crossing.high < 1000
+    assert found.words.startswith("Below about ") and "B is better, above it A." in found.words
+    assert "95 % interval" in found.words and "no evidence" not in found.words
+
+
+def test_an_end_that_the_sizes_do_not_bound_is_none():
+    first, second = [0.40, 0.31, 0.30, 0.196], [0.30, 0.25, 0.24, 0.20]
+    shaky = pair(first, second)
+    loose = series("A", [p.errors for p in shaky[0].points[:3]] + [list(0.196 * (1 + 0.008 * WOBBLE[0]))])
+    tight = series("B", [p.errors for p in shaky[1].points[:3]] + [list(0.2 * (1 + 0.008 * WOBBLE[0]))])
+    found = compare(loose, tight, T)
+    assert found.verdict == "crossing" and found.crossing.high is not None
+    noisy = series("A", [p.errors for p in shaky[0].points[:3]] + [list(0.196 * (1 + 0.0085 * WOBBLE[1]))])
+    far = compare(noisy, tight, T)
+    assert far.verdict in ("crossing", "not resolved")
+
+
+def test_two_changes_of_side_are_no_crossing():
+    found = compare(*pair([0.30, 0.30, 0.12, 0.14], [0.40, 0.25, 0.18, 0.10]), T)
+    assert found.verdict == "not resolved" and found.crossing is None
+    assert (
+        "A is significantly ahead with 100 and 1,000 images; B is significantly ahead with 300 and 3,000" in found.words
+    )
+
+
+def test_a_gap_that_closes_is_no_crossing():
+    found = compare(*pair([0.30, 0.23, 0.17, 0.13], [0.50, 0.34, 0.22, 0.15]), T)
+    assert found.verdict == "first ahead" and found.crossing is None
+    assert found.slope.low > 0 and "grows" in found.words
+    assert found.words.endswith("a shrinking gap alone is no evidence of a crossover.")
+
+
+def test_the_slope_is_that_of_each_seed():
+    generator = np.random.default_rng(0)
+    ours, theirs = (np.exp(generator.normal(-2, 0.1, (4, 5))) for _ in range(2))
+    found = compare(series("A", ours), series("B", theirs), T)
+    slopes = np.polyfit(np.log10(SIZES), np.log(ours / theirs), 1)[0]
+    expected = mean_interval(slopes)
+    assert (found.slope.value, found.slope.low, found.slope.high) == pytest.approx(
+        (expected.value, expected.low, expected.high)
+    )
+
+
+def test_a_steady_ratio_is_said_not_to_change():
+    found = compare(*pair([0.30, 0.20, 0.12, 0.08], [0.45, 0.30, 0.18, 0.12]), T)
+    assert found.slope.low < 0 < found.slope.high and "does not change measurably" in found.words
+
+
+@pytest.mark.parametrize(("seeds", "sizes"), [(1, SIZES), (5, SIZES[:1])])
+def test_too_few_seeds_or_sizes(seeds, sizes):
+    found = compare(*pair([0.30] * len(sizes), [0.60] * len(sizes), 0.02, seeds, sizes), T)
+    assert found.verdict == "not resolved" and found.crossing is None
+    assert "too few to compare them" in found.words
+
+
+def test_nothing_in_common():
+    first, second = series("A", [[0.1, 0.2]], [100]), series("B", [[0.1, 0.2]], [200])
+    found = compare(first, second, T)
+    assert (found.differences, found.verdict, found.slope) == ([], "not resolved", None)
+
+
+def test_a_size_with_one_seed_is_shown_and_left_out_of_the_crossing():
+    first, second = pair([0.40, 0.30, 0.16, 0.09], [0.30, 0.25, 0.18, 0.12])
+    first.points[1].seeds[1:], first.points[1].errors[1:] = [], []
+    found = compare(first, second, T)
+    assert [len(one.seeds) for one in found.differences] == [5, 1, 5, 5]
+    assert found.verdict == "crossing" and 100 < found.crossing.value < 1000 and found.slope.low is None
+
+
+def test_networks_without_errors():
+    found = compare(series("A", [[0.0] * 3] * 3, SIZES[:3]), series("B", [[0.0] * 3] * 3, SIZES[:3]), T)
+    assert found.verdict == "not resolved" and found.slope.value == 0 and found.slope.low < 0
+
+
+ERRORS = st.lists(st.lists(st.integers(0, 60), min_size=8, max_size=8), min_size=1, max_size=5)
+
+
+@given(ERRORS, st.permutations(range(4)))
+def test_seeds_have_no_order_and_a_swap_mirrors(rows, order):
+    sizes = [100 * 2**place for place in range(len(rows))]
+    ours, theirs = ([np.array(row[part : part + 4]) / 100 for row in rows] for part in (0, 4))
+    found = compare(series("A", ours, sizes), series("B", theirs, sizes), 100)
+    assert compare(series("A", ours, sizes, order), series("B", theirs, sizes), 100) == found
+    mirrored = compare(series("B", theirs, sizes), series("A", ours, sizes), 100)
+    verdicts = {"first ahead": "second ahead", "second ahead": "first ahead"}
+    assert mirrored.verdict == verdicts.get(found.verdict, found.verdict) and mirrored.crossing == found.crossing
+    if found.slope is not None:
+        assert mirrored.slope.value == pytest.approx(-found.slope.value, abs=1e-12)
+    if found.crossing is not None:
+        assert sizes[0] < found.crossing.value < sizes[-1]
+
+
+@given(st.floats(0.05, 0.5), st.floats(0.03, 0.3), st.integers(0, 99))
+def test_a_clear_crossing_mirrors_too(steep, shallow, seed):
+    generator = np.random.default_rng(seed)
+    noise = np.exp(generator.normal(0, 0.02, (2, 4, 5)))
+    ours = 0.2 * (np.array(SIZES) / 500) ** -steep
+    theirs = 0.2 * (np.array(SIZES) / 500) ** shallow
+    first, second = series("A", ours[:, None] * noise[0]), series("B", theirs[:, None] * noise[1])
+    one, other = compare(first, second, T), compare(second, first, T)
+    assert one.verdict == other.verdict and one.crossing == other.crossing
+    if one.verdict == "crossing":
+        assert 100 < one.crossing.value < 3000

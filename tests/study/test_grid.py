@@ -1,0 +1,101 @@
+"""Sizes, budgets, keys and shards of a study."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vit.errors import UsageError
+from vit.study.grid import Budget, key_of, make_cells, parse_sizes, shard
+from vit.training.recipe import Recipe
+
+FINGERPRINTS = {"train": "a", "validation": "b", "test": "c"}
+
+
+def cells(series=("ViT", "CNN"), sizes=(10, 20), seeds=(0, 1), choices=("",), budget="steps:5"):
+    recipes = {name: {choice: Recipe(name=f"{name}{choice}") for choice in choices} for name in series}
+    return make_cells(recipes, sizes, seeds, Budget.parse(budget), FINGERPRINTS)
+
+
+def test_sizes_are_counts_shares_and_all():
+    assert parse_sizes(["300", "10%", "all", 100, "100%", "0.5%"], 1000) == [5, 100, 300, 1000]
+
+
+@pytest.mark.parametrize("size", ["0", "-5", "1001", "101%", "0%", "many", "1.5", ""])
+def test_other_sizes_are_refused(size):
+    with pytest.raises(UsageError, match="--sizes"):
+        parse_sizes([size], 1000)
+
+
+def test_a_budget_of_steps_is_the_same_at_every_size():
+    assert {cell.recipe.optim.steps for cell in cells(budget="steps:7")} == {7}
+
+
+def test_a_budget_of_epochs_leaves_the_steps_to_the_size():
+    assert {(cell.recipe.optim.steps, cell.recipe.optim.epochs) for cell in cells(budget="epochs:3")} == {(None, 3)}
+
+
+def test_of_two_budgets_the_longer_one_counts():
+    lengths = {cell.images: cell.recipe.optim.steps for cell in cells(sizes=(80, 8000), budget="steps:50,epochs:3")}
+    assert lengths == {80: 50, 8000: 3 * (8000 // 128)}
+
+
+def test_a_batch_is_never_larger_than_the_images():
+    recipe = Recipe()
+    wide = replace(recipe, optim=replace(recipe.optim, batch_size=64, accumulate=4))
+    assert Budget.parse("steps:5").apply(wide, 30).optim.batch_size == 28
+    assert Budget.parse("steps:5").apply(wide, 3000).optim.batch_size == 64
+
+
+@pytest.mark.parametrize("text", ["", "steps", "steps:0", "steps:-1", "epoch:3", "steps:1,steps:2", "steps:1;epochs:2"])
+def test_other_budgets_are_refused(text):
+    with pytest.raises(UsageError, match="--budget"):
+        Budget.parse(text)
+
+
+@given(st.sampled_from(["steps:5", "epochs:2", "steps:5,epochs:2"]))
+def test_a_budget_reads_what_it_writes(text):
+    assert str(Budget.parse(text)) == text
+
+
+def test_networks_share_seeds_and_subsets():
+    for cell in cells():
+        assert cell.recipe.seed == cell.recipe.data.subset_seed == cell.seed
+        assert cell.recipe.data.train_images == cell.images
+
+
+def test_every_cell_has_a_folder_of_its_own_that_follows_from_what_decides_it():
+    folders = [cell.folder for cell in cells(choices=("lr=1", "lr=2"))]
+    assert len(set(folders)) == len(folders) == 16
+    assert folders == [cell.folder for cell in cells(choices=("lr=1", "lr=2"))]
+    assert {cell.folder for cell in cells(seeds=(0, 1))} < {cell.folder for cell in cells(seeds=(0, 1, 2))}
+
+
+def test_the_key_changes_with_all_that_decides_and_with_nothing_else():
+    recipe = Recipe()
+    key = key_of(recipe, FINGERPRINTS)
+    for same in (
+        replace(recipe, name="x", out="y", wandb="off"),
+        replace(recipe, data=replace(recipe.data, root="r", num_workers=3, cache="none")),
+    ):
+        assert key_of(same, FINGERPRINTS) == key
+    others = [
+        replace(recipe, seed=1),
+        replace(recipe, optim=replace(recipe.optim, lr=0.5)),
+        replace(recipe, data=replace(recipe.data, train_images=5)),
+        replace(recipe, model=replace(recipe.model, network={"name": "auto", "depth": 3})),
+    ]
+    keys = {key, *(key_of(other, FINGERPRINTS) for other in others), key_of(recipe, {**FINGERPRINTS, "test": "d"})}
+    assert len(keys) == 2 + len(others)
+
+
+@given(st.integers(1, 9), st.booleans())
+def test_shards_divide_the_cells(parts, tuned):
+    whole = cells(choices=("lr=1", "lr=2") if tuned else ("",))
+    shares = [shard(whole, part, parts) for part in range(1, parts + 1)]
+    assert sorted(cell.folder for share in shares for cell in share) == sorted(cell.folder for cell in whole)
+    if tuned:  # what is chosen among is on one machine
+        assert all(
+            not ({a.group for a in one} & {b.group for b in two}) for one in shares for two in shares if one != two
+        )

@@ -1,0 +1,161 @@
+"""From runs to findings: series, the verdict's sentences, plain values, results.csv."""
+
+import csv
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from vit.study.findings import CellResult
+from vit.study.summary import COLUMNS, summarise, to_json, write_results
+
+T = 10_000
+SIZES = (100, 300, 1000, 3000, 10_000)
+PROTOCOL = {"budget": "2,000 optimiser steps at every size"}
+
+
+def run(series, images, seed, wrong, **changes):
+    correct = np.ones(T, dtype=bool)
+    correct[: round(wrong)] = False
+    values = {
+        "series": series, "network": series, "images": images, "seed": seed, "accuracy": correct.mean().item(),
+        "validation_loss": 0.1 + 0.2, "steps": 2000, "batch_size": 100, "epochs": 2000 / 3, "best_round": 3,
+        "parameters": 1234, "flops": 5678, "seconds": 10.0 + seed, "images_per_second": 100.0,
+        "run": f"runs/{series}/{images}/{seed}", "correct": correct,
+    }  # fmt: skip
+    return CellResult(**{**values, **changes})
+
+
+def study(curves, sizes=SIZES, seeds=5, noise=0.02):
+    """Runs of {name: errors at each size}."""
+    generator = np.random.default_rng(3)
+    return [
+        run(name, images, seed, T * error * np.exp(noise * generator.normal()))
+        for seed in range(seeds)
+        for name, errors in curves.items()
+        for images, error in zip(sizes, errors, strict=True)
+    ]
+
+
+def law(scale, exponent, floor=0.02):
+    return [floor + scale * images**exponent for images in SIZES]
+
+
+def test_series_points_and_errors():
+    cells = study({"vit": law(2, -0.4), "cnn": law(1, -0.4)}, seeds=3)
+    cells.reverse()
+    found = summarise(cells, PROTOCOL, [], None)
+    assert [one.name for one in found.series] == ["cnn", "vit"] and found.test_images == T
+    for one in found.series:
+        assert [point.images for point in one.points] == list(SIZES) and (one.parameters, one.flops) == (1234, 5678)
+        for point in one.points:
+            assert point.seeds == [0, 1, 2] and point.seconds == 11.0 and point.images_per_second == 100.0
+            for seed, error in zip(point.seeds, point.errors, strict=True):
+                (cell,) = (c for c in cells if (c.series, c.images, c.seed) == (one.name, point.images, seed))
+                assert error == (~cell.correct).sum() / T
+            assert point.mean.low < point.mean.value == pytest.approx(np.mean(point.errors)) < point.mean.high
+    (pair,) = found.comparisons
+    assert (pair.first, pair.second, found.protocol) == ("cnn", "vit", PROTOCOL)
+
+
+def test_every_series_is_compared_with_the_first():
+    found = summarise(study({"a": law(2, -0.4), "b": law(1, -0.4), "c": law(3, -0.4)}), PROTOCOL, [], 0.9)
+    assert [(pair.first, pair.second) for pair in found.comparisons] == [("a", "b"), ("a", "c")]
+    assert found.target == 0.9 and all(one.fit.for_target or one.fit.refusal for one in found.series)
+
+
+def test_the_verdict_of_a_clear_study():
+    found = summarise(study({"vit": law(2, -0.4), "cnn": law(1, -0.4)}), PROTOCOL, [], None)
+    words = found.verdict
+    assert words.startswith("At 10,000 images use cnn rather than vit: its error is 4.5")
+    assert "points less (95 % interval 2." in words
+    assert "That holds at every size measured, from 100 to 10,000 images." in words
+    assert "With twice the images the fitted curves expect an error of 5.8" in words
+    assert "2,000 optimiser steps at every size" in words and "more than 10,000 images were not measured." in words
+    assert "lacks" not in words and words.count(". ") <= 4
+
+
+def test_the_verdict_of_a_crossing():
+    found = summarise(study({"vit": law(9, -0.7, 0.01), "cnn": law(0.6, -0.25, 0.0)}), PROTOCOL, [], None)
+    assert found.comparisons[0].verdict == "crossing"
+    assert "use vit rather than cnn" in found.verdict and "cnn is better, above it vit." in found.verdict
+
+
+def test_the_verdict_of_two_that_are_alike():
+    found = summarise(study({"vit": law(2, -0.4), "cnn": law(2, -0.4)}), PROTOCOL, [], None)
+    assert "At 10,000 images vit and cnn cannot be told apart: the errors are" in found.verdict
+    assert "cannot be told apart with 100, 300, 1,000, 3,000 and 10,000 images" in found.verdict
+
+
+def test_no_word_of_more_images_where_a_fit_does_not_bear_it():
+    found = summarise(study({"vit": law(2, -0.4), "cnn": [0.2] * 5}), PROTOCOL, [], None)
+    assert "With twice" not in found.verdict
+    assert "What more images would bring is not known (cnn: the error does not fall" in found.verdict
+
+
+def test_missing_cells_are_worked_around_and_named():
+    cells = [c for c in study({"vit": law(2, -0.4), "cnn": law(1, -0.4)}) if c.series == "vit" or c.images < 10_000]
+    failed = [{"series": "cnn", "images": 10_000, "seed": 0, "run": "x", "error": "out of memory"}]
+    found = summarise(cells, PROTOCOL, failed, None)
+    assert [one.images for one in found.comparisons[0].differences] == [100, 300, 1000, 3000]
+    assert "At 3,000 images use cnn" in found.verdict and "cnn lacks 5 of 25 runs" in found.verdict
+    assert found.failed == failed
+    lost = summarise([c for c in cells if c.series == "vit"], {}, failed, None)
+    assert "cnn has no run" in lost.verdict and "At 10,000 images vit errs on" in lost.verdict
+
+
+def test_few_runs():
+    one = summarise([run("vit", 100, 0, 3000)], {}, [], 0.9)
+    assert "vit errs on 30.00 % of the test images." in one.verdict and one.series[0].fit is None
+    two = summarise([run("vit", 100, 0, 3000), run("cnn", 100, 0, 2000)], {}, [], None)
+    assert "30.00 % for vit and 20.00 % for cnn, from one seed" in two.verdict
+    apart = summarise([run("vit", 100, 0, 3000), run("cnn", 200, 0, 2000)], {}, [], None)
+    assert "no size and seed in common" in apart.verdict
+    none = summarise([], {}, [{"series": "vit", "images": 100, "seed": 0, "run": "x", "error": "y"}], None)
+    assert none.verdict == "No run has finished; 1 failed." and none.test_images == 0
+    for found in (one, two, apart, none):
+        to_json(found)
+
+
+def test_runs_that_do_not_belong_together():
+    with pytest.raises(ValueError, match="test images"):
+        summarise([run("vit", 100, 0, 9), run("vit", 100, 1, 9, correct=np.ones(5, dtype=bool))], {}, [], None)
+    with pytest.raises(ValueError, match="same series"):
+        summarise([run("vit", 100, 0, 9), run("vit", 100, 0, 10)], {}, [], None)
+
+
+def test_findings_as_plain_values():
+    found = summarise(study({"vit": law(2, -0.4), "cnn": law(1, -0.4)}, seeds=1), PROTOCOL, [], 0.9)
+    plain = to_json(found)
+    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+    assert plain["series"][0]["points"][0]["mean"]["low"] is None
+    assert plain["series"][1]["points"][4]["errors"] == found.series[1].points[4].errors
+    with pytest.raises(ValueError, match="JSON"):
+        to_json(replace(found, target=float("nan")))
+
+
+def test_results_are_written_whole_and_exact(tmp_path):
+    cells = study({"vit": law(2, -0.4), "cnn": law(1, -0.4)}, seeds=2)
+    path = tmp_path / "results.csv"
+    path.write_text("old")
+    write_results(cells[::-1], path)
+    assert list(tmp_path.iterdir()) == [path]
+    with open(path, newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert tuple(rows[0]) == COLUMNS and "correct" not in COLUMNS and len(rows) == len(cells)
+    keys = [(row["series"], int(row["images"]), int(row["seed"])) for row in rows]
+    assert keys == [(name, images, seed) for name in ("cnn", "vit") for images in SIZES for seed in (0, 1)]
+    for row in rows:
+        (cell,) = (
+            c for c in cells if (c.series, c.images, c.seed) == (row["series"], int(row["images"]), int(row["seed"]))
+        )
+        assert all(type(getattr(cell, name))(text) == getattr(cell, name) for name, text in row.items())
+
+
+def test_results_that_cannot_be_written_leave_the_old_ones(tmp_path):
+    path = tmp_path / "results.csv"
+    path.write_text("old")
+    with pytest.raises(AttributeError):
+        write_results([run("vit", 100, 0, 3), None], path)
+    assert path.read_text() == "old"

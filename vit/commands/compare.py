@@ -1,0 +1,242 @@
+"""`vit compare RUN RUN...`: which of some trained models is better on the images that all of them were tested on."""
+
+import csv
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from vit.commands.arguments import Parser, parse
+from vit.console import Reporter, interval
+from vit.errors import DataError, ResourceError, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+SHOWN = 20
+
+
+def compare(arguments: Sequence[str]) -> int:
+    """Show accuracies, the difference of the first run to each other one, and the images where runs disagree."""
+    parser = Parser(
+        "compare",
+        "Compare finished runs on the test images that they share: the first with each of the others.",
+        "vit compare runs/photos/vit_tiny_patch16_224/20260101-120000 runs/photos/resnet18/20260101-130000",
+    )
+    parser.add_argument("runs", metavar="RUN", type=str, nargs="+", help="two or more run folders")
+    parser.add_argument(
+        "--output", type=str | None, default=None, help="a CSV for every image where runs disagree; null: none"
+    )
+    given = parse(parser, arguments)
+    output = _output(given.output)
+    runs = _named([_read(Path(name).expanduser()) for name in _distinct(given.runs)])
+    _check_same_images(runs)
+    reporter = Reporter()
+    first, *others = runs
+    reporter.line(f"{len(first.rows):,} test images of {first.result['data']}; 95 % intervals")
+    reporter.table(("run", "accuracy", "right", "wrong"), [_accuracy(run) for run in runs])
+    reporter.line(f"\nAccuracy of {first.name} minus that of each other run, on the same images")
+    columns = ("against", "difference in points", "only first right", "only other right", "McNemar's p")
+    reporter.table(columns, [_difference(first, other) for other in others])
+    reporter.line(
+        "\nThe intervals are about these trained models; another seed gives others, and 'vit study' trains them."
+    )
+    if len(others) > 1:
+        reporter.line(f"The p are not corrected for {len(others)} comparisons.")
+    disagreements = _disagreements(runs)
+    _show(reporter, runs, disagreements)
+    if output is not None:
+        _write(output, runs, disagreements)
+        reporter.line(f"\n{len(disagreements):,} rows in {output}")
+    reporter.next_command(_next(runs, output is None and bool(disagreements)))
+    return 0
+
+
+class _Row(NamedTuple):
+    """One image of predictions/test.csv."""
+
+    path: str
+    label: str
+    predicted: str
+    probability: float
+    loss: float
+
+
+@dataclass(frozen=True)
+class _Tested:
+    """A finished run and its test images, one row each, in the order of the test images."""
+
+    path: Path
+    name: str
+    result: dict[str, Any]
+    rows: list[_Row]
+
+    @property
+    def correct(self) -> "npt.NDArray[np.bool_]":
+        """(T,) whether each image is right."""
+        import numpy as np
+
+        return np.array([row.label == row.predicted for row in self.rows], dtype=bool)
+
+
+def _output(wanted: str | None) -> Path | None:
+    if wanted is None:
+        return None
+    path = Path(wanted).expanduser()
+    if path.exists():
+        raise UsageError(f"--output {path} exists", "give another name, or remove it")
+    return path
+
+
+def _distinct(names: Sequence[str]) -> Sequence[str]:
+    """The names as they are; UsageError for fewer than two, or for one folder given twice."""
+    if len(names) < 2:
+        raise UsageError("one run cannot be compared", "give two or more run folders")
+    seen: dict[Path, str] = {}
+    for name in names:
+        place = Path(name).expanduser().resolve()
+        if place in seen:
+            raise UsageError(f"{name} is given twice" + f", as {seen[place]}" * (seen[place] != name), "give it once")
+        seen[place] = name
+    return names
+
+
+def _read(path: Path) -> _Tested:
+    """A finished run.
+
+    Raises:
+        UsageError: the folder is no run, has not finished, or has no test images.
+        DataError: its files are not as a run leaves them.
+    """
+    from vit.training.run import RunDirectory
+
+    run = RunDirectory.open(path)
+    if not run.result.is_file():
+        raise UsageError(f"{path} has no result.json: its training has not finished", f"vit train --resume {path}")
+    file = run.predictions / "test.csv"
+    try:
+        result: dict[str, Any] = json.loads(run.result.read_text(encoding="utf-8"))
+        if "test" not in result["fingerprints"]:
+            raise UsageError(f"{path} has no test images", "train with --data.test above 0")
+        name, _, _ = result["network"]["name"], result["data"], result["images"]["test"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{run.result} is damaged ({error})", "train again, or restore the file") from error
+    if not file.is_file():
+        raise UsageError(f"{path} has no predictions/test.csv: it was stopped at its end", f"vit train --resume {path}")
+    return _Tested(path, name, result, _rows(file, result["images"]["test"]))
+
+
+def _rows(file: Path, count: int) -> list[_Row]:
+    try:
+        with open(file, newline="", encoding="utf-8", errors="surrogateescape") as lines:
+            header, *rows = csv.reader(lines)
+        if tuple(header) != _Row._fields or len(rows) != count:
+            raise ValueError(f"it should have the columns {','.join(_Row._fields)} and {count:,} rows")
+        return [_Row(path, label, guess, float(sure), float(loss)) for path, label, guess, sure, loss in rows]
+    except ValueError as error:
+        raise DataError(f"{file} is not as its run wrote it: {error}", "restore it, or train again") from error
+
+
+def _named(runs: list[_Tested]) -> list[_Tested]:
+    """The runs with the shortest names that tell them apart: network, network/folder, or the path."""
+    from dataclasses import replace
+
+    for names in (
+        [run.name for run in runs],
+        [f"{run.name}/{run.path.resolve().name}" for run in runs],
+        [str(run.path) for run in runs],
+    ):
+        if len(set(names)) == len(runs):
+            break
+    return [replace(run, name=name) for run, name in zip(runs, names, strict=True)]
+
+
+def _check_same_images(runs: Sequence[_Tested]) -> None:
+    """Raise DataError unless all runs have the same test images with the same labels in the same order."""
+    first, *others = runs
+    for other in others:
+        known = [run.result["fingerprints"]["test"] for run in (first, other)]
+        if known[0] != known[1]:
+            raise DataError(
+                f"{first.path} and {other.path} have different test images: {len(first.rows):,} of "
+                f"{first.result['data']} ({known[0]}), {len(other.rows):,} of {other.result['data']} ({known[1]})",
+                "compare runs with the same data and data.split_seed, or measure both with 'vit evaluate RUN DATA'",
+            )
+        for mine, theirs in zip(first.rows, other.rows, strict=True):
+            if mine[:2] != theirs[:2]:
+                raise DataError(
+                    f"predictions/test.csv of {first.path} and {other.path} differ in their images: "
+                    f"{mine.path} ({mine.label}) beside {theirs.path} ({theirs.label})",
+                    "one of them was changed; restore it",
+                )
+
+
+def _accuracy(run: _Tested) -> tuple[str, str, str, str]:
+    from scipy.stats import binomtest
+
+    right, count = int(run.correct.sum()), len(run.rows)
+    within = binomtest(right, count).proportion_ci(0.95, "wilson")
+    shown = interval({"value": right / count, "low": float(within.low), "high": float(within.high)})
+    return run.name, shown, f"{right:,}", f"{count - right:,}"
+
+
+def _difference(first: _Tested, other: _Tested) -> tuple[str, str, str, str, str]:
+    from vit.study.paired import mcnemar, paired_gap
+
+    gap = paired_gap(first.correct, other.correct)
+    test = mcnemar(first.correct, other.correct)
+    around = "" if gap.low is None or gap.high is None else f" ({100 * gap.low:+.2f} to {100 * gap.high:+.2f})"
+    p = "< 0.001" if test.p < 0.001 else f"{test.p:.3f}"
+    return other.name, f"{100 * gap.value:+.2f}{around}", f"{test.only_first:,}", f"{test.only_second:,}", p
+
+
+def _disagreements(runs: Sequence[_Tested]) -> list[int]:
+    """Indices of the images that not all runs give the same label."""
+    labels = zip(*([row.predicted for row in run.rows] for run in runs), strict=True)
+    return [index for index, guesses in enumerate(labels) if len(set(guesses)) > 1]
+
+
+def _show(reporter: Reporter, runs: Sequence[_Tested], disagreements: Sequence[int]) -> None:
+    """The images on which the runs' losses lie furthest apart."""
+
+    def spread(index: int) -> float:
+        losses = [run.rows[index].loss for run in runs]
+        return max(losses) - min(losses)
+
+    if not disagreements:
+        reporter.line("\nThe runs give every image the same label.")
+        return
+    shown = sorted(disagreements, key=spread, reverse=True)[:SHOWN]
+    most = f", the {SHOWN} with the largest difference in loss" * (len(shown) < len(disagreements))
+    reporter.line(f"\n{len(disagreements):,} images have different labels{most}")
+    rows = []
+    for index in shown:
+        guesses = (f"{run.rows[index].predicted} ({run.rows[index].probability:.0%})" for run in runs)
+        rows.append((*runs[0].rows[index][:2], *guesses))
+    reporter.table(("image", "true", *(run.name for run in runs)), rows)
+
+
+def _write(path: Path, runs: Sequence[_Tested], disagreements: Sequence[int]) -> None:
+    """A row for each image, in the order of the test images; names as in predictions/test.csv."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "x", newline="", encoding="utf-8", errors="surrogateescape") as file:
+            writer = csv.writer(file)
+            writer.writerow(
+                ("path", "label", *(f"{column} by {run.name}" for run in runs for column in _Row._fields[2:]))
+            )
+            for index in disagreements:
+                own = (value for run in runs for value in run.rows[index][2:])
+                writer.writerow((*runs[0].rows[index][:2], *own))
+    except OSError as error:
+        raise ResourceError(f"cannot write {path}: {error.strerror}", "choose another --output") from error
+
+
+def _next(runs: Sequence[_Tested], unwritten: bool) -> str:
+    if unwritten:
+        return f"vit compare {' '.join(shlex.quote(str(run.path)) for run in runs)} --output disagreements.csv"
+    best = max(runs, key=lambda run: int(run.correct.sum()))
+    return f"vit predict {shlex.quote(str(best.path))} FOLDER_OF_IMAGES"

@@ -1,0 +1,84 @@
+"""What a study found, on the terminal: `vit study` ends with it, `vit report` is it."""
+
+import csv
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit.console import Reporter
+
+if TYPE_CHECKING:
+    from vit.study.findings import Findings, Fit, Point
+    from vit.study.folder import StudyDirectory
+
+SHOWN_FAILED = 5
+
+
+def report_findings(reporter: Reporter, path: Path, target: float | None) -> None:
+    """Summarise a study's folder, write its results, summary, curve and page, and show verdict, table and paths.
+
+    Raises:
+        UsageError: the folder is no study.
+        DataError: none of its cells is finished.
+    """
+    from vit.report.study_page import report_study
+    from vit.study.folder import StudyDirectory
+
+    findings, study = report_study(path, target), StudyDirectory(path)
+    _show(reporter, findings)
+    reporter.line()
+    files = {"report": study.report, "figure": study.curve, "numbers": f"{study.results}, {study.summary}"}
+    reporter.facts((name, str(file)) for name, file in files.items())
+    reporter.next_command(_next(study, findings))
+
+
+def _show(reporter: Reporter, findings: "Findings") -> None:
+    reporter.line("\n" + findings.verdict)
+    points = [{point.images: point for point in series.points} for series in findings.series]
+    sizes = sorted({images for own in points for images in own})
+    rows = [(f"{images:,}", *(_error(own.get(images)) for own in points)) for images in sizes]
+    reporter.line(f"\nTest error in % on {findings.test_images:,} images: mean over the seeds, 95 % interval")
+    reporter.table(("images", *(series.name for series in findings.series)), rows)
+    if findings.target is not None:
+        reporter.line(f"\nTraining images for an accuracy of {100 * findings.target:g} %")
+        reporter.facts((series.name, _wanted(series.fit)) for series in findings.series)
+    if findings.failed:
+        reporter.notice(f"\nWARNING: {len(findings.failed)} cells failed, and are in no number above:")
+        for cell in findings.failed[:SHOWN_FAILED]:
+            reporter.notice(f"  {cell['series']}, {cell['images']:,} images, seed {cell['seed']}: {cell['error']}")
+        if len(findings.failed) > SHOWN_FAILED:
+            reporter.notice("  ...")
+
+
+def _error(point: "Point | None") -> str:
+    if point is None:
+        return "-"
+    mean, seeds = point.mean, len(point.seeds)
+    if mean.low is None or mean.high is None:
+        return f"{100 * mean.value:.2f} ({seeds} seed{'s' * (seeds != 1)})"
+    return f"{100 * mean.value:.2f} ({100 * max(mean.low, 0):.2f} to {100 * mean.high:.2f})"
+
+
+def _wanted(fit: "Fit | None") -> str:
+    from vit.report.study_figures import counted
+    from vit.report.study_page import ends
+
+    if fit is None:
+        return "not known: fewer than 3 sizes"
+    if fit.for_target is None:
+        return fit.refusal
+    around = ends(fit.for_target, counted)
+    return f"about {counted(fit.for_target.value)}" + (f" ({around})" if around else "")
+
+
+def _next(study: "StudyDirectory", findings: "Findings") -> str:
+    """A target where there is a fit to ask; else two runs of the first comparison to look into."""
+    if findings.target is None and any(series.fit is not None and series.fit.supported for series in findings.series):
+        return f"vit report {shlex.quote(str(study.path))} --target 0.95"
+    if findings.comparisons and findings.comparisons[0].differences:
+        pair, last = findings.comparisons[0], findings.comparisons[0].differences[-1]
+        with open(study.results, newline="", encoding="utf-8") as file:
+            runs = {(row["series"], row["images"], row["seed"]): row["run"] for row in csv.DictReader(file)}
+        names = [runs[name, str(last.images), str(last.seeds[0])] for name in (pair.first, pair.second)]
+        return "vit compare " + " ".join(shlex.quote(str(study.path / name)) for name in names)
+    return "vit study --help"

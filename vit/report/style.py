@@ -1,0 +1,51 @@
+"""How every picture looks and becomes a file. Nothing here imports torch, so that `vit report` starts at once."""
+
+import io
+import warnings
+from pathlib import Path
+from typing import Literal
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+mpl.rcParams.update({
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "font.size": 9,
+    "svg.hashsalt": "vit",  # or the same picture is another file every time
+})  # fmt: skip
+
+# Okabe and Ito's colours, told apart by people who confuse red and green; without their yellow, too pale on white.
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+
+
+def look(place: int) -> tuple[str, str]:
+    """Colour and marker of the series at a place; the pair repeats after 56."""
+    return _COLOURS[place % len(_COLOURS)], _MARKERS[place % len(_MARKERS)]
+
+
+def plain(name: str, limit: int = 22) -> str:
+    """A name on a picture: one short line, and no dollar signs, which matplotlib would read as mathematics.
+
+    What cannot be printed becomes a question mark: a control character would make an SVG unreadable.
+    """
+    line = " ".join(name.encode("utf-8", "replace").decode("utf-8").split())
+    line = "".join(letter if letter.isprintable() else "?" for letter in line)
+    return (line if len(line) <= limit else line[: limit - 1] + "…").replace("$", r"\$")
+
+
+def rendered(figure: Figure, kind: Literal["png", "svg"], dpi: int = 120) -> bytes:
+    """A figure as the bytes of a file."""
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a box stands for a letter that the font lacks
+        metadata = {"Date": None} if kind == "svg" else None
+        figure.savefig(buffer, format=kind, dpi=dpi, bbox_inches="tight", metadata=metadata)
+    return buffer.getvalue()
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG, making its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(rendered(figure, "png"))

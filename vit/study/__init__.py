@@ -1,0 +1,1 @@
+"""A study: a grid of runs, and what they say together."""

@@ -1,0 +1,160 @@
+"""One cell of a study, in a process of its own: an ordinary run, in a folder that is known beforehand."""
+
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing import connection, parent_process
+from pathlib import Path
+from typing import Any
+
+import torch
+
+if sys.platform != "win32":
+    import fcntl
+
+from vit.errors import VitError
+from vit.study.folder import failure_file
+from vit.training.callbacks import Listener
+from vit.training.fit import fit
+from vit.training.metrics import write_scored
+from vit.training.plan import Plan, make_plan
+from vit.training.recipe import Recipe, dump, plain
+from vit.training.run import RunDirectory, check_unchanged, write_beginning
+from vit.training.tracking import Tracker, open_tracker
+
+
+class _Rows(Listener):
+    """Hands rows to the tracker."""
+
+    def __init__(self, tracker: Tracker) -> None:
+        self.tracker = tracker
+
+    def step(self, done: int, total: int, loss: float, images_per_second: float) -> None:
+        """Nobody watches the steps of a cell."""
+
+    def row(self, row: dict[str, float], step: int) -> None:
+        """A row was added to metrics.csv."""
+        self.tracker.log({key: value for key, value in row.items() if key != "step"}, step)
+
+
+def run_cell(recipe: Recipe, folder: Path, threads: int, gpu: int | None, group: str) -> None:
+    """Train a cell into its folder, or go on with it; what it prints is in log.txt, why it failed in failure.txt.
+
+    The process ends with code 0, or 1 after a failure. It ends at once if the process that began it is gone: the study
+    may have been started again, and two trainings must not write into one folder.
+    """
+    _end_with_parent()
+    folder.mkdir(parents=True, exist_ok=True)
+    _speak_into(folder / "log.txt")
+    if gpu is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = str(gpu)  # nothing has touched CUDA yet
+    torch.set_num_threads(threads)
+    with _alone(folder):
+        failure_file(folder).unlink(missing_ok=True)
+        try:
+            _train(recipe, folder, group)
+        except BaseException as error:  # noqa: BLE001  whatever it was, the study must be able to say it
+            traceback.print_exc()
+            words = str(error) if isinstance(error, VitError) else f"{type(error).__name__}: {error}"
+            failure_file(folder).write_text(" ".join(words.split())[:1000] + "\n", encoding="utf-8")
+            sys.exit(1)
+
+
+def _train(recipe: Recipe, folder: Path, group: str) -> None:
+    run = RunDirectory(folder)
+    if run.result.is_file():
+        return  # another shard or an earlier start has done it
+    plan = make_plan(recipe)
+    resume = run.last.is_file() and run.config.is_file() and run.config.read_text(encoding="utf-8") == dump(plan.recipe)
+    if resume:
+        check_unchanged(run, plan.source)
+    else:
+        for file in (run.splits, run.metrics, run.last, run.best):
+            file.unlink(missing_ok=True)
+        write_beginning(run, plan.recipe, plan.source)
+    tracker = open_tracker(
+        recipe.wandb, folder, plain(plan.recipe), recipe.name or folder.name, print, group=group, job_type="cell"
+    )
+    fitted = fit(plan, run, [_Rows(tracker)], resume=resume)
+    for split, scored in fitted.scored.items():
+        write_scored(run.predictions / f"{split}.csv", scored, plan.source.classes)
+    tracker.summary({name: metric["value"] for name, metric in fitted.result.metrics.items()})
+    tracker.finish()
+    fitted.result.write(run.result)
+    run.last.unlink(missing_ok=True)  # it is for going on; a study of large networks would fill a disk with them
+
+
+def time_cell(recipe: Recipe, threads: int, gpu: int | None, answer: Any) -> None:
+    """Send (seconds of a training step, seconds of scoring an image) of a cell's network through a pipe."""
+    _end_with_parent()
+    _speak_into(Path(os.devnull))
+    if gpu is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = str(gpu)
+    torch.set_num_threads(threads)
+    try:
+        answer.send(_timed(make_plan(recipe)))
+    except VitError as error:
+        answer.send(str(error))
+
+
+def _timed(plan: Plan) -> tuple[float, float]:
+    from vit.models.catalog import build
+    from vit.training.inference import Engine, autocast
+
+    network = build(plan.network).to(plan.device).train()
+    engine = Engine(network, plan.preprocess, plan.device, plan.precision)
+    data = plan.data_module()
+    batch = next(iter(data.train_dataloader()))
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.0)
+    seconds = []
+    for _ in range(4):
+        started = time.perf_counter()
+        images = data.augmented(replace(batch, image=batch.image.to(plan.device), label=batch.label.to(plan.device)))
+        network.train()
+        with autocast(plan.precision, plan.device):
+            loss = torch.nn.functional.cross_entropy(network(images.image).float(), images.label)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        float(loss)  # waits for a GPU
+        seconds.append(time.perf_counter() - started)
+    network.eval()
+    started = time.perf_counter()
+    engine.probabilities(batch.image)
+    return min(seconds), (time.perf_counter() - started) / len(batch.label)
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    sentinel = parent.sentinel
+
+    def watch() -> None:
+        connection.wait([sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _speak_into(path: Path) -> None:
+    """From here on, everything this process prints goes to the end of a file."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold a lock on a cell's folder, which the operating system gives back when the process ends, however it ends."""
+    with open(folder / ".lock", "w") as file:
+        if sys.platform != "win32":
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

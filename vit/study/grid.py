@@ -1,0 +1,157 @@
+"""The grid of a study: which networks learn from how many images with which seeds, and for how long.
+
+A cell is one training. It is named by what it varies, and keyed by a hash of all that decides its outcome, so that a
+finished cell is never run again and a changed one is never mistaken for it.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vit.errors import UsageError
+from vit.training.recipe import Recipe, automatic_batch_size, plain
+from vit.training.run import slug
+
+_BUDGET = re.compile(r"(steps|epochs):(\d+)")
+_UNDECIDING = {"out", "name", "wandb"}  # of a recipe; and of its parts:
+_UNDECIDING_DATA = {"root", "download", "cache", "num_workers"}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long a cell trains: so many steps, so many epochs, or the longer of the two."""
+
+    steps: int | None
+    epochs: int | None
+
+    @classmethod
+    def parse(cls, text: str) -> "Budget":
+        """ "steps:2000", "epochs:30" or "steps:2000,epochs:30"; UsageError for anything else."""
+        parts = [_BUDGET.fullmatch(part.strip()) for part in str(text).split(",")]
+        found = {part[1]: int(part[2]) for part in parts if part}
+        if not all(parts) or len(found) != len(parts) or 0 in found.values():
+            raise UsageError(f"--budget {text}", "give steps:2000, epochs:30, or steps:2000,epochs:30 (the longer)")
+        return cls(found.get("steps"), found.get("epochs"))
+
+    def __str__(self) -> str:
+        parts = [f"{name}:{value}" for name, value in (("steps", self.steps), ("epochs", self.epochs)) if value]
+        return ",".join(parts)
+
+    def words(self) -> str:
+        """For titles and tables."""
+        if self.steps is None:
+            return f"{self.epochs:,} epochs at every size (few steps at small sizes)"
+        if self.epochs is None:
+            return f"{self.steps:,} optimiser steps at every size"
+        return f"{self.steps:,} optimiser steps or {self.epochs:,} epochs, whichever is longer"
+
+    def apply(self, recipe: Recipe, images: int) -> Recipe:
+        """The recipe of a cell with this length; its batch is never larger than its images."""
+        optim = recipe.optim
+        batch = optim.batch_size or automatic_batch_size(images, optim.accumulate)
+        if batch > images:
+            batch = max(optim.accumulate, images - images % optim.accumulate)
+        optim = replace(optim, batch_size=batch)
+        if self.epochs is not None and self.steps is not None:
+            longer = max(self.steps, self.epochs * (images // batch))
+            optim = replace(optim, steps=longer)
+        elif self.steps is not None:
+            optim = replace(optim, steps=self.steps)
+        elif self.epochs is not None:
+            optim = replace(optim, epochs=self.epochs, steps=None)
+        return replace(recipe, optim=optim)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training of the grid.
+
+    Attributes:
+        choice: the values that tuning tries here, as text; empty where nothing is tuned.
+        folder: of its run, relative to the study's folder.
+    """
+
+    series: str
+    images: int
+    seed: int
+    choice: str
+    recipe: Recipe
+    folder: Path
+
+    @property
+    def group(self) -> tuple[str, int]:
+        """Cells among which tuning chooses."""
+        return self.series, self.images
+
+    def words(self) -> str:
+        """Its name for people."""
+        tried = f", {self.choice}" if self.choice else ""
+        return f"{self.series}, {self.images:,} images, seed {self.seed}{tried}"
+
+
+def parse_sizes(sizes: Sequence[int | str], pool: int) -> list[int]:
+    """Numbers of training images from counts, percentages ("10%") and "all", ascending.
+
+    Raises:
+        UsageError: a size is no such thing, or larger than the pool.
+    """
+    found: set[int] = set()
+    for given in sizes:
+        text = str(given).strip().replace("_", "")
+        if text == "all":
+            found.add(pool)
+        elif re.fullmatch(r"\d+", text) and 0 < int(text) <= pool:
+            found.add(int(text))
+        elif re.fullmatch(r"\d+", text) and int(text) > pool:
+            raise UsageError(f"--sizes {text}: there are {pool:,} training images", "give 'all' for all of them")
+        elif re.fullmatch(r"\d+(\.\d+)?%", text) and 0 < float(text[:-1]) <= 100:
+            found.add(max(1, round(pool * float(text[:-1]) / 100)))
+        else:
+            raise UsageError(f"--sizes {given}", "give counts, percentages or 'all': 100,300,10%,all")
+    if not found:
+        raise UsageError("--sizes is empty", "give at least one size, such as all")
+    return sorted(found)
+
+
+def key_of(recipe: Recipe, fingerprints: Mapping[str, str]) -> str:
+    """A hash of all that decides a cell: its recipe without names and places, and the images of every split."""
+    values = {name: value for name, value in plain(recipe).items() if name not in _UNDECIDING}
+    values["data"] = {name: value for name, value in values["data"].items() if name not in _UNDECIDING_DATA}
+    text = json.dumps([values, dict(fingerprints)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def make_cells(
+    series: Mapping[str, Mapping[str, Recipe]],
+    sizes: Sequence[int],
+    seeds: Sequence[int],
+    budget: Budget,
+    fingerprints: Mapping[str, str],
+) -> list[Cell]:
+    """Every cell, small sizes first: an early answer at all sizes' cost is worth more than a late one at one size.
+
+    Args:
+        series: {name: {choice: recipe}}; one choice, named "", where nothing is tuned.
+    """
+    cells = []
+    for images in sizes:
+        for seed in seeds:
+            for name, choices in series.items():
+                for choice, recipe in choices.items():
+                    data = replace(recipe.data, train_images=images, subset_seed=seed)
+                    whole = budget.apply(replace(recipe, data=data, seed=seed), images)
+                    ending = f"-{slug(choice)}" if choice else ""
+                    place = f"{slug(name)}/{images:07d}/seed{seed}{ending}-{key_of(whole, fingerprints)}"
+                    cells.append(Cell(name, images, seed, choice, whole, Path("cells") / place))
+    return cells
+
+
+def shard(cells: Sequence[Cell], part: int, parts: int) -> list[Cell]:
+    """The cells of one of several machines, numbered from 1; those among which tuning chooses stay together."""
+    if any(cell.choice for cell in cells):
+        groups = {group: number for number, group in enumerate(dict.fromkeys(cell.group for cell in cells))}
+        return [cell for cell in cells if groups[cell.group] % parts == part - 1]
+    return list(cells[part - 1 :: parts])

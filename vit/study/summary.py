@@ -1,0 +1,178 @@
+"""The runs of a study -> what they found, as values, as a paragraph and as files."""
+
+import csv
+import json
+import os
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from vit.study.crossover import compare, outcome
+from vit.study.findings import CellResult, Comparison, Difference, Findings, Interval, Point, Series
+from vit.study.learning_curve import fit_curve
+from vit.study.paired import ALPHA, mean_interval
+
+COLUMNS = tuple(field.name for field in fields(CellResult) if field.name != "correct")
+
+
+def summarise(
+    results: list[CellResult], protocol: dict[str, Any], failed: list[dict[str, Any]], target: float | None
+) -> Findings:
+    """All that the finished runs of a study say; series in the order of their first run, compared with the first.
+
+    Args:
+        results: of one study, all measured on the same test images.
+        protocol, failed, target: as in `Findings`; `protocol["budget"]` is named in the verdict.
+
+    Raises:
+        ValueError: the runs were measured on different numbers of test images, or two runs are the same cell.
+    """
+    if len({len(result.correct) for result in results}) > 1:
+        raise ValueError("the runs of a study must share their test images")
+    if len({(result.series, result.images, result.seed) for result in results}) < len(results):
+        raise ValueError("two runs with the same series, images and seed")
+    test_images = len(results[0].correct) if results else 0
+    series = [_series(name, [one for one in results if one.series == name], target) for name in _names(results)]
+    comparisons = [compare(series[0], other, test_images) for other in series[1:]]
+    verdict = " ".join(filter(None, _sentences(series, comparisons, protocol, failed)))
+    return Findings(verdict, series, comparisons, target, test_images, protocol, failed)
+
+
+def to_json(findings: Findings) -> dict[str, Any]:
+    """Plain values, None for what is not known; ValueError where a number is not finite."""
+    plain: dict[str, Any] = json.loads(json.dumps(asdict(findings), allow_nan=False))
+    return plain
+
+
+def write_results(results: list[CellResult], path: Path) -> None:
+    """results.csv: a row for each run by series, images and seed, every digit of every number; whole or not at all."""
+    order = _names(results)
+    partial = path.with_name(f".{path.name}.partial")
+    with open(partial, "w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(COLUMNS)
+        for result in sorted(results, key=lambda one: (order.index(one.series), one.images, one.seed)):
+            cells = (getattr(result, name) for name in COLUMNS)
+            rows.writerow(repr(float(cell)) if isinstance(cell, float) else str(cell) for cell in cells)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+
+
+def _names(results: list[CellResult]) -> list[str]:
+    return list(dict.fromkeys(result.series for result in results))
+
+
+def _series(name: str, cells: list[CellResult], target: float | None) -> Series:
+    test_images = len(cells[0].correct)
+    points = []
+    for images in sorted({cell.images for cell in cells}):
+        here = sorted((cell for cell in cells if cell.images == images), key=lambda cell: cell.seed)
+        errors = [int((~cell.correct).sum()) / test_images for cell in here]  # 1 - accuracy would not be exact
+        points.append(
+            Point(
+                images=images,
+                seeds=[cell.seed for cell in here],
+                errors=errors,
+                mean=mean_interval(errors, 1 / test_images),
+                seconds=sum(cell.seconds for cell in here) / len(here),
+                images_per_second=sum(cell.images_per_second for cell in here) / len(here),
+            )
+        )
+    first = cells[0]
+    fit = fit_curve(points, target, test_images)
+    return Series(name, first.network, first.parameters, first.flops, points, fit)
+
+
+def _sentences(
+    series: list[Series], comparisons: list[Comparison], protocol: dict[str, Any], failed: list[dict[str, Any]]
+) -> list[str]:
+    """The verdict: the largest size, the other sizes, more images, what all this rests on."""
+    if not series:
+        return [f"No run has finished; {len(failed)} failed."]
+    found = [_at_largest(one, series) for one in comparisons] or [
+        f"At {series[0].points[-1].images:,} images {series[0].name} errs on "
+        f"{_percent(series[0].points[-1].mean)} of the test images."
+    ]
+    changes = [_elsewhere(one) for one in comparisons]
+    return [*found, *changes, _with_twice(series), _conditions(series, protocol, failed)]
+
+
+def _at_largest(comparison: Comparison, series: list[Series]) -> str:
+    """Which of two to use at the largest size that both have, and by how much."""
+    first, second = comparison.first, comparison.second
+    if not comparison.differences:
+        return f"{first} and {second} have no size and seed in common."
+    one = comparison.differences[-1]
+    errors = [_mean_error(series, name, one) for name in (first, second)]
+    at = f"At {one.images:,} images"
+    if one.gap.low is None or one.gap.high is None:
+        return f"{at} the error is {errors[0]} for {first} and {errors[1]} for {second}, from one seed."
+    if comparison.verdict in ("first ahead", "second ahead") or one.p_holm < ALPHA:
+        low, high = sorted((abs(one.gap.low), abs(one.gap.high)))
+        best, other = (0, 1) if one.gap.value < 0 else (1, 0)
+        names = (first, second)
+        return (
+            f"{at} use {names[best]} rather than {names[other]}: its error is {errors[best]} against {errors[other]}, "
+            f"{100 * abs(one.gap.value):.2f} points less (95 % interval {100 * low:.2f} to {100 * high:.2f})."
+        )
+    sizes = len(comparison.differences)
+    clear = one.gap.low > 0 or one.gap.high < 0
+    return (
+        f"{at} {first} and {second} cannot be told apart: the errors are {errors[0]} and {errors[1]}, a difference of "
+        f"{100 * one.gap.value:.2f} points (95 % interval {100 * one.gap.low:.2f} to {100 * one.gap.high:.2f}"
+        + (f", which does not allow for tests at {sizes} sizes)." if clear else ").")
+    )
+
+
+def _mean_error(series: list[Series], name: str, one: Difference) -> str:
+    """The mean over the seeds that both series have, so that the two errors differ by the gap."""
+    points = next(some for some in series if some.name == name).points
+    point = next(point for point in points if point.images == one.images)
+    errors = [error for seed, error in zip(point.seeds, point.errors, strict=True) if seed in one.seeds]
+    return f"{100 * sum(errors) / len(errors):.2f} %"
+
+
+def _elsewhere(comparison: Comparison) -> str:
+    """Whether the answer changes with the size."""
+    found = comparison.differences
+    if comparison.verdict in ("first ahead", "second ahead"):
+        return f"That holds at every size measured, from {found[0].images:,} to {found[-1].images:,} images."
+    return outcome(comparison) if found else ""
+
+
+def _with_twice(series: list[Series]) -> str:
+    """What twice the images would bring; only if every series' fit bears the question."""
+    reasons = []
+    told = []
+    for one in series:
+        if one.fit is None:
+            reasons.append(f"{one.name} has fewer than 3 sizes")
+        elif not one.fit.supported:
+            reasons.append(f"{one.name}: {one.fit.why}")
+        else:
+            told.append(f"{_percent(one.fit.at_twice)} for {one.name} with {2 * one.fit.largest:,}")
+    if reasons:
+        return f"What more images would bring is not known ({'; '.join(reasons)})."
+    return f"With twice the images the fitted curves expect an error of {', and of '.join(told)}."
+
+
+def _conditions(series: list[Series], protocol: dict[str, Any], failed: list[dict[str, Any]]) -> str:
+    """What the answer rests on, and what is missing."""
+    budget = f"All runs had the budget '{protocol['budget']}'; " if "budget" in protocol else ""
+    largest = max(point.images for one in series for point in one.points)
+    said = f"{budget}{'other' if budget else 'Other'} budgets, other data and more than {largest:,} images were not measured"
+    cells = {one.name: {(point.images, seed) for point in one.points for seed in point.seeds} for one in series}
+    planned = set.union(*cells.values()) | {(one["images"], one["seed"]) for one in failed}
+    lacking = [
+        f"{name} lacks {len(planned - own)} of {len(planned)} runs" for name, own in cells.items() if planned - own
+    ]
+    lacking += [f"{name} has no run" for name in dict.fromkeys(one["series"] for one in failed) if name not in cells]
+    return f"{said}; {', '.join(lacking)}." if lacking else f"{said}."
+
+
+def _percent(error: Interval) -> str:
+    """'5.20 % (95 % interval 4.80 to 5.60)'."""
+    if error.low is None or error.high is None:
+        return f"{100 * error.value:.2f} %"
+    return f"{100 * error.value:.2f} % (95 % interval {100 * max(error.low, 0):.2f} to {100 * error.high:.2f})"
