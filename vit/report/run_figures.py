@@ -1,7 +1,6 @@
 """The figures and tables that a finished training leaves in its run folder, and sends to its tracker."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np

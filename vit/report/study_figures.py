@@ -2,22 +2,21 @@
 
 import math
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
-from vit.report.style import look, plain
+from vit.report.style import decades, log_axis, look, plain, size_axis
 from vit.study.findings import Comparison, Difference, Findings, Fit, Interval, Series
 
 NAME = 40  # letters of a series' name on a picture
 
-_PERCENT = ((1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8))
-_TIMES = ((1, 2, 5), (1, 1.5, 2, 3, 5, 7))
+_PERCENT = tuple(decades(steps, -3, 2) for steps in ((1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8)))
+_TIMES = tuple(decades(steps, -3, 3) for steps in ((1, 2, 5), (1, 1.5, 2, 3, 5, 7)))
 _SECONDS = {
     **{1: "1 s", 3: "3 s", 10: "10 s", 30: "30 s", 60: "1 min", 180: "3 min", 600: "10 min", 1800: "30 min"},
     **{3600: "1 h", 3 * 3600: "3 h", 10 * 3600: "10 h", 30 * 3600: "30 h", 100 * 3600: "100 h"},
@@ -35,7 +34,7 @@ def learning_curves(findings: Findings) -> Figure:
     sizes = sorted({point.images for series in findings.series for point in series.points})
     fits = [series.fit for series in findings.series if series.fit is not None and series.fit.supported]
     end = max([sizes[-1], *(fit.sizes[-1] for fit in fits)])
-    _size_axis(axes, sizes, end)
+    size_axis(axes, sizes, end)
     if fits:
         axes.set_xticks(
             [*axes.get_xticks(), end], [*(tick.get_text() for tick in axes.get_xticklabels()), f"{end:,.0f}"]
@@ -47,7 +46,7 @@ def learning_curves(findings: Findings) -> Figure:
         width = end / sizes[0]
         shift = width ** (0.007 * (place - (len(findings.series) - 1) / 2))
         seen += _curve(axes, series, place, shift, width**0.011, least)
-    _log_axis(axes, "y", min(seen) / 1.3, max(seen) * 1.25, _decades(_PERCENT), lambda value: f"{value:g}")
+    log_axis(axes, "y", min(seen) / 1.3, max(seen) * 1.25, _PERCENT, lambda value: f"{value:g}")
     for place, comparison in enumerate(found for found in findings.comparisons if found.crossing is not None):
         _crossing(axes, comparison, place, sizes, len(findings.series) > 2)
     handles, labels = axes.get_legend_handles_labels()
@@ -102,7 +101,7 @@ def price(findings: Findings) -> Figure:
                 color=colour,
                 fontsize=7.5,
             )
-    _log_axis(axes, "x", min(spent) / 1.4, max(spent) * 1.4, [list(_SECONDS)], _seconds)
+    log_axis(axes, "x", min(spent) / 1.4, max(spent) * 1.4, [list(_SECONDS)], _seconds)
     axes.margins(y=0.12)
     axes.grid(axis="y", color="0.92")
     axes.set(xlabel="time to train (log scale); the number at a point: training images", ylabel="test accuracy (%)")
@@ -215,7 +214,7 @@ def _ratio_panel(axes: Axes, comparison: Comparison, colours: tuple[str, str]) -
     widest = 5 * max([np.log(1.05), *(abs(np.log(ratio.value)) for _, ratio in ratios)])
     low, high = max(min([0.95, *ends]), np.exp(-widest)), min(max([1.05, *ends]), np.exp(widest))
     room = (high / low) ** 0.22
-    _log_axis(axes, "y", low / room, high * room, _decades(_TIMES, -3, 3), lambda value: f"{value:g}")
+    log_axis(axes, "y", low / room, high * room, _TIMES, lambda value: f"{value:g}")
     _around(axes, comparison, 1.0, colours)
     axes.set(ylabel="error ratio (log scale)")
     title = f"Error of {plain(comparison.first, NAME)}\nover error of {plain(comparison.second, NAME)}"
@@ -245,7 +244,7 @@ def _around(axes: Axes, comparison: Comparison, zero: float, colours: tuple[str,
     ):
         axes.text(0.99, y, f"{plain(name, NAME)} is ahead", transform=axes.transAxes, ha="right", va=side, color=colour)
     sizes = [difference.images for difference in comparison.differences]
-    _size_axis(axes, sorted(sizes), max(sizes))
+    size_axis(axes, sorted(sizes), max(sizes))
 
 
 def _reach(interval: Interval, least: float | None = None) -> tuple[float, float]:
@@ -269,37 +268,6 @@ def _ends(interval: Interval) -> list[float]:
 
 def _times(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
-
-
-def _size_axis(axes: Axes, sizes: Sequence[int], end: float) -> None:
-    """A logarithmic axis of image counts with a label at each measured size that has room for one."""
-    shown: list[int] = []
-    for size in reversed(sizes):
-        if not shown or np.log(shown[0] / size) > 0.075 * np.log(end / sizes[0]):
-            shown.insert(0, size)
-    pad = max((end / sizes[0]) ** 0.06, 1.1)
-    axes.set_xscale("log")
-    axes.set_xlim(sizes[0] / pad, end * pad)
-    axes.set_xticks(shown, [f"{size:,}" for size in shown])
-    axes.minorticks_off()
-    axes.set(xlabel="training images (log scale)")
-
-
-def _log_axis(
-    axes: Axes, which: str, low: float, high: float, ladders: Sequence[Sequence[float]], label: Callable[[float], str]
-) -> None:
-    """A logarithmic axis from low to high; its labels come from the first ladder with three of them in between."""
-    for ladder in [*ladders, list(MaxNLocator(4).tick_values(low, high))]:
-        ticks = [value for value in ladder if low <= value <= high]
-        if len(ticks) >= 3:
-            break
-    axes.set(**{f"{which}scale": "log"})
-    axes.set(**{f"{which}lim": (low, high), f"{which}ticks": ticks, f"{which}ticklabels": [label(t) for t in ticks]})
-    axes.minorticks_off()
-
-
-def _decades(ladders: Sequence[Sequence[float]], first: int = -3, last: int = 2) -> list[list[float]]:
-    return [[step * 10.0**power for power in range(first, last + 1) for step in steps] for steps in ladders]
 
 
 def _seconds(value: float) -> str:

@@ -2,11 +2,15 @@
 
 import io
 import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
 import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 mpl.rcParams.update({
     "axes.spines.top": False,
@@ -33,6 +37,38 @@ def plain(name: str, limit: int = 22) -> str:
     line = " ".join(name.encode("utf-8", "replace").decode("utf-8").split())
     line = "".join(letter if letter.isprintable() else "?" for letter in line)
     return (line if len(line) <= limit else line[: limit - 1] + "…").replace("$", r"\$")
+
+
+def size_axis(axes: Axes, sizes: Sequence[int], end: float) -> None:
+    """A logarithmic axis of image counts with a label at each measured size that has room for one."""
+    shown: list[int] = []
+    for size in reversed(sizes):
+        if not shown or np.log(shown[0] / size) > 0.075 * np.log(end / sizes[0]):
+            shown.insert(0, size)
+    pad = max((end / sizes[0]) ** 0.06, 1.1)
+    axes.set_xscale("log")
+    axes.set_xlim(sizes[0] / pad, end * pad)
+    axes.set_xticks(shown, [f"{size:,}" for size in shown])
+    axes.minorticks_off()
+    axes.set(xlabel="training images (log scale)")
+
+
+def log_axis(
+    axes: Axes, which: str, low: float, high: float, ladders: Sequence[Sequence[float]], label: Callable[[float], str]
+) -> None:
+    """A logarithmic axis from low to high; its labels come from the first ladder with three of them in between."""
+    for ladder in [*ladders, list(MaxNLocator(4).tick_values(low, high))]:
+        ticks = [value for value in ladder if low <= value <= high]
+        if len(ticks) >= 3:
+            break
+    axes.set(**{f"{which}scale": "log"})
+    axes.set(**{f"{which}lim": (low, high), f"{which}ticks": ticks, f"{which}ticklabels": [label(t) for t in ticks]})
+    axes.minorticks_off()
+
+
+def decades(steps: Sequence[float], first: int, last: int) -> list[float]:
+    """The steps times each power of ten from `first` to `last`, ascending where the steps are and lie below ten."""
+    return [step * 10.0**power for power in range(first, last + 1) for step in steps]
 
 
 def rendered(figure: Figure, kind: Literal["png", "svg"], dpi: int = 120) -> bytes:

@@ -120,11 +120,7 @@ def _verdict(found: list[Difference]) -> Verdict:
         return "second ahead"
     # "At one size or another" needs the correction for having looked at many.
     sides = [_side(one) for one in _significant(found)]
-    return (
-        "crossing"
-        if sum(before != after for before, after in itertools.pairwise(sides)) == 1
-        else ("not resolved")
-    )
+    return "crossing" if sum(before != after for before, after in itertools.pairwise(sides)) == 1 else ("not resolved")
 
 
 def _bracket(found: list[Difference], ratios: list[_Ratios]) -> tuple[list[_Ratios], int]:

@@ -1,4 +1,4 @@
-"""Runs cells side by side, each in a fresh process that a warm one forks off: torch is imported once for all of them."""
+"""Runs cells side by side, each in a fresh process that a warm one forks off: torch is imported once for all."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
