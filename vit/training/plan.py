@@ -37,7 +37,7 @@ class Plan:
         flops: of one image's forward pass.
         batch_size: images of one optimiser step, over all processes.
         steps_per_epoch: optimiser steps of a pass over the training images.
-        rounds: how often training validates and saves: once an epoch, or five to ten times where its length is in steps.
+        rounds: how often training validates and saves: once an epoch, or 5 to 10 times where its length is in steps.
         steps_per_round: optimiser steps between.
         precision: chosen.
     """
