@@ -58,12 +58,15 @@ def outcome(comparison: Comparison) -> str:
     first, second, found = comparison.first, comparison.second, comparison.differences
     tested = [one for one in found if len(one.seeds) > 1]
     if len(tested) < 2:
-        return f"{first} and {second} share fewer than two sizes with two seeds each, too few to compare them."
+        return f"{first} and {second} share too few sizes with two seeds or more to say what changes with size."
     if comparison.verdict == "crossing" and comparison.crossing is not None:
-        leaders = (first, second) if _side(_significant(found)[0]) < 0 else (second, first)
+        significant, crossing = _significant(found), comparison.crossing
+        below, above = (first, second) if _side(significant[0]) < 0 else (second, first)
+        outer = [one.images for one in found if not significant[0].images <= one.images <= significant[-1].images]
         return (
-            f"Below about {_about(comparison.crossing.value)} images ({_range(comparison.crossing, found)}) "
-            f"{leaders[0]} is better, above it {leaders[1]}."
+            f"Below about {_about(crossing.value)} images (95 % interval {_about(crossing.low or found[0].images)} to "
+            f"{_about(crossing.high or found[-1].images)}) {below} is better, above it {above}"
+            + (f"; with {listed(outer)} images they cannot be told apart." if outer else ".")
         )
     if comparison.verdict in ("first ahead", "second ahead"):
         ahead, behind = (first, second) if comparison.verdict == "first ahead" else (second, first)
@@ -120,7 +123,8 @@ def _verdict(found: list[Difference]) -> Verdict:
         return "second ahead"
     # "At one size or another" needs the correction for having looked at many.
     sides = [_side(one) for one in _significant(found)]
-    return "crossing" if sum(before != after for before, after in itertools.pairwise(sides)) == 1 else ("not resolved")
+    changes = sum(before != after for before, after in itertools.pairwise(sides))
+    return "crossing" if changes == 1 else "not resolved"
 
 
 def _bracket(found: list[Difference], ratios: list[_Ratios]) -> tuple[list[_Ratios], int]:
@@ -135,11 +139,14 @@ def _bracket(found: list[Difference], ratios: list[_Ratios]) -> tuple[list[_Rati
 def _crossing(ratios: list[_Ratios], side: int) -> Interval | None:
     """Images at which the mean log ratio, straight between sizes in log n, goes from `side` to the other.
 
-    The 95 % interval is a test turned round (Fieller 1954, "Some problems in interval estimation"): from the crossing
-    outwards it reaches as far as neither network is significantly ahead, on its own side, at 2.5 %. The test at any
-    number of images is a t test of the seeds' own values there. So it supposes nothing of how a seed's errors at
-    neighbouring sizes, whose subsets lie in each other, hang together, and holds with few seeds, where percentiles of
-    resampled seeds are far too narrow.
+    The 95 % interval is a test turned round (Fieller 1954, "Some problems in interval estimation"): it begins where the
+    one is first not significantly ahead at 2.5 %, and ends where the other is last not. The test at any number of
+    images is a t test of the seeds' own values there. So it supposes nothing of how a seed's errors at neighbouring
+    sizes, whose subsets lie in each other, hang together, and holds with few seeds, where percentiles of resampled
+    seeds are far too narrow. The sizes at both ends are significant, so it always lies between them.
+
+    Args:
+        ratios: from the last size at which `side` is significantly ahead to the first at which the other is.
     """
     value = _descent(np.log([one.images for one in ratios]), side * np.array([one.mean for one in ratios]))
     if value is None:
@@ -205,9 +212,3 @@ def _trend(comparison: Comparison, ratios: list[_Ratios]) -> str:
 def _about(images: float) -> str:
     """Two significant digits: '1,300'."""
     return f"{float(f'{images:.2g}'):,.0f}"
-
-
-def _range(crossing: Interval, found: list[Difference]) -> str:
-    low = f"below {found[0].images:,}" if crossing.low is None else _about(crossing.low)
-    high = f"above {found[-1].images:,}" if crossing.high is None else _about(crossing.high)
-    return f"95 % interval {low} to {high}"

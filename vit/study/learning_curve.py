@@ -5,7 +5,9 @@ Empirically"; Hoiem et al. 2021, "Learning Curves for Analysis of Deep Networks"
 (a, b), so c alone is searched, on a grid (variable projection), for all resamples at once.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 RESAMPLES = 1000
 FARTHEST = 4  # times the largest size; beyond it nothing is said
 USEFUL = 2.0  # a band whose ends differ by more than this factor tells nobody how much to collect
-_EXPONENTS = np.linspace(-2.0, -0.01, 200)
+_EXPONENTS = np.linspace(-2.0, -0.01, 100)
 
 
 @dataclass(frozen=True)
@@ -31,10 +33,13 @@ class _Curves:
     exponent: Floats
     centre: float
 
-    def at(self, images: Floats) -> Floats:
-        """Errors (R, len(images))."""
-        powers = (images / self.centre) ** self.exponent[:, None]
-        return self.floor[:, None] + self.scale[:, None] * powers
+    def error_at(self, images: float) -> Floats:
+        """(R,) errors."""
+        return np.asarray(self.floor + self.scale * (images / self.centre) ** self.exponent)
+
+    def factor(self) -> Floats:
+        """(R,) b of a + b n^c."""
+        return np.asarray(self.scale * self.centre**-self.exponent)
 
     def log_images_for(self, error: float) -> Floats:
         """(R,) log of the images at which the error is `error`; inf for a curve that never falls so far."""
@@ -59,7 +64,6 @@ def fit_curve(points: list[Point], target: float | None, test_images: int, seed:
         return None
     images = np.array([point.images for point in points], dtype=np.float64)
     means = np.array([point.mean.value for point in points])
-    freedom = sum(len(point.errors) - 1 for point in points)
     # The variance of 3 to 5 seeds is off by a factor of 2 either way and would make poor weights. Relative to the
     # error, scatter changes little with the size, so one relative variance is estimated from all seeds of all sizes.
     relative = _pooled_relative_deviation(points, test_images)
@@ -67,37 +71,37 @@ def fit_curve(points: list[Point], target: float | None, test_images: int, seed:
     expected = means
     for _ in range(2):  # the second time with the weights of the fitted errors, which are less noisy than the means
         errors = np.maximum(relative * expected * per_seed, 1 / test_images)
-        curve = _least_squares(images, means[None], errors)
-        expected = curve.at(images)[0]
-    drawn = _resampled(images, expected, errors, freedom, seed) if freedom else None
-
-    def interval(value: float, draws: Floats | None) -> Interval:
-        return Interval(value, *((None, None) if draws is None else middle(draws, value)))
-
+        best = _least_squares(images, means[None], errors)
+        expected = np.array([best.error_at(n)[0] for n in images])
+    families = []
+    if min(len(point.errors) for point in points) > 1:
+        noise = _noise(points, 1 / test_images, seed)
+        families = [_least_squares(images, np.maximum(expected + noise, 0.0), errors)]
+        if middle(families[0].floor, best.floor[0])[0] == 0:
+            # Where no floor is as likely as a small one, refits that may have one put nearly every curve above the
+            # truth without: what the simpler curve allows is added to each interval.
+            bare = _least_squares(images, means[None], errors, floorless=True)
+            expected = np.array([bare.error_at(n)[0] for n in images])
+            families += [_least_squares(images, np.maximum(expected + noise, 0.0), errors, floorless=True)]
     largest = points[-1].images
-    sizes = np.geomspace(images[0], FARTHEST * largest, 60)
-    mean = curve.at(sizes)[0]
-    band = np.sort(drawn.at(sizes), axis=0) if drawn else np.stack([mean])
-    tail = round(len(band) * ALPHA / 2)
-    ahead = [
-        interval(float(curve.at(np.array([n]))[0, 0]), drawn.at(np.array([n]))[:, 0] if drawn else None)
-        for n in (2.0 * largest, 4.0 * largest)
-    ]
-    why = _objections(images, means, errors, curve, freedom, ahead[0])
-    for_target, refusal = _for_target(target, points, curve, drawn, why)
+    sizes = np.geomspace(images[0], FARTHEST * largest, 60).tolist()
+    band = [_interval(best, families, partial(_Curves.error_at, images=n)) for n in sizes]
+    at_twice = _interval(best, families, partial(_Curves.error_at, images=2 * largest))
+    why = _objections(points, best, errors, at_twice)
+    for_target, refusal = _for_target(target, points, best, families, why)
     return Fit(
-        floor=interval(float(curve.floor[0]), drawn.floor if drawn else None),
-        scale=interval(_scale(curve)[0], _scale(drawn) if drawn else None),
-        exponent=interval(float(curve.exponent[0]), drawn.exponent if drawn else None),
+        floor=_interval(best, families, lambda curves: curves.floor),
+        scale=_interval(best, families, _Curves.factor),
+        exponent=_interval(best, families, lambda curves: curves.exponent),
         supported=not why,
         why=why,
-        sizes=sizes.tolist(),
-        mean=mean.tolist(),
-        low=np.minimum(band[tail], mean).tolist(),
-        high=np.maximum(band[-1 - tail], mean).tolist(),
+        sizes=sizes,
+        mean=[one.value for one in band],
+        low=[one.value if one.low is None else one.low for one in band],
+        high=[one.value if one.high is None else one.high for one in band],
         largest=largest,
-        at_twice=ahead[0],
-        at_four_times=ahead[1],
+        at_twice=at_twice,
+        at_four_times=_interval(best, families, partial(_Curves.error_at, images=4 * largest)),
         for_target=for_target,
         refusal=refusal,
     )
@@ -109,35 +113,50 @@ def _pooled_relative_deviation(points: list[Point], test_images: int) -> float:
         float(np.sum((np.array(point.errors) - point.mean.value) ** 2)) / max(point.mean.value, 1 / test_images) ** 2
         for point in points
     )
-    freedom = sum(len(point.errors) - 1 for point in points)
+    freedom = _freedom(points)
     return float((squares / freedom) ** 0.5) if freedom else 0.0
 
 
-def _resampled(images: Floats, expected: Floats, errors: Floats, freedom: int, seed: int) -> _Curves:
-    """Curves refitted to means as another study might have found them.
+def _freedom(points: list[Point]) -> int:
+    return sum(len(point.errors) - 1 for point in points)
 
-    The standard errors come from one pooled variance, so what that variance may be wrong by is common to all sizes: a
-    draw is multivariate t with the pooled degrees of freedom (one chi-square a draw), not a t for each size.
+
+def _noise(points: list[Point], least: float, seed: int) -> Floats:
+    """By how much the means (R, m) may be off: draws that weigh whole seeds with their deviations at all sizes.
+
+    The subsets of a seed lie in each other, so what is unusual in one is in the next as well; sizes drawn on their own
+    would make the curve look far better known than it is. Seeds are what the study repeats, so the draws are t with
+    (fewest seeds - 1) degrees of freedom: for anything linear in the means, the t interval of the seeds' own values.
     """
     generator = np.random.default_rng(seed)
+    seeds = sorted({one for point in points for one in point.seeds})
+    deviations = np.zeros((len(seeds), len(points)))
+    for place, point in enumerate(points):
+        count = len(point.seeds)
+        rows = [seeds.index(one) for one in point.seeds]
+        deviations[rows, place] = (np.array(point.errors) - point.mean.value) / (count * (count - 1)) ** 0.5
+    freedom = min(len(point.seeds) for point in points) - 1
     inflation = (freedom / generator.chisquare(freedom, (RESAMPLES, 1))) ** 0.5
-    noise = generator.standard_normal((RESAMPLES, len(images))) * inflation
-    return _least_squares(images, np.maximum(expected + errors * noise, 0.0), errors)
+    missing = np.maximum(least**2 - (deviations**2).sum(axis=0), 0) ** 0.5  # seeds that agree to the image: see paired
+    drawn = generator.standard_normal((RESAMPLES, len(seeds))) @ deviations
+    return np.asarray(inflation * (drawn + missing * generator.standard_normal((RESAMPLES, len(points)))))
 
 
-def _least_squares(images: Floats, means: Floats, errors: Floats) -> _Curves:
-    """The best curve for each row of `means` (R, m), given standard errors (m,); O(R * grid) memory."""
+def _least_squares(images: Floats, means: Floats, errors: Floats, floorless: bool = False) -> _Curves:
+    """The best curve for each row of `means` (R, m), given their standard errors (m,)."""
     centre = float(np.exp(np.log(images).mean()))  # keeps n^c near 1, and the sums below well conditioned
     step = float(_EXPONENTS[1] - _EXPONENTS[0])
-    floor, scale, exponent = _best(_EXPONENTS, images / centre, means, errors)
-    for _ in range(4):
-        near = exponent[:, None] + step * np.linspace(-1.0, 1.0, 11)
-        floor, scale, exponent = _best(np.clip(near, -2.0, _EXPONENTS[-1]), images / centre, means, errors)
+    floor, scale, exponent = _best(_EXPONENTS, images / centre, means, errors, floorless)
+    for _ in range(5):
+        near = np.clip(exponent[:, None] + step * np.linspace(-1.0, 1.0, 11), _EXPONENTS[0], _EXPONENTS[-1])
+        floor, scale, exponent = _best(near, images / centre, means, errors, floorless)
         step /= 5
     return _Curves(floor, scale, exponent, centre)
 
 
-def _best(exponents: Floats, images: Floats, means: Floats, errors: Floats) -> tuple[Floats, Floats, Floats]:
+def _best(
+    exponents: Floats, images: Floats, means: Floats, errors: Floats, floorless: bool
+) -> tuple[Floats, Floats, Floats]:
     """Floor, scale and exponent (R,) of the least weighted squares among the exponents (G,) or (R, G)."""
     weights = errors**-2
     powers = images ** exponents[..., None]
@@ -146,35 +165,49 @@ def _best(exponents: Floats, images: Floats, means: Floats, errors: Floats) -> t
     s_xy = (powers @ (means * weights)[..., None])[..., 0]
     floor = (s_xx * s_y - s_x * s_xy) / (s_1 * s_xx - s_x**2)
     scale = (s_1 * s_xy - s_x * s_y) / (s_1 * s_xx - s_x**2)
-    floor, scale = np.where(floor < 0, 0.0, floor), np.where(floor < 0, s_xy / s_xx, scale)
+    below = (floor < 0) | floorless
+    floor, scale = np.where(below, 0.0, floor), np.where(below, s_xy / s_xx, scale)
     floor, scale = np.where(scale < 0, s_y / s_1, floor), np.where(scale < 0, 0.0, scale)
     lost = floor**2 * s_1 + scale**2 * s_xx + 2 * (floor * scale * s_x - floor * s_y - scale * s_xy)
     rows, best = np.arange(len(means)), lost.argmin(axis=1)
     return floor[rows, best], scale[rows, best], np.broadcast_to(exponents, lost.shape)[rows, best]
 
 
-def _objections(images: Floats, means: Floats, errors: Floats, curve: _Curves, freedom: int, at_twice: Interval) -> str:
+def _interval(best: _Curves, families: list[_Curves], read: Callable[[_Curves], Floats]) -> Interval:
+    """A number of the best curve; its interval covers the middle 95 % of every family of refits."""
+    value = float(read(best)[0])
+    ends = [middle(read(curves), value) for curves in families]
+    return (
+        Interval(value, min(low for low, _ in ends), max(high for _, high in ends))
+        if ends
+        else (Interval(value, None, None))
+    )
+
+
+def _objections(points: list[Point], best: _Curves, errors: Floats, at_twice: Interval) -> str:
     """Why no number may be read from a fit; empty when it is sound."""
-    if len(images) < 4:
+    if len(points) < 4:
         return "a curve of three parameters needs at least 4 sizes"
-    if not freedom:
-        return "with one seed for each size nobody knows how much the errors scatter"
-    weights, logs = errors**-2, np.log(images)
+    if at_twice.low is None or at_twice.high is None:
+        return "with a single seed at a size nobody knows how much the errors scatter"
+    freedom, weights = _freedom(points), errors**-2
+    means = np.array([point.mean.value for point in points])
+    logs = np.log([point.images for point in points])
     centred = logs - (weights @ logs) / weights.sum()
     slope, deviation = weights * centred @ means / (weights @ centred**2), (weights @ centred**2) ** -0.5
     if slope + float(stdtrit(freedom, 1 - ALPHA / 2)) * deviation >= 0:
         return "the error does not fall significantly as images are added"
-    spare = len(images) - 2 - int(curve.floor[0] > 0)  # a floor held at zero was not fitted
-    misfit = float((((means - curve.at(images)[0]) / errors) ** 2).sum())
-    if fdtrc(spare, freedom, misfit / spare) < 0.01:
+    spare = len(points) - 2 - int(best.floor[0] > 0)  # a floor held at zero was not fitted
+    fitted = np.array([best.error_at(point.images)[0] for point in points])
+    if fdtrc(spare, freedom, float((((means - fitted) / errors) ** 2).sum()) / spare) < 0.01:
         return "the errors do not follow a power law: they lie farther from it than their scatter allows"
-    if at_twice.low is None or at_twice.high is None or at_twice.high > USEFUL * at_twice.low:
+    if at_twice.high > USEFUL * at_twice.low:
         return "with twice the images the error could be anything within a factor of more than 2"
     return ""
 
 
 def _for_target(
-    target: float | None, points: list[Point], curve: _Curves, drawn: _Curves | None, why: str
+    target: float | None, points: list[Point], best: _Curves, families: list[_Curves], why: str
 ) -> tuple[Interval | None, str]:
     """`Fit.for_target` and `Fit.refusal`."""
     if target is None:
@@ -183,21 +216,14 @@ def _for_target(
     for point in points:
         if point.mean.value <= error:
             return None, f"already reached with {point.images:,} images (mean of the seeds)"
-    if why or drawn is None:
+    if why:
         return None, why
-    draws = drawn.log_images_for(error)
-    if np.isinf(draws).mean() > ALPHA / 2:
+    logs = partial(_Curves.log_images_for, error=error)
+    if np.isinf(logs(families[0])).mean() > ALPHA / 2:
         return None, "the error may never fall so far: the curve's floor may lie above the target"
     farthest = FARTHEST * points[-1].images
-    value = float(curve.log_images_for(error)[0])
-    if value > np.log(farthest):
+    found = _interval(best, families, logs)
+    if found.low is None or found.high is None or found.value > np.log(farthest):
         return None, f"it would take more than {farthest:,} images, {FARTHEST} times what was measured"
-    low, high = middle(draws, value)
-    return Interval(
-        float(np.exp(value)), float(np.exp(low)), float(np.exp(high)) if high <= np.log(farthest) else None
-    ), ""
-
-
-def _scale(curves: _Curves) -> Floats:
-    """(R,) b of a + b n^c, for n in images."""
-    return np.asarray(curves.scale * curves.centre**-curves.exponent)
+    high = float(np.exp(found.high)) if found.high <= np.log(farthest) else None
+    return Interval(float(np.exp(found.value)), float(np.exp(found.low)), high), ""

@@ -159,9 +159,10 @@ def _with_twice(series: list[Series]) -> str:
 
 def _conditions(series: list[Series], protocol: dict[str, Any], failed: list[dict[str, Any]]) -> str:
     """What the answer rests on, and what is missing."""
-    budget = f"All runs had the budget '{protocol['budget']}'; " if "budget" in protocol else ""
     largest = max(point.images for one in series for point in one.points)
-    said = f"{budget}{'other' if budget else 'Other'} budgets, other data and more than {largest:,} images were not measured"
+    said = f"Other budgets, other data and more than {largest:,} images were not measured"
+    if "budget" in protocol:
+        said = f"The budget was {protocol['budget']}; o{said[1:]}"
     cells = {one.name: {(point.images, seed) for point in one.points for seed in point.seeds} for one in series}
     planned = set.union(*cells.values()) | {(one["images"], one["seed"]) for one in failed}
     lacking = [
