@@ -119,6 +119,7 @@ def parse_sizes(sizes: Sequence[int | str], pool: int) -> list[int]:
 def key_of(recipe: Recipe, fingerprints: Mapping[str, str]) -> str:
     """A hash of all that decides a cell: its recipe without names and places, and the images of every split."""
     values = {name: value for name, value in plain(recipe).items() if name not in _UNDECIDING}
+    values["trainer"].pop("checkpoint_every", None)
     values["data"] = {name: value for name, value in values["data"].items() if name not in _UNDECIDING_DATA}
     text = json.dumps([values, dict(fingerprints)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:10]

@@ -138,22 +138,25 @@ def _elsewhere(comparison: Comparison) -> str:
     found = comparison.differences
     if comparison.verdict in ("first ahead", "second ahead"):
         return f"That holds at every size measured, from {found[0].images:,} to {found[-1].images:,} images."
+    if len(found) > 1 and all(one.p_holm >= ALPHA and len(one.seeds) > 1 for one in found):
+        return f"Nor can they at any smaller size measured, down to {found[0].images:,} images."
     return outcome(comparison) if found else ""
 
 
 def _with_twice(series: list[Series]) -> str:
     """What twice the images would bring; only if every series' fit bears the question."""
-    reasons = []
+    reasons: dict[str, list[str]] = {}
     told = []
     for one in series:
         if one.fit is None:
-            reasons.append(f"{one.name} has fewer than 3 sizes")
+            reasons.setdefault("there are fewer than 3 sizes", []).append(one.name)
         elif not one.fit.supported:
-            reasons.append(f"{one.name}: {one.fit.why}")
+            reasons.setdefault(one.fit.why, []).append(one.name)
         else:
             told.append(f"{_percent(one.fit.at_twice)} for {one.name} with {2 * one.fit.largest:,}")
     if reasons:
-        return f"What more images would bring is not known ({'; '.join(reasons)})."
+        said = "; ".join(f"{' and '.join(names)}: {why}" for why, names in reasons.items())
+        return f"What more images would bring is not known ({said})."
     return f"With twice the images the fitted curves expect an error of {', and of '.join(told)}."
 
 
@@ -162,7 +165,8 @@ def _conditions(series: list[Series], protocol: dict[str, Any], failed: list[dic
     largest = max(point.images for one in series for point in one.points)
     said = f"Other budgets, other data and more than {largest:,} images were not measured"
     if "budget" in protocol:
-        said = f"The budget was {protocol['budget']}; o{said[1:]}"
+        budget = protocol.get("budget_words", protocol["budget"])
+        said = f"The budget was {budget}; o{said[1:]}"
     cells = {one.name: {(point.images, seed) for point in one.points for seed in point.seeds} for one in series}
     planned = set.union(*cells.values()) | {(one["images"], one["seed"]) for one in failed}
     lacking = [
