@@ -121,3 +121,14 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "below").mkdir()
     (folder / "below" / "deep.png").write_bytes(whole)
     return folder
+
+
+@pytest.fixture(scope="session")
+def scene() -> Callable[..., Image.Image]:
+    """`scene(seed)` is a smooth picture of random colours, like no other seed's; `scene(seed, width, height)`."""
+
+    def draw(seed: int, width: int = 80, height: int = 60) -> Image.Image:
+        colours = np.random.default_rng([77, seed]).integers(0, 256, (9, 9, 3), dtype=np.uint8)
+        return Image.fromarray(colours).resize((width, height), Image.Resampling.BICUBIC)
+
+    return draw

@@ -15,6 +15,7 @@ COMMANDS = {
     "compare": "finished runs on the same test images: differences, and where they disagree",
     "evaluate": "measure a trained model on labelled images",
     "predict": "a row per image of any files or folders",
+    "data": "check a data set for broken, odd, duplicate and mislabelled images",
     "models": "list networks with parameters and FLOPs",
 }
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}

@@ -20,25 +20,16 @@ from torch import Tensor
 from torchvision.io import ImageReadMode, decode_jpeg
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "MPO")
-EXTENSIONS = frozenset(
-    {
-        ".jpg",
-        ".jpeg",
-        ".jpe",
-        ".jfif",
-        ".png",
-        ".webp",
-        ".bmp",
-        ".gif",
-        ".tif",
-        ".tiff",
-        ".ppm",
-        ".pgm",
-        ".pbm",
-        ".pnm",
-        ".mpo",
-    }
-)
+FORMATS_OF = {  # the ending of a file's name -> what it may hold; cameras call MPO files .jpg
+    **dict.fromkeys((".jpg", ".jpeg", ".jpe", ".jfif", ".mpo"), ("JPEG", "MPO")),
+    **dict.fromkeys((".tif", ".tiff"), ("TIFF",)),
+    **dict.fromkeys((".ppm", ".pgm", ".pbm", ".pnm"), ("PPM",)),
+    ".png": ("PNG",),
+    ".webp": ("WEBP",),
+    ".bmp": ("BMP",),
+    ".gif": ("GIF",),
+}
+EXTENSIONS = frozenset(FORMATS_OF)
 MAX_PIXELS = 64_000_000
 MAX_ASPECT = 50
 MAX_BYTES = 512 * 2**20
@@ -138,6 +129,15 @@ def decode_image(data: bytes, path: str | os.PathLike[str] = "<bytes>") -> Tenso
             raise
         except Exception as error:
             raise ImageError(path, "unreadable", f"damaged {image.format}: {_first_line(error)}") from error
+
+
+def image_format(data: bytes) -> str:
+    """The format that encoded bytes announce, one of FORMATS; empty where it is none of them."""
+    with _no_warnings:
+        try:
+            return Image.open(io.BytesIO(data), formats=FORMATS).format or ""
+        except Exception:  # noqa: BLE001  whatever a stranger's header does
+            return ""
 
 
 def _check_size(size: tuple[int, int], path: str | os.PathLike[str]) -> None:

@@ -1,0 +1,125 @@
+"""`vit data check`: its table, its list, its exit codes."""
+
+import csv
+import os
+import shutil
+
+import pytest
+from PIL import Image
+
+from vit.data.check import Finding
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def photos(here, scene):
+    """A clean folder with train and test."""
+    seed = 0
+    for split in ("train", "test"):
+        for label in ("=cat", "dog"):
+            (here / "photos" / split / label).mkdir(parents=True)
+            for place in range(5):
+                seed += 1
+                scene(seed).save(here / "photos" / split / label / f"{place}.png")
+    return here / "photos"
+
+
+def rows(path):
+    with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_clean_folder(vit, photos, here):
+    answer = vit("data", "check", "photos", "--strict")
+    assert answer.code == 0 and "20 images of photos (train, test), 2 classes" in answer.err
+    assert "\nnothing found\n" in answer.out and os.listdir(here) == ["photos"]
+    assert answer.out.strip().splitlines()[-1] == "Next: vit train photos"
+    assert "80x60" in answer.out
+    assert vit("data", "check", "photos", "--output", "list.csv").code == 0
+    assert rows(here / "list.csv") == []
+
+
+def test_errors_are_told_listed_and_fail(vit, photos, here):
+    shutil.copy(photos / "train" / "=cat" / "0.png", photos / "test" / "dog" / "\x1b[31mred\n.png")
+    (photos / "train" / "dog" / "<script>alert(1)<.jpg").write_text("<html>")
+    (photos / "train" / "dog" / "readme.txt").write_text("no image")
+    answer = vit("data", "check", "photos")
+    assert answer.code == 5
+    assert "vit: error[5]: photos has 3 errors and 1 warning; see data_check.csv" in answer.err
+    assert "3 errors and 1 warning, listed with what to do in data_check.csv" in answer.out
+    assert answer.out.strip().splitlines()[-1] == "Next: vit data check photos"
+    assert "\x1b" not in answer.out + answer.err and "an HTML page, not an image" in answer.out
+    assert "passed over: 1 files ending in .txt" in answer.out
+    table = rows(here / "data_check.csv")
+    assert list(table[0]) == list(Finding.__dataclass_fields__)
+    assert [(row["severity"], row["kind"]) for row in table] == [
+        ("error", "unreadable"), ("error", "same_image_across_splits"), ("error", "label_conflict"), ("warning", "note")
+    ]  # fmt: skip
+    assert table[0]["path"] == "photos/train/dog/<script>alert(1)<.jpg"
+    leak = table[1]
+    assert leak["path"] == "photos/test/dog/\x1b[31mred\n.png" and leak["other_path"] == "photos/train/=cat/0.png"
+    assert (leak["split"], leak["label"], leak["other_split"], leak["other_label"]) == ("test", "dog", "train", "'=cat")
+
+
+def test_warnings_fail_only_where_asked(vit, photos, here):
+    Image.new("RGB", (40, 40), (1, 2, 3)).save(photos / "train" / "dog" / "black.png")
+    answer = vit("data", "check", "photos")
+    assert answer.code == 0 and "0 errors and 1 warning," in answer.out and "one colour" in answer.out
+    answer = vit("data", "check", "photos", "--strict")
+    assert answer.code == 5 and "see data_check-2.csv" in answer.err
+    assert rows(here / "data_check.csv") == rows(here / "data_check-2.csv")
+
+
+def test_only_the_first_examples_are_shown(vit, photos, here):
+    for place in range(7):
+        (photos / "train" / "dog" / f"bad{place}.jpg").write_bytes(b"")
+    answer = vit("data", "check", "photos")
+    assert answer.out.count("the file is empty") == 3 and "... and 4 more" in answer.out
+    assert len(rows(here / "data_check.csv")) == 7
+
+
+def test_the_list_never_takes_the_place_of_a_file(vit, photos, here):
+    (here / "mine.csv").write_text("mine")
+    answer = vit("data", "check", "photos", "--output", "mine.csv")
+    assert answer.code == 2 and "mine.csv exists" in answer.err and (here / "mine.csv").read_text() == "mine"
+
+
+def test_a_list_in_a_new_folder(vit, photos, here):
+    assert vit("data", "check", "photos", "--output", "new/list.csv").code == 0
+    assert os.listdir(here / "new") == ["list.csv"]
+
+
+def test_data_sets_that_come_by_name(vit, here):
+    answer = vit("data", "check", "digits")
+    assert "1,797 images of digits (train), 10 classes" in answer.err and "8x8" in answer.out
+    assert "tiny" not in answer.out
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ([], 2, "vit data check photos/"),
+        (["chek", "photos"], 2, "did you mean 'check'?"),
+        (["photos"], 2, "'photos'"),
+        (["check"], 2, "data"),
+        (["check", "photos", "--strcit"], 2, "'--strict'"),
+        (["check", "nothing/"], 3, "there is no nothing/"),
+        (["check", "cifar1"], 2, "'cifar10'"),
+        (["check", "cifar10", "--root", "."], 3, "cifar10 could not be read"),
+        (["check", "photos", "--output", "/proc/nothing/list.csv"], 7, "/proc/nothing/list.csv"),
+    ],
+)
+def test_what_cannot_be_checked(vit, photos, here, line, code, words):
+    answer = vit("data", *line)
+    assert answer.code == code and words in answer.err and "Traceback" not in answer.err
+    assert answer.err.splitlines()[-1].startswith(f"vit: error[{code}]: ") and os.listdir(here) == ["photos"]
+
+
+def test_help_is_that_of_check(vit):
+    assert vit("data", "--help").out == vit("data", "check", "-h").out
+    assert "usage: vit data check" in vit("data", "-h").out
