@@ -55,7 +55,7 @@ class ResourceError(VitError):
 
 
 class StoppedError(VitError):
-    """Somebody ended a training: Ctrl-C (130) or SIGTERM (143)."""
+    """Somebody ended a training: Ctrl-C (130), SIGTERM (143) or SIGUSR1 (138)."""
 
     def __init__(self, code: int, problem: str, mend: str) -> None:
         super().__init__(problem, mend)

@@ -1,16 +1,22 @@
 """`vit train --resume`: a run that was ended anywhere ends as if nothing had happened."""
 
 import csv
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from vit.commands import train
+from vit.data.module import ImageDataModule
+from vit.data.sampler import EvaluationSampler
 from vit.training.classifier import Classifier
+from vit.training.run import RunDirectory
 
 # everything that has a state of its own: averaged weights, dropout, mixup, parts of a batch, two optimisers in one
 DEMANDING = (
@@ -19,8 +25,23 @@ DEMANDING = (
     "--precision", "32-true", "--wandb", "off",
 )  # fmt: skip
 
+CNN = (
+    "--network", "resnet10_small", "--augment", "strong", "--epochs", 3, "--batch_size", 8, "--optim.accumulate", 2,
+    "--optim.ema_decay", 0.9, "--optim.optimizer", "sgd", "--optim.momentum", 0.9, "--lr", 0.01,
+    "--data.cache", "none", "--data.num_workers", 2, "--precision", "32-true", "--wandb", "off",
+)  # fmt: skip
+STEPS = (
+    "--network", "vit_nano_patch2_8", "--optim.steps", 13, "--batch_size", 10, "--precision", "32-true",
+    "--wandb", "off",
+)  # fmt: skip
+ALWAYS = ("--checkpoint_every", "0s")
 
-def die():
+
+class Killed(BaseException):
+    """Nobody catches it: as near to SIGKILL as an exception comes."""
+
+
+def die(*_):
     raise RuntimeError("killed")
 
 
@@ -60,12 +81,53 @@ def checkpoint(run, name="last"):
     return content
 
 
-@pytest.fixture(scope="module")
-def uninterrupted(vit, colours, tmp_path_factory):
-    out = tmp_path_factory.mktemp("uninterrupted")
-    answer = vit("train", colours, *DEMANDING, "--out", out)
+def timeless(run):
+    result = json.loads((run / "result.json").read_text())
+    return {key: value for key, value in result.items() if "second" not in key}
+
+
+def same_end(run, other):
+    """Two finished runs that differ in nothing but times."""
+    assert differences(checkpoint(run), checkpoint(other)) == []
+    assert differences(checkpoint(run, "best"), checkpoint(other, "best")) == []
+    assert rows(run) == rows(other) and timeless(run) == timeless(other)
+    assert sorted(os.listdir(run / "checkpoints")) == ["best.ckpt", "last.ckpt"]
+    return True
+
+
+def resumed(vit, run):
+    answer = vit("train", "--resume", run)
     assert answer.code == 0, answer.err
-    return run_folder(out)
+    return answer
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_figures():
+    """They take longer than these trainings."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vit.report.run_figures.draw_run", lambda *_: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def whole(vit, colours, tmp_path_factory):
+    """The finished run of some options, which nobody has interrupted."""
+    made = {}
+
+    def train_once(options):
+        if options not in made:
+            out = tmp_path_factory.mktemp("whole")
+            answer = vit("train", colours, *options, "--out", out)
+            assert answer.code == 0, answer.err
+            made[options] = run_folder(out)
+        return made[options]
+
+    return train_once
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(whole):
+    return whole(DEMANDING)
 
 
 def test_parts_of_a_batch_make_one_row_and_the_planned_steps(uninterrupted):
@@ -88,6 +150,153 @@ def test_an_ended_run_ends_bit_equal(vit, colours, uninterrupted, tmp_path, monk
     assert differences(checkpoint(run), checkpoint(uninterrupted)) == []
     assert differences(checkpoint(run, "best"), checkpoint(uninterrupted, "best")) == []
     assert rows(run) == rows(uninterrupted)
+
+
+@pytest.mark.parametrize(
+    ("options", "step"),
+    [
+        *((DEMANDING, 7), (CNN, 6), (STEPS, 4)),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((DEMANDING, 2), (DEMANDING, 12), (DEMANDING, 16))),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((CNN, 3), (STEPS, 5))),
+    ],
+    ids=lambda value: value if isinstance(value, int) else f"{value[1]}-{len(value)}",
+)
+def test_a_run_that_died_in_an_epoch_ends_bit_equal(vit, colours, whole, tmp_path, monkeypatch, options, step):
+    with monkeypatch.context() as patch:
+        patch.setattr(train._Watcher, "step", at_step(step, die))
+        assert vit("train", colours, *options, *ALWAYS, "--out", tmp_path).code == 1
+    run = run_folder(tmp_path)
+    assert checkpoint(run)["global_step"] == step - 1
+    resumed(vit, run)
+    assert same_end(run, whole(options))
+
+
+@pytest.mark.parametrize(
+    ("options", "end"),
+    [
+        pytest.param(DEMANDING, "signal", id="vit-signal"),
+        pytest.param(DEMANDING, "death", id="vit-death", marks=pytest.mark.slow),
+        pytest.param(CNN, "signal", id="cnn-signal", marks=pytest.mark.slow),
+        pytest.param(CNN, "death", id="cnn-death", marks=pytest.mark.slow),
+    ],
+)
+def test_a_run_that_ended_in_a_validation_ends_bit_equal(vit, colours, whole, tmp_path, monkeypatch, options, end):
+    calls = []
+    step = Classifier.validation_step
+
+    def act(classifier, batch, place):
+        calls.append(place)
+        if len(calls) == 2:
+            if end == "death":
+                die()
+            os.kill(os.getpid(), signal.SIGTERM)
+        return step(classifier, batch, place)
+
+    monkeypatch.setattr("vit.data.module.EvaluationSampler", lambda n, _, *place: EvaluationSampler(n, 1, *place))
+    with monkeypatch.context() as patch:
+        patch.setattr(Classifier, "validation_step", act)
+        answer = vit("train", colours, *options, *ALWAYS, "--out", tmp_path)
+    assert answer.code == (1 if end == "death" else 143), answer.err
+    run = run_folder(tmp_path)
+    assert not [row for row in rows(run) if row["val/loss"]]
+    resumed(vit, run)
+    assert same_end(run, whole((*options, "--name", "batches-of-one")))
+
+
+@pytest.mark.parametrize("place", ["half a file", "before the rename", "between the renames", "after the rename"])
+@pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow), 6, pytest.param(8, marks=pytest.mark.slow)])
+def test_a_run_that_died_while_it_saved_ends_bit_equal(vit, colours, uninterrupted, tmp_path, monkeypatch, place, step):
+    replace, save = os.replace, torch.save
+
+    def dying_replace(source, target):
+        name = Path(target).name
+        at = state["saving"] >= step
+        if at and place == "before the rename" and name == "previous.ckpt":
+            raise Killed
+        if at and place == "between the renames" and name == "last.ckpt":
+            raise Killed
+        replace(source, target)
+        if at and place == "after the rename" and name == "last.ckpt":
+            raise Killed
+
+    def dying_save(content, file, *rest):
+        state["saving"] = content["global_step"]
+        if place == "half a file" and state["saving"] >= step:
+            file.write(b"half")
+            raise Killed
+        save(content, file, *rest)
+
+    state = {"saving": 0}
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", dying_replace)
+        patch.setattr(torch, "save", dying_save)
+        with pytest.raises(Killed):
+            vit("train", colours, *DEMANDING, *ALWAYS, "--out", tmp_path)
+    run = run_folder(tmp_path)
+    if not (run / "checkpoints" / "last.ckpt").exists():
+        assert vit("train", "--resume", run).code == 2
+        return
+    resumed(vit, run)
+    assert same_end(run, uninterrupted)
+    assert not [path for path in run.rglob("*") if "partial" in path.name or path.name.startswith(".")]
+
+
+@pytest.mark.parametrize(
+    "damage", ["cut", "gone", *(pytest.param(d, marks=pytest.mark.slow) for d in ("flipped", "empty"))]
+)
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(vit, colours, uninterrupted, tmp_path, monkeypatch, damage):
+    with monkeypatch.context() as patch:
+        patch.setattr(train._Watcher, "step", at_step(7, die))
+        vit("train", colours, *DEMANDING, *ALWAYS, "--out", tmp_path)
+    run = run_folder(tmp_path)
+    last = run / "checkpoints" / "last.ckpt"
+    assert checkpoint(run)["global_step"] == 6 and checkpoint(run, "previous")["global_step"] == 5
+    content = bytearray(last.read_bytes())
+    content[len(content) // 2] ^= 1
+    last.write_bytes({"cut": content[:-1000], "flipped": content, "empty": b"", "gone": b""}[damage])
+    if damage == "gone":
+        last.unlink()
+    answer = resumed(vit, run)
+    (line,) = [line for line in answer.err.splitlines() if "last.ckpt" in line]
+    assert "going on from previous.ckpt, step 5" in line
+    assert same_end(run, uninterrupted)
+
+
+def test_two_damaged_checkpoints_are_an_error(vit, colours, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(train._Watcher, "step", at_step(4, die))
+        vit("train", colours, *DEMANDING, *ALWAYS, "--out", tmp_path)
+    run = run_folder(tmp_path)
+    for name in ("last", "previous"):
+        (run / "checkpoints" / f"{name}.ckpt").write_bytes(b"PK")
+    answer = vit("train", "--resume", run)
+    assert answer.code == 4 and "last.ckpt" in answer.err and "previous.ckpt" in answer.err
+    assert answer.err.count("vit: error[4]") == 1
+
+
+def test_a_damaged_checkpoint_never_replaces_the_one_before(vit, colours, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(train._Watcher, "step", at_step(7, die))
+        vit("train", colours, *DEMANDING, *ALWAYS, "--out", tmp_path)
+    run = run_folder(tmp_path)
+    (run / "checkpoints" / "last.ckpt").write_bytes(b"PK")
+    with monkeypatch.context() as patch:
+        patch.setattr(train._Watcher, "step", at_step(7, die))
+        vit("train", "--resume", run)
+    assert [checkpoint(run, name)["global_step"] for name in ("last", "previous")] == [6, 5]
+
+
+@pytest.mark.parametrize("given", ["10", "10m", "soon", "-5s", "1h30min", ""])
+def test_times_that_are_none(vit, colours, tmp_path, given):
+    answer = vit("train", colours, "--checkpoint_every", given, "--wandb", "off", "--out", tmp_path)
+    assert answer.code == 2 and "90s, 10min, 2h" in answer.err and not list(tmp_path.iterdir())
+
+
+def test_null_saves_after_epochs_alone(vit, colours, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(train._Watcher, "step", at_step(7, die))
+        vit("train", colours, *DEMANDING, "--checkpoint_every", "null", "--out", tmp_path)
+    assert checkpoint(run_folder(tmp_path))["global_step"] == 4
 
 
 def test_every_epoch_has_its_own_order_and_an_ended_run_keeps_to_it(vit, colours, tmp_path, monkeypatch):
@@ -114,51 +323,119 @@ def test_every_epoch_has_its_own_order_and_an_ended_run_keeps_to_it(vit, colours
     assert again == [path for epoch in whole for path in epoch]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGUSR1, 138)])
 def test_a_signal_says_how_to_go_on(vit, colours, uninterrupted, tmp_path, monkeypatch, number, code):
     with monkeypatch.context() as patch:
         patch.setattr(train._Watcher, "step", at_step(6, lambda: os.kill(os.getpid(), number)))
         answer = vit("train", colours, *DEMANDING, "--out", tmp_path)
     run = run_folder(tmp_path)
     assert answer.code == code and f"vit: error[{code}]: " in answer.err and "Traceback" not in answer.err
-    assert f"vit train --resume {run}" in answer.err
-    assert vit("train", "--resume", run).code == 0
-    assert differences(checkpoint(run), checkpoint(uninterrupted)) == []
-    assert rows(run) == rows(uninterrupted)
+    assert f"after step 6, which is saved; to go on: vit train --resume {run}" in answer.err
+    assert checkpoint(run)["global_step"] == 6
+    assert signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)
+    resumed(vit, run)
+    assert same_end(run, uninterrupted)
 
 
 def test_a_killed_process_leaves_what_the_next_one_needs(vit, colours, uninterrupted, tmp_path):
     script = "import os, sys; from vit.__main__ import main; from vit.commands import train\n"
     script += "train._Watcher.step = lambda self, done, *rest: os.kill(os.getpid(), 9) if done == 11 else None\n"
     script += "main(sys.argv[1:])"
-    command = [sys.executable, "-c", script, "train", str(colours), *map(str, DEMANDING), "--out", str(tmp_path)]
+    options = map(str, (*DEMANDING, *ALWAYS, "--out", tmp_path))
+    command = [sys.executable, "-c", script, "train", str(colours), *options]
     assert subprocess.run(command, capture_output=True, timeout=120, check=False).returncode == -9
     run = run_folder(tmp_path)
-    assert vit("train", "--resume", run).code == 0
-    assert differences(checkpoint(run), checkpoint(uninterrupted)) == []
-    assert rows(run) == rows(uninterrupted)
+    assert checkpoint(run)["global_step"] == 10
+    resumed(vit, run)
+    assert same_end(run, uninterrupted)
     assert not [path for path in run.rglob("*") if "partial" in path.name or path.name.startswith(".")]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_end_before_the_first_checkpoint_says_start_again(vit, colours, tmp_path, monkeypatch, number):
     with monkeypatch.context() as patch:
-        patch.setattr(train._Watcher, "step", at_step(1, lambda: os.kill(os.getpid(), number)))
+        patch.setattr(ImageDataModule, "train_dataloader", lambda _: os.kill(os.getpid(), number))
         answer = vit("train", colours, *DEMANDING, "--out", tmp_path)
     assert answer.code == 128 + number and "start it again" in answer.err
     answer = vit("train", "--resume", run_folder(tmp_path))
     assert answer.code == 2 and "no checkpoint yet" in answer.err
 
 
-def test_what_cannot_be_resumed(vit, uninterrupted, tmp_path):
+@pytest.fixture(scope="module")
+def unfinished(vit, colours, tmp_path_factory):
+    """A run that died at its eighth step; nobody may write into it."""
+    out = tmp_path_factory.mktemp("unfinished")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train._Watcher, "step", at_step(8, die))
+        assert vit("train", colours, *DEMANDING, "--out", out).code == 1
+    return run_folder(out)
+
+
+def test_what_cannot_be_resumed(vit, uninterrupted, unfinished, tmp_path):
     for line, words in (
-        (["--resume", uninterrupted], "is finished"),
-        (["--resume", tmp_path], "no run folder"),
-        (["--resume", uninterrupted, "--epochs", 9], "--optim.epochs beside --resume"),
-        (["digits", "--resume", uninterrupted], "--data.source beside --resume"),
+        (["--resume", uninterrupted], ["is finished"]),
+        (["--resume", tmp_path], ["no run folder"]),
+        (["--resume", unfinished, "--epochs", 9], ["optim.epochs is 4 in the run, 9 here"]),
+        (["digits", "--resume", unfinished], ["data.source is /", "digits here"]),
+        (["--resume", unfinished, "--lr", 0.1, "--wandb", "offline"], ["optim.lr is 0.001", "wandb is off"]),
+        (["--resume", unfinished, "--config", "digits"], ["data.source"]),
     ):
         answer = vit("train", *line)
-        assert answer.code == 2 and words in answer.err, answer.err
+        assert answer.code == 2 and all(word in answer.err for word in words), answer.err
+
+
+def test_options_that_are_the_run_s_are_accepted(vit, colours, uninterrupted, unfinished, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(unfinished, run)
+    options = ("--network", "vit_nano_patch2_8", "--augment", "strong", "--epochs", 4, "--optim.batch_size", 8)
+    answer = vit("train", colours, "--resume", run, *options)
+    assert answer.code == 0, answer.err
+    assert rows(run) == rows(uninterrupted)
+
+
+def test_auto_goes_on_with_the_newest_unfinished_run_of_the_same_options(
+    vit, colours, uninterrupted, tmp_path, monkeypatch
+):
+    line = ("train", "--resume", "auto", colours, *DEMANDING, "--out", tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(train._Watcher, "step", at_step(6, die))
+        answer = vit(*line, "--name", "one")
+        assert answer.code == 1 and "auto: starting a new run" in answer.err
+        assert "auto: starting a new run" in vit(*line, "--lr", "1e-4").err
+    runs = sorted(tmp_path.glob("*/*/*"))
+    assert len(runs) == 2
+    with RunDirectory(next(run for run in runs if run.name.endswith("-one"))).held():
+        pass  # let go of at once
+    answer = vit(*line)
+    assert answer.code == 0 and "auto: going on with" in answer.err and "-one" in answer.err
+    run = next(run for run in runs if run.name.endswith("-one"))
+    assert same_end(run, uninterrupted) and sorted(tmp_path.glob("*/*/*")) == runs
+    with monkeypatch.context() as patch:  # that one is finished
+        patch.setattr(train._Watcher, "step", at_step(1, die))
+        assert "auto: starting a new run" in vit(*line).err
+
+
+def test_auto_takes_no_run_that_somebody_is_training(vit, colours, unfinished, tmp_path, monkeypatch):
+    out = tmp_path / "runs"
+    run = out / "colours" / "vit_nano_patch2_8" / "older"
+    shutil.copytree(unfinished, run)
+    holder = "import sys, pathlib; from vit.training.run import RunDirectory\n"
+    holder += "with RunDirectory(pathlib.Path(sys.argv[1])).held(): print('held', flush=True); sys.stdin.read()"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    process = subprocess.Popen(
+        [sys.executable, "-c", holder, run], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    )
+    with process:
+        assert process.stdout.readline() == "held\n"
+        answer = vit("train", "--resume", run)
+        assert answer.code == 7 and "another process" in answer.err
+        with monkeypatch.context() as patch:
+            patch.setattr(train._Watcher, "step", at_step(1, die))
+            assert "starting a new run" in vit("train", "--resume", "auto", colours, *DEMANDING, "--out", out).err
+        process.kill()
+    with monkeypatch.context() as patch:
+        patch.setattr(train._Watcher, "step", at_step(8, die))
+        assert f"going on with {run}" in vit("train", "--resume", "auto", colours, *DEMANDING, "--out", out).err
 
 
 def test_changed_data_are_not_resumed(vit, draw_classes, tmp_path, monkeypatch):

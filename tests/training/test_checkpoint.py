@@ -15,7 +15,8 @@ import torch
 from vit.data.preprocess import Preprocess
 from vit.errors import CheckpointError, ResourceError
 from vit.models.catalog import build, resolve
-from vit.training.checkpoint import FORMAT, KEY, Description, DurableCheckpointIO, file_hash, load
+from vit.training.checkpoint import FORMAT, KEY, Description, file_hash, load
+from vit.training.checkpoint_io import DurableCheckpointIO
 from vit.training.run import checkpoint_of
 
 CLASSES = ("cat", "dög", "a b/../c")

@@ -20,6 +20,7 @@ SHORT = {
     "--devices": "--trainer.devices",
     "--num_nodes": "--trainer.num_nodes",
     "--strategy": "--trainer.strategy",
+    "--checkpoint_every": "--trainer.checkpoint_every",
 }
 SECTIONS = {
     "data": DataConfig,
@@ -42,7 +43,8 @@ def make_parser() -> Parser:
     )
     about = "a recipe: a YAML file, or a shipped one by name (fashion_mnist)"
     parser.add_argument("--config", action=ActionConfigFile, help=about)
-    parser.add_argument("--resume", type=str | None, default=None, metavar="RUN", help="go on with an unfinished run")
+    about = "go on with an unfinished run; auto: the newest one below --out that has these options, or a new one"
+    parser.add_argument("--resume", type=str | None, default=None, metavar="RUN|auto", help=about)
     for name, section in SECTIONS.items():
         parser.add_class_arguments(section, name)
     kinds, defaults = Recipe.__annotations__, Recipe()
@@ -57,7 +59,7 @@ def parse_options(parser: Parser, arguments: Sequence[str]) -> Namespace:
     """A command line, with short flags written out and shipped recipes found."""
     expanded = expand(arguments, SHORT, "data.source")
     given = [token.partition("=")[::2] for token in expanded]
-    if not {"--config", "--resume", "--help"} & {name for name, _ in given}:
+    if not {"--config", "--help"} & {name for name, _ in given} and dict(given).get("--resume", "auto") == "auto":
         sources = [value for name, value in given if name == "--data.source"]
         source = sources[-1] if sources else Recipe().data.source
         if source in shipped_configs():  # a data set that comes with a recipe is trained by it

@@ -3,13 +3,14 @@
 import os
 import shlex
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from vit.commands.arguments import expand
-from vit.commands.recipe_options import SHORT, make_parser, parse_options, read_recipe, to_recipe
+from vit.commands.recipe_options import make_parser, parse_options, to_recipe
+from vit.commands.resuming import AUTO, newest_run, recipe_of
 from vit.console import ProgressReport, Reporter, duration, interval, percent
-from vit.errors import UsageError
+from vit.errors import StoppedError
 from vit.training.recipe import Recipe, plain
 
 
@@ -17,51 +18,53 @@ def train(arguments: Sequence[str]) -> int:
     """Train, show the plan and the progress, and leave a run folder."""
     parser = make_parser()
     config = parse_options(parser, arguments)
-    if config.resume:
-        return _train(_resumed(config.resume, arguments), Path(config.resume))
-    return _train(to_recipe(parser, config), None)
+    if config.resume and config.resume != AUTO:
+        return _train(recipe_of(config.resume, arguments), Path(config.resume))
+    return _train(to_recipe(parser, config), None, find=config.resume == AUTO)
 
 
-def _resumed(run: str, arguments: Sequence[str]) -> Recipe:
-    from vit.training.run import RunDirectory
-
-    names = [token.partition("=")[0] for token in expand(arguments, SHORT, "data.source")]
-    others = [name for name in names if name != "--resume"]
-    if others:
-        raise UsageError(f"{others[0]} beside --resume", "a run goes on as it began; start a new run to change it")
-    directory = RunDirectory.open(Path(run))
-    if directory.result.is_file():
-        raise UsageError(f"{run} is finished", f"see {directory.result}, or start a new run")
-    if not directory.last.is_file():
-        raise UsageError(f"{run} has no checkpoint yet", "start it again as a new run")
-    return read_recipe(directory.config)
-
-
-def _train(recipe: Recipe, resumed: Path | None) -> int:
-    from vit.report.run_figures import draw_run
-    from vit.training.fit import fit
+def _train(recipe: Recipe, resumed: Path | None, find: bool = False) -> int:
     from vit.training.plan import make_plan
     from vit.training.run import RunDirectory, check_unchanged, write_beginning
-    from vit.training.tracking import open_tracker
 
     first = int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))) == 0
     reporter = Reporter(quiet=not first)
     plan = make_plan(recipe)
+    if find:
+        resumed = newest_run(plan.recipe, plan.network["name"], plan.source.name)
+        found = f"going on with {resumed}" if resumed else "starting a new run"
+        reporter.notice(f"--resume auto: {found}" + ("" if resumed else f", for {recipe.out} has no unfinished one"))
     if resumed is not None:
         run = RunDirectory(resumed)
-        if first:
-            check_unchanged(run, plan.source)
     elif first:
         run = RunDirectory.create(recipe.out, plan.source.name, plan.network["name"], recipe.name)
-        write_beginning(run, plan.recipe, plan.source)
     else:
         run = RunDirectory(Path(recipe.out))  # never written to: Lightning hands the first process's folder round
+    with run.held() if first else nullcontext():
+        if first and resumed is not None:
+            check_unchanged(run, plan.source)
+        elif first:
+            write_beginning(run, plan.recipe, plan.source)
+        return _fit(plan, run, resumed is not None, reporter, first)
+
+
+def _fit(plan: Any, run: Any, resume: bool, reporter: Reporter, first: bool) -> int:
+    from vit.report.run_figures import draw_run
+    from vit.training.fit import fit
+    from vit.training.tracking import open_tracker
+
     _show_plan(reporter, plan, run)
-    mode = recipe.wandb if first else "off"
+    mode: Any = plan.recipe.wandb if first else "off"
     tracker = open_tracker(mode, run.path, plain(plan.recipe), run.path.name, reporter.notice)
     watcher = _Watcher(reporter, tracker, plan.rounds)
-    fitted = fit(plan, run, [watcher], resume=resumed is not None)
-    watcher.close()
+    try:
+        fitted = fit(plan, run, [watcher], resume=resume)
+    except StoppedError:
+        if first:
+            raise
+        return 0  # the first process says it; a launcher that sees another code first would cut that short
+    finally:
+        watcher.close()
     if not fitted.is_first_process:
         return 0
     fitted.result.write(run.result)
@@ -125,6 +128,9 @@ class _Watcher:
                 f"val loss {row['val/loss']:.3f}  val acc {percent(row['val/acc1'])}"
             )
 
+    def notice(self, text: str) -> None:
+        self.reporter.notice(text)
+
     def close(self) -> None:
         self.progress.close()
 
@@ -140,5 +146,8 @@ def _show_result(reporter: Reporter, run: Any, result: Any) -> None:
             ("test accuracy", f"{interval(result.metrics['acc1'])}, {result.images['test']:,} images, 95 % interval")
         )
         facts.append(("test calibration error", percent(result.metrics["ece"]["value"])))
+    if result.skipped_steps:
+        what = "loss or gradient was not a number"
+        facts.append(("steps left out", f"{result.skipped_steps:,} of {result.steps:,}: their {what}"))
     reporter.facts([*facts, ("figures", str(run.figures)), ("checkpoint", str(run.best))])
     reporter.next_command(f"vit predict {shlex.quote(str(run.path))} FOLDER_OF_IMAGES --gallery")

@@ -1,6 +1,8 @@
 """The LightningDataModule: a source, split and counted, becomes loaders for this process."""
 
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -174,7 +176,7 @@ class ImageDataModule(LightningDataModule):
             collate_fn=_whole,  # type: ignore[arg-type]
             num_workers=workers,
             persistent_workers=workers > 0 and split == "train",
-            worker_init_fn=_yield_to_compute if workers else None,
+            worker_init_fn=_begin_worker if workers else None,
         )
 
     def _workers(self, dataset: ImageDataset) -> int:
@@ -200,6 +202,22 @@ def place() -> tuple[int, int]:
     return 0, 1
 
 
-def _yield_to_compute(worker: int) -> None:
-    """Lower a decode worker's priority: at equal priority it slows the training threads of a CPU up to 10 times."""
+def _begin_worker(worker: int) -> None:
+    """Lower a decode worker's priority, and leave it deaf to signals that are meant for the training.
+
+    At equal priority a worker slows the training threads of a CPU up to 10 times. A signal to the whole group (Ctrl-C,
+    `scancel`) reaches workers too, and a training whose workers have gone cannot reach its next step to save there.
+    """
     os.nice(10)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "sigwaitinfo"):  # Linux
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        threading.Thread(target=_end_when_parent_asks, args=(os.getppid(),), daemon=True).start()
+
+
+def _end_when_parent_asks(parent: int) -> None:
+    """Wait for a SIGTERM that the training itself has sent: its loader ends workers so."""
+    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent:
+        pass
+    os._exit(0)

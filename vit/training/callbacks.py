@@ -1,12 +1,14 @@
 """What happens beside the optimisation: counting, recording, describing checkpoints."""
 
 import csv
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import EMAWeightAveraging
 
 from vit.data.module import ImageDataModule
 from vit.training.checkpoint import KEY, Description
@@ -27,6 +29,10 @@ class Listener(Protocol):
 
     def row(self, row: dict[str, float], step: int) -> None:
         """A row was added to metrics.csv."""
+
+    def notice(self, text: str) -> None:
+        """Something that the user should know; by default nobody is told."""
+        return
 
 
 class CountConsumed(Callback):
@@ -51,11 +57,28 @@ class DescribeCheckpoint(Callback):
         checkpoint[KEY] = replace(self.description, metrics=metrics).to_dict()
 
 
+class Averaging(EMAWeightAveraging):
+    """Lightning's moving average of the weights, without the steps that were left out."""
+
+    def __init__(self, decay: float, classifier: Classifier) -> None:
+        super().__init__(decay=decay)
+        self._finite = classifier.finite
+
+    @property
+    def state_key(self) -> str:
+        """The name under which earlier checkpoints have it."""
+        return EMAWeightAveraging.__qualname__
+
+    def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
+        """Whether this step changed the weights."""
+        return super().should_update(step_idx, epoch_idx) and step_idx != self._finite.skipped_step
+
+
 class Recorder(Callback):
     """Writes metrics.csv, a row flushed at once, and tells the listeners; other processes only help to add up.
 
     A row follows every 50 optimiser steps and every epoch. On resume the rows after the checkpoint are dropped first,
-    so that no step stands twice.
+    so that none stands twice; times go on from those of the checkpoint.
     """
 
     def __init__(self, path: Path, batch_size: int, listeners: list[Listener]) -> None:
@@ -66,6 +89,7 @@ class Recorder(Callback):
         self.training_images = 0
         self.loss = float("nan")
         self.last_step = 0
+        self._rows: int | None = None  # in the file; None: a checkpoint that does not say
         self._started = self._mark = time.perf_counter()
 
     @property
@@ -73,21 +97,55 @@ class Recorder(Callback):
         """Training images per second so far, validation and saving left out."""
         return self.training_images / self.training_seconds if self.training_seconds else 0.0
 
+    @property
+    def seconds(self) -> float:
+        """Seconds since the beginning, the parts of an interrupted run together."""
+        return time.perf_counter() - self._started
+
+    def leave_out(self) -> None:
+        """The time since the last batch was spent on something that is not training."""
+        self._mark = time.perf_counter()
+
+    def notice(self, text: str) -> None:
+        """Pass on what the user should know."""
+        for listener in self.listeners:
+            listener.notice(text)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "rows": self._rows,
+            "loss": self.loss,
+            "seconds": self.seconds,
+            "training_seconds": self.training_seconds,
+            "training_images": self.training_images,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._rows, self.loss = state_dict["rows"], state_dict["loss"]
+        self._started = time.perf_counter() - state_dict["seconds"]
+        self.training_seconds = state_dict["training_seconds"]
+        self.training_images = state_dict["training_images"]
+
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.last_step = trainer.global_step
+        self.leave_out()
         if not trainer.is_global_zero:
             return
         rows = _rows_until(self.path, trainer.global_step) if self.path.exists() else []
-        with open(self.path, "w", newline="", encoding="utf-8") as file:
+        rows = rows[: self._rows]
+        self._rows = len(rows)
+        partial = self.path.with_name(f".{self.path.name}.partial")  # a kill here must not lose the rows
+        with open(partial, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, COLUMNS)
             writer.writeheader()
             writer.writerows(rows)
+        os.replace(partial, self.path)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._mark = time.perf_counter()
+        self.leave_out()
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._mark = time.perf_counter()
+        self.leave_out()
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -116,16 +174,16 @@ class Recorder(Callback):
         if not trainer.is_global_zero:
             return
         lr = max(float(group["lr"]) for group in trainer.optimizers[0].param_groups)
-        seconds = time.perf_counter() - self._started
         whole = {
             "epoch": trainer.current_epoch,
             "step": trainer.global_step,
             "lr": lr,
-            "seconds": round(seconds, 3),
+            "seconds": round(self.seconds, 3),
             **row,
         }
         with open(self.path, "a", newline="", encoding="utf-8") as file:
             csv.DictWriter(file, COLUMNS).writerow(whole)
+        self._rows = (self._rows or 0) + 1
         for listener in self.listeners:
             listener.row(whole, trainer.global_step)
 

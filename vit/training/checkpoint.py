@@ -5,6 +5,7 @@ A checkpoint is Lightning's dictionary, with our description under the key "vit"
     vit: {format: 1, classes: [name, ...], network: {name, image_size, num_classes, ...}, preprocess: {image_size, ...},
           precision: "32-true" | "bf16-mixed", temperature: float, metrics: {name: float}, versions: {package: version}}
     state_dict: {"network.<key>": tensor}            the weights (averaged ones, if the recipe averages)
+    progress: {train_loss: [[sum, batches], ...], skipped: int, ...}   of an epoch that is not over, for resuming
     optimizer_states, lr_schedulers, loops, ...      Lightning's, for resuming
 
 Plain values and tensors only: it loads with `weights_only=True`; nothing in it is imported, called or used as a path.
@@ -16,17 +17,15 @@ import math
 import os
 import re
 import zipfile
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
 import torch
-from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from torch import Tensor
 
 from vit.data.preprocess import Interpolation, Preprocess
-from vit.errors import CheckpointError, ResourceError
+from vit.errors import CheckpointError
 from vit.models.catalog import build, resolve
 from vit.models.network import Network
 
@@ -240,39 +239,6 @@ def _guess(path: Path, error: Exception) -> str:
     if "weights_only" in str(error) or "Unsupported" in str(error):
         return "it holds objects that would run code"
     return "it is damaged or cut short"
-
-
-class DurableCheckpointIO(TorchCheckpointIO):
-    """Writes beside the target, syncs, then renames: after a crash or a full disk the previous file is whole.
-
-    Lightning's own writer goes through the temporary folder without a sync; across file systems a kill left a corrupt
-    file, and a full disk destroyed the good one.
-    """
-
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
-        target = Path(path)
-        partial = target.with_name(f".{target.name}.partial")
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with open(partial, "wb") as file:
-                torch.save(checkpoint, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, target)
-            folder = os.open(target.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-        except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
-            with suppress(OSError):  # the folder itself may be gone
-                partial.unlink(missing_ok=True)
-            raise ResourceError(
-                f"could not write {target}: {error}", "free space or choose another --out; the previous file is whole"
-            ) from error
-
-    def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
-        return read(Path(path))
 
 
 def file_hash(path: Path) -> str:

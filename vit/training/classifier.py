@@ -3,20 +3,22 @@
 from typing import Any
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from lightning.pytorch import LightningModule
 from torch import Tensor
-from torchmetrics import MeanMetric, MetricCollection
+from torchmetrics import MeanMetric, MetricCollection, SumMetric
 from torchmetrics.classification import MulticlassAccuracy, MulticlassCalibrationError
 
 from vit.data.batch import Batch
 from vit.data.draws import seed_of
-from vit.errors import DivergedError
+from vit.data.module import place
 from vit.models.network import Network
+from vit.training.finite import Finite
 from vit.training.optim import make_optimizer, make_schedule
 from vit.training.recipe import OptimConfig
 
-FINITE_CHECK_STEPS = 50
+PROGRESS = "progress"
 
 
 class Classifier(LightningModule):
@@ -38,29 +40,34 @@ class Classifier(LightningModule):
         self.total_steps = total_steps
         self.seed = seed
         classes = network.num_classes
-        self.train_loss = MeanMetric(nan_strategy="disable")  # NaN has its own check, without waiting for a GPU
+        self.train_loss = SumMetric(nan_strategy="disable")  # NaN has its own check, without waiting for a GPU
+        self.train_batches = SumMetric(nan_strategy="disable")
         self.val_loss = MeanMetric(nan_strategy="disable")  # which ignores weights: it is given each image's loss
         metrics: dict[str, Any] = {"acc1": MulticlassAccuracy(classes, average="micro")}
         if classes > 5:
             metrics["acc5"] = MulticlassAccuracy(classes, average="micro", top_k=5)
         self.val_metrics = MetricCollection({**metrics, "ece": MulticlassCalibrationError(classes, n_bins=15)})
-        self.finite: Tensor | None = None
+        self.finite = Finite(network, skip=config.on_nan == "skip")
 
     def forward(self, images: Tensor) -> Tensor:
         return self.network(images)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         torch.manual_seed(seed_of(self.seed, self.trainer.fit_loop.total_batch_idx, self.global_rank))
+        self.finite.begin_batch()
         logits = self.network(batch.image)
         loss = F.cross_entropy(logits.float(), batch.label, label_smoothing=self.config.label_smoothing)
-        self.train_loss.update(loss.detach())
-        self._check_finite(loss.detach(), batch)
+        counted, weight = self.finite.counted(loss.detach())
+        self.train_loss.update(counted)
+        self.train_batches.update(weight)
+        self.finite.watch(loss.detach(), batch, self)
         return loss
 
     def epoch_loss(self) -> float:
         """Mean training loss since the last call, over all processes; all of them must call it."""
-        mean = float(self.train_loss.compute())
+        mean = float(self.train_loss.compute() / self.train_batches.compute())
         self.train_loss.reset()
+        self.train_batches.reset()
         return mean
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
@@ -87,20 +94,29 @@ class Classifier(LightningModule):
         self, optimizer: Any, gradient_clip_val: Any = None, gradient_clip_algorithm: Any = None
     ) -> None:
         """Clip by global norm; Lightning refuses fused optimisers, though only float16's loss scaling is at odds."""
+        if self.finite.left_out(self):
+            return
         if gradient_clip_val:
             torch.nn.utils.clip_grad_norm_(self.network.parameters(), gradient_clip_val)
 
-    def _check_finite(self, loss: Tensor, batch: Batch) -> None:
-        """Stop soon after the first loss that is no number; the flag is read rarely, for reading waits for a GPU."""
-        finite = torch.isfinite(loss)
-        self.finite = finite if self.finite is None else self.finite & finite
-        step = self.trainer.fit_loop.total_batch_idx
-        if (
-            step % FINITE_CHECK_STEPS == 0 or self.trainer.is_last_batch or loss.device.type == "cpu"
-        ) and not self.finite:
-            lr = self.optimizers().param_groups[0]["lr"]  # type: ignore[union-attr]
-            raise DivergedError(
-                f"the loss is not a number at step {step} (learning rate {lr:.2g}; "
-                f"images of the batch: {', '.join(batch.path[:3])}, ...)",
-                "lower --lr, lengthen --optim.warmup_epochs, or give --precision 32-true",
-            )
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add what an epoch that is not over has gathered, of every process; refuse weights that are no numbers."""
+        own = [float(metric.sum_value) for metric in (self.train_loss, self.train_batches)] + [self.finite.bad_step]
+        parts: list[Any] = [own]
+        if self.trainer.world_size > 1:
+            parts = [None] * self.trainer.world_size
+            dist.all_gather_object(parts, own)
+        self.finite.check(max(step for _, _, step in parts), self)
+        checkpoint[PROGRESS] = {"train_loss": [part[:2] for part in parts], **self.finite.state_dict()}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Take up what `on_save_checkpoint` has added; an earlier version of this program added nothing."""
+        if PROGRESS not in checkpoint:
+            return
+        rank, processes = place()
+        parts = checkpoint[PROGRESS]["train_loss"]
+        if len(parts) != processes:  # as many as there are now: all of it goes to the first
+            parts = [[sum(column) for column in zip(*parts, strict=True)], *([[0.0, 0.0]] * (processes - 1))]
+        self.train_loss.update(parts[rank][0])
+        self.train_batches.update(parts[rank][1])
+        self.finite.load_state_dict(checkpoint[PROGRESS])

@@ -3,7 +3,6 @@
 import logging
 import os
 import shlex
-import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,20 +11,23 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Callback, Trainer, seed_everything
-from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint
-from lightning.pytorch.utilities.exceptions import MisconfigurationException, SIGTERMException
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from vit.data.module import ImageDataModule
-from vit.errors import StoppedError, UsageError
+from vit.errors import DivergedError, StoppedError, UsageError
 from vit.models.catalog import build
-from vit.training.callbacks import CountConsumed, DescribeCheckpoint, Listener, Recorder
-from vit.training.checkpoint import Description, DurableCheckpointIO, load
+from vit.training.callbacks import Averaging, CountConsumed, DescribeCheckpoint, Listener, Recorder
+from vit.training.checkpoint import Description, load
+from vit.training.checkpoint_io import DurableCheckpointIO, remove_partial
 from vit.training.classifier import Classifier
 from vit.training.inference import Engine, score
+from vit.training.last_checkpoint import LastCheckpoint
 from vit.training.metrics import Scored, with_intervals
 from vit.training.plan import Plan
 from vit.training.recipe import TrainerConfig
 from vit.training.run import RunDirectory, RunResult, pack, versions
+from vit.training.signals import Signals, Stop
 from vit.training.start import start_from
 
 MONITOR = "val/loss"  # less noisy than accuracy where validation images are few, and honest about probabilities
@@ -46,14 +48,29 @@ def fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener] = (), resum
 
     Args:
         run: an empty run folder, or with `resume` one that has a last.ckpt to go on from.
-        listeners: who is told of steps and rows (first process only).
+        listeners: who is told of steps and rows (first process only) and of what else there is to know.
 
     Raises:
+        CheckpointError: neither the last checkpoint nor the one before it can be read.
         DivergedError: the loss left the finite numbers.
         ResourceError: a checkpoint could not be written.
-        StoppedError: somebody ended it by Ctrl-C or SIGTERM.
+        StoppedError: somebody ended it by Ctrl-C, SIGTERM or SIGUSR1; what it had learned is saved.
     """
-    started = time.perf_counter()
+    on = f"to go on: vit train --resume {shlex.quote(str(run.path))}"
+    with Signals(on) as signals:
+        try:
+            return _fit(plan, run, listeners, resume, signals)
+        except Stop as stop:
+            mend = on if run.last.is_file() else "start it again"
+            raise StoppedError(128 + stop.number, stop.words, mend) from stop
+        except DivergedError as error:
+            if not run.last.is_file():
+                raise
+            kept = f"{run.last} holds the last good weights (--init_from starts from them)"
+            raise DivergedError(error.problem, f"{error.mend}; {kept}") from error
+
+
+def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: bool, signals: Signals) -> Fitted:
     _quiet()
     seed_everything(plan.recipe.seed, verbose=False)
     network = build(plan.network)
@@ -64,8 +81,16 @@ def fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener] = (), resum
     data = plan.data_module()
     description = Description(plan.source.classes, plan.network, plan.preprocess, plan.precision, versions=versions())
     recorder = Recorder(run.metrics, plan.batch_size // plan.recipe.optim.accumulate, list(listeners))
-    trainer = _trainer(plan, run, description, recorder)
-    _train(trainer, classifier, data, run, resume)
+    callbacks: list[Callback] = [CountConsumed(), DescribeCheckpoint(description), recorder]
+    if plan.ema_decay:
+        callbacks.append(Averaging(plan.ema_decay, classifier))
+    callbacks.append(LastCheckpoint(run.last, plan.checkpoint_seconds, signals, saved=recorder.leave_out))
+    trainer = _trainer(plan, run, callbacks, DurableCheckpointIO(run.last, run.previous, recorder.notice))
+    if trainer.is_global_zero:
+        remove_partial(run.last.parent)
+        if not resume:
+            run.previous.unlink(missing_ok=True)
+    trainer.fit(classifier, datamodule=data, ckpt_path=run.last if resume else None)
 
     best = Path(trainer.strategy.broadcast(str(run.best)))
     best_network, best_description = load(best)
@@ -87,7 +112,7 @@ def fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener] = (), resum
         epochs=plan.total_steps / plan.steps_per_epoch,
         steps=trainer.global_step,
         batch_size=plan.batch_size,
-        seconds=time.perf_counter() - started,
+        seconds=recorder.seconds,
         images_per_second=recorder.images_per_second,
         device=_device_name(plan.device),
         precision=plan.precision,
@@ -95,18 +120,11 @@ def fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener] = (), resum
         validation={name: value for name, value in best_description.metrics.items() if name.startswith("val/")},
         metrics=with_intervals(scored["test"], len(plan.source.classes)) if "test" in scored else {},
         correct={split: pack(some.predictions == some.labels) for split, some in scored.items()},
+        skipped_steps=classifier.finite.skipped,
     )
+    if trainer.is_global_zero:
+        run.previous.unlink(missing_ok=True)
     return Fitted(result, scored, data, trainer.is_global_zero)
-
-
-def _train(trainer: Trainer, classifier: Classifier, data: ImageDataModule, run: RunDirectory, resume: bool) -> None:
-    """Lightning's fit, whose ways to end the program (code 1 after Ctrl-C, 0 after SIGTERM) become errors."""
-    try:
-        trainer.fit(classifier, datamodule=data, ckpt_path=run.last if resume else None)
-    except SystemExit as end:
-        code, what = (143, "terminated") if isinstance(end, SIGTERMException) else (130, "interrupted")
-        mend = f"vit train --resume {shlex.quote(str(run.path))}" if run.last.is_file() else "start it again"
-        raise StoppedError(code, f"{what} in epoch {trainer.current_epoch + 1}", f"to go on: {mend}") from end
 
 
 def _machines(settings: TrainerConfig, device: torch.device) -> tuple[int | str, int]:
@@ -118,19 +136,13 @@ def _machines(settings: TrainerConfig, device: torch.device) -> tuple[int | str,
     return (automatic if settings.devices == "auto" else settings.devices), settings.num_nodes
 
 
-def _trainer(plan: Plan, run: RunDirectory, description: Description, recorder: Recorder) -> Trainer:
+def _trainer(plan: Plan, run: RunDirectory, callbacks: list[Callback], files: DurableCheckpointIO) -> Trainer:
     settings, optim = plan.recipe.trainer, plan.recipe.optim
-    callbacks: list[Callback] = [CountConsumed(), DescribeCheckpoint(description), recorder]
-    if plan.ema_decay:
-        callbacks.append(EMAWeightAveraging(decay=plan.ema_decay))
-    folder = run.best.parent
-    shared: dict[str, Any] = {"dirpath": folder, "auto_insert_metric_name": False, "enable_version_counter": False}
-    callbacks += [
-        ModelCheckpoint(filename=run.best.stem, monitor=MONITOR, mode="min", save_top_k=1, **shared),
-        ModelCheckpoint(filename=run.last.stem, save_top_k=1, every_n_epochs=1, save_on_train_epoch_end=True, **shared),
-    ]
+    best = ModelCheckpoint(
+        run.best.parent, run.best.stem, MONITOR, mode="min", auto_insert_metric_name=False, enable_version_counter=False
+    )
     devices, machines = _machines(settings, plan.device)
-    return _made_trainer(
+    trainer = _made_trainer(
         accelerator=settings.accelerator,
         devices=devices,
         num_nodes=machines,
@@ -139,8 +151,8 @@ def _trainer(plan: Plan, run: RunDirectory, description: Description, recorder: 
         max_epochs=plan.rounds,
         accumulate_grad_batches=optim.accumulate,
         gradient_clip_val=optim.clip_norm or None,
-        callbacks=callbacks,
-        plugins=[DurableCheckpointIO()],
+        callbacks=[best, *callbacks],
+        plugins=[files],
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,
@@ -148,6 +160,8 @@ def _trainer(plan: Plan, run: RunDirectory, description: Description, recorder: 
         use_distributed_sampler=False,
         default_root_dir=run.path,
     )
+    trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]  # see Signals
+    return trainer
 
 
 def _made_trainer(**settings: Any) -> Trainer:

@@ -19,7 +19,7 @@ from vit.data.subset import subset
 from vit.errors import DataError, UsageError
 from vit.models import catalog
 from vit.training.inference import choose_device, choose_precision
-from vit.training.recipe import DataConfig, PreprocessConfig, Recipe, automatic_batch_size
+from vit.training.recipe import DataConfig, PreprocessConfig, Recipe, automatic_batch_size, seconds
 
 UNMIRRORED = frozenset({"digits", "mnist", "kmnist", "svhn", "gtsrb"})  # letters, digits and signs
 ROUNDS = 10
@@ -40,6 +40,7 @@ class Plan:
         rounds: how often training validates and saves: once an epoch, or 5 to 10 times where its length is in steps.
         steps_per_round: optimiser steps between.
         precision: chosen.
+        checkpoint_seconds: between two checkpoints; None: only when training validates.
     """
 
     recipe: Recipe
@@ -56,6 +57,7 @@ class Plan:
     world_size: int
     device: torch.device
     precision: str
+    checkpoint_seconds: float | None
 
     @property
     def total_steps(self) -> int:
@@ -85,6 +87,8 @@ def make_plan(recipe: Recipe) -> Plan:
     """
     device, world_size = _place(recipe)
     precision = _precision(recipe.trainer.precision, device)
+    every = recipe.trainer.checkpoint_every
+    checkpoint_seconds = None if every is None else seconds(every)
     description, image_size = dict(recipe.model.network), recipe.model.preprocess.image_size
     if description.get("name", "auto") != "auto":  # refuse a wrong name or value before any data is read
         catalog.resolve(description, image_size, num_classes=2)
@@ -119,6 +123,7 @@ def make_plan(recipe: Recipe) -> Plan:
         world_size=world_size,
         device=device,
         precision=precision,
+        checkpoint_seconds=checkpoint_seconds,
     )
 
 

@@ -4,6 +4,7 @@ This module imports nothing heavy, so that a wrong option is refused in a fracti
 """
 
 import json
+import re
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -17,6 +18,8 @@ from jsonargparse.typing import (
     restricted_number_type,
 )
 
+from vit.errors import UsageError
+
 if TYPE_CHECKING:
     Share = float
     Area = float
@@ -26,6 +29,7 @@ else:
     Area = restricted_number_type("Area", float, [(">", 0.0), ("<=", 1.0)], docstring="a number above 0, up to 1")
     Magnitude = restricted_number_type("Magnitude", int, [(">=", 0), ("<=", 30)], docstring="a whole number to 30")
 LARGEST_AUTO_BATCH = 128
+_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 NetworkValue = bool | int | float | str | list[int]
 
 
@@ -146,6 +150,8 @@ class OptimConfig:
         layer_decay: learning rate of each block as a share of the next one's (fine-tuning); 1: the same for all.
         ema_decay: decay of the averaged weights that are evaluated and saved, lower where training is shorter than
             five times their memory; 0: no averaging.
+        on_nan: a loss or gradient that is no number: stop; or skip that step, up to ten in a row (waits for the device
+            at every step).
     """
 
     optimizer: Literal["adamw", "sgd", "muon"] = "adamw"
@@ -162,6 +168,7 @@ class OptimConfig:
     clip_norm: NonNegativeFloat = 1.0
     layer_decay: Area = 1.0
     ema_decay: Share = 0.0
+    on_nan: Literal["stop", "skip"] = "stop"
 
 
 @dataclass
@@ -174,6 +181,8 @@ class TrainerConfig:
         num_nodes: machines.
         strategy: auto, ddp, fsdp, ...
         precision: "auto" takes bf16-mixed where the hardware computes in it, else 32-true; never 16-mixed.
+        checkpoint_every: time between two checkpoints to go on from (90s, 10min, 2h); null: at the end of every epoch
+            only.
     """
 
     accelerator: str = "auto"
@@ -181,6 +190,7 @@ class TrainerConfig:
     num_nodes: PositiveInt = 1
     strategy: str = "auto"
     precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = "auto"
+    checkpoint_every: str | None = "10min"
 
 
 @dataclass
@@ -230,6 +240,14 @@ def plain_values(tree: Tree) -> Tree:
             if isinstance(tree, kind):
                 return kind(tree)  # type: ignore[return-value]
     return plain
+
+
+def seconds(text: str) -> float:
+    """A time such as 90s, 10min or 2h in seconds; UsageError for anything else."""
+    parts = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h)", text.strip())
+    if parts is None:
+        raise UsageError(f"--checkpoint_every {text}", "give a number with s, min or h: 90s, 10min, 2h")
+    return float(parts[1]) * _SECONDS[parts[2]]
 
 
 def automatic_batch_size(images: int, parts: int = 1) -> int:

@@ -5,12 +5,17 @@ import json
 import os
 import platform
 import re
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+if sys.platform != "win32":
+    import fcntl
 
 import numpy as np
 import numpy.typing as npt
@@ -33,9 +38,44 @@ class RunDirectory:
     metrics = property(lambda self: self.path / "metrics.csv")
     best = property(lambda self: self.path / "checkpoints" / "best.ckpt")
     last = property(lambda self: self.path / "checkpoints" / "last.ckpt")
+    previous = property(lambda self: self.path / "checkpoints" / "previous.ckpt")  # until the run is finished
     result = property(lambda self: self.path / "result.json")
     predictions = property(lambda self: self.path / "predictions")
     figures = property(lambda self: self.path / "figures")
+    lock = property(lambda self: self.path / ".lock")  # while it is trained
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether there is a checkpoint to go on from."""
+        return self.last.is_file() or self.previous.is_file()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes from training into this folder; a process that is killed holds nothing any more.
+
+        Raises:
+            ResourceError: another one does.
+        """
+        with open(self.lock, "w") as file:
+            if sys.platform != "win32" and not _locked(file.fileno()):
+                raise ResourceError(f"another process is training into {self.path}", "wait for it, or end it")
+            try:
+                yield
+            finally:
+                self.lock.unlink(missing_ok=True)
+
+    def is_held(self) -> bool:
+        """Whether another process is training into this folder."""
+        if sys.platform == "win32" or not self.lock.is_file():
+            return False
+        with open(self.lock, "r+") as file:
+            return not _locked(file.fileno())
+
+    @classmethod
+    def below(cls, out: str, data: str, network: str) -> "list[RunDirectory]":
+        """The runs that `create` has made in such a place, in no order."""
+        parent = Path(out).expanduser() / slug(data) / slug(network)
+        return [cls(config.parent) for config in parent.glob("*/config.yaml")]
 
     @classmethod
     def create(cls, out: str, data: str, network: str, name: str | None) -> "RunDirectory":
@@ -67,6 +107,15 @@ class RunDirectory:
         if not run.config.is_file():
             raise UsageError(f"{path} is no run folder: it has no config.yaml", "give a folder that 'vit train' made")
         return run
+
+
+def _locked(descriptor: int) -> bool:
+    """Whether a lock could be had. Loader workers, which outlive a killed training for seconds, do not inherit it."""
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
 
 
 def checkpoint_of(path: Path) -> Path:
@@ -113,7 +162,8 @@ class RunResult:
         epochs: passes over the training images; a broken number where the length was given in steps.
         images_per_second: training images per second of training, validation and saving left out.
         correct: whether each image of a split is right, in order: the bits that `unpack` reads.
-        seconds: of the whole fit.
+        seconds: of the whole fit, the parts of an interrupted one together.
+        skipped_steps: optimiser steps that were left out because a loss or gradient was no number.
     """
 
     network: dict[str, Any]
@@ -135,6 +185,7 @@ class RunResult:
     validation: dict[str, float]
     metrics: dict[str, dict[str, float]]
     correct: dict[str, str] = field(default_factory=dict)
+    skipped_steps: int = 0
     versions: dict[str, str] = field(default_factory=versions)
 
     def write(self, path: Path) -> None:

@@ -1,0 +1,77 @@
+"""What `vit train --resume` goes on with: a run by its folder, or the newest one that fits the command line."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from vit.commands.arguments import expand
+from vit.commands.recipe_options import SHORT, make_parser, parse_options, read_recipe, to_recipe
+from vit.errors import UsageError, VitError
+from vit.training.recipe import Recipe, plain
+
+AUTO = "auto"
+_BESIDE = {"out", "name", "wandb"}  # of a recipe: they decide nothing that is learned
+
+
+def recipe_of(run: str, arguments: Sequence[str]) -> Recipe:
+    """The recipe of an unfinished run.
+
+    Raises:
+        UsageError: it is no run, finished, or has no checkpoint; or an option of the command line is not the run's.
+    """
+    from vit.training.run import RunDirectory
+
+    directory = RunDirectory.open(Path(run))
+    if directory.result.is_file():
+        raise UsageError(f"{run} is finished", f"see {directory.result}, or start a new run")
+    if not directory.can_resume:
+        raise UsageError(f"{run} has no checkpoint yet", "start it again as a new run")
+    recipe = read_recipe(directory.config)
+    others = [token for token in expand(arguments, SHORT, "data.source") if not token.startswith("--resume=")]
+    if others:
+        parser = make_parser()
+        _check_same(run, recipe, to_recipe(parser, parse_options(parser, [f"--config={directory.config}", *others])))
+    return recipe
+
+
+def newest_run(recipe: Recipe, network: str, data: str) -> Path | None:
+    """The newest unfinished run of a resolved recipe below its `out`, which nobody is training; None: there is none."""
+    from vit.training.run import RunDirectory
+
+    wanted = _deciding(recipe)
+    runs = [run for run in RunDirectory.below(recipe.out, data, network) if run.can_resume and not run.result.is_file()]
+    for run in sorted(runs, key=lambda run: run.config.stat().st_mtime, reverse=True):
+        try:
+            same = _deciding(read_recipe(run.config)) == wanted
+        except VitError:  # of another version, or not a run's
+            continue
+        if same and not run.is_held():
+            return run.path
+    return None
+
+
+def _deciding(recipe: Recipe) -> dict[str, Any]:
+    return {key: value for key, value in plain(recipe).items() if key not in _BESIDE}
+
+
+def _check_same(run: str, recipe: Recipe, given: Recipe) -> None:
+    """Raise UsageError unless the options mean what the run has; a name that stands for a value may be given again."""
+    from vit.training.plan import make_plan
+
+    if not list(_differences(plain(recipe), plain(given))):
+        return
+    different = list(_differences(plain(recipe), plain(make_plan(given).recipe)))
+    if different:
+        words = ", ".join(f"{key} is {old} in the run, {new} here" for key, old, new in different)
+        raise UsageError(
+            f"--resume {run}: {words}", "leave these out, for a run goes on as it began, or start a new run"
+        )
+
+
+def _differences(one: Any, other: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """(dotted key, value, value) where two trees differ."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in one | other:
+            yield from _differences(one.get(key), other.get(key), f"{path}.{key}" if path else key)
+    elif one != other:
+        yield path, one, other

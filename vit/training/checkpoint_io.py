@@ -1,0 +1,105 @@
+"""How checkpoints reach the disk and come back: a file is whole or it is not there, and the one before it is kept."""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
+
+from vit.errors import CheckpointError, ResourceError
+from vit.training.checkpoint import read
+
+
+class DurableCheckpointIO(TorchCheckpointIO):
+    """Writes beside the target, syncs, then renames: after a crash or a full disk the previous file is whole.
+
+    Lightning's own writer goes through the temporary folder without a sync; across file systems a kill left a corrupt
+    file, and a full disk destroyed the good one.
+
+    Args:
+        last: the checkpoint whose predecessor is kept; None: none is.
+        previous: where.
+        notice: told when `previous` had to be read in place of `last`.
+    """
+
+    def __init__(
+        self, last: Path | None = None, previous: Path | None = None, notice: Callable[[str], None] = print
+    ) -> None:
+        super().__init__()
+        self.last, self.previous, self.notice = last, previous, notice
+        self._last_is_broken = False
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        target = Path(path)
+        partial = _partial(target)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with open(partial, "wb") as file:
+                torch.save(checkpoint, file)
+                file.flush()
+                os.fsync(file.fileno())
+            if target == self.last:
+                self._keep(target)
+            os.replace(partial, target)
+            folder = os.open(target.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
+            with suppress(OSError):  # the folder itself may be gone
+                partial.unlink(missing_ok=True)
+            raise ResourceError(
+                f"could not write {target}: {error}", "free space or choose another --out; the previous file is whole"
+            ) from error
+
+    def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
+        """The content of a checkpoint; of the previous one where it is `last` and damaged or gone.
+
+        Raises:
+            CheckpointError: neither can be read.
+        """
+        try:
+            return read(Path(path))
+        except CheckpointError as error:
+            if Path(path) != self.last or self.previous is None or not self.previous.is_file():
+                raise
+            content = self._read_previous(self.previous, error)
+            step = int(content["global_step"])
+            self.notice(f"{error.problem}; going on from {self.previous.name}, step {step:,}")
+        self._last_is_broken = True
+        return content
+
+    @staticmethod
+    def _read_previous(previous: Path, error: CheckpointError) -> dict[str, Any]:
+        try:
+            return read(previous)
+        except CheckpointError as older:
+            raise CheckpointError(f"{error.problem}, and {older.problem}", "start a new run") from older
+
+    def _keep(self, last: Path) -> None:
+        """Keep the checkpoint that is about to be replaced under a second name: there is no moment without any."""
+        if self.previous is None or self._last_is_broken or not last.is_file():
+            self._last_is_broken = False
+            return
+        beside = _partial(self.previous)
+        beside.unlink(missing_ok=True)
+        try:
+            os.link(last, beside)
+            os.replace(beside, self.previous)
+            beside.unlink(missing_ok=True)  # a rename between two names of one file does nothing
+        except OSError:  # a file system without links
+            os.replace(last, self.previous)
+
+
+def remove_partial(folder: Path) -> None:
+    """Remove what a kill in the middle of a write has left in a folder of checkpoints."""
+    for path in folder.glob(".*.ckpt.partial"):
+        path.unlink(missing_ok=True)
+
+
+def _partial(target: Path) -> Path:
+    return target.with_name(f".{target.name}.partial")
