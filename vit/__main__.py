@@ -29,7 +29,8 @@ Vision Transformers for image classification.
 'vit COMMAND --help' shows a command's options. Example: vit train digits
 
 Exit codes: 0 done; 1 internal error; 2 wrong usage; 3 unusable data; 4 unusable checkpoint; 5 some inputs failed;
-6 training diverged; 7 disk, memory or permission; 8 a process of several failed; 130 interrupted; 143 terminated."""
+6 training diverged; 7 disk, memory or permission; 8 a process of several failed; 130 interrupted; 138 ended by SIGUSR1;
+143 terminated."""
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -60,7 +60,7 @@ def rows(run):
 
 @pytest.mark.slow
 def test_many_kills(colours, tmp_path):
-    options = (colours, *OPTIONS, "--epochs", 8 * KILLS)
+    options = (colours, *OPTIONS, "--epochs", 4 * KILLS)
     started = time.monotonic()
     finish(start(tmp_path, *options, "--out", "whole"))
     print(f"not interrupted: {time.monotonic() - started:.0f} s")
