@@ -18,6 +18,15 @@ settings.register_profile("vit", derandomize=True, deadline=None, database=None)
 settings.load_profile("vit")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave slow tests out unless they are asked for by that word: `pytest -m faults` is to be quick as well."""
+    if "slow" in config.option.markexpr:
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    config.hook.pytest_deselected(items=slow)
+    items[:] = [item for item in items if item not in slow]
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a command line said."""

@@ -12,12 +12,13 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "faults.md"
 
 BEGINNING = """# Faults: what breaks, and what happens then
 
-Made from `tests/faults/` by `python -m tests.faults.table`; do not edit. Every row without a word in its last column is shown by at
-least one test that carries its number: `pytest -m faults` runs them, `pytest -m "faults and slow"` those that take long.
+Made from `tests/faults/` by `python -m tests.faults.table`; do not edit. Every row whose last column is empty is shown
+by at least one test that carries its number: `pytest -m faults` runs them, `pytest -m "faults and slow"` the long ones.
 
-Exit codes: 0 done; 1 internal error; 2 wrong usage; 3 unusable data; 4 unusable checkpoint; 5 some inputs failed (each is listed);
-6 training diverged; 7 a resource is missing (disk, memory, permission); 8 processes lost each other; 130 / 143 / 138 ended by Ctrl-C,
-SIGTERM or SIGUSR1, with everything saved. An error is one line that says what, where and how to mend it; `--debug` adds the traceback.
+Exit codes: 0 done; 1 internal error; 2 wrong usage; 3 unusable data; 4 unusable checkpoint; 5 some inputs failed (each
+is listed); 6 training diverged; 7 a resource is missing (disk, memory, permission); 8 processes lost each other;
+130 / 143 / 138 ended by Ctrl-C, SIGTERM or SIGUSR1, with everything saved. An error is one line that says what, where
+and how to mend it; `--debug` adds the traceback.
 """
 
 
