@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +20,11 @@ settings.load_profile("vit")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave slow tests out unless they are asked for by that word: `pytest -m faults` is to be quick as well."""
-    if "slow" in config.option.markexpr:
-        return
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    config.hook.pytest_deselected(items=slow)
-    items[:] = [item for item in items if item not in slow]
+    """Leave long tests out unless they are asked for by their marker: `pytest -m faults` is to be quick as well."""
+    left_out = {"slow", "notebooks"} - set(re.findall(r"\w+", config.option.markexpr))
+    deselected = [item for item in items if left_out & {marker.name for marker in item.iter_markers()}]
+    config.hook.pytest_deselected(items=deselected)
+    items[:] = [item for item in items if item not in set(deselected)]
 
 
 @dataclass(frozen=True)
