@@ -92,6 +92,14 @@ def expand(arguments: Sequence[str], short: Mapping[str, str], positional: str) 
     return [*result, *(f"--{positional}={token}" for token in loose)]
 
 
+def new_file(wanted: str) -> Path:
+    """The file of --output; UsageError where it exists, because nothing is ever written over."""
+    path = Path(wanted).expanduser()
+    if path.exists():
+        raise UsageError(f"--output {path} exists", "give another name, or remove it")
+    return path
+
+
 def find_config(name: str) -> Path:
     """The file of --config: a path, or the name of a recipe that comes with the program.
 

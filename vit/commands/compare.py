@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vit.commands.arguments import Parser, parse
+from vit.commands.arguments import Parser, new_file, parse
 from vit.console import Reporter, interval
 from vit.errors import DataError, ResourceError, UsageError
 
@@ -31,7 +31,7 @@ def compare(arguments: Sequence[str]) -> int:
         "--output", type=str | None, default=None, help="a CSV for every image where runs disagree; null: none"
     )
     given = parse(parser, arguments)
-    output = _output(given.output)
+    output = None if given.output is None else new_file(given.output)
     runs = _named([_read(Path(name).expanduser()) for name in _distinct(given.runs)])
     _check_same_images(runs)
     reporter = Reporter()
@@ -80,15 +80,6 @@ class _Tested:
         import numpy as np
 
         return np.array([row.label == row.predicted for row in self.rows], dtype=bool)
-
-
-def _output(wanted: str | None) -> Path | None:
-    if wanted is None:
-        return None
-    path = Path(wanted).expanduser()
-    if path.exists():
-        raise UsageError(f"--output {path} exists", "give another name, or remove it")
-    return path
 
 
 def _distinct(names: Sequence[str]) -> Sequence[str]:

@@ -8,7 +8,7 @@ from dataclasses import astuple, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vit.commands.arguments import Parser, parse
+from vit.commands.arguments import Parser, new_file, parse
 from vit.console import ProgressReport, Reporter
 from vit.errors import BadInputsError, ResourceError, UsageError, nearest
 
@@ -73,12 +73,7 @@ def check_data(arguments: Sequence[str]) -> int:
 def _output(wanted: str | None) -> Path:
     from vit.prediction.files import free_name
 
-    if wanted is None:
-        return free_name(Path("data_check.csv"))
-    path = Path(wanted).expanduser()
-    if path.exists():
-        raise UsageError(f"--output {path} exists", "give another name, or remove it")
-    return path
+    return free_name(Path("data_check.csv")) if wanted is None else new_file(wanted)
 
 
 def _show(reporter: Reporter, source: "Source", checked: "Checked") -> None:

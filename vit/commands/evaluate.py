@@ -165,9 +165,9 @@ def _folder(given: Any, data: str, split: str) -> Path:
 def _write(folder: Path, measured: dict[str, Any], scored: Any, classes: tuple[str, ...]) -> None:
     import numpy as np
 
+    from vit.files import write_json
     from vit.report.figures import confusion_matrix, reliability, save
     from vit.training.metrics import write_scored
-    from vit.training.run import write_json
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from jsonargparse.typing import PositiveInt
 
-from vit.commands.arguments import Parser, parse
+from vit.commands.arguments import Parser, new_file, parse
 from vit.console import ProgressReport, Reporter
 from vit.errors import BadInputsError, UsageError
 
@@ -101,9 +101,7 @@ def _output(wanted: str | None, gallery: bool) -> Path:
 
     if wanted is None:
         return free_name(Path("predictions.csv"), beside=(".html", ".csv.partial"))
-    path = Path(wanted).expanduser()
-    if path.exists():
-        raise UsageError(f"--output {path} exists", "give another name, or remove it")
+    path = new_file(wanted)
     if gallery and gallery_page(path).exists():
         raise UsageError(f"the page {gallery_page(path)} exists", "give --output another name, or remove the page")
     return path

@@ -7,12 +7,13 @@ import numpy as np
 
 from vit.data.dataset import ImageDataset
 from vit.data.sampler import Key
+from vit.files import write_json
 from vit.report.figures import confusion_matrix, curves, displayable, image_grid, reliability, save
 from vit.training.checkpoint import file_hash
 from vit.training.fit import Fitted
 from vit.training.metrics import Scored, confusion, per_class, write_scored
 from vit.training.plan import Plan
-from vit.training.run import RunDirectory, write_json
+from vit.training.run import RunDirectory
 from vit.training.tracking import Tracker
 
 WORST = 24

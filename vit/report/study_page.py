@@ -2,7 +2,6 @@
 
 import base64
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,12 @@ from matplotlib.figure import Figure
 
 from vit.console import harmless
 from vit.errors import DataError
+from vit.files import whole, write_json
 from vit.report.study_figures import budget, counted, gaps, learning_curves, price, said
 from vit.report.style import rendered
 from vit.study.findings import Comparison, Difference, Findings, Fit, Interval, Point
 from vit.study.folder import StudyDirectory, collect
 from vit.study.summary import summarise, to_json, write_results
-from vit.training.run import write_json
 
 Cell = tuple[str, str]  # a value, and in small letters below it its interval
 
@@ -55,14 +54,12 @@ def write_study_report(findings: Findings, folder: Path) -> None:
     study = StudyDirectory(folder)
     figure = learning_curves(findings)
     html = _templates.get_template("study.html").render(_content(findings, figure))
-    _replace(study.curve, rendered(figure, "png", dpi=160))
-    _replace(study.report, html.encode("utf-8", "replace"))
-
-
-def _replace(path: Path, content: bytes) -> None:
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_bytes(content)
-    os.replace(partial, path)
+    for path, content in (
+        (study.curve, rendered(figure, "png", dpi=160)),
+        (study.report, html.encode("utf-8", "replace")),
+    ):
+        with whole(path) as partial:
+            partial.write_bytes(content)
 
 
 def _content(findings: Findings, curves: Figure) -> dict[str, Any]:

@@ -5,17 +5,12 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing import connection, parent_process
 from pathlib import Path
 from typing import Any
 
 import torch
-
-if sys.platform != "win32":
-    import fcntl
 
 from vit.errors import VitError
 from vit.study.folder import failure_file
@@ -54,7 +49,7 @@ def run_cell(recipe: Recipe, folder: Path, threads: int, gpu: int | None, group:
     if gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = str(gpu)  # nothing has touched CUDA yet
     torch.set_num_threads(threads)
-    with _alone(folder):
+    with RunDirectory(folder).held(wait=True):
         failure_file(folder).unlink(missing_ok=True)
         try:
             _train(recipe, folder, group)
@@ -70,11 +65,11 @@ def _train(recipe: Recipe, folder: Path, group: str) -> None:
     if run.result.is_file():
         return  # another shard or an earlier start has done it
     plan = make_plan(recipe)
-    resume = run.last.is_file() and run.config.is_file() and run.config.read_text(encoding="utf-8") == dump(plan.recipe)
+    resume = run.can_resume and run.config.is_file() and run.config.read_text(encoding="utf-8") == dump(plan.recipe)
     if resume:
         check_unchanged(run, plan.source)
     else:
-        for file in (run.splits, run.metrics, run.last, run.best):
+        for file in (run.splits, run.metrics, run.last, run.previous, run.best):
             file.unlink(missing_ok=True)
         write_beginning(run, plan.recipe, plan.source)
     tracker = open_tracker(
@@ -149,12 +144,3 @@ def _speak_into(path: Path) -> None:
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.close(descriptor)
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold a lock on a cell's folder, which the operating system gives back when the process ends, however it ends."""
-    with open(folder / ".lock", "w") as file:
-        if sys.platform != "win32":
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield

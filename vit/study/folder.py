@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from vit.errors import UsageError
+from vit.files import write_json
 from vit.study.findings import CellResult
 from vit.study.grid import Cell
-from vit.training.run import RunDirectory, unpack, write_json
+from vit.training.run import RunDirectory, unpack
 
 
 @dataclass(frozen=True)

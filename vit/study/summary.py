@@ -2,11 +2,11 @@
 
 import csv
 import json
-import os
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from vit.files import whole
 from vit.study.crossover import compare, outcome
 from vit.study.findings import CellResult, Comparison, Difference, Findings, Interval, Point, Series
 from vit.study.learning_curve import fit_curve
@@ -47,16 +47,12 @@ def to_json(findings: Findings) -> dict[str, Any]:
 def write_results(results: list[CellResult], path: Path) -> None:
     """results.csv: a row for each run by series, images and seed, every digit of every number; whole or not at all."""
     order = _names(results)
-    partial = path.with_name(f".{path.name}.partial")
-    with open(partial, "w", newline="", encoding="utf-8") as file:
+    with whole(path) as partial, open(partial, "w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
         rows.writerow(COLUMNS)
         for result in sorted(results, key=lambda one: (order.index(one.series), one.images, one.seed)):
             cells = (getattr(result, name) for name in COLUMNS)
             rows.writerow(repr(float(cell)) if isinstance(cell, float) else str(cell) for cell in cells)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
 
 
 def _names(results: list[CellResult]) -> list[str]:

@@ -1,7 +1,6 @@
 """What happens beside the optimisation: counting, recording, describing checkpoints."""
 
 import csv
-import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EMAWeightAveraging
 
 from vit.data.module import ImageDataModule
+from vit.files import whole
 from vit.training.checkpoint import KEY, Description
 from vit.training.classifier import Classifier
 
@@ -134,12 +134,11 @@ class Recorder(Callback):
         rows = _rows_until(self.path, trainer.global_step) if self.path.exists() else []
         rows = rows[: self._rows]
         self._rows = len(rows)
-        partial = self.path.with_name(f".{self.path.name}.partial")  # a kill here must not lose the rows
-        with open(partial, "w", newline="", encoding="utf-8") as file:
+        # whole, because a kill here must not lose the rows
+        with whole(self.path) as partial, open(partial, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, COLUMNS)
             writer.writeheader()
             writer.writerows(rows)
-        os.replace(partial, self.path)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.leave_out()

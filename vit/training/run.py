@@ -1,18 +1,17 @@
 """A run: one training and its folder. Every file name in a run folder is said here and nowhere else."""
 
 import base64
-import json
 import os
 import platform
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 if sys.platform != "win32":
     import fcntl
@@ -23,6 +22,7 @@ import numpy.typing as npt
 from vit.data.samples import Source
 from vit.data.split import write_splits
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError
+from vit.files import write_json
 from vit.training.recipe import Recipe, dump
 
 
@@ -50,15 +50,19 @@ class RunDirectory:
         return self.last.is_file() or self.previous.is_file()
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self, wait: bool = False) -> Iterator[None]:
         """Keep other processes from training into this folder; a process that is killed holds nothing any more.
+
+        Args:
+            wait: for the process that does, instead of an error.
 
         Raises:
             ResourceError: another one does.
         """
-        with open(self.lock, "w") as file:
-            if sys.platform != "win32" and not _locked(file.fileno()):
-                raise ResourceError(f"another process is training into {self.path}", "wait for it, or end it")
+        file = _hold(self.lock, wait)
+        if file is None:
+            raise ResourceError(f"another process is training into {self.path}", "wait for it, or end it")
+        with file:
             try:
                 yield
             finally:
@@ -69,7 +73,7 @@ class RunDirectory:
         if sys.platform == "win32" or not self.lock.is_file():
             return False
         with open(self.lock, "r+") as file:
-            return not _locked(file.fileno())
+            return not _locked(file.fileno(), wait=False)
 
     @classmethod
     def below(cls, out: str, data: str, network: str) -> "list[RunDirectory]":
@@ -109,10 +113,24 @@ class RunDirectory:
         return run
 
 
-def _locked(descriptor: int) -> bool:
+def _hold(lock: Path, wait: bool) -> IO[str] | None:
+    """The open file of a lock that is ours now; None when it is another process's and we do not wait."""
+    while True:
+        file = open(lock, "w")  # noqa: SIM115  it stays open for as long as the lock is held
+        if sys.platform == "win32":
+            return file
+        if not _locked(file.fileno(), wait):
+            file.close()
+            return None
+        if lock.is_file() and os.path.samestat(os.fstat(file.fileno()), lock.stat()):
+            return file
+        file.close()  # who held it has removed it: what we have locked is no file any more
+
+
+def _locked(descriptor: int, wait: bool) -> bool:
     """Whether a lock could be had. Loader workers, which outlive a killed training for seconds, do not inherit it."""
     try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except (BlockingIOError, PermissionError):
         return False
     return True
@@ -225,10 +243,3 @@ def check_unchanged(run: RunDirectory, source: Source) -> None:
             f"the images of {source.name} are not those that {run.splits} lists",
             "put them back, or start a new run",
         )
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON whole or not at all: beside the target, then renamed over it."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    os.replace(partial, path)
