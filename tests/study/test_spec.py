@@ -18,10 +18,12 @@ def read(options):
 def test_every_combination_of_varied_values_is_a_series():
     vary = {"model.network.pos_embed": ["learned", "none"], "model.network.pool": ["cls", "mean"]}
     series = make_series(NANO, {"optim.lr": 0.5}, vary, {}, read)
-    assert list(series) == [f"ViT (pos_embed={p}, pool={q})" for p in ("learned", "none") for q in ("cls", "mean")]
+    assert list(series) == [f"pos_embed={p}, pool={q}" for p in ("learned", "none") for q in ("cls", "mean")]
     for choices in series.values():
         assert list(choices) == [""] and choices[""].optim.lr == 0.5
-    assert series["ViT (pos_embed=none, pool=mean)"][""].model.network["pos_embed"] == "none"
+    assert series["pos_embed=none, pool=mean"][""].model.network["pos_embed"] == "none"
+    two = make_series({**NANO, "again": NANO["ViT"]}, {}, {"model.network.pool": ["cls", "mean"]}, {}, read)
+    assert list(two) == ["ViT (pool=cls)", "ViT (pool=mean)", "again (pool=cls)", "again (pool=mean)"]
 
 
 def test_values_to_tune_are_choices_and_factors_are_of_the_recipes_own_value():

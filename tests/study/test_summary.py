@@ -122,6 +122,19 @@ def test_few_runs():
         to_json(found)
 
 
+def test_variants_at_one_size_are_set_beside_the_first():
+    curves = {"plain": [0.020], "same": [0.0201], "worse": [0.03], "better": [0.01]}
+    found = summarise(study(curves, sizes=(500,)), PROTOCOL, [], None)
+    pattern = r"beside plain, .* for 3 comparisons\. Worse: worse \(\+(.*?), .*\)\. Better: better \(-1.0"
+    words = re.search(pattern, found.verdict)
+    assert words and abs(float(words[1]) - 1) < 0.1
+    assert "Not to be told apart from it: same (" in found.verdict and "what more images would bring" in found.verdict
+    p_values = sorted((one.differences[0].p, one.differences[0].p_holm) for one in found.comparisons)
+    assert p_values[0][1] == pytest.approx(3 * p_values[0][0]), "the smallest of three is tested three times as hard"
+    apart = [run("a", 100, 0, 9), run("b", 100, 1, 9), run("c", 100, 2, 9)]
+    assert "Not tested: b; c." in summarise(apart, {}, [], None).verdict
+
+
 def test_runs_that_do_not_belong_together():
     with pytest.raises(ValueError, match="test images"):
         summarise([run("vit", 100, 0, 9), run("vit", 100, 1, 9, correct=np.ones(5, dtype=bool))], {}, [], None)

@@ -36,9 +36,13 @@ def _show(reporter: Reporter, findings: "Findings") -> None:
     reporter.line("\n" + findings.verdict)
     points = [{point.images: point for point in series.points} for series in findings.series]
     sizes = sorted({images for own in points for images in own})
-    rows = [(f"{images:,}", *(_error(own.get(images)) for own in points)) for images in sizes]
     reporter.line(f"\nTest error in % on {findings.test_images:,} images: mean over the seeds, 95 % interval")
-    reporter.table(("images", *(series.name for series in findings.series)), rows)
+    if len(sizes) == 1:
+        errors = [(series.name, _error(own[sizes[0]])) for series, own in zip(findings.series, points, strict=True)]
+        reporter.table(("series", f"{sizes[0]:,} images"), errors)
+    else:
+        rows = [(f"{images:,}", *(_error(own.get(images)) for own in points)) for images in sizes]
+        reporter.table(("images", *(series.name for series in findings.series)), rows)
     if findings.target is not None:
         reporter.line(f"\nTraining images for an accuracy of {100 * findings.target:g} %")
         reporter.facts((series.name, _wanted(series.fit)) for series in findings.series)

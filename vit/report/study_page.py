@@ -14,6 +14,7 @@ from vit.errors import DataError
 from vit.files import whole, write_json
 from vit.report.study_figures import budget, counted, gaps, learning_curves, price, said
 from vit.report.style import rendered
+from vit.report.variants import variants
 from vit.study.findings import Comparison, Difference, Findings, Fit, Interval, Point
 from vit.study.folder import StudyDirectory, collect
 from vit.study.summary import summarise, to_json, write_results
@@ -52,7 +53,7 @@ def report_study(folder: Path, target: float | None) -> Findings:
 def write_study_report(findings: Findings, folder: Path) -> None:
     """Write report.html and curve.png into a study's folder, each whole or not at all."""
     study = StudyDirectory(folder)
-    figure = learning_curves(findings)
+    figure = (learning_curves if _several(findings) else variants)(findings)
     html = _templates.get_template("study.html").render(_content(findings, figure))
     for path, content in (
         (study.curve, rendered(figure, "png", dpi=160)),
@@ -62,12 +63,18 @@ def write_study_report(findings: Findings, folder: Path) -> None:
             partial.write_bytes(content)
 
 
+def _several(findings: Findings) -> bool:
+    """Whether more than one number of training images was measured."""
+    return len({point.images for series in findings.series for point in series.points}) > 1
+
+
 def _content(findings: Findings, curves: Figure) -> dict[str, Any]:
     """What the template prints: texts, and rows of cells."""
     protocol = findings.protocol
     points = {series.name: {point.images: point for point in series.points} for series in findings.series}
     sizes = sorted({images for own in points.values() for images in own})
     last = [own[max(own)] for own in points.values() if own]
+    several = findings.comparisons if len(sizes) > 1 else []  # with one size they stand in the table of variants
     listed = {name: value for name, value in protocol.items() if name != "budget_words"}
     return {
         "data": said(protocol.get("data")) or "images",
@@ -75,15 +82,16 @@ def _content(findings: Findings, curves: Figure) -> dict[str, Any]:
         "budget": budget(protocol),
         "tuning": said(protocol.get("tuning")),
         "curves": _picture(curves),
-        "gaps": _picture(gaps(findings)) if any(pair.differences for pair in findings.comparisons) else None,
+        "gaps": _picture(gaps(findings)) if any(pair.differences for pair in several) else None,
         "price": _picture(price(findings)),
         "series": findings.series,
         "sizes": sizes,
         "test_images": findings.test_images,
         "errors": [(n, [_error(own.get(n)) for own in points.values()]) for n in sizes],
-        "comparisons": [(pair, [_difference(row) for row in pair.differences]) for pair in findings.comparisons],
-        "crossed": any(pair.crossing for pair in findings.comparisons),
-        "crossings": [_crossing(pair) for pair in findings.comparisons],
+        "variants": [] if len(sizes) > 1 else _variants(findings),
+        "comparisons": [(pair, [_difference(row) for row in pair.differences]) for pair in several],
+        "crossed": any(pair.crossing for pair in several),
+        "crossings": [_crossing(pair) for pair in several],
         "fits": [(series, *_fit(series.fit, findings.target)) for series in findings.series],
         "target": None if findings.target is None else f"{100 * findings.target:g} %",
         "prices": [(series, [_price(points[series.name].get(n)) for n in sizes]) for series in findings.series],
@@ -92,6 +100,14 @@ def _content(findings: Findings, curves: Figure) -> dict[str, Any]:
         "sampling": f"{_sampling(last, findings.test_images):.2f}",
         "least_seeds": min((len(point.seeds) for own in points.values() for point in own.values()), default=0),
     }
+
+
+def _variants(findings: Findings) -> list[tuple[str, Cell, list[Any]]]:
+    """At one size, a row for every series: its error, and its difference from the first."""
+    beside: dict[str, list[Any]] = {
+        pair.second: list(_difference(pair.differences[0])[2:]) for pair in findings.comparisons if pair.differences
+    }
+    return [(one.name, _error(one.points[0]), beside.get(one.name, [])) for one in findings.series]
 
 
 def _picture(figure: Figure) -> str:

@@ -18,6 +18,8 @@ def make_series(
 ) -> dict[str, dict[str, Recipe]]:
     """{series: {choice: recipe}}: every network with every combination of the varied values, and of those to tune.
 
+    A series is named by what tells it from the others: its network, its varied values, or both.
+
     Args:
         networks: {name: the options that make its recipe}.
         shared: options that all have in common, by dotted name.
@@ -30,7 +32,7 @@ def make_series(
         for varied in _combinations(vary):
             options = [*beginning, *_options(shared), *_options(varied)]
             values = ", ".join(_word(option, value) for option, value in varied.items())
-            label = f"{name} ({values})" if values else name
+            label = f"{name} ({values})" if values and len(networks) > 1 else values or name
             choices: dict[str, Recipe] = {}
             for tried in _combinations(tune):
                 scaled = _scaled(tried, read(options)) if tried else {}

@@ -2,7 +2,7 @@
 
 import csv
 import json
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from vit.files import whole
 from vit.study.crossover import compare, outcome
 from vit.study.findings import CellResult, Comparison, Difference, Findings, Interval, Point, Series
 from vit.study.learning_curve import fit_curve
-from vit.study.paired import ALPHA, mean_interval
+from vit.study.paired import ALPHA, holm, mean_interval
 
 COLUMNS = tuple(field.name for field in fields(CellResult) if field.name != "correct")
 
@@ -34,8 +34,23 @@ def summarise(
     test_images = len(results[0].correct) if results else 0
     series = [_series(name, [one for one in results if one.series == name], target) for name in _names(results)]
     comparisons = [compare(series[0], other, test_images) for other in series[1:]]
+    if len({result.images for result in results}) == 1:
+        comparisons = _corrected(comparisons)
     verdict = " ".join(filter(None, _sentences(series, comparisons, protocol, failed)))
     return Findings(verdict, series, comparisons, target, test_images, protocol, failed)
+
+
+def _corrected(comparisons: list[Comparison]) -> list[Comparison]:
+    """Holm's correction over the comparisons, where there is one size: they are the tests made side by side."""
+    corrected = iter(holm([one.differences[0].p for one in comparisons if _tested(one)]))
+    return [
+        replace(one, differences=[replace(one.differences[0], p_holm=next(corrected))]) if _tested(one) else one
+        for one in comparisons
+    ]
+
+
+def _tested(comparison: Comparison) -> bool:
+    return bool(comparison.differences) and len(comparison.differences[0].seeds) > 1
 
 
 def to_json(findings: Findings) -> dict[str, Any]:
@@ -90,8 +105,12 @@ def _sentences(
         f"At {series[0].points[-1].images:,} images {series[0].name} errs on "
         f"{_percent(series[0].points[-1].mean)} of the test images."
     ]
+    conditions = _conditions(series, protocol, failed)
+    if len({point.images for one in series for point in one.points}) == 1:
+        found = [_beside_first(comparisons, series[0].points[0].images)] if len(comparisons) > 1 else found
+        return [*found, "With one size measured, what more images would bring is not known.", conditions]
     changes = [_elsewhere(one) for one in comparisons]
-    return [*found, *changes, _with_twice(series), _conditions(series, protocol, failed)]
+    return [*found, *changes, _with_twice(series), conditions]
 
 
 def _at_largest(comparison: Comparison, series: list[Series]) -> str:
@@ -119,6 +138,38 @@ def _at_largest(comparison: Comparison, series: list[Series]) -> str:
         f"{100 * one.gap.value:.2f} points (95 % interval {100 * one.gap.low:.2f} to {100 * one.gap.high:.2f}"
         + (f", which does not allow for tests at {sizes} sizes)." if clear else ").")
     )
+
+
+def _beside_first(comparisons: list[Comparison], images: int) -> str:
+    """Several series at one size, each beside the first: worse, better, or not to be told apart."""
+    groups: dict[str, list[str]] = {"Worse": [], "Better": [], "Not to be told apart from it": [], "Not tested": []}
+    for one in comparisons:
+        if not _tested(one):
+            groups["Not tested"].append(one.second)
+            continue
+        gap, clear = one.differences[0].gap, one.differences[0].p_holm < ALPHA
+        more = Interval(-gap.value, _minus(gap.high), _minus(gap.low))  # errors of the second beyond the first's
+        kind = ("Worse" if more.value > 0 else "Better") if clear else "Not to be told apart from it"
+        groups[kind].append(f"{one.second} ({_points(more)})")
+    said = " ".join(f"{kind}: {'; '.join(names)}." for kind, names in groups.items() if names)
+    return (
+        f"At {images:,} images, beside {comparisons[0].first}, in points of error with 95 % intervals, and tested with "
+        f"Holm's correction for {len(comparisons)} comparisons. {said}"
+    )
+
+
+def _minus(value: float | None) -> float | None:
+    return None if value is None else -value
+
+
+def _points(more: Interval) -> str:
+    if more.low is None or more.high is None:
+        return _signed(more.value)
+    return f"{_signed(more.value)}, {_signed(more.low)} to {_signed(more.high)}"
+
+
+def _signed(value: float) -> str:
+    return f"{round(100 * value, 2) + 0.0:+.2f}"  # no minus before nothing
 
 
 def _mean_error(series: list[Series], name: str, one: Difference) -> str:
