@@ -11,10 +11,11 @@ from vit.errors import UsageError, VitError, nearest
 COMMANDS = {
     "train": "train a ViT or a CNN on a folder of images, a CSV, digits, or a torchvision data set",
     "study": "compare networks over growing numbers of images, with intervals; goes on where it was",
-    "report": "a study's findings again, from its files",
+    "report": "a study's findings or the page of a run again, from their files",
     "compare": "finished runs on the same test images: differences, and where they disagree",
     "evaluate": "measure a trained model on labelled images",
     "predict": "a row per image of any files or folders",
+    "demo": "a page on this machine to drop images on",
     "data": "check a data set for broken, odd, duplicate and mislabelled images",
     "models": "list networks with parameters and FLOPs",
 }

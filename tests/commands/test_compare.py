@@ -168,6 +168,8 @@ def test_rows_that_do_not_belong_together_are_refused(run, change):
         ",".join(HEADER) + "\n0.png,cat,cat,0.9,0.1\n",
         ",".join(HEADER) + "\n0.png,cat,cat,x,0.1\n" * 2,
         ",".join(HEADER) + "\n0.png,cat\n1.png\n",
+        ",".join(HEADER) + "\n" + "0.png,cat,cat,0.9,0.1,0.8\n" * 2,
+        ",".join(HEADER) + ",uncalibrated\n" + "0.png,cat,cat,0.9,0.1\n" * 2,
     ],
 )
 def test_damaged_predictions(run, here, text):

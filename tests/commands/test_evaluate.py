@@ -37,7 +37,9 @@ def test_a_run_gives_the_numbers_of_its_result_again(vit, digits_run, here):
     assert answer.code == 0
     result = json.loads((digits_run.path / "result.json").read_text())
     found = measured(here / "again")
-    assert found["metrics"] == result["metrics"]
+    for key in ("metrics", "temperature", "uncalibrated"):
+        assert found[key] == result[key]
+    assert f"temperature        {found['temperature']:.3f}; without it" in answer.out
     assert found["images"] == len(predictions(here / "again")) == 359
     assert sorted(os.listdir("again")) == [
         "confusion_matrix.png", "metrics.json", "predictions.csv", "reliability.png"
@@ -54,7 +56,10 @@ def test_every_split_can_be_measured(vit, digits_run, here):
         assert measured(here / split)["images"] == images
     known = json.loads((digits_run.path / "result.json").read_text())["validation"]
     assert measured(here / "validation")["metrics"]["acc1"]["value"] == pytest.approx(known["val/acc1"])
-    assert measured(here / "validation")["metrics"]["nll"]["value"] == pytest.approx(known["val/loss"], abs=1e-5)
+    found = measured(here / "validation")
+    assert found["uncalibrated"]["nll"]["value"] == pytest.approx(known["val/loss"], abs=1e-5)
+    assert found["uncalibrated"]["ece"]["value"] == pytest.approx(known["val/ece"], abs=1e-5)
+    assert found["metrics"]["nll"]["value"] < found["uncalibrated"]["nll"]["value"]  # it was fitted on these
 
 
 def test_results_lie_in_the_run_and_are_numbered(vit, colours_run):

@@ -51,7 +51,15 @@ def run_folder(out):
 
 
 def test_run_folder_holds_these_files_and_no_others(digits_run):
-    expected = {"config.yaml", "classes.json", "splits.csv", "metrics.csv", "result.json", "test_classes.json"}
+    expected = {
+        "config.yaml",
+        "classes.json",
+        "splits.csv",
+        "metrics.csv",
+        "result.json",
+        "test_classes.json",
+        "report.html",
+    }
     expected |= {f"checkpoints/{name}.ckpt" for name in ("best", "last")}
     expected |= {f"figures/{name}.png" for name in FIGURES}
     expected |= {f"predictions/{name}.csv" for name in ("validation", "test")}
@@ -62,10 +70,12 @@ def test_run_folder_holds_these_files_and_no_others(digits_run):
 def test_result_tells_the_whole_run(digits_run):
     result = json.loads((digits_run.path / "result.json").read_text())
     assert set(result["metrics"]) == {"acc1", "acc5", "balanced_accuracy", "nll", "ece"}
-    for metric in result["metrics"].values():
+    for metric in (*result["metrics"].values(), *result["uncalibrated"].values()):
         assert set(metric) == {"value", "low", "high"}
         assert 0 <= metric["low"] <= metric["value"] <= metric["high"]
     assert result["metrics"]["acc1"]["value"] > 0.3  # two epochs are enough to be far from chance
+    assert set(result["uncalibrated"]) == {"nll", "ece"} and 0.05 < result["temperature"] < 20
+    assert load(digits_run.best)[1].temperature == result["temperature"]
     assert set(result["validation"]) == {"val/loss", "val/acc1", "val/acc5", "val/ece"}
     assert result["versions"]["torch"] == torch.__version__.partition("+")[0]
     assert result["images"] == {"train": 1259, "validation": 179, "test": 359}

@@ -6,8 +6,8 @@ import torch
 from PIL import Image
 
 from vit.report.figures import confusion_matrix, curves, displayable, image_grid, reliability, save
-from vit.report.run_figures import write_scored
 from vit.training.metrics import Scored
+from vit.training.predictions import write_scored
 
 HOSTILE = ("$x", "$\\frac", "a_b^c{", "日本", "new\nline", "é\udce9", "x" * 300, "\\", "%s", "")
 
@@ -38,8 +38,23 @@ def test_a_class_without_images(tmp_path):
 
 @pytest.mark.parametrize("sure", [[1.0, 1.0], [0.5, 0.5], [0.6, 0.9]])
 def test_reliability_of_any_confidence(tmp_path, sure):
-    probabilities = np.array([[share, 1 - share] for share in sure], dtype=np.float32)
-    drawn(reliability(Scored(("a", "b"), np.array([0, 1]), probabilities)), tmp_path)
+    correct, confidences = np.array([True, False]), np.array(sure, dtype=np.float32)
+    figure = reliability(correct, confidences, confidences)
+    assert len(figure.axes) == 2
+    drawn(figure, tmp_path)
+
+
+def test_reliability_with_and_without_temperature(tmp_path):
+    correct = np.arange(100) % 10 > 0
+    figure = reliability(correct, np.full(100, 0.9, dtype=np.float32), np.full(100, 0.6, dtype=np.float32))
+    before, after = figure.axes[:2]
+    assert [axes.get_title().partition(" ")[0] for axes in (before, after)] == ["Without", "With"]
+    bars = [
+        [(round(bar.get_x() + bar.get_width() / 2, 2), bar.get_height()) for bar in axes.patches]
+        for axes in (before, after)
+    ]
+    assert bars == [[(0.63, 0.9)], [(0.9, 0.9)]]
+    drawn(figure, tmp_path)
 
 
 def test_curves_of_one_epoch_and_of_numbers_that_are_none(tmp_path):

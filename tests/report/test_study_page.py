@@ -4,7 +4,6 @@ import base64
 import os
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import vit.report.study_page as module
+from tests.report.pages import Page
 from vit.report.study_page import write_study_report
 
 ALLOWED = {
@@ -25,29 +25,6 @@ HOSTILE = [
     "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</td></table>", "{{ 7*7 }}", "{% raw %}",
     "]]><!--", "&lt;b&gt;", "a\nb\x00\x1b[31m", "\u202egnp.exe", "é\udce9", "</title></style>", "$\\frac{", "_x",
 ]  # fmt: skip
-
-
-class Page(HTMLParser):
-    """What a browser would see: tags with attributes, comments, and text."""
-
-    def __init__(self, html):
-        super().__init__()
-        self.tags, self.words, self.comments = [], [], []
-        self.feed(html)
-        self.close()
-        self.text = " ".join(" ".join(self.words).split())
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data):
-        self.words.append(data)
-
-    def handle_comment(self, data):
-        self.comments.append(data)
-
-    def of(self, tag):
-        return [attributes for name, attributes in self.tags if name == tag]
 
 
 def page_of(findings, folder):

@@ -76,9 +76,9 @@ def test_calibration_errors_of_neighbouring_bins_do_not_cancel():
 
 def test_per_class_and_confusion_count_rows_by_truth():
     some = scored(150, 4)
-    assert np.array_equal(confusion(some, 4), sklearn_confusion(some.labels, some.predictions))
+    assert np.array_equal(confusion(some.labels, some.predictions, 4), sklearn_confusion(some.labels, some.predictions))
     precision, recall, f1, support = precision_recall_fscore_support(some.labels, some.predictions)
-    table = per_class(some, ("a", "b", "c", "d"))
+    table = per_class(some.labels, some.predictions, ("a", "b", "c", "d"))
     assert [row["class"] for row in table] == ["a", "b", "c", "d"]
     assert [row["images"] for row in table] == support.tolist()
     for name, expected in (("precision", precision), ("recall", recall), ("f1", f1)):
@@ -87,9 +87,12 @@ def test_per_class_and_confusion_count_rows_by_truth():
 
 def test_a_class_without_images_stands_in_the_tables():
     some = Scored(("a", "b"), np.array([0, 2]), np.eye(4, dtype=np.float32)[[0, 2]])
-    table = per_class(some, ("w", "x", "y", "z"))
+    table = per_class(some.labels, some.predictions, ("w", "x", "y", "z"))
     assert [row["images"] for row in table] == [1, 0, 1, 0]
-    assert confusion(some, 4).shape == (4, 4) and confusion(some, 4).trace() == 2
+    assert (
+        confusion(some.labels, some.predictions, 4).shape == (4, 4)
+        and confusion(some.labels, some.predictions, 4).trace() == 2
+    )
     assert values(some, 4)["balanced_accuracy"] == 1.0
 
 

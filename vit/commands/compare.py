@@ -6,17 +6,19 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from vit.commands.arguments import Parser, new_file, parse
 from vit.console import Reporter, interval
 from vit.errors import DataError, ResourceError, UsageError
+from vit.training.predictions import ScoredRow, read_scored
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
 SHOWN = 20
+_SHOWN_COLUMNS = ("predicted", "probability", "loss")
 
 
 def compare(arguments: Sequence[str]) -> int:
@@ -55,16 +57,6 @@ def compare(arguments: Sequence[str]) -> int:
     return 0
 
 
-class _Row(NamedTuple):
-    """One image of predictions/test.csv."""
-
-    path: str
-    label: str
-    predicted: str
-    probability: float
-    loss: float
-
-
 @dataclass(frozen=True)
 class _Tested:
     """A finished run and its test images, one row each, in the order of the test images."""
@@ -72,7 +64,7 @@ class _Tested:
     path: Path
     name: str
     result: dict[str, Any]
-    rows: list[_Row]
+    rows: list[ScoredRow]
 
     @property
     def correct(self) -> "npt.NDArray[np.bool_]":
@@ -117,18 +109,7 @@ def _read(path: Path) -> _Tested:
         raise DataError(f"{run.result} is damaged ({error})", "train again, or restore the file") from error
     if not file.is_file():
         raise UsageError(f"{path} has no predictions/test.csv: it was stopped at its end", f"vit train --resume {path}")
-    return _Tested(path, name, result, _rows(file, result["images"]["test"]))
-
-
-def _rows(file: Path, count: int) -> list[_Row]:
-    try:
-        with open(file, newline="", encoding="utf-8", errors="surrogateescape") as lines:
-            header, *rows = csv.reader(lines)
-        if tuple(header) != _Row._fields or len(rows) != count:
-            raise ValueError(f"it should have the columns {','.join(_Row._fields)} and {count:,} rows")
-        return [_Row(path, label, guess, float(sure), float(loss)) for path, label, guess, sure, loss in rows]
-    except ValueError as error:
-        raise DataError(f"{file} is not as its run wrote it: {error}", "restore it, or train again") from error
+    return _Tested(path, name, result, read_scored(file, result["images"]["test"]))
 
 
 def _named(runs: list[_Tested]) -> list[_Tested]:
@@ -217,10 +198,10 @@ def _write(path: Path, runs: Sequence[_Tested], disagreements: Sequence[int]) ->
         with open(path, "x", newline="", encoding="utf-8", errors="surrogateescape") as file:
             writer = csv.writer(file)
             writer.writerow(
-                ("path", "label", *(f"{column} by {run.name}" for run in runs for column in _Row._fields[2:]))
+                ("path", "label", *(f"{column} by {run.name}" for run in runs for column in _SHOWN_COLUMNS))
             )
             for index in disagreements:
-                own = (value for run in runs for value in run.rows[index][2:])
+                own = (getattr(run.rows[index], column) for run in runs for column in _SHOWN_COLUMNS)
                 writer.writerow((*runs[0].rows[index][:2], *own))
     except OSError as error:
         raise ResourceError(f"cannot write {path}: {error.strerror}", "choose another --output") from error

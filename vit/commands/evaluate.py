@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vit.commands.arguments import Parser, parse
-from vit.console import Reporter, interval
+from vit.console import Reporter, interval, percent
 from vit.errors import ResourceError, UsageError
 
 SPLITS = ("test", "validation", "train")
@@ -84,18 +84,14 @@ def _run_of(model: str) -> Path | None:
 def _source(given: Any) -> Any:
     from vit.commands.recipe_options import read_recipe
     from vit.data.sources import open_source
-    from vit.data.split import complete
-    from vit.training.plan import chosen_part
+    from vit.training.plan import source_of
 
     if given.data is not None:
         return open_source(given.data, given.root)
     run = _run_of(given.model)
     if run is None:
         raise UsageError(f"{given.model} lies in no run folder, so DATA must be given", "vit evaluate CKPT DATA")
-    recipe = read_recipe(run / "config.yaml")
-    data = recipe.data
-    found = open_source(data.source, given.root or data.root)
-    return chosen_part(complete(found, data.validation, data.test, data.split_seed), recipe)
+    return source_of(read_recipe(run / "config.yaml"), given.root)
 
 
 def _choose_split(source: Any, given: Any) -> str:
@@ -167,7 +163,7 @@ def _write(folder: Path, measured: dict[str, Any], scored: Any, classes: tuple[s
 
     from vit.files import write_json
     from vit.report.figures import confusion_matrix, reliability, save
-    from vit.training.metrics import write_scored
+    from vit.training.predictions import write_scored
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -176,24 +172,23 @@ def _write(folder: Path, measured: dict[str, Any], scored: Any, classes: tuple[s
     write_json(folder / "metrics.json", {**measured, "classes": list(classes)})
     write_scored(folder / "predictions.csv", scored, classes)
     save(confusion_matrix(np.array(measured["confusion"]), classes), folder / "confusion_matrix.png")
-    save(reliability(scored), folder / "reliability.png")
+    save(reliability(scored.correct, scored.confidences, scored.uncalibrated), folder / "reliability.png")
 
 
 def _show(reporter: Reporter, measured: dict[str, Any], classes: tuple[str, ...], folder: Path) -> None:
-    names = {
-        "acc1": "accuracy",
-        "acc5": "top-5 accuracy",
-        "balanced_accuracy": "balanced accuracy",
-        "ece": "calibration error",
-        "nll": "log-loss (nats)",
-    }
+    from vit.training.metrics import NAMES
+
     reporter.line(f"{measured['images']:,} images; 95 % intervals")
     facts = []
-    for key, name in names.items():
+    for key, name in NAMES.items():
         if key in measured["metrics"]:
             metric = measured["metrics"][key]
             plain = f"{metric['value']:.4f} ({metric['low']:.4f} to {metric['high']:.4f})"
             facts.append((name, plain if key == "nll" else interval(metric)))
+    if measured["temperature"] != 1:
+        before = {name: metric["value"] for name, metric in measured["uncalibrated"].items()}
+        words = f"calibration error {percent(before['ece'])}, log-loss {before['nll']:.4f}"
+        facts.append(("temperature", f"{measured['temperature']:.3f}; without it {words}"))
     reporter.facts(facts)
     worst = sorted(measured["per_class"], key=lambda row: row["f1"])[:20]
     title = (

@@ -1,33 +1,69 @@
-"""`vit report STUDY`: what a study's finished cells say, as a table, a page and files; at any time, on any machine."""
+"""`vit report STUDY|RUN`: what a study or a run found, as a page and files; at any time, from its folder alone."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jsonargparse.typing import OpenUnitInterval
 
 from vit.commands.arguments import Parser, parse
 from vit.commands.study_report import report_findings
 from vit.console import Reporter
-from vit.errors import UsageError
+from vit.errors import UsageError, VitError
+
+if TYPE_CHECKING:
+    from vit.data.samples import Source
 
 
 def report(arguments: Sequence[str]) -> int:
-    """Summarise a study's folder, write its results, summary, curve and page, and print the verdict."""
+    """Summarise a study: results, summary, curve, page and verdict; or write the page of a run."""
     parser = Parser(
         "report",
-        "Say what a study found so far: a verdict, a table, and a page with figures. Needs no data and no GPU.",
+        "Say what a study found so far: a verdict, a table, and a page with figures; it needs no data and no GPU. "
+        "Or write the page of a finished run, with pictures where its images still are.",
         "vit report studies/photos --target 0.95",
     )
-    parser.add_argument("study", metavar="STUDY", type=str, help="a folder that 'vit study' made")
+    parser.add_argument("folder", metavar="STUDY|RUN", type=str, help="a folder that 'vit study' or 'vit train' made")
     parser.add_argument(
         "--target",
         type=OpenUnitInterval | None,
         default=None,
-        help="estimate how many training images this accuracy would take; null: do not",
+        help="of a study: estimate how many training images this accuracy would take; null: do not",
+    )
+    parser.add_argument(
+        "--root", type=str | None, default=None, help="of a run: folder of torchvision data sets; null: as in training"
     )
     given = parse(parser, arguments)
-    path = Path(given.study).expanduser()
+    path = Path(given.folder).expanduser()
     if not path.is_dir():
-        raise UsageError(f"there is no folder {path}", "give a folder that 'vit study' made")
-    report_findings(Reporter(), path, None if given.target is None else float(given.target))
+        raise UsageError(f"there is no folder {path}", "give a folder that 'vit study' or 'vit train' made")
+    if not (path / "config.yaml").is_file():
+        report_findings(Reporter(), path, None if given.target is None else float(given.target))
+        return 0
+    if given.target is not None:
+        raise UsageError(f"--target is for studies, and {path} is a run", "leave it out")
+    _report_run(Reporter(), path, given.root)
     return 0
+
+
+def _report_run(reporter: Reporter, path: Path, root: str | None) -> None:
+    from vit.report.run_page import write_run_report
+    from vit.training.run import RunDirectory
+
+    run = RunDirectory.open(path)
+    write_run_report(run, _source(reporter, run.config, root))
+    reporter.facts([("report", str(run.report))])
+    reporter.next_command(f"vit predict {shlex.quote(str(path))} FOLDER_OF_IMAGES --gallery")
+
+
+def _source(reporter: Reporter, config: Path, root: str | None) -> "Source | None":
+    """The run's images, or None and a notice where they cannot be had any more."""
+    from vit.commands.recipe_options import read_recipe
+    from vit.training.plan import source_of
+
+    try:
+        return source_of(read_recipe(config), root)
+    except VitError as error:
+        reporter.notice(f"the page has no pictures: {error}")
+        return None

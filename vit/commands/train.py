@@ -49,7 +49,7 @@ def _train(recipe: Recipe, resumed: Path | None, find: bool = False) -> int:
 
 
 def _fit(plan: Any, run: Any, resume: bool, reporter: Reporter, first: bool) -> int:
-    from vit.report.run_figures import draw_run
+    from vit.report.run_figures import write_rows
     from vit.training.fit import fit
     from vit.training.tracking import open_tracker
 
@@ -68,10 +68,24 @@ def _fit(plan: Any, run: Any, resume: bool, reporter: Reporter, first: bool) -> 
     if not fitted.is_first_process:
         return 0
     fitted.result.write(run.result)
-    draw_run(run, plan, fitted, tracker)
+    write_rows(run, fitted, plan.source.classes)
+    _draw(reporter, run, plan, fitted, tracker)
     tracker.finish()
     _show_result(reporter, run, fitted.result)
     return 0
+
+
+def _draw(reporter: Reporter, run: Any, plan: Any, fitted: Any, tracker: Any) -> None:
+    """Figures and page; a picture that cannot be drawn must not make a finished training look lost."""
+    from vit.report.run_figures import draw_run
+    from vit.report.run_page import write_run_report
+
+    try:
+        draw_run(run, plan, fitted, tracker)
+        write_run_report(run, plan.source)
+    except Exception as error:  # noqa: BLE001  whatever it is, the training itself is whole
+        again = f"'vit report {shlex.quote(str(run.path))}' tries again"
+        reporter.notice(f"WARNING: figures and report could not be drawn: {type(error).__name__}: {error}; {again}")
 
 
 def _show_plan(reporter: Reporter, plan: Any, run: Any) -> None:
@@ -145,9 +159,10 @@ def _show_result(reporter: Reporter, run: Any, result: Any) -> None:
         facts.append(
             ("test accuracy", f"{interval(result.metrics['acc1'])}, {result.images['test']:,} images, 95 % interval")
         )
-        facts.append(("test calibration error", percent(result.metrics["ece"]["value"])))
+        before, after = (percent(metrics["ece"]["value"]) for metrics in (result.uncalibrated, result.metrics))
+        facts.append(("test calibration error", f"{after} at temperature {result.temperature:.3f}; {before} without"))
     if result.skipped_steps:
         what = "loss or gradient was not a number"
         facts.append(("steps left out", f"{result.skipped_steps:,} of {result.steps:,}: their {what}"))
-    reporter.facts([*facts, ("figures", str(run.figures)), ("checkpoint", str(run.best))])
+    reporter.facts([*facts, ("report", str(run.report)), ("checkpoint", str(run.best))])
     reporter.next_command(f"vit predict {shlex.quote(str(run.path))} FOLDER_OF_IMAGES --gallery")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vit.report.style import plain
 from vit.report.style import save as save  # drawn here, saved by whoever asked for it
-from vit.training.metrics import Scored
+from vit.training.metrics import CALIBRATION_BINS, Floats
 
 _TRAIN, _VALIDATION = "tab:blue", "tab:orange"
 
@@ -66,20 +66,31 @@ def confusion_matrix(counts: npt.NDArray[np.int64], classes: Sequence[str]) -> F
     return figure
 
 
-def reliability(scored: Scored, bins: int = 15) -> Figure:
-    """Accuracy against confidence, in bins of equal width, above a histogram of the confidences."""
-    correct = scored.predictions == scored.labels
-    places = np.minimum((scored.confidences * bins).astype(int), bins - 1)
-    seen = np.bincount(places, minlength=bins)
-    accuracy = np.bincount(places, correct, bins) / np.maximum(seen, 1)
+def reliability(
+    correct: npt.NDArray[np.bool_], confidences: Floats, uncalibrated: Floats, bins: int = CALIBRATION_BINS
+) -> Figure:
+    """Accuracy against confidence, in bins of equal width, above a histogram of the confidences; all (n,).
+
+    With temperature scaling, and to the left without it where that is something else.
+    """
+    panels = {"Is 80 % sure right 80 % of the time?": confidences}
+    if not np.allclose(confidences, uncalibrated):
+        panels = {"Without temperature scaling": uncalibrated, "With temperature scaling": confidences}
     centres = (np.arange(bins) + 0.5) / bins
-    figure = Figure(figsize=(4, 4.2), layout="constrained")
-    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
-    upper.plot([0, 1], [0, 1], color="grey", linestyle=":")
-    upper.bar(centres[seen > 0], accuracy[seen > 0], width=0.9 / bins, color=_TRAIN)
-    upper.set(ylabel="accuracy", title="Is 80 % sure right 80 % of the time?", ylim=(0, 1))
-    lower.bar(centres, seen, width=0.9 / bins, color="grey")
-    lower.set(xlabel="confidence", ylabel="images", xlim=(0, 1))
+    figure = Figure(figsize=(3.8 * len(panels), 4.2), layout="constrained")
+    grid = figure.subplots(2, len(panels), sharex=True, sharey="row", height_ratios=[3, 1], squeeze=False)
+    for column, (title, sure) in enumerate(panels.items()):
+        places = np.minimum((sure * bins).astype(int), bins - 1)
+        seen = np.bincount(places, minlength=bins)
+        accuracy = np.bincount(places, correct, bins) / np.maximum(seen, 1)
+        upper, lower = grid[:, column]
+        upper.plot([0, 1], [0, 1], color="grey", linestyle=":")
+        upper.bar(centres[seen > 0], accuracy[seen > 0], width=0.9 / bins, color=_TRAIN)
+        upper.set(title=title, ylim=(0, 1))
+        lower.bar(centres, seen, width=0.9 / bins, color="grey")
+        lower.set(xlabel="confidence", xlim=(0, 1))
+    grid[0, 0].set(ylabel="accuracy")
+    grid[1, 0].set(ylabel="images")
     return figure
 
 

@@ -11,8 +11,9 @@ from vit.files import write_json
 from vit.report.figures import confusion_matrix, curves, displayable, image_grid, reliability, save
 from vit.training.checkpoint import file_hash
 from vit.training.fit import Fitted
-from vit.training.metrics import Scored, confusion, per_class, write_scored
+from vit.training.metrics import Scored, confusion, per_class
 from vit.training.plan import Plan
+from vit.training.predictions import write_scored
 from vit.training.run import RunDirectory
 from vit.training.tracking import Tracker
 
@@ -20,28 +21,35 @@ WORST = 24
 SAMPLES = 24
 
 
+def write_rows(run: RunDirectory, fitted: Fitted, classes: tuple[str, ...]) -> None:
+    """What the best checkpoint said of every validation and test image, and of every class."""
+    for split, scored in fitted.scored.items():
+        write_scored(run.predictions / f"{split}.csv", scored, classes)
+    split = "test" if "test" in fitted.scored else "validation"
+    if split in fitted.scored:
+        shown = fitted.scored[split]
+        rows = per_class(shown.labels, shown.predictions, classes)
+        counts = confusion(shown.labels, shown.predictions, len(classes)).tolist()
+        write_json(run.path / f"{split}_classes.json", {"per_class": rows, "confusion": counts})
+
+
 def draw_run(run: RunDirectory, plan: Plan, fitted: Fitted, tracker: Tracker) -> None:
-    """Curves, confusion matrix, reliability, augmented training images, worst validation images; and rows on disk."""
+    """Curves, confusion matrix, reliability, augmented training images, worst validation images."""
     classes = plan.source.classes
     scored, data = fitted.scored, fitted.data
     pictures = {"curves": curves(run.metrics)}
     split = "test" if "test" in scored else "validation"
     if split in scored:
-        counts = confusion(scored[split], len(classes))
+        shown = scored[split]
+        counts = confusion(shown.labels, shown.predictions, len(classes))
         pictures["confusion_matrix"] = confusion_matrix(counts, classes)
-        pictures["reliability"] = reliability(scored[split])
-        tracker.confusion_matrix(
-            f"{split}/confusion", scored[split].labels.tolist(), scored[split].predictions.tolist(), classes
-        )
-        write_json(
-            run.path / f"{split}_classes.json",
-            {"per_class": per_class(scored[split], classes), "confusion": counts.tolist()},
-        )
+        pictures["reliability"] = reliability(shown.correct, shown.confidences, shown.uncalibrated)
+        tracker.confusion_matrix(f"{split}/confusion", shown.labels.tolist(), shown.predictions.tolist(), classes)
     count = min(SAMPLES, len(plan.source.splits["train"]))
     batch = data.augmented(data.dataset("train").__getitems__([Key(0, index) for index in range(count)]))
-    shown = displayable(batch.image, plan.preprocess.mean, plan.preprocess.std)
+    augmented = displayable(batch.image, plan.preprocess.mean, plan.preprocess.std)
     labels = [" + ".join(classes[c] for c in np.flatnonzero(row)) for row in _shares(batch.label.numpy(), len(classes))]
-    pictures["augmented"] = image_grid(list(shown), labels, "Training images as the network sees them")
+    pictures["augmented"] = image_grid(list(augmented), labels, "Training images as the network sees them")
     if "validation" in scored:
         dataset = data.dataset("validation")
         worst = _worst(scored["validation"], classes)
@@ -59,8 +67,6 @@ def draw_run(run: RunDirectory, plan: Plan, fitted: Fitted, tracker: Tracker) ->
         columns = ("path", "label", "predicted", "probability", "loss")
         rows = [[row[column] for column in columns] for row in worst]
         tracker.table("validation/worst", columns, rows)
-    for name, part in scored.items():
-        write_scored(run.predictions / f"{name}.csv", part, classes)
     _finish_tracking(run, tracker)
 
 

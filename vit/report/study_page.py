@@ -1,17 +1,15 @@
 """A study as one HTML page that needs nothing but itself: figures inside it, no script, nothing from a network."""
 
-import base64
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader
 from matplotlib.figure import Figure
 
-from vit.console import harmless
 from vit.errors import DataError
 from vit.files import whole, write_json
+from vit.report.page import drawn, templates
 from vit.report.study_figures import budget, counted, gaps, learning_curves, price, said
 from vit.report.style import rendered
 from vit.report.variants import variants
@@ -20,15 +18,6 @@ from vit.study.folder import StudyDirectory, collect
 from vit.study.summary import summarise, to_json, write_results
 
 Cell = tuple[str, str]  # a value, and in small letters below it its interval
-
-_templates = Environment(
-    loader=PackageLoader("vit.report"),
-    autoescape=True,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    # every name passes through here, so that none can be forgotten
-    finalize=lambda value: harmless(value) if type(value) is str else value,
-)
 
 
 def report_study(folder: Path, target: float | None) -> Findings:
@@ -54,7 +43,7 @@ def write_study_report(findings: Findings, folder: Path) -> None:
     """Write report.html and curve.png into a study's folder, each whole or not at all."""
     study = StudyDirectory(folder)
     figure = (learning_curves if _several(findings) else variants)(findings)
-    html = _templates.get_template("study.html").render(_content(findings, figure))
+    html = templates.get_template("study.html").render(_content(findings, figure))
     for path, content in (
         (study.curve, rendered(figure, "png", dpi=160)),
         (study.report, html.encode("utf-8", "replace")),
@@ -81,9 +70,9 @@ def _content(findings: Findings, curves: Figure) -> dict[str, Any]:
         "verdict": [line for line in findings.verdict.splitlines() if line.strip()],
         "budget": budget(protocol),
         "tuning": said(protocol.get("tuning")),
-        "curves": _picture(curves),
-        "gaps": _picture(gaps(findings)) if any(pair.differences for pair in several) else None,
-        "price": _picture(price(findings)),
+        "curves": drawn(curves),
+        "gaps": drawn(gaps(findings)) if any(pair.differences for pair in several) else None,
+        "price": drawn(price(findings)),
         "series": findings.series,
         "sizes": sizes,
         "test_images": findings.test_images,
@@ -108,10 +97,6 @@ def _variants(findings: Findings) -> list[tuple[str, Cell, list[Any]]]:
         pair.second: list(_difference(pair.differences[0])[2:]) for pair in findings.comparisons if pair.differences
     }
     return [(one.name, _error(one.points[0]), beside.get(one.name, [])) for one in findings.series]
-
-
-def _picture(figure: Figure) -> str:
-    return base64.b64encode(rendered(figure, "svg")).decode("ascii")
 
 
 def _error(point: Point | None) -> Cell:

@@ -16,8 +16,8 @@ from vit.errors import VitError
 from vit.study.folder import failure_file
 from vit.training.callbacks import Listener
 from vit.training.fit import fit
-from vit.training.metrics import write_scored
 from vit.training.plan import Plan, make_plan
+from vit.training.predictions import write_scored
 from vit.training.recipe import Recipe, dump, plain
 from vit.training.run import RunDirectory, check_unchanged, write_beginning
 from vit.training.tracking import Tracker, open_tracker

@@ -8,6 +8,9 @@ A checkpoint is Lightning's dictionary, with our description under the key "vit"
     progress: {train_loss: [[sum, batches], ...], skipped: int, ...}   of an epoch that is not over, for resuming
     optimizer_states, lr_schedulers, loops, ...      Lightning's, for resuming
 
+`temperature` divides the logits before the softmax. It is 1 while a training goes on; at its end the one that was
+fitted on the validation images (calibration.py) is written into best.ckpt.
+
 Plain values and tensors only: it loads with `weights_only=True`; nothing in it is imported, called or used as a path.
 """
 

@@ -10,7 +10,7 @@ import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from vit.errors import CheckpointError, ResourceError
-from vit.training.checkpoint import read
+from vit.training.checkpoint import KEY, read
 
 
 class DurableCheckpointIO(TorchCheckpointIO):
@@ -93,6 +93,13 @@ class DurableCheckpointIO(TorchCheckpointIO):
             beside.unlink(missing_ok=True)  # a rename between two names of one file does nothing
         except OSError:  # a file system without links
             os.replace(last, self.previous)
+
+
+def store_temperature(path: Path, temperature: float) -> None:
+    """Write the temperature that was fitted into a checkpoint's description; errors as `DurableCheckpointIO`."""
+    content = read(path)
+    content[KEY]["temperature"] = temperature
+    DurableCheckpointIO().save_checkpoint(content, path)
 
 
 def remove_partial(folder: Path) -> None:

@@ -17,13 +17,14 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from vit.data.module import ImageDataModule
 from vit.errors import DivergedError, StoppedError, UsageError
 from vit.models.catalog import build
+from vit.training.calibration import fit_temperature
 from vit.training.callbacks import Averaging, CountConsumed, DescribeCheckpoint, Listener, Recorder
 from vit.training.checkpoint import Description, load
-from vit.training.checkpoint_io import DurableCheckpointIO, remove_partial
+from vit.training.checkpoint_io import DurableCheckpointIO, remove_partial, store_temperature
 from vit.training.classifier import Classifier
 from vit.training.inference import Engine, score
 from vit.training.last_checkpoint import LastCheckpoint
-from vit.training.metrics import Scored, with_intervals
+from vit.training.metrics import Scored, uncalibrated, with_intervals
 from vit.training.plan import Plan
 from vit.training.recipe import TrainerConfig
 from vit.training.run import RunDirectory, RunResult, pack, versions
@@ -44,7 +45,7 @@ class Fitted:
 
 
 def fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener] = (), resume: bool = False) -> Fitted:
-    """Train, keep the best and the last checkpoint, and score the best one on validation and test images.
+    """Train, keep the best and the last checkpoint, calibrate the best one, and score it on validation and test images.
 
     Args:
         run: an empty run folder, or with `resume` one that has a last.ckpt to go on from.
@@ -95,11 +96,9 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
     best = Path(trainer.strategy.broadcast(str(run.best)))
     best_network, best_description = load(best)
     engine = Engine(best_network, plan.preprocess, plan.device, plan.precision)
-    scored: dict[str, Scored] = {
-        split: score(engine, data.evaluation_loader(split))
-        for split in ("validation", "test")
-        if split in plan.source.splits
-    }
+    scored = _calibrated(engine, data)
+    if trainer.is_global_zero:
+        store_temperature(best, engine.temperature)
     result = RunResult(
         network=plan.network,
         parameters=plan.parameters,
@@ -119,12 +118,26 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
         best_epoch=int(best_description.metrics["epoch"]),
         validation={name: value for name, value in best_description.metrics.items() if name.startswith("val/")},
         metrics=with_intervals(scored["test"], len(plan.source.classes)) if "test" in scored else {},
-        correct={split: pack(some.predictions == some.labels) for split, some in scored.items()},
+        temperature=engine.temperature,
+        uncalibrated=uncalibrated(scored["test"], len(plan.source.classes)) if "test" in scored else {},
+        correct={split: pack(some.correct) for split, some in scored.items()},
         skipped_steps=classifier.finite.skipped,
     )
     if trainer.is_global_zero:
         run.previous.unlink(missing_ok=True)
     return Fitted(result, scored, data, trainer.is_global_zero)
+
+
+def _calibrated(engine: Engine, data: ImageDataModule) -> dict[str, Scored]:
+    """Fit the engine's temperature on the validation images, and score those and the test images with it."""
+    scored: dict[str, Scored] = {}
+    if "validation" in data.source.splits:
+        validation = score(engine, data.evaluation_loader("validation"))
+        engine.temperature = fit_temperature(validation)
+        scored["validation"] = validation.at(engine.temperature)
+    if "test" in data.source.splits:
+        scored["test"] = score(engine, data.evaluation_loader("test"))
+    return scored
 
 
 def _machines(settings: TrainerConfig, device: torch.device) -> tuple[int | str, int]:

@@ -108,7 +108,7 @@ def score(engine: Engine, batches: Iterable[Batch]) -> Scored:
         probabilities.append(engine.probabilities(batch.image)[valid])
         labels.append(batch.label[valid])
         paths += [path for path, kept in zip(batch.path, valid.tolist(), strict=True) if kept]
-    own = Scored(tuple(paths), torch.cat(labels).numpy(), torch.cat(probabilities).numpy())
+    own = Scored(tuple(paths), torch.cat(labels).numpy(), torch.cat(probabilities).numpy(), engine.temperature)
     _, processes = place()
     if processes == 1:
         return own
@@ -126,4 +126,5 @@ def _interleave(parts: list[Scored]) -> Scored:
         tuple(paths[i] for i in order),
         np.concatenate([part.labels for part in parts])[order],
         np.concatenate([part.probabilities for part in parts])[order],
+        parts[0].temperature,
     )

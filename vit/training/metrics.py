@@ -1,12 +1,12 @@
 """How good a classifier is on labelled images: numbers with 95 % intervals, per-class figures, calibration."""
 
-import csv
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import softmax
 from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
@@ -16,6 +16,13 @@ Floats = npt.NDArray[np.float32]
 
 RESAMPLES = 1000
 CALIBRATION_BINS = 15
+NAMES = {
+    "acc1": "accuracy",
+    "acc5": "top-5 accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "ece": "calibration error",
+    "nll": "log-loss (nats)",
+}
 
 
 @dataclass(frozen=True)
@@ -26,11 +33,13 @@ class Scored:
         paths: (n,) names.
         labels: (n,) true class numbers.
         probabilities: (n, C) after softmax.
+        temperature: by which the logits were divided before it.
     """
 
     paths: tuple[str, ...]
     labels: Labels
     probabilities: Floats
+    temperature: float = 1.0
 
     @property
     def predictions(self) -> Labels:
@@ -43,10 +52,30 @@ class Scored:
         return np.asarray(self.probabilities.max(axis=1))
 
     @property
+    def correct(self) -> npt.NDArray[np.bool_]:
+        """(n,) whether the prediction is the label."""
+        return np.asarray(self.predictions == self.labels)
+
+    @property
+    def uncalibrated(self) -> Floats:
+        """(n,) largest probabilities, had there been no temperature."""
+        return self.at(1.0).confidences
+
+    @property
     def losses(self) -> npt.NDArray[np.float64]:
         """(n,) negative log-probability of the true class, in nats."""
         own = self.probabilities[np.arange(len(self.labels)), self.labels].astype(np.float64)
         return -np.log(np.maximum(own, 1e-12))
+
+    @property
+    def log_probabilities(self) -> npt.NDArray[np.float64]:
+        """(n, C), which are the logits over the temperature but for a constant of each row."""
+        return np.log(np.maximum(self.probabilities, np.finfo(np.float32).smallest_subnormal).astype(np.float64))
+
+    def at(self, temperature: float) -> "Scored":
+        """The same at another temperature."""
+        changed = softmax(self.log_probabilities * (self.temperature / temperature), axis=1)
+        return replace(self, probabilities=changed.astype(np.float32), temperature=temperature)
 
 
 def measure(scored: Scored, classes: tuple[str, ...], seed: int = 0) -> dict[str, Any]:
@@ -55,14 +84,16 @@ def measure(scored: Scored, classes: tuple[str, ...], seed: int = 0) -> dict[str
     Returns:
         "metrics": {name: {value, low, high}} for acc1, acc5 (more than five classes), balanced_accuracy, nll and ece,
         with 95 % intervals: Wilson's for the shares acc1 and acc5 (a bootstrap calls 20 of 20 certain), percentiles
-        over 1,000 bootstrap samples of the images for the rest; "per_class": a row per class; "confusion": counts, rows
-        are true classes; "images": n.
+        over 1,000 bootstrap samples of the images for the rest; "temperature", and "uncalibrated": nll and ece without
+        it; "per_class": a row per class; "confusion": counts, rows are true classes; "images": n.
     """
     return {
         "images": len(scored.labels),
         "metrics": with_intervals(scored, len(classes), seed),
-        "per_class": per_class(scored, classes),
-        "confusion": confusion(scored, len(classes)).tolist(),
+        "temperature": scored.temperature,
+        "uncalibrated": uncalibrated(scored, len(classes), seed),
+        "per_class": per_class(scored.labels, scored.predictions, classes),
+        "confusion": confusion(scored.labels, scored.predictions, len(classes)).tolist(),
     }
 
 
@@ -103,11 +134,17 @@ def with_intervals(scored: Scored, num_classes: int, seed: int = 0) -> dict[str,
     return result
 
 
-def per_class(scored: Scored, classes: tuple[str, ...]) -> list[dict[str, Any]]:
+def uncalibrated(scored: Scored, num_classes: int, seed: int = 0) -> dict[str, dict[str, float]]:
+    """nll and ece as they would be at temperature 1, as `with_intervals`; what counts labels is the same there."""
+    found = with_intervals(scored.at(1.0), num_classes, seed)
+    return {name: found[name] for name in ("nll", "ece")}
+
+
+def per_class(labels: Labels, predictions: Labels, classes: Sequence[str]) -> list[dict[str, Any]]:
     """Images, precision, recall and F1 of each class."""
     numbers = list(range(len(classes)))
     precision, recall, f1, support = precision_recall_fscore_support(
-        scored.labels, scored.predictions, labels=numbers, zero_division=0.0
+        labels, predictions, labels=numbers, zero_division=0.0
     )
     return [
         {"class": name, "images": int(n), "precision": float(p), "recall": float(r), "f1": float(f)}
@@ -115,18 +152,6 @@ def per_class(scored: Scored, classes: tuple[str, ...]) -> list[dict[str, Any]]:
     ]
 
 
-def confusion(scored: Scored, num_classes: int) -> npt.NDArray[np.int64]:
+def confusion(labels: Labels, predictions: Labels, num_classes: int) -> npt.NDArray[np.int64]:
     """Counts (C, C); rows are true classes, columns what was predicted."""
-    return np.asarray(confusion_matrix(scored.labels, scored.predictions, labels=list(range(num_classes))))
-
-
-def write_scored(path: Path, scored: Scored, classes: tuple[str, ...]) -> None:
-    """Every image with its true and predicted label, for whoever wants to compute something else."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w", newline="", encoding="utf-8", errors="surrogateescape") as file:
-        writer = csv.writer(file)
-        writer.writerow(("path", "label", "predicted", "probability", "loss"))
-        for name, label, guess, sure, loss in zip(
-            scored.paths, scored.labels, scored.predictions, scored.confidences, scored.losses, strict=True
-        ):
-            writer.writerow((name, classes[label], classes[guess], f"{sure:.6f}", f"{loss:.6f}"))
+    return np.asarray(confusion_matrix(labels, predictions, labels=list(range(num_classes))))

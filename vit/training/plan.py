@@ -168,6 +168,20 @@ def subset_seed(recipe: Recipe) -> int:
     return recipe.seed if recipe.data.subset_seed is None else recipe.data.subset_seed
 
 
+def source_of(recipe: Recipe, root: str | None = None) -> Source:
+    """The images of a recipe that was trained, split and chosen as they were then.
+
+    Args:
+        root: where they are now, if they are torchvision's and have moved.
+
+    Raises:
+        DataError: they are not there, or cannot be used.
+    """
+    data = recipe.data
+    found = open_source(data.source, root or data.root)
+    return chosen_part(complete(found, data.validation, data.test, data.split_seed), recipe)
+
+
 def chosen_part(source: Source, recipe: Recipe) -> Source:
     """The source with those training images alone that the recipe uses."""
     wanted, train = recipe.data.train_images, source.splits["train"]

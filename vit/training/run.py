@@ -42,6 +42,7 @@ class RunDirectory:
     result = property(lambda self: self.path / "result.json")
     predictions = property(lambda self: self.path / "predictions")
     figures = property(lambda self: self.path / "figures")
+    report = property(lambda self: self.path / "report.html")
     lock = property(lambda self: self.path / ".lock")  # while it is trained
 
     @property
@@ -176,7 +177,9 @@ class RunResult:
 
     Attributes:
         metrics: of the best checkpoint on the test images, with 95 % intervals: {name: {value, low, high}}.
-        validation: the same checkpoint's metrics on the validation images.
+        validation: the same checkpoint's metrics on the validation images, as training saw them: without temperature.
+        temperature: that the validation images asked for; `metrics` are with it.
+        uncalibrated: nll and ece on the test images without it.
         epochs: passes over the training images; a broken number where the length was given in steps.
         images_per_second: training images per second of training, validation and saving left out.
         correct: whether each image of a split is right, in order: the bits that `unpack` reads.
@@ -202,6 +205,8 @@ class RunResult:
     best_epoch: int
     validation: dict[str, float]
     metrics: dict[str, dict[str, float]]
+    temperature: float = 1.0
+    uncalibrated: dict[str, dict[str, float]] = field(default_factory=dict)
     correct: dict[str, str] = field(default_factory=dict)
     skipped_steps: int = 0
     versions: dict[str, str] = field(default_factory=versions)

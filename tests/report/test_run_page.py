@@ -1,0 +1,247 @@
+"""The page of a run: its numbers and pictures, text that stays text, also in a real browser."""
+
+import base64
+import io
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.report.pages import Page
+from vit.data.samples import Samples, Source
+from vit.errors import DataError, UsageError
+from vit.files import write_json
+from vit.report.run_page import write_run_report
+from vit.training.metrics import Scored, uncalibrated, with_intervals
+from vit.training.predictions import write_scored
+from vit.training.run import RunDirectory, RunResult
+
+ALLOWED = {
+    "html": {"lang"}, "head": set(), "meta": {"charset", "http-equiv", "content", "name"}, "title": set(),
+    "style": set(), "body": set(), "h1": set(), "h2": set(), "h3": set(), "p": {"class"}, "div": {"class"},
+    "figure": {"class"}, "img": {"src", "alt", "loading"}, "figcaption": set(), "table": set(), "thead": set(),
+    "tbody": set(), "tr": set(), "th": {"class"}, "td": {"class"}, "small": set(), "b": set(), "span": {"class"},
+    "details": set(), "summary": set(), "pre": set(),
+}  # fmt: skip
+HOSTILE = [
+    "<script>document.title='owned'</script>", '"><img src=x onerror="document.title=\'owned\'">', "</td></table>",
+    "{{ 7*7 }}", "{% raw %}", "]]><!--", "&lt;b&gt;", "a\nb\x00\x1b[31m", "\u202egnp.exe", "é\udce9",
+    "</title></style>", "$\\frac{",
+]  # fmt: skip
+METRICS = (
+    "epoch,step,lr,train/loss,train/images_per_second,val/loss,val/acc1,val/acc5,val/ece,seconds\n"
+    "0,9,0.1,2.0,100,1.9,0.5,,0.1,1.0\n1,18,0.1,1.0,100,0.9,0.6,,0.1,2.0\n"
+)
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.fixture
+def make(tmp_path):
+    """`make(classes, paths, labels, guesses)`: a finished run of 8x8 test images, and its images."""
+
+    def build(classes=("cat", "dog", "owl"), paths=None, labels=(0, 0, 0, 1, 1, 2), guesses=(0, 1, 1, 1, 2, 2)):
+        count = len(labels)
+        paths = paths or [f"{i}.png" for i in range(count)]
+        probabilities = np.full((count, len(classes)), 0.1 / (len(classes) - 1), dtype=np.float32)
+        probabilities[np.arange(count), guesses] = np.linspace(0.9, 0.7, count)
+        probabilities /= probabilities.sum(axis=1, keepdims=True)
+        scored = Scored(tuple(paths), np.array(labels), probabilities).at(0.5)
+        pixels = np.random.default_rng(0).integers(0, 256, (count, 8, 8), dtype=np.uint8)
+        samples = Samples(list(paths), scored.labels, arrays=pixels)
+        run = RunDirectory(tmp_path / "run")
+        run.path.mkdir()
+        run.config.write_text("data:\n  source: photos\n")
+        run.metrics.write_text(METRICS)
+        write_json(run.classes, {"classes": list(classes)})
+        write_scored(run.predictions / "test.csv", scored, classes)
+        result = RunResult(
+            network={"name": "vit_tiny", "image_size": 8}, parameters=1_234_567, flops=89_000_000, data="photos",
+            classes=len(classes), images={"train": 90, "validation": 9, "test": count},
+            fingerprints={"train": "a", "validation": "b", "test": samples.fingerprint()}, seed=7, epochs=2.0,
+            steps=18, batch_size=10, seconds=12.0, images_per_second=345.0, device="cpu, 1 threads",
+            precision="32-true", best_epoch=1, validation={"val/loss": 0.9}, temperature=0.5,
+            metrics=with_intervals(scored, len(classes)), uncalibrated=uncalibrated(scored, len(classes)),
+        )  # fmt: skip
+        result.write(run.result)
+        return run, Source("photos", tuple(classes), {"test": samples})
+
+    return build
+
+
+def page_of(run, source):
+    write_run_report(run, source)
+    return Page(run.report.read_text(encoding="utf-8"))
+
+
+def check(page):
+    """Nothing in the page but what the template puts there; nothing from elsewhere."""
+    for tag, attributes in page.tags:
+        assert set(attributes) <= ALLOWED[tag], (tag, attributes)
+    assert not page.comments
+    for image in page.of("img"):
+        assert image["src"].startswith(("data:image/svg+xml;base64,", "data:image/png;base64,"))
+    (policy,) = [meta["content"] for meta in page.of("meta") if "http-equiv" in meta]
+    assert policy == "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+
+def pictures(page):
+    return [image for image in page.of("img") if image["src"].startswith("data:image/png")]
+
+
+def test_the_page_tells_the_run(make):
+    run, source = make()
+    page = page_of(run, source)
+    check(page)
+    assert sorted(os.listdir(run.path)) == sorted(
+        ["classes.json", "config.yaml", "metrics.csv", "predictions", "report.html", "result.json"]
+    )
+    headings = ["Metrics", "Training", "Classes", "Confusions", "Worst images", "Most doubtful images", "Calibration"]
+    places = [page.text.index(f" {words} ") for words in [*headings, "How it was made"]]
+    assert places == sorted(places)
+    result = json.loads(run.result.read_text())
+    ece, before = result["metrics"]["ece"], result["uncalibrated"]["ece"]
+    for words in (
+        "3 of 6 test images are labelled right: 50.00 %",
+        "The most frequent mistake: 2 of 3 images of cat taken for dog.",
+        "Of the checkpoint of epoch 2",
+        "accuracy 50.00 %",
+        f"calibration error {100 * ece['value']:.2f} %",
+        f"{100 * before['value']:.2f} % {100 * before['low']:.2f} to {100 * before['high']:.2f}",
+        "cat 3 33.33 6.15 to 79.23 100.00 0.500 2 0 dog (2)",
+        "cat taken for dog : 2 of 3".replace(" :", ":"),
+        "temperature 0.500 , fitted".replace(" ,", ","),
+        "1,234,567 parameters, 89.0 million FLOPs",
+        "torch 2.",
+        "source: photos",
+    ):
+        assert words in page.text, words
+
+
+def test_its_pictures_are_the_images_in_the_right_place(make):
+    run, source = make()
+    page = page_of(run, source)
+    wrong, worst, doubtful = 3, 6, 6
+    assert len(pictures(page)) == wrong + worst + doubtful and len(page.of("img")) == len(pictures(page)) + 3
+    for image in pictures(page):
+        with Image.open(io.BytesIO(base64.b64decode(image["src"].partition(",")[2]))) as picture:
+            index = int(image["alt"].removesuffix(".png"))
+            assert np.array_equal(np.asarray(picture)[..., 0], source.splits["test"].arrays[index])
+    names = [image["alt"] for image in pictures(page)]
+    assert names[-6:] == [f"{i}.png" for i in (5, 4, 3, 2, 1, 0)]  # the least sure first
+    assert set(names[3:6]) == {"1.png", "2.png", "4.png"}  # the largest losses are the mistakes
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_names_stay_text(make, text):
+    run, source = make((text, f"{text}2", "owl"), [f"{text}{i}" for i in range(6)])
+    page = page_of(run, source)
+    check(page)
+    assert [len(page.of(tag)) for tag in ("html", "head", "body", "style", "title", "script")] == [1] * 5 + [0]
+    if text.isprintable():
+        assert page.text.count(text) >= 20
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+def test_a_browser_shows_hostile_names_and_runs_nothing(make, tmp_path):
+    script, image = HOSTILE[:2]
+    run, source = make((script, image, "owl"), [f"{script}{i}" for i in range(3)] + [f"{image}{i}" for i in range(3)])
+    write_run_report(run, source)
+    profile = f"--user-data-dir={tmp_path / 'profile'}"
+    quiet = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
+    address = run.report.as_uri()
+    command = [CHROMIUM, *quiet, profile, "--virtual-time-budget=2000", "--dump-dom", address]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+    page = Page(done.stdout)
+    check(page)  # the browser's own tree, after it has run what it would run
+    titles = done.stdout.partition("<title>")[2].partition("</title>")[0]
+    assert titles == "vit_tiny on photos"
+    assert page.text.count(script) >= 10 and page.text.count(image) >= 10
+    assert len(page.of("img")) == 3 + 3 + 6 + 6
+
+
+@pytest.mark.parametrize("what", ["no source", "other images", "no test images"])
+def test_without_its_images_the_page_has_no_pictures(make, what):
+    run, source = make()
+    samples = source.splits["test"]
+    others = {
+        "no source": None,
+        "other images": replace(source, splits={"test": replace(samples, labels=samples.labels[::-1].copy())}),
+        "no test images": replace(source, splits={}),
+    }
+    page = page_of(run, others[what])
+    check(page)
+    assert not pictures(page) and "not where the run found them, or have changed" in page.text
+
+
+def test_files_that_are_gone_have_no_picture(make, tmp_path):
+    run, source = make()
+    (tmp_path / "photos").mkdir()
+    Image.new("RGB", (300, 200), (200, 30, 30)).save(tmp_path / "photos" / "1.png")
+    files = replace(source.splits["test"], root=tmp_path / "photos", arrays=None)
+    write_run_report(run, replace(source, splits={"test": files}))
+    html = run.report.read_text()
+    images = [image for image in Page(html).of("img") if "jpeg" in image["src"]]
+    assert {image["alt"] for image in images} == {"1.png"} and len(images) == 3
+    with Image.open(io.BytesIO(base64.b64decode(images[0]["src"].partition(",")[2]))) as picture:
+        assert picture.size == (128, 85)
+    assert html.count("no picture") == 12
+
+
+def test_a_run_without_a_mistake(make):
+    page = page_of(*make(labels=(0, 1, 2), guesses=(0, 1, 2)))
+    check(page)
+    assert "No test image is labelled wrong." in page.text and "most frequent mistake" not in page.text
+
+
+def test_a_run_from_before_there_was_calibration(make):
+    run, source = make()
+    result = json.loads(run.result.read_text())
+    del result["temperature"], result["uncalibrated"]
+    write_json(run.result, result)
+    rows = (run.predictions / "test.csv").read_text().splitlines()
+    (run.predictions / "test.csv").write_text("".join(row.rpartition(",")[0] + "\n" for row in rows))
+    page = page_of(run, source)
+    check(page)
+    assert "without temperature scaling" not in page.text and "temperature 1.000;" in page.text
+
+
+def test_many_classes(make):
+    names = [f"class{i}" for i in range(200)]
+    page = page_of(*make(names, labels=list(range(200)), guesses=[i - i % 2 for i in range(200)]))
+    check(page)
+    assert "The 60 classes with the lowest F1 of 200." in page.text
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("result.json", "{"), ("result.json", "[]"), ("result.json", "{}"), ("classes.json", '{"classes": ["cat"]}'),
+        ("predictions/test.csv", "path\n"), ("metrics.csv", "epoch\n1\n"),
+    ],
+)  # fmt: skip
+def test_damaged_files_are_named(make, file, text):
+    run, source = make()
+    (run.path / file).write_text(text)
+    with pytest.raises(DataError, match=r"damaged|not as its run wrote it"):
+        write_run_report(run, source)
+    assert not run.report.exists()
+
+
+def test_a_run_that_has_not_finished(make):
+    run, source = make()
+    run.result.unlink()
+    with pytest.raises(UsageError, match="not finished"):
+        write_run_report(run, source)
+
+
+def test_asked_twice_it_is_the_same(make):
+    run, source = make()
+    write_run_report(run, source)
+    first = run.report.read_bytes()
+    write_run_report(run, source)
+    assert run.report.read_bytes() == first

@@ -1,0 +1,29 @@
+"""What all pages share: templates that escape, pictures that lie in the page."""
+
+import base64
+
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from vit.console import harmless
+from vit.report.style import rendered
+
+templates = Environment(
+    loader=PackageLoader("vit.report"),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    # every name passes through here, so that none can be forgotten
+    finalize=lambda value: harmless(value) if type(value) is str else value,
+)
+
+
+def inline(content: bytes, kind: str) -> Markup:
+    """The source of an <img> that needs no other file; `kind` is a media type."""
+    return Markup("data:%s;base64,%s") % (kind, base64.b64encode(content).decode("ascii"))
+
+
+def drawn(figure: Figure) -> Markup:
+    """A figure as the source of an <img>."""
+    return inline(rendered(figure, "svg"), "image/svg+xml")

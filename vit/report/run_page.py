@@ -1,0 +1,195 @@
+"""A run as one HTML page that needs nothing but itself: how good, where it errs, how sure it may be, how made."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from scipy.stats import binomtest
+
+from vit.data.dataset import array_image
+from vit.data.decode import ImageError, read_image
+from vit.data.samples import Source
+from vit.errors import DataError, UsageError
+from vit.files import whole
+from vit.report.figures import confusion_matrix, curves, reliability
+from vit.report.page import drawn, templates
+from vit.report.thumbnails import encoded, shrunk
+from vit.training.metrics import NAMES, confusion, per_class
+from vit.training.predictions import ScoredRow, read_scored
+from vit.training.run import RunDirectory
+
+PICTURES = 24  # of the worst, and of the most doubtful
+PAIRS, OF_A_PAIR = 8, 6
+SHOWN_CLASSES = 60
+THUMBNAIL = 128  # pixels, of the longer side
+
+Cell = tuple[str, str]  # a value, and in small letters below it its interval
+Picture = Callable[[int], Markup | None]
+
+
+@dataclass(frozen=True)
+class Card:
+    """An image on the page.
+
+    Attributes:
+        picture: the source of its <img>; None where it cannot be had any more.
+    """
+
+    row: ScoredRow
+    picture: Markup | None
+
+
+def write_run_report(run: RunDirectory, source: Source | None) -> None:
+    """Write report.html into the folder of a finished run.
+
+    Args:
+        source: the run's images; None, or others than it was measured on: the page has no pictures of them.
+
+    Raises:
+        UsageError: the run has not finished.
+        DataError: one of its files is damaged.
+    """
+    if not run.result.is_file():
+        raise UsageError(f"{run.path} has no result.json: its training has not finished", "finish it first: --resume")
+    try:
+        result: dict[str, Any] = json.loads(run.result.read_text(encoding="utf-8"))
+        classes: list[str] = json.loads(run.classes.read_text(encoding="utf-8"))["classes"]
+        split = "test" if "test" in result["images"] else "validation"
+        rows = read_scored(run.predictions / f"{split}.csv", result["images"][split])
+        content = _content(run, result, classes, split, rows, _pictures(source, split, result))
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        raise DataError(f"{run.path} is damaged: {error}", "restore its files, or train again") from error
+    html = templates.get_template("run.html").render(content)
+    with whole(run.report) as partial:
+        partial.write_text(html, encoding="utf-8", errors="replace")
+
+
+def _pictures(source: Source | None, split: str, result: dict[str, Any]) -> Picture | None:
+    """Thumbnails of a split by index; None where the images are not those that the run was measured on."""
+    if source is None or split not in source.splits:
+        return None
+    samples = source.splits[split]
+    if samples.fingerprint() != result["fingerprints"][split]:
+        return None
+
+    @cache
+    def picture(index: int) -> Markup | None:
+        try:
+            pixels = read_image(samples.file(index)) if samples.arrays is None else array_image(samples, index)
+        except ImageError:
+            return None  # the file changed since it was measured
+        return encoded(shrunk(pixels, THUMBNAIL))
+
+    return picture
+
+
+def _content(
+    run: RunDirectory,
+    result: dict[str, Any],
+    classes: Sequence[str],
+    split: str,
+    rows: Sequence[ScoredRow],
+    picture: Picture | None,
+) -> dict[str, Any]:
+    """What the template prints."""
+    number = {name: place for place, name in enumerate(classes)}
+    labels = np.array([number[row.label] for row in rows], dtype=np.int64)
+    guesses = np.array([number[row.predicted] for row in rows], dtype=np.int64)
+    sure, before = (np.array([row[place] for row in rows], dtype=np.float32) for place in (3, 5))
+    correct, losses = labels == guesses, np.array([row.loss for row in rows])
+    counts = confusion(labels, guesses, len(classes))
+
+    def cards(order: Any) -> list[Card]:
+        return [Card(rows[i], picture(i) if picture else None) for i in map(int, order)]
+
+    return {
+        "network": result["network"]["name"],
+        "data": result["data"],
+        "folder": run.path.resolve().name,
+        "split": split,
+        "images": len(rows),
+        "right": int(correct.sum()),
+        "accuracy": _share(int(correct.sum()), len(rows)),
+        "metrics": _metrics(result),
+        "temperature": result.get("temperature", 1.0),
+        "has_pictures": picture is not None,
+        "curves": drawn(curves(run.metrics)),
+        "best_epoch": result["best_epoch"] + 1,
+        "classes": _classes(labels, guesses, counts, classes)[:SHOWN_CLASSES],
+        "class_count": len(classes),
+        "confusion": drawn(confusion_matrix(counts, classes)),
+        "pairs": [
+            (classes[true], classes[guess], int(counts[true, guess]), int(counts[true].sum()), cards(order[:OF_A_PAIR]))
+            for true, guess, order in _pairs(labels, guesses, losses)
+        ],
+        "worst": cards(np.argsort(-losses, kind="stable")[:PICTURES]),
+        "doubtful": cards(np.argsort(sure, kind="stable")[:PICTURES]),
+        "reliability": drawn(reliability(correct, sure, before)),
+        "facts": _facts(result),
+        "config": run.config.read_text(encoding="utf-8").splitlines(),
+    }
+
+
+def _share(count: int, total: int) -> Cell:
+    """A share in percent and Wilson's 95 % interval of it."""
+    if total == 0:
+        return "", ""
+    within = binomtest(count, total).proportion_ci(0.95, "wilson")
+    return f"{100 * count / total:.2f}", f"{100 * within.low:.2f} to {100 * within.high:.2f}"
+
+
+def _metrics(result: dict[str, Any]) -> list[tuple[str, Cell, Cell]]:
+    """(name, value, value without temperature scaling if that is another) of each metric."""
+
+    def said(name: str, metric: dict[str, float] | None) -> Cell:
+        if metric is None:
+            return "", ""
+        scale, digits = (1, 4) if name == "nll" else (100, 2)
+        value, low, high = (f"{scale * metric[key]:.{digits}f}" for key in ("value", "low", "high"))
+        return value + " %" * (name != "nll"), f"{low} to {high}"
+
+    after, before = result["metrics"], result.get("uncalibrated", {})
+    return [(NAMES[name], said(name, after[name]), said(name, before.get(name))) for name in NAMES if name in after]
+
+
+def _classes(labels: Any, guesses: Any, counts: Any, classes: Sequence[str]) -> list[dict[str, Any]]:
+    """A row for each class, the one with the lowest F1 first."""
+    rows = per_class(labels, guesses, classes)
+    for place, row in enumerate(rows):
+        wrong = Counter({other: int(n) for other, n in enumerate(counts[place]) if n and other != place})
+        row["recall"] = _share(int(counts[place, place]), int(counts[place].sum()))
+        row["missed"] = wrong.total()
+        row["alarms"] = int(counts[:, place].sum() - counts[place, place])
+        row["taken_for"] = ", ".join(f"{classes[other]} ({n})" for other, n in wrong.most_common(2))
+    return sorted(rows, key=lambda row: row["f1"])
+
+
+def _pairs(labels: Any, guesses: Any, losses: Any) -> list[tuple[int, int, list[int]]]:
+    """(true class, predicted class, its images with the largest loss first) of the most frequent mistakes."""
+    mistakes: dict[tuple[int, int], list[int]] = {}
+    for index in np.flatnonzero(labels != guesses):
+        mistakes.setdefault((int(labels[index]), int(guesses[index])), []).append(int(index))
+    most = sorted(mistakes.items(), key=lambda one: (-len(one[1]), one[0]))[:PAIRS]
+    return [(*pair, sorted(found, key=lambda index: -losses[index])) for pair, found in most]
+
+
+def _facts(result: dict[str, Any]) -> list[tuple[str, str]]:
+    """How the run was made, in a line each."""
+    network = ", ".join(f"{name} {value}" for name, value in result["network"].items() if name != "name")
+    return [
+        ("network", f"{result['network']['name']}: {network}"),
+        ("size", f"{result['parameters']:,} parameters, {result['flops'] / 1e6:,.1f} million FLOPs an image"),
+        ("images", ", ".join(f"{count:,} {split}" for split, count in result["images"].items())),
+        ("fingerprints", ", ".join(f"{split} {value}" for split, value in result["fingerprints"].items())),
+        ("training", f"{result['steps']:,} steps of {result['batch_size']:,} images ({result['epochs']:,.4g} epochs)"),
+        ("seed", str(result["seed"])),
+        ("time", f"{result['seconds']:,.0f} s, {result['images_per_second']:,.0f} training images/s"),
+        ("device", f"{result['device']}, {result['precision']}"),
+        *([("steps left out", f"{result['skipped_steps']:,}")] if result.get("skipped_steps") else []),
+        ("versions", ", ".join(f"{name} {version}" for name, version in result["versions"].items())),
+    ]

@@ -1,0 +1,30 @@
+"""Small pictures for pages, made anew from decoded pixels: nothing of a file but its picture is in a page."""
+
+import io
+
+from markupsafe import Markup
+from PIL import Image
+from torch import Tensor
+from torchvision.transforms.v2 import functional as TF
+
+from vit.report.page import inline
+
+CRISP = 64  # pixels: a picture up to this side is small enough to be kept exactly
+
+
+def encoded(picture: Tensor) -> Markup:
+    """Pixels (3, H, W) uint8 as the source of an <img>."""
+    buffer = io.BytesIO()
+    kind = "PNG" if max(picture.shape[1:]) <= CRISP else "JPEG"
+    Image.fromarray(picture.permute(1, 2, 0).numpy()).save(buffer, kind, quality=80)
+    return inline(buffer.getvalue(), f"image/{kind.lower()}")
+
+
+def shrunk(picture: Tensor, side: int) -> Tensor:
+    """The whole picture (3, H, W) with its longer side at most `side` pixels."""
+    _, height, width = picture.shape
+    longer = max(height, width)
+    if longer <= side:
+        return picture
+    size = [max(1, height * side // longer), max(1, width * side // longer)]
+    return TF.resize(picture, size, antialias=True)
