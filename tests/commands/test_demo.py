@@ -6,6 +6,7 @@ gradio runs in a process of its own: it leaves sockets and event loops behind, w
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +30,7 @@ page = build(predictor, 3)
 pictures, classes, problems, rows = page.fns[0].fn(paths)
 empty = page.fns[0].fn(None)
 print(json.dumps({
-    "analytics": page.analytics_enabled, "api": [one.api_name for one in page.fns.values()],
+    "analytics": page.analytics_enabled, "api": [(one.api_name, one.api_visibility) for one in page.fns.values()],
     "shapes": [picture.shape for picture, _ in pictures], "captions": [caption for _, caption in pictures],
     "classes": classes, "problems": problems["value"].splitlines(), "empty": [empty[0], empty[1], empty[3]],
 }))
@@ -74,7 +75,9 @@ def test_what_is_dropped_gets_the_labels_of_predict(digits_run, mixed, tmp_path)
     assert list(found["classes"].items()) == [(label, pytest.approx(share)) for label, share in good[0].top]
     assert len(found["problems"]) == len(rows) - len(good) > 2
     assert found["empty"] == [[], None, []]
-    assert found["analytics"] is False and found["api"] == ["predict", False]
+    assert found["analytics"] is False
+    assert found["api"][0] == ["predict", "public"]
+    assert [visibility for _, visibility in found["api"][1:]] == ["private"]
 
 
 @needs_gradio
@@ -84,7 +87,8 @@ def test_its_server_answers_on_this_machine_alone(digits_run, mixed, tmp_path):
     path = str(mixed / "a b.png")
     found = told(SERVED, digits_run, tmp_path, [path])
     assert found["address"].startswith("http://127.0.0.1:") and found["share"] is None
-    assert "googleapis.com" not in found["html"] and "google-analytics" not in found["html"]
+    loaded = re.findall(r"""(?:src|href)=["'](https?:[^"']+)""", found["html"])
+    assert not loaded
     (row,) = load(digits_run.best, "cpu").predict_files([path], 3)
     assert found["captions"] == [f"{row.label} {row.probability:.1%}"]
     assert found["classes"]["label"] == row.label

@@ -104,7 +104,7 @@ def build(predictor: "Predictor", top_k: int) -> Any:
             classes = gradio.Label(label="Classes", num_top_classes=top_k, scale=1)
         problems = gradio.Textbox(label="Could not be read", visible=False, interactive=False)
         files.change(predict, files, [pictures, classes, problems, rows], api_name="predict")
-        pictures.select(choose, rows, classes, api_name=False)
+        pictures.select(choose, rows, classes, api_visibility="private")
     return page
 
 
