@@ -7,8 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vit.models.attention import Attention, attend
+from vit.models.block import DropPath
 from vit.models.catalog import build, create_network, resolve
-from vit.models.vision_transformer import Attention, DropPath, PatchEmbed, VisionTransformer, attend, sincos2d
+from vit.models.vision_transformer import PatchEmbed, VisionTransformer, sincos2d
 
 SMALL = {"image_size": 16, "patch_size": 4, "num_classes": 5, "embed_dim": 24, "depth": 3, "num_heads": 3}
 

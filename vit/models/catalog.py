@@ -22,6 +22,7 @@ from vit.models.timm_network import SmallImageResNet, TimmNetwork
 from vit.models.vision_transformer import VisionTransformer
 
 Value = bool | int | float | str | tuple[int, ...]
+_ZERO_IS_NONE = ("num_registers", "layer_scale")
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ def _vit(
 
 
 CATALOG: dict[str, Entry] = {
+    "vit": _vit(224, 16, 768, 12, 12, "a ViT of any size, by its values; as it stands ViT-B/16"),
     "vit_nano_patch2_8": _vit(8, 2, 64, 4, 4, "ViT for 8 to 16 pixels", mlp_ratio=2.0),
     "vit_mini_patch4_28": _vit(28, 4, 128, 6, 4, "ViT for 28 to 32 pixels, of a small CNN's size"),
     "vit_tiny_cifar": _vit(32, 4, 192, 12, 3, "ViT-Ti with patches of 4 pixels, for 32 to 64 pixels"),
@@ -153,10 +155,11 @@ def _checked(key: str, value: object, kind: Any) -> Value:
     )  # isinstance, for option types of the command line are subclasses
     if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
         raise UsageError(f"{key} is {value!r}", f"give a value of type {kind.__name__}")
-    if kind is int and typing.cast(int, value) < 1:
-        raise UsageError(f"{key} is {value!r}", "give 1 or more")
+    zero = key.endswith(_ZERO_IS_NONE)
+    if kind is int and typing.cast(int, value) < 1 - zero:
+        raise UsageError(f"{key} is {value!r}", f"give {1 - zero} or more")
     if kind is float:
-        low, high = (0.0, 1.0) if key.endswith("_rate") else (math.ulp(0.0), math.inf)
+        low, high = (0.0, 1.0) if key.endswith("_rate") else (0.0 if zero else math.ulp(0.0), math.inf)
         if not low <= typing.cast(float, value) < high:
             raise UsageError(
                 f"{key} is {value!r}", "give a number from 0 to below 1" if high == 1.0 else "give a number above 0"

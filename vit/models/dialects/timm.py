@@ -1,0 +1,78 @@
+"""timm's names, which are ours; its releases under them are ViT, DeiT, AugReg, SigLIP, DINO, ... Source: timm 1.0."""
+
+from collections.abc import Mapping, Set
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from vit.models.dialects.reading import IMAGENET, Config, Dialect, Reading, Weights, renamed, without
+
+_POOLS = {"cls": "token", "cls_dist": "token", "mean": "avg", "patch_mean": "avg", "map": "map"}
+
+
+def read(weights: Weights, config: Config) -> Reading:
+    """timm's weights: `dist_token` without a head of its own is a register."""
+    weights = renamed(weights, {r"visual\.trunk\.(.*)": r"\1"})
+    left_out = {r"pre_logits\..*": "a layer that published weights no longer use"}
+    left_out |= {r"(text|visual|transformer)\..*|logit_.*|.*_embedding.*|ln_final\..*|text_.*": "the text tower"}
+    weights, dropped = without(weights, left_out)
+    if "dist_token" in weights and "head_dist.weight" not in weights:
+        weights = renamed(weights, {"dist_token": "reg_token"})
+    return Reading(weights, {}, dropped, {**IMAGENET, "interpolation": "bicubic"})
+
+
+def speaks(names: Set[str]) -> bool:
+    """Whether patch embedding and a first block with fused queries, keys and values are there."""
+    return any({f"{p}patch_embed.proj.weight", f"{p}blocks.0.attn.qkv.weight"} <= names for p in ("", "visual.trunk."))
+
+
+DIALECT = Dialect("timm", speaks, read)
+
+
+def to_timm(weights: Weights, values: Mapping[str, Any]) -> tuple[Weights, str, dict[str, Any]]:
+    """Our weights for timm: (state dict, name of a model in timm, arguments of timm.create_model beside that name).
+
+    `timm.create_model(name, **arguments).load_state_dict(state)` computes our logits.
+
+    Args:
+        weights: a state dict of VisionTransformer, with the buffer `pos_embed` of fixed positions put in.
+        values: the network's description.
+
+    Raises:
+        ValueError: timm has no such network.
+    """
+    pool = values.get("pool", "cls")
+    if pool not in _POOLS or values.get("norm_placement", "pre") != "pre":
+        raise ValueError(
+            f"timm has no ViT with pool {pool!r} and norm_placement {values.get('norm_placement', 'pre')!r}"
+        )
+    arguments: dict[str, Any] = {
+        "img_size": values["image_size"],
+        "num_classes": values["num_classes"],
+        "qkv_bias": values.get("qkv_bias", True),
+        "qk_norm": values.get("qk_norm", False),
+        "init_values": values.get("layer_scale", 0.0) or None,
+        "reg_tokens": values.get("num_registers", 0),
+        "global_pool": _POOLS[pool],
+        "class_token": pool not in ("mean", "map"),
+        "no_embed_class": not values.get("prefix_positions", True),
+        "pre_norm": values.get("embed_norm", False),
+        "fc_norm": values.get("pool_norm", False),
+        "norm_layer": partial(nn.LayerNorm, eps=values.get("norm_eps", 1e-6)),
+        "pos_embed": "none" if values.get("pos_embed") == "none" else "learn",
+    }
+    for name in ("patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio"):
+        arguments[name] = values[name]
+    activation = values.get("activation", "gelu")
+    if activation == "swiglu":
+        from timm.layers import SwiGLUPacked
+
+        arguments |= {"mlp_layer": SwiGLUPacked, "act_layer": nn.SiLU}
+    else:
+        arguments["act_layer"] = activation
+    if pool == "cls_dist":
+        if arguments.pop("reg_tokens"):
+            raise ValueError("timm has no ViT with a distillation token and registers")
+        return dict(weights), "deit_base_distilled_patch16_224", arguments
+    return dict(weights), "vit_base_patch16_224", arguments
