@@ -16,6 +16,7 @@ COMMANDS = {
     "evaluate": "measure a trained model on labelled images",
     "predict": "a row per image of any files or folders",
     "demo": "a page on this machine to drop images on",
+    "convert": "turn pretrained weights of other libraries into a checkpoint",
     "data": "check a data set for broken, odd, duplicate and mislabelled images",
     "models": "list networks with parameters and FLOPs",
 }

@@ -13,6 +13,13 @@ from vit.console import ProgressReport, Reporter, duration, interval, percent
 from vit.errors import StoppedError
 from vit.training.recipe import Recipe, plain
 
+FEW_IMAGES = 50_000  # Dosovitskiy et al. 2021, section 4.3: below millions a ViT from random weights is behind CNNs
+PHOTOGRAPH = 96
+SCRATCH = (
+    "a ViT from random weights learns little from so few photographs: --init_from WEIGHTS starts from pretrained "
+    "ones (a file, a folder, timm:NAME, torchvision:NAME, hf:ORG/NAME)"
+)
+
 
 def train(arguments: Sequence[str]) -> int:
     """Train, show the plan and the progress, and leave a run folder."""
@@ -104,6 +111,7 @@ def _show_plan(reporter: Reporter, plan: Any, run: Any) -> None:
         [
             ("data", f"{images}; {len(source.classes)} classes: {classes}"),
             *(("note", note) for note in source.notes),
+            *([("note", SCRATCH)] if _is_hopeful(plan) else []),
             (
                 "network",
                 f"{plan.parameters:,} parameters, {plan.flops / 1e6:,.0f} MFLOPs an image, "
@@ -122,6 +130,16 @@ def _show_plan(reporter: Reporter, plan: Any, run: Any) -> None:
             ("run", str(run.path)),
         ]
     )
+
+
+def _is_hopeful(plan: Any) -> bool:
+    """Whether a ViT is to learn photographs from few of them, with nothing to start from."""
+    from vit.models.catalog import entry
+    from vit.models.vision_transformer import VisionTransformer
+
+    is_vit = entry(plan.network["name"]).network is VisionTransformer
+    few = len(plan.source.splits["train"]) < FEW_IMAGES and plan.preprocess.image_size >= PHOTOGRAPH
+    return is_vit and few and plan.recipe.model.init_from is None
 
 
 class _Watcher:

@@ -118,9 +118,15 @@ def parse_sizes(sizes: Sequence[int | str], pool: int) -> list[int]:
 
 def key_of(recipe: Recipe, fingerprints: Mapping[str, str]) -> str:
     """A hash of all that decides a cell: its recipe without names and places, and the images of every split."""
+    from vit.data.preprocess import Preprocess  # brings torch, which a report does without
+
     values = {name: value for name, value in plain(recipe).items() if name not in _UNDECIDING}
     values["trainer"].pop("checkpoint_every", None)
     values["data"] = {name: value for name, value in values["data"].items() if name not in _UNDECIDING_DATA}
+    if values["model"]["init_from"] is None:  # null is the default, and cells from before null existed keep their keys
+        pixels = values["model"]["preprocess"]
+        chosen = {name: value for name, value in pixels.items() if value is not None}
+        values["model"]["preprocess"] = Preprocess(0).to_dict() | {"image_size": pixels["image_size"]} | chosen
     text = json.dumps([values, dict(fingerprints)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 

@@ -116,7 +116,7 @@ def load(path: Path) -> tuple[Network, Description]:
         CheckpointError: the file is damaged, not ours, newer than this program, or its weights do not fit its network.
     """
     content = read(path)
-    description = _description(content, path)
+    description = description_of(content, path)
     weights = {
         key.removeprefix(PREFIX): value for key, value in content["state_dict"].items() if key.startswith(PREFIX)
     }
@@ -138,18 +138,30 @@ def read(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path} is an address, not a file", "download it first, then give the file")
     if not path.is_file():
         raise CheckpointError(f"there is no checkpoint {path}", _REMEDY)
+    try:
+        content = load_plain(path)
+    except ValueError as error:
+        raise CheckpointError(
+            f"{path} ({path.stat().st_size:,} bytes) is not a checkpoint: {error}", _REMEDY
+        ) from error
+    state = content.get("state_dict") if isinstance(content, dict) and KEY in content else None
+    if not are_weights(state, path.stat().st_size):
+        raise CheckpointError(f"{path} holds weights that vit did not write", _REMEDY)
+    return dict(content)
+
+
+def load_plain(path: Path) -> Any:
+    """The plain values and tensors of a file that torch.save wrote, on the CPU; nothing in it is run.
+
+    Raises:
+        ValueError: it is no such file; says what it seems to be.
+    """
     os.environ.pop("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", None)  # it would override weights_only=True
     try:
         _check_archive(path)
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        raise CheckpointError(
-            f"{path} ({path.stat().st_size:,} bytes) is not a checkpoint: {_guess(path, error)}", _REMEDY
-        ) from error
-    state = content.get("state_dict") if isinstance(content, dict) and KEY in content else None
-    if not _are_weights(state, path.stat().st_size):
-        raise CheckpointError(f"{path} holds weights that vit did not write", _REMEDY)
-    return dict(content)
+        raise ValueError(_guess(path, error)) from error
 
 
 def _check_archive(path: Path) -> None:
@@ -167,7 +179,7 @@ def _check_archive(path: Path) -> None:
             raise zipfile.BadZipFile("a checksum is wrong")
 
 
-def _are_weights(state: object, limit: int) -> bool:
+def are_weights(state: object, limit: int) -> bool:
     """Whether this is a dictionary of names and ordinary tensors, which together are no larger than the file."""
     return (
         isinstance(state, dict)
@@ -179,7 +191,8 @@ def _are_weights(state: object, limit: int) -> bool:
     )
 
 
-def _description(content: dict[str, Any], path: Path) -> Description:
+def description_of(content: dict[str, Any], path: Path) -> Description:
+    """The description in a checkpoint's content; CheckpointError as `load`."""
     plain = content[KEY]
     try:
         version = int(plain["format"])

@@ -26,6 +26,7 @@ from vit.training.inference import Engine, score
 from vit.training.last_checkpoint import LastCheckpoint
 from vit.training.metrics import Scored, uncalibrated, with_intervals
 from vit.training.plan import Plan
+from vit.training.pretrained import open_pretrained
 from vit.training.recipe import TrainerConfig
 from vit.training.run import RunDirectory, RunResult, pack, versions
 from vit.training.signals import Signals, Stop
@@ -76,7 +77,11 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
     seed_everything(plan.recipe.seed, verbose=False)
     network = build(plan.network)
     if plan.recipe.model.init_from is not None and not resume:
-        start_from(network, plan.recipe.model.init_from)
+        pretrained = open_pretrained(plan.recipe.model.init_from)
+        report = start_from(network, pretrained)
+        for name, value in (*pretrained.facts(), *report.facts()):
+            for listener in listeners:
+                listener.notice(f"weights, {name}: {value}")
     network = network.to(memory_format=network.memory_format)
     classifier = Classifier(network, plan.recipe.optim, plan.total_steps, plan.recipe.seed)
     data = plan.data_module()

@@ -19,6 +19,7 @@ from vit.data.subset import subset
 from vit.errors import DataError, UsageError
 from vit.models import catalog
 from vit.training.inference import choose_device, choose_precision
+from vit.training.pretrained import Pretrained, open_pretrained
 from vit.training.recipe import DataConfig, PreprocessConfig, Recipe, automatic_batch_size, seconds
 
 UNMIRRORED = frozenset({"digits", "mnist", "kmnist", "svhn", "gtsrb"})  # letters, digits and signs
@@ -82,6 +83,7 @@ def make_plan(recipe: Recipe) -> Plan:
     """Work a recipe out.
 
     Raises:
+        CheckpointError: the weights to start from cannot be used.
         UsageError: its values contradict each other, or the machine.
         DataError: its data cannot be used.
     """
@@ -90,6 +92,11 @@ def make_plan(recipe: Recipe) -> Plan:
     every = recipe.trainer.checkpoint_every
     checkpoint_seconds = None if every is None else seconds(every)
     description, image_size = dict(recipe.model.network), recipe.model.preprocess.image_size
+    start = _start(recipe)
+    if start is not None and description.get("name", "auto") == "auto":
+        own = start.network({name: value for name, value in description.items() if name != "name"})
+        image_size = image_size or own["image_size"]
+        description = {name: value for name, value in own.items() if name != "image_size"}
     if description.get("name", "auto") != "auto":  # refuse a wrong name or value before any data is read
         catalog.resolve(description, image_size, num_classes=2)
     data = recipe.data
@@ -102,7 +109,7 @@ def make_plan(recipe: Recipe) -> Plan:
     parameters, flops = catalog.cost(network)
     _check_shares(found, data)
     source = chosen_part(complete(found, data.validation, data.test, data.split_seed), recipe)
-    preprocess = _preprocess(recipe.model.preprocess, network["image_size"])
+    preprocess = _preprocess(recipe.model.preprocess, network["image_size"], {} if start is None else start.preprocess)
     augment = _augment(recipe, network["image_size"], source.name)
     images = len(source.splits["train"])
     batch_size = _batch_size(recipe, images, world_size)
@@ -228,8 +235,15 @@ def _automatic(side: int) -> tuple[str, int | None]:
     return "vit_tiny_patch16_224", None
 
 
-def _preprocess(config: PreprocessConfig, image_size: int) -> Preprocess:
-    return Preprocess(image_size, config.crop_fraction, config.mean, config.std, config.interpolation)
+def _start(recipe: Recipe) -> Pretrained | None:
+    """The weights to start from, where they still decide something; a run's config.yaml has it all filled in."""
+    is_open = recipe.model.network.get("name", "auto") == "auto" or None in vars(recipe.model.preprocess).values()
+    return open_pretrained(recipe.model.init_from) if recipe.model.init_from is not None and is_open else None
+
+
+def _preprocess(config: PreprocessConfig, image_size: int, pretrained: dict[str, Any]) -> Preprocess:
+    given = {name: value for name, value in vars(config).items() if value is not None}
+    return Preprocess(**{**pretrained, **given, "image_size": image_size})
 
 
 def _augment(recipe: Recipe, image_size: int, data: str) -> Augment:
@@ -289,7 +303,7 @@ def _resolved(
         model=replace(
             recipe.model,
             network=description,
-            preprocess=replace(recipe.model.preprocess, image_size=preprocess.image_size),
+            preprocess=PreprocessConfig(**vars(preprocess)),
         ),
         augment=replace(recipe.augment, **augment.to_dict()),
         optim=replace(recipe.optim, batch_size=batch_size),

@@ -66,21 +66,21 @@ class DataConfig:
 
 @dataclass
 class PreprocessConfig:
-    """How an image becomes the network's input.
+    """How an image becomes the network's input; null: as the weights to start from, else the value in brackets.
 
     Args:
         image_size: side of the network's input in pixels; null: what the network is made for.
-        crop_fraction: share of the resized shorter side that the middle square keeps.
-        mean: mean of red, green and blue, as shares of 1.
-        std: their standard deviation.
-        interpolation: how images are resized.
+        crop_fraction: share of the resized shorter side that the middle square keeps (1).
+        mean: mean of red, green and blue, as shares of 1 (ImageNet's).
+        std: their standard deviation (ImageNet's).
+        interpolation: how images are resized (bicubic).
     """
 
     image_size: PositiveInt | None = None
-    crop_fraction: Area = 1.0
-    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
-    std: tuple[PositiveFloat, PositiveFloat, PositiveFloat] = (0.229, 0.224, 0.225)
-    interpolation: Literal["bilinear", "bicubic"] = "bicubic"
+    crop_fraction: Area | None = None
+    mean: tuple[float, float, float] | None = None
+    std: tuple[PositiveFloat, PositiveFloat, PositiveFloat] | None = None
+    interpolation: Literal["bilinear", "bicubic"] | None = None
 
 
 @dataclass
@@ -89,9 +89,10 @@ class ModelConfig:
 
     Args:
         network: "name" from `vit models`, and any value of that network: pos_embed, pool, depth, drop_path_rate, ...
-            The name "auto" chooses a ViT by the size of the images.
+            The name "auto" takes the network of the weights to start from, else a ViT by the size of the images.
         preprocess: how an image becomes the network's input.
-        init_from: weights to start from: a run, a checkpoint, or a .safetensors file in timm's names; null: random.
+        init_from: weights to start from: a run, a checkpoint, a file or folder of timm's, torchvision's, Hugging
+            Face's, JAX', DINO's, MAE's or CLIP's weights, timm:NAME, torchvision:NAME or hf:ORG/NAME; null: random.
     """
 
     network: dict[str, NetworkValue] = field(default_factory=lambda: {"name": "auto"})

@@ -8,15 +8,17 @@ from torch import nn
 
 from vit.models.dialects.reading import IMAGENET, Config, Dialect, Reading, Weights, renamed, without
 
+_TOWER = "visual.trunk."  # an image tower of OpenCLIP that is a model of timm
 _POOLS = {"cls": "token", "cls_dist": "token", "mean": "avg", "patch_mean": "avg", "map": "map"}
 
 
 def read(weights: Weights, config: Config) -> Reading:
     """timm's weights: `dist_token` without a head of its own is a register."""
-    weights = renamed(weights, {r"visual\.trunk\.(.*)": r"\1"})
     left_out = {r"pre_logits\..*": "a layer that published weights no longer use"}
-    left_out |= {r"(text|visual|transformer)\..*|logit_.*|.*_embedding.*|ln_final\..*|text_.*": "the text tower"}
+    if any(name.startswith(_TOWER) for name in weights):
+        left_out |= {r"visual\.(?!trunk\.).*": "the map into CLIP's common space", r"(?!visual\.).*": "the text tower"}
     weights, dropped = without(weights, left_out)
+    weights = {name.removeprefix(_TOWER): value for name, value in weights.items()}
     if "dist_token" in weights and "head_dist.weight" not in weights:
         weights = renamed(weights, {"dist_token": "reg_token"})
     return Reading(weights, {}, dropped, {**IMAGENET, "interpolation": "bicubic"})
@@ -24,7 +26,7 @@ def read(weights: Weights, config: Config) -> Reading:
 
 def speaks(names: Set[str]) -> bool:
     """Whether patch embedding and a first block with fused queries, keys and values are there."""
-    return any({f"{p}patch_embed.proj.weight", f"{p}blocks.0.attn.qkv.weight"} <= names for p in ("", "visual.trunk."))
+    return any({f"{p}patch_embed.proj.weight", f"{p}blocks.0.attn.qkv.weight"} <= names for p in ("", _TOWER))
 
 
 DIALECT = Dialect("timm", speaks, read)

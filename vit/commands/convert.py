@@ -1,0 +1,106 @@
+"""`vit convert SOURCE --output x.ckpt`: weights of other libraries as a checkpoint of ours."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jsonargparse.typing import PositiveInt
+
+from vit.commands.arguments import Parser, parse
+from vit.console import Reporter
+from vit.errors import CheckpointError, DataError, UsageError
+
+if TYPE_CHECKING:
+    from vit.training.pretrained import Pretrained
+
+_MAX_CLASSES_FILE = 16 << 20
+
+
+def convert(arguments: Sequence[str]) -> int:
+    """Read weights from anywhere, say what became of each tensor, and write a checkpoint that predicts at once."""
+    parser = Parser(
+        "convert",
+        "Turn pretrained ViT weights into a checkpoint, with preprocessing and class names. SOURCE is a file or folder "
+        "(timm, torchvision, Hugging Face ViT, DeiT, DINOv2, CLIP, SigLIP, JAX .npz, DINO, MAE, OpenCLIP: found from the "
+        "names in it), or timm:NAME, torchvision:NAME, hf:ORG/NAME.",
+        "vit convert deit_tiny_patch16_224.safetensors --output deit_tiny.ckpt",
+    )
+    parser.add_argument("source", metavar="SOURCE", type=str, help="a file, a folder, timm:, torchvision: or hf:")
+    parser.add_argument("--output", type=str, required=True, help="the checkpoint to write")
+    parser.add_argument("--image_size", type=PositiveInt | None, default=None, help="pixels; null: as it was trained")
+    parser.add_argument(
+        "--patch_size", type=PositiveInt | None, default=None, help="pixels; null: as it was trained, else resampled"
+    )
+    parser.add_argument(
+        "--num_heads", type=PositiveInt | None, default=None, help="null: what the source says, else 64 channels a head"
+    )
+    about = "a text file with a class name a line; null: the source's own, ImageNet's for 1,000 outputs"
+    parser.add_argument("--classes", type=str | None, default=None, help=about)
+    given = parse(parser, arguments)
+    output = Path(given.output).expanduser()
+    if output.exists():
+        raise UsageError(f"--output {output} exists", "give another name, or remove it")
+
+    from vit.training.pretrained import open_pretrained
+
+    reporter = Reporter()
+    pretrained = open_pretrained(given.source)
+    if not pretrained.num_classes:
+        raise CheckpointError(
+            f"{given.source} has no classifier ({pretrained.dialect} names), so there is nothing to predict with",
+            f"train one on your images: vit train DATA --init_from {shlex.quote(given.source)}",
+        )
+    classes, whose = _classes(pretrained, given.classes)
+    facts = _write(pretrained, output, classes, given)
+    reporter.line(f"Converted {given.source}")
+    reporter.facts(
+        [*pretrained.facts(), ("classes", f"{len(classes):,}: {', '.join(classes[:3])}, ... ({whose})"), *facts]
+    )
+    reporter.next_command(f"vit predict {shlex.quote(str(output))} FOLDER_OF_IMAGES --gallery")
+    return 0
+
+
+def _classes(pretrained: "Pretrained", file: str | None) -> tuple[tuple[str, ...], str]:
+    """(class names, who gave them); numbers where nobody did."""
+    if file is None:
+        if pretrained.classes is not None:
+            return pretrained.classes, "ImageNet's" if len(pretrained.classes) == 1000 else "the source's"
+        return tuple(
+            f"class {number}" for number in range(pretrained.num_classes)
+        ), "numbers, for nobody says their names"
+    path = Path(file).expanduser()
+    if not path.is_file() or path.stat().st_size > _MAX_CLASSES_FILE:
+        raise DataError(f"there is no list of classes {path}", "give a text file with a name a line")
+    names = tuple(path.read_text(encoding="utf-8", errors="replace").splitlines())
+    if len(names) != pretrained.num_classes or not all(names):
+        raise DataError(f"{path} has {len(names)} names for {pretrained.num_classes} classes", "give a name a line")
+    return names, path.name
+
+
+def _write(pretrained: "Pretrained", output: Path, classes: tuple[str, ...], given: Any) -> list[tuple[str, str]]:
+    """Build the network, fill it, write it, and read it back; what became of the tensors."""
+    from vit.data.preprocess import Preprocess
+    from vit.models.catalog import build, resolve
+    from vit.training.checkpoint import KEY, PREFIX, Description, load
+    from vit.training.checkpoint_io import DurableCheckpointIO
+    from vit.training.run import versions
+    from vit.training.start import start_from
+
+    own = pretrained.network({} if given.num_heads is None else {"num_heads": int(given.num_heads)})
+    image_size = int(given.image_size or own.pop("image_size"))
+    described = {name: value for name, value in own.items() if name != "image_size"}
+    if given.patch_size is not None:
+        described["patch_size"] = int(given.patch_size)
+    resolved = resolve(described, image_size, len(classes))
+    network = build(resolved)
+    report = start_from(network, pretrained)
+    if report.remade:
+        raise CheckpointError(f"{pretrained.where}: its classifier does not fit: {report.remade}", "give other weights")
+    description = Description(classes, resolved, Preprocess(image_size, **pretrained.preprocess), versions=versions())
+    state = {f"{PREFIX}{name}": value for name, value in network.state_dict().items()}
+    DurableCheckpointIO().save_checkpoint({KEY: description.to_dict(), "state_dict": state}, output)
+    load(output)
+    parameters = sum(parameter.numel() for parameter in network.parameters())
+    network_words = f"{resolved['name']}, {parameters:,} parameters, {image_size} pixels"
+    return [("network", network_words), *report.facts(), ("checkpoint", str(output))]

@@ -1,0 +1,82 @@
+"""Pretrained weights by name, fetched by the libraries that publish them: timm:NAME, torchvision:NAME, hf:ORG/NAME."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from vit.errors import ResourceError, UsageError, nearest
+
+_HF_FILES = ("*.json", "model*.safetensors", "open_clip_model.safetensors")
+_HF_FILES_PICKLED = ("*.json", "pytorch_model.bin", "open_clip_pytorch_model.bin")
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """Weights of torchvision, with their preprocessing (as `Preprocess` takes it) and class names."""
+
+    weights: dict[str, Tensor]
+    preprocess: dict[str, Any]
+    classes: tuple[str, ...]
+
+
+def from_timm(name: str) -> dict[str, Tensor]:
+    """Weights of timm. UsageError: it has none of that name; ResourceError: they cannot be fetched."""
+    import timm
+
+    if not timm.is_model(name):
+        raise UsageError(f"timm has no model {name!r}", nearest(name, timm.list_models()))
+    if not timm.models.is_model_pretrained(name):
+        raise UsageError(f"timm has no weights for {name!r}", nearest(name, timm.list_models(pretrained=True)))
+    state: dict[str, Tensor] = _fetch(f"timm:{name}", lambda: timm.create_model(name, pretrained=True).state_dict())
+    return dict(state)
+
+
+def from_torchvision(name: str) -> Fetched:
+    """Weights of torchvision by a model's name (vit_b_16) or a set of weights' (ViT_B_16_Weights.IMAGENET1K_V1)."""
+    from torchvision import models
+
+    model_name, _, chosen = name.partition(".")
+    known = models.list_models(module=models)
+    by_weights = {models.get_model_weights(model).__name__: model for model in known if model.startswith("vit")}
+    model_name = by_weights.get(model_name, model_name)
+    if not model_name.startswith("vit") or model_name not in known:
+        raise UsageError(f"torchvision has no ViT {name!r}", nearest(name, [n for n in known if n.startswith("vit")]))
+    choices = models.get_model_weights(model_name)
+    if chosen and chosen not in choices.__members__:
+        raise UsageError(f"torchvision's {model_name} has no weights {chosen!r}", nearest(chosen, choices.__members__))
+    weights = choices[chosen] if chosen else choices.DEFAULT
+    state = _fetch(f"torchvision:{name}", lambda: weights.get_state_dict(progress=False, check_hash=True))
+    seen = weights.transforms()
+    preprocess = {
+        "mean": tuple(seen.mean),
+        "std": tuple(seen.std),
+        "interpolation": seen.interpolation.value,
+        "crop_fraction": seen.crop_size[0] / seen.resize_size[0],
+    }
+    return Fetched(dict(state), preprocess, tuple(weights.meta["categories"]))
+
+
+def from_hugging_face(name: str) -> Path:
+    """The folder of a model of the Hugging Face hub, fetched or from its cache: config and weights alone, no code."""
+    from huggingface_hub import snapshot_download
+
+    fetch: Callable[[tuple[str, ...]], str] = lambda files: snapshot_download(name, allow_patterns=list(files))  # noqa: E731
+    folder = Path(_fetch(f"hf:{name}", lambda: fetch(_HF_FILES)))
+    if not any(folder.glob("*.safetensors")):
+        folder = Path(_fetch(f"hf:{name}", lambda: fetch(_HF_FILES_PICKLED)))
+    return folder
+
+
+def _fetch(source: str, fetch: Callable[[], Any]) -> Any:
+    """What `fetch` gives; ResourceError in place of the many errors of networks and hubs."""
+    try:
+        return fetch()
+    except Exception as error:
+        words = (str(error).splitlines() or [""])[0][:200]
+        raise ResourceError(
+            f"{source} cannot be fetched: {type(error).__name__}: {words}",
+            "look at the name and the network connection, or download the weights and give the file",
+        ) from error

@@ -1,0 +1,211 @@
+"""Pretrained weights from anywhere: what they are, the network they need, their preprocessing and their class names."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from vit.errors import CheckpointError
+from vit.models.catalog import CATALOG
+from vit.models.dialects.find import read_weights
+from vit.models.dialects.reading import options_of
+from vit.models.dialects.timm_models import TimmModel, timm_model
+from vit.models.vision_transformer import VisionTransformer
+from vit.training.checkpoint import PREFIX, description_of, read
+from vit.training.hubs import from_hugging_face, from_timm, from_torchvision
+from vit.training.preprocess_config import from_hugging_face_config, from_open_clip_config, from_timm_config
+from vit.training.run import checkpoint_of
+from vit.training.weights_file import FOLDER_FILES, read_config, read_weights_file
+
+_SIZE = ("patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio")
+_HASH_AND_ENDING = re.compile(r"(-[0-9a-f]{8})?(\.\w+)*$")
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """Weights to start from.
+
+    Attributes:
+        where: as the user gave it.
+        dialect: whose names the weights had.
+        weights: in our names.
+        num_classes: of their classifier; 0: they have none.
+        classes: their names; None: unknown.
+        preprocess: mean, std, interpolation, crop_fraction, as `Preprocess` takes them.
+        preprocess_from: who said so.
+        dropped: foreign names that have no place in a network of ours, and why.
+        described: the network's description where it is known; {}: shapes and `known` show it.
+        known: values of the network that shapes do not show.
+    """
+
+    where: str
+    dialect: str
+    weights: dict[str, Tensor]
+    num_classes: int
+    classes: tuple[str, ...] | None
+    preprocess: dict[str, Any]
+    preprocess_from: str
+    dropped: dict[str, str] = field(default_factory=dict)
+    described: dict[str, Any] = field(default_factory=dict)
+    known: dict[str, Any] = field(default_factory=dict)
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Names and values for the terminal."""
+        values = ", ".join(
+            f"{name} {' '.join(f'{number:g}' for number in value) if isinstance(value, tuple) else value}"
+            for name, value in self.preprocess.items()
+        )
+        return [("names", self.dialect), ("preprocessing", f"{values} ({self.preprocess_from})")]
+
+    def network(self, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The description of the network that these weights are for: {"name", "image_size", values...}.
+
+        Args:
+            given: values that the user has set; they stand above what shapes and configs say.
+
+        Raises:
+            CheckpointError: the weights do not say enough, or are no ViT's.
+        """
+        if self.described:
+            return {**self.described, **(given or {})}
+        try:
+            values = options_of(self.weights, {**self.known, **(given or {})})
+        except (IndexError, KeyError, ValueError) as error:
+            raise CheckpointError(f"{self.where}: {error}", "set it with --model.network.NAME") from error
+        return {"name": _catalog_name(values), **values}
+
+
+def open_pretrained(source: str) -> Pretrained:
+    """Weights of a file, a folder, a run, or a library's model by its name.
+
+    Args:
+        source: a path, timm:NAME, torchvision:NAME or hf:ORG/NAME.
+
+    Raises:
+        CheckpointError: the weights cannot be read, or are of no dialect that is known.
+        ResourceError: they cannot be fetched.
+        UsageError: a library has no model of that name.
+    """
+    library, _, name = source.partition(":")
+    if library == "timm":
+        return _from_timm(source, name)
+    if library == "torchvision":
+        fetched = from_torchvision(name)
+        return _foreign(
+            source, fetched.weights, {}, None, (fetched.preprocess, "torchvision's weights"), fetched.classes
+        )
+    path = from_hugging_face(name) if library == "hf" else Path(source).expanduser()
+    if path.is_dir() and any((path / file).is_file() for file in ("config.json", *FOLDER_FILES)):
+        return _from_folder(source, path)
+    path = checkpoint_of(path)
+    if path.suffix == ".ckpt":
+        return _own(source, path)
+    return _foreign(source, read_weights_file(path), {}, timm_model(_HASH_AND_ENDING.sub("", path.name)))
+
+
+def _own(source: str, path: Path) -> Pretrained:
+    content = read(path)
+    description = description_of(content, path)
+    weights = {key.removeprefix(PREFIX): v for key, v in content["state_dict"].items() if key.startswith(PREFIX)}
+    preprocess = {key: value for key, value in vars(description.preprocess).items() if key != "image_size"}
+    described = {key: value for key, value in description.network.items() if key not in ("num_classes", "model")}
+    classes = description.classes
+    return Pretrained(source, "vit", weights, len(classes), classes, preprocess, "the checkpoint", described=described)
+
+
+def _from_timm(source: str, name: str) -> Pretrained:
+    weights = from_timm(name)
+    model = timm_model(name)
+    assert model is not None
+    if model.values is not None:
+        return _foreign(source, weights, {}, model)
+    outputs = int(model.config.get("num_classes", 0))
+    prefixed = {f"model.{key}": value for key, value in weights.items()}
+    described = {"name": model.name, "image_size": int(model.config["input_size"][-1])}
+    preprocess = from_timm_config(model.config)
+    names = imagenet_classes(outputs)
+    return Pretrained(source, "timm", prefixed, outputs, names, preprocess, "timm's configuration", described=described)
+
+
+def _from_folder(source: str, folder: Path) -> Pretrained:
+    """Weights with config.json: of transformers, of timm's hub, or with open_clip_config.json of OpenCLIP."""
+    config = read_config(folder / "config.json")
+    open_clip, preprocessor = (read_config(folder / f"{name}_config.json") for name in ("open_clip", "preprocessor"))
+    preprocess: tuple[dict[str, Any], str] | None = None
+    try:
+        if preprocessor:
+            preprocess = from_hugging_face_config(preprocessor), "preprocessor_config.json"
+        elif "pretrained_cfg" in config:
+            preprocess = from_timm_config(config["pretrained_cfg"]), "config.json"
+        elif "preprocess_cfg" in open_clip:
+            preprocess = from_open_clip_config(open_clip["preprocess_cfg"]), "open_clip_config.json"
+    except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise CheckpointError(
+            f"{folder} has preprocessing that cannot be used: {error!r}", "mend its config"
+        ) from error
+    model = timm_model(str(config["architecture"])) if "architecture" in config else None
+    return _foreign(source, read_weights_file(folder), {**config, **open_clip}, model, preprocess, _labels(config))
+
+
+def _foreign(
+    source: str,
+    weights: dict[str, Tensor],
+    config: Mapping[str, Any],
+    model: TimmModel | None,
+    preprocess: tuple[dict[str, Any], str] | None = None,
+    classes: tuple[str, ...] | None = None,
+) -> Pretrained:
+    """Foreign weights with what a library or a config says of them; else the dialect's defaults."""
+    try:
+        dialect, reading = read_weights(weights, config)
+    except ValueError as error:
+        raise CheckpointError(f"{source}: {error}", "give the weights of a plain ViT") from error
+    known, kernel = dict(reading.values), reading.weights.get("patch_embed.proj.weight")
+    if model is not None and model.values is not None and kernel is not None:
+        values = dict(model.values)
+        if values.pop("embed_dim") == kernel.shape[0]:  # else only the name is that of a model of timm
+            known |= {key: value for key, value in values.items() if key != "pool" or "head.weight" in reading.weights}
+            preprocess = preprocess or (from_timm_config(model.config), f"timm's configuration of {model.name}")
+    head = reading.weights.get("head.weight")
+    outputs = 0 if head is None else len(head)
+    return Pretrained(
+        source,
+        dialect.name,
+        reading.weights,
+        outputs,
+        classes if classes and len(classes) == outputs else imagenet_classes(outputs),
+        *(preprocess or (reading.preprocess, f"the default of {dialect.name} weights")),
+        reading.dropped,
+        known=known,
+    )
+
+
+def _labels(config: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Class names of a config.json; None where there are none but LABEL_0, LABEL_1, ..."""
+    labels = config.get("id2label")
+    if not isinstance(labels, Mapping) or not all(str(key).isdigit() for key in labels):
+        return None
+    names = tuple(str(labels[key]) for key in sorted(labels, key=lambda key: int(key)))
+    return None if names[:1] == ("LABEL_0",) else names
+
+
+def imagenet_classes(outputs: int) -> tuple[str, ...] | None:
+    """The names of ImageNet's 1,000 classes in their usual order; None for another number of outputs."""
+    if outputs != 1000:
+        return None
+    from torchvision.models import ViT_B_16_Weights
+
+    return tuple(ViT_B_16_Weights.IMAGENET1K_V1.meta["categories"])
+
+
+def _catalog_name(values: Mapping[str, Any]) -> str:
+    """The entry of the same size, else "vit"."""
+    same = (
+        name
+        for name, entry in CATALOG.items()
+        if entry.network is VisionTransformer and all(entry.values[key] == values[key] for key in _SIZE)
+    )
+    return next((name for name in same if name != "vit"), "vit")
