@@ -1,10 +1,10 @@
 """What a pretrained ViT reads from positions: accuracy with patches in order, shuffled, and without positions.
 
-    python benchmarks/patch_shuffle.py PHOTOS WEIGHTS [--sizes 160,224,288,384] [--orders 5]
+    python benchmarks/patch_shuffle.py PHOTOS WEIGHTS [--sizes 160,224,288,384] [--orders 3]
 
-PHOTOS holds ImageNet photos whose synset stands at the beginning of their own or their folder's name (n01440764_tench.JPEG,
-n01440764/1.JPEG); WEIGHTS is anything that `vit convert` reads, for ImageNet's 1,000 classes. Patches are shuffled after
-preprocessing, each image by orders of its own, drawn from a seed.
+PHOTOS holds ImageNet photos whose synset stands at the beginning of their own or their folder's name
+(n01440764_tench.JPEG, n01440764/1.JPEG); WEIGHTS is anything that `vit convert` reads, for ImageNet's 1,000 classes.
+Patches are shuffled after preprocessing, each image by orders of its own, drawn from a seed.
 """
 
 import argparse
@@ -75,10 +75,13 @@ def main() -> None:
     parser.add_argument("photos", type=Path)
     parser.add_argument("weights")
     parser.add_argument("--sizes", default="160,224,288,384", help="image sizes, in pixels")
-    parser.add_argument("--orders", type=int, default=5, help="how many orders of the patches are tried")
+    parser.add_argument("--orders", type=int, default=3, help="how many orders of the patches are tried")
+    parser.add_argument("--crop_fraction", type=float, help="of the preprocessing, in place of the weights' own")
     given = parser.parse_args()
     paths, labels = labelled(given.photos)
     weights = open_pretrained(given.weights)
+    if given.crop_fraction is not None:
+        weights.preprocess["crop_fraction"] = given.crop_fraction
     print(f"{len(paths)} photos, {weights.where}: {dict(weights.facts())['preprocessing']}")
 
     def accuracy(logits: Tensor) -> float:

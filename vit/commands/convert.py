@@ -22,8 +22,8 @@ def convert(arguments: Sequence[str]) -> int:
     parser = Parser(
         "convert",
         "Turn pretrained ViT weights into a checkpoint, with preprocessing and class names. SOURCE is a file or folder "
-        "(timm, torchvision, Hugging Face ViT, DeiT, DINOv2, CLIP, SigLIP, JAX .npz, DINO, MAE, OpenCLIP: found from the "
-        "names in it), or timm:NAME, torchvision:NAME, hf:ORG/NAME.",
+        "(timm, torchvision, Hugging Face ViT, DeiT, DINOv2, CLIP, SigLIP, JAX .npz, DINO, MAE, OpenCLIP: found from "
+        "the names in it), or timm:NAME, torchvision:NAME, hf:ORG/NAME.",
         "vit convert deit_tiny_patch16_224.safetensors --output deit_tiny.ckpt",
     )
     parser.add_argument("source", metavar="SOURCE", type=str, help="a file, a folder, timm:, torchvision: or hf:")

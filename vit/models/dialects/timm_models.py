@@ -35,10 +35,11 @@ def timm_model(name: str) -> TimmModel | None:
     config = timm.models.get_pretrained_cfg(name)
     with torch.device("meta"):
         model = timm.create_model(name, pretrained=False)
-    return TimmModel(name.split(".")[0], {} if config is None else config.to_dict(), _values(model))
+    return TimmModel(name.split(".")[0], {} if config is None else config.to_dict(), values_of(model))
 
 
-def _values(model: nn.Module) -> dict[str, Any] | None:
+def values_of(model: nn.Module) -> dict[str, Any] | None:
+    """Options of our VisionTransformer for a model of timm that shapes do not show; None: it is no plain ViT."""
     if type(model) not in (VisionTransformer, VisionTransformerDistilled) or type(model.patch_embed) is not PatchEmbed:
         return None
     first = model.blocks[0]
