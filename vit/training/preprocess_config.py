@@ -15,12 +15,13 @@ _PIL = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
 
 
 def from_timm_config(config: Mapping[str, Any]) -> Values:
-    """timm's pretrained_cfg."""
+    """timm's pretrained_cfg; as timm, the side before the crop is rounded down (224 / 0.9 is 248)."""
+    side = int(config.get("input_size", (3, 224, 224))[-1])
     return {
         "mean": _three(config["mean"]),
         "std": _three(config["std"]),
         "interpolation": _interpolation(config.get("interpolation", "bicubic")),
-        "crop_fraction": _share(config.get("crop_pct") or 1.0),
+        "crop_fraction": _share(side / math.floor(side / _share(config.get("crop_pct") or 1.0))),
     }
 
 

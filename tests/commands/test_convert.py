@@ -1,0 +1,130 @@
+"""`vit convert` and `--init_from`: foreign weights predict at once, and are a start for training."""
+
+import json
+import os
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import save_file
+
+from vit.data.preprocess import Preprocess
+from vit.models.catalog import build, resolve
+from vit.training.checkpoint import load
+
+QUICK = ("--epochs", 1, "--optim.warmup_epochs", 0, "--wandb", "off")
+
+
+@pytest.fixture(scope="module")
+def network():
+    torch.manual_seed(0)
+    made = build(resolve({"name": "vit_nano_patch2_8", "depth": 2, "num_heads": 1}, 8, 3)).eval()
+    torch.nn.init.normal_(made.head.weight)
+    return made
+
+
+@pytest.fixture
+def folder(network, tmp_path):
+    """A folder as Hugging Face's hub has them."""
+    save_file(network.state_dict(), tmp_path / "model.safetensors")
+    preprocess = {"image_mean": [0.4, 0.5, 0.6], "image_std": [0.5] * 3, "resample": 2}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(preprocess))
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": {"0": "red", "1": "green", "2": "blue"}}))
+    return tmp_path
+
+
+def refused(answer, code, *words):
+    assert answer.code == code and answer.err.startswith(f"vit: error[{code}]: "), answer.err
+    assert answer.err.count("\n") == 1
+    for word in words:
+        assert word in answer.err, answer.err
+
+
+def test_convert_then_predict(vit, folder, network, colours):
+    answer = vit("convert", folder, "--output", folder / "x.ckpt")
+    assert answer.code == 0, answer.err
+    for word in ("timm", "preprocessor_config.json", "red, green, blue", "matched", "vit predict"):
+        assert word in answer.out
+    loaded, description = load(folder / "x.ckpt")
+    images = torch.randn(2, 3, 8, 8)
+    with torch.inference_mode():
+        assert torch.equal(loaded(images), network(images))
+    assert description.preprocess == Preprocess(8, 1.0, (0.4, 0.5, 0.6), (0.5, 0.5, 0.5), "bilinear")
+    predicted = vit("predict", folder / "x.ckpt", colours / "red", "--output", folder / "rows.csv")
+    assert predicted.code == 0 and (folder / "rows.csv").read_text().count(",ok,") == 14
+    refused(vit("convert", folder, "--output", folder / "x.ckpt"), 2, "exists")
+
+
+def test_another_size_and_other_names(vit, folder):
+    (folder / "names.txt").write_text("a\nb\nc\n")
+    options = ("--image_size", 12, "--patch_size", 4, "--classes", folder / "names.txt")
+    answer = vit("convert", folder, "--output", folder / "x.ckpt", *options)
+    assert answer.code == 0, answer.err
+    assert "4 x 4 -> 3 x 3 patches" in answer.out and "patches of 2 -> 4 pixels" in answer.out
+    assert load(folder / "x.ckpt")[1].classes == ("a", "b", "c")
+    (folder / "names.txt").write_text("a\nb\n")
+    refused(vit("convert", folder, "--output", folder / "y.ckpt", *options), 3, "2 names for 3 classes")
+
+
+def test_weights_without_a_classifier(vit, network, tmp_path):
+    state = {name: value for name, value in network.state_dict().items() if not name.startswith("head.")}
+    save_file(state, tmp_path / "x.safetensors")
+    answer = vit("convert", tmp_path / "x.safetensors", "--output", tmp_path / "x.ckpt")
+    refused(answer, 4, "no classifier", "vit train DATA --init_from")
+    assert not (tmp_path / "x.ckpt").exists()
+
+
+def test_hostile_sources(vit, network, colours, tmp_path):
+    state = {name: value.clone() for name, value in network.state_dict().items()}
+    save_file({**state, "surprise": torch.ones(1)}, tmp_path / "surprise.safetensors")
+    save_file({"x": torch.ones(1)}, tmp_path / "unknown.safetensors")
+    save_file({**state, "norm.weight": torch.ones(5)}, tmp_path / "shape.safetensors")
+    (tmp_path / "cut.safetensors").write_bytes((tmp_path / "surprise.safetensors").read_bytes()[:-10])
+    torch.save({"x": os.system}, tmp_path / "code.pth")
+    cases = {
+        "surprise.safetensors": "surprise is unexpected",
+        "unknown.safetensors": "no ViT that is known",
+        "shape.safetensors": "norm.weight is (5,)",
+        "cut.safetensors": "no whole safetensors file",
+        "code.pth": "would run code",
+        "gone.pth": "there is no file",
+    }
+    for name, words in cases.items():
+        refused(vit("convert", tmp_path / name, "--output", tmp_path / "x.ckpt"), 4, words, name)
+        refused(vit("train", colours, "--init_from", tmp_path / name, "--out", tmp_path / "runs"), 4, words, name)
+    assert not (tmp_path / "x.ckpt").exists()
+
+
+def test_training_takes_network_and_preprocessing_from_the_weights(vit, folder, colours, tmp_path):
+    options = ("--init_from", folder, "--out", tmp_path / "runs", *QUICK)
+    answer = vit("train", colours, *options, "--batch_size", 8)
+    assert answer.code == 0, answer.err
+    for word in ("weights, names: timm", "weights, matched: 32 tensors", "preprocessor_config.json"):
+        assert word in answer.err, answer.err
+    assert "learns little" not in answer.out
+    (config,) = (tmp_path / "runs").glob("**/config.yaml")
+    recipe = yaml.safe_load(config.read_text())
+    assert recipe["model"]["network"]["depth"] == 2 and recipe["model"]["network"]["num_heads"] == 1
+    assert recipe["model"]["preprocess"]["mean"] == [0.4, 0.5, 0.6]
+    assert load(config.parent / "checkpoints" / "best.ckpt")[1].preprocess.interpolation == "bilinear"
+
+
+def test_options_stand_above_the_weights(vit, folder, colours, tmp_path):
+    options = ("--image_size", 12, "--model.preprocess.mean", "[0.1, 0.2, 0.3]", "--model.network.drop_path_rate", 0.1)
+    answer = vit("train", colours, "--init_from", folder, *options, "--out", tmp_path / "runs", *QUICK)
+    assert answer.code == 0, answer.err
+    assert "pos_embed: 4 x 4 -> 6 x 6 patches" in answer.err
+    (best,) = (tmp_path / "runs").glob("**/best.ckpt")
+    description = load(best)[1]
+    assert description.preprocess.mean == (0.1, 0.2, 0.3) and description.preprocess.std == (0.5, 0.5, 0.5)
+    assert description.network["drop_path_rate"] == 0.1
+
+
+def test_a_word_to_those_who_train_a_vit_on_few_photographs(vit, tmp_path, draw_classes):
+    photographs = draw_classes(tmp_path / "photographs", ("a", "b"), 10, side=96)
+    network = ("--network", "vit_tiny_patch16_224", "--model.network.depth", 1, "--image_size", 96)
+    cnn = ("--network", "resnet10_small", "--image_size", 96)
+    for options, spoken in ((network, True), (cnn, False)):
+        answer = vit("train", photographs, *options, *QUICK, "--out", tmp_path / "runs")
+        assert answer.code == 0, answer.err
+        assert ("--init_from WEIGHTS" in answer.out) == spoken

@@ -1,0 +1,172 @@
+"""Where weights come from, and what comes with them: network, preprocessing, class names."""
+
+import json
+
+import pytest
+import timm
+import torch
+from safetensors.torch import save_file
+
+from vit.errors import CheckpointError, ResourceError, UsageError
+from vit.models.catalog import build, resolve
+from vit.training import hubs
+from vit.training.pretrained import imagenet_classes, open_pretrained
+
+IMAGENET = (0.485, 0.456, 0.406)
+HALF = (0.5, 0.5, 0.5)
+
+
+def weights_of(classes=7, **values):
+    network = build(resolve({"name": "vit_nano_patch2_8", "depth": 2, "num_heads": 1, **values}, 8, classes))
+    return {name: value.contiguous() for name, value in network.state_dict().items()}
+
+
+def test_a_bare_file(tmp_path):
+    save_file(weights_of(1000), tmp_path / "mine.safetensors")
+    found = open_pretrained(str(tmp_path / "mine.safetensors"))
+    assert found.network() | {"mlp_ratio": 2.0} == found.network()
+    assert found.network()["name"] == "vit" and found.network()["image_size"] == 8
+    assert found.network({"num_heads": 4})["name"] == "vit" and found.network({"num_heads": 4})["num_heads"] == 4
+    assert found.preprocess["mean"] == IMAGENET and "default" in found.preprocess_from
+    assert found.classes == imagenet_classes(1000) and found.classes[:2] == ("tench", "goldfish")
+
+
+def test_a_file_with_a_name_of_timm_has_its_preprocessing(tmp_path):
+    theirs = timm.create_model("vit_tiny_patch16_224", depth=1)
+    for name in ("vit_tiny_patch16_224.augreg_in21k_ft_in1k", "deit_tiny_patch16_224-a1311bcf"):
+        save_file(theirs.state_dict(), tmp_path / f"{name}.safetensors")
+    augreg = open_pretrained(str(tmp_path / "vit_tiny_patch16_224.augreg_in21k_ft_in1k.safetensors"))
+    deit = open_pretrained(str(tmp_path / "deit_tiny_patch16_224-a1311bcf.safetensors"))
+    assert augreg.preprocess["mean"] == HALF and deit.preprocess["mean"] == IMAGENET
+    assert deit.preprocess["crop_fraction"] == 224 / 248 and deit.preprocess["interpolation"] == "bicubic"
+    assert deit.network()["num_heads"] == 3 and "deit_tiny" in deit.preprocess_from
+
+
+@pytest.mark.parametrize(
+    ("files", "expected", "whose"),
+    [
+        (
+            {"preprocessor_config.json": {"image_mean": HALF, "image_std": HALF, "resample": 2, "do_center_crop": True,
+                                          "size": {"shortest_edge": 10}, "crop_size": {"height": 8, "width": 8}}},
+            {"mean": HALF, "std": HALF, "interpolation": "bilinear", "crop_fraction": 0.8},
+            "preprocessor_config.json",
+        ),
+        (
+            {"config.json": {"pretrained_cfg": {"mean": HALF, "std": HALF, "crop_pct": 0.95}}},
+            {"mean": HALF, "std": HALF, "interpolation": "bicubic", "crop_fraction": 224 / 235},
+            "config.json",
+        ),
+        (
+            {"open_clip_config.json": {"preprocess_cfg": {"mean": HALF, "std": IMAGENET}}},
+            {"mean": HALF, "std": IMAGENET, "interpolation": "bicubic", "crop_fraction": 1.0},
+            "open_clip_config.json",
+        ),
+        ({}, {"mean": IMAGENET, "std": (0.229, 0.224, 0.225), "interpolation": "bicubic"}, "the default of timm"),
+    ],
+    ids=["transformers", "timm", "openclip", "nothing"],
+)  # fmt: skip
+def test_preprocessing_of_a_folder(files, expected, whose, tmp_path):
+    save_file(weights_of(), tmp_path / "model.safetensors")
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    found = open_pretrained(str(tmp_path))
+    assert found.preprocess == expected and found.preprocess_from.startswith(whose)
+
+
+def test_class_names_of_a_folder(tmp_path):
+    save_file(weights_of(2), tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": {"1": "dog", "0": "cat"}}))
+    assert open_pretrained(str(tmp_path)).classes == ("cat", "dog")
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}))
+    assert open_pretrained(str(tmp_path)).classes is None
+
+
+@pytest.mark.parametrize("config", [{"image_mean": [1]}, {"rescale_factor": 1 / 127.5}, {"size": "large"}])
+def test_preprocessing_that_cannot_be_used(config, tmp_path):
+    save_file(weights_of(), tmp_path / "model.safetensors")
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match="preprocessing"):
+        open_pretrained(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda w: {"conv1.weight": torch.ones(1), "fc.bias": torch.ones(1)}, "of no ViT that is known: conv1.weight"),
+        (lambda w: {**w, "pos_embed": torch.ones(1, 12, 64)}, "no square of patches"),
+        (lambda w: {**w, "patch_embed.proj.weight": torch.ones(64, 12)}, r"not \(D, 3, P, P\)"),
+        (lambda w: {k.replace("blocks.1", "blocks.9999"): v for k, v in w.items()}, "with gaps"),
+    ],
+)
+def test_weights_of_no_vit(change, words, tmp_path):
+    save_file(change(weights_of()), tmp_path / "x.safetensors")
+    with pytest.raises(CheckpointError, match=words):
+        open_pretrained(str(tmp_path / "x.safetensors")).network()
+
+
+def test_heads_that_nothing_tells(tmp_path):
+    save_file(weights_of(embed_dim=24, num_heads=3), tmp_path / "x.safetensors")
+    found = open_pretrained(str(tmp_path / "x.safetensors"))
+    with pytest.raises(CheckpointError, match="num_heads"):
+        found.network()
+    assert found.network({"num_heads": 3})["num_heads"] == 3
+
+
+def test_a_run_and_its_checkpoint(digits_run):
+    for source in (digits_run.path, digits_run.best):
+        found = open_pretrained(str(source))
+        assert found.dialect == "vit" and len(found.classes) == 10
+        assert found.network() == {"name": "vit_nano_patch2_8", **found.network()}
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("timm:vit_tiny_patch16_244", "vit_tiny_patch16_224"),
+        ("timm:vit_nano_patch2_8", "timm has no model"),
+        ("torchvision:vit_b_61", "vit_b_16"),
+        ("torchvision:resnet18", "no ViT"),
+        ("torchvision:vit_b_16.IMAGENET1K_V9", "IMAGENET1K_V1"),
+    ],
+)
+def test_a_name_that_a_library_does_not_know(source, words):
+    with pytest.raises(UsageError, match=words):
+        open_pretrained(source)
+
+
+@pytest.mark.parametrize("source", ["timm:vit_tiny_patch16_224", "torchvision:vit_b_16", "hf:org/name"])
+def test_no_network(source, monkeypatch):
+    import huggingface_hub
+
+    def fail(*_, **__):
+        raise OSError("no route to host\nsecond line")
+
+    monkeypatch.setattr(timm, "create_model", fail)
+    monkeypatch.setattr(torch.hub, "load_state_dict_from_url", fail)
+    monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", fail)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
+    with pytest.raises(ResourceError, match="cannot be fetched: OSError: no route to host") as caught:
+        open_pretrained(source)
+    assert source in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_what_libraries_fetch(monkeypatch, tmp_path):
+    import huggingface_hub
+
+    original = timm.create_model
+    small = {"depth": 1, "num_classes": 1000}
+    monkeypatch.setattr(timm, "create_model", lambda name, pretrained=False: original(name, **small))
+    vit = open_pretrained("timm:vit_tiny_patch16_224")
+    assert vit.network()["num_heads"] == 3 and vit.network()["depth"] == 1 and vit.preprocess["mean"] == HALF
+
+    save_file(weights_of(), tmp_path / "model.safetensors")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, allow_patterns: str(tmp_path))
+    assert open_pretrained("hf:org/name").num_classes == 7
+
+
+def test_a_cnn_of_timm(monkeypatch):
+    state = timm.create_model("resnet18").state_dict()
+    monkeypatch.setattr(hubs, "_fetch", lambda source, fetch: state)
+    found = open_pretrained("timm:resnet18.a1_in1k")
+    assert found.network() == {"name": "resnet18", "image_size": 224} and "model.fc.weight" in found.weights
+    assert found.preprocess["crop_fraction"] == 224 / 235 and len(found.classes) == 1000
