@@ -101,7 +101,7 @@ def test_measure_says_everything_in_plain_values():
 
     some = scored(60, 3)
     measured = measure(some, ("a", "b", "c"))
-    assert set(measured) == {"images", "metrics", "per_class", "confusion"}
+    assert set(measured) == {"images", "metrics", "temperature", "uncalibrated", "per_class", "confusion"}
     assert measured["images"] == 60 and json.loads(json.dumps(measured)) == measured
 
 
