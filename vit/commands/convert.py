@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from jsonargparse.typing import PositiveInt
 
-from vit.commands.arguments import Parser, parse
+from vit.commands.arguments import Parser, new_file, parse
 from vit.console import Reporter
-from vit.errors import CheckpointError, DataError, UsageError
+from vit.errors import CheckpointError, DataError
 
 if TYPE_CHECKING:
     from vit.training.pretrained import Pretrained
@@ -38,9 +38,7 @@ def convert(arguments: Sequence[str]) -> int:
     about = "a text file with a class name a line; null: the source's own, ImageNet's for 1,000 outputs"
     parser.add_argument("--classes", type=str | None, default=None, help=about)
     given = parse(parser, arguments)
-    output = Path(given.output).expanduser()
-    if output.exists():
-        raise UsageError(f"--output {output} exists", "give another name, or remove it")
+    output = new_file(given.output)
 
     from vit.training.pretrained import open_pretrained
 

@@ -38,11 +38,11 @@ def timm_model(name: str) -> TimmModel | None:
     return TimmModel(name.split(".")[0], {} if config is None else config.to_dict(), values_of(model))
 
 
-def values_of(model: nn.Module) -> dict[str, Any] | None:
+def values_of(model: Any) -> dict[str, Any] | None:
     """Options of our VisionTransformer for a model of timm that shapes do not show; None: it is no plain ViT."""
     if type(model) not in (VisionTransformer, VisionTransformerDistilled) or type(model.patch_embed) is not PatchEmbed:
         return None
-    first = model.blocks[0]
+    first: Any = model.blocks[0]
     if type(first) is not Block or type(first.attn) is not Attention or not isinstance(first.norm1, nn.LayerNorm):
         return None
     values = {"num_heads": first.attn.num_heads, "norm_eps": first.norm1.eps, "embed_dim": model.embed_dim}
