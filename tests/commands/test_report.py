@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -130,3 +131,37 @@ def test_no_torch_is_needed():
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0
+
+
+def test_a_run_gets_its_page_again(vit, digits_run, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(digits_run.path, run, ignore=shutil.ignore_patterns("checkpoints", "figures"))
+    before = (run / "report.html").read_bytes()
+    (run / "report.html").unlink()
+    answer = vit("report", run)
+    assert answer.code == 0 and answer.err == "" and str(run / "report.html") in answer.out
+    again = (run / "report.html").read_bytes()
+    assert again.count(b"data:image/png") == before.count(b"data:image/png") > 50
+    assert answer.out.strip().splitlines()[-1].startswith(f"Next: vit predict {run} ")
+    config = (run / "config.yaml").read_text().replace("source: digits", f"source: {tmp_path}/gone/")
+    (run / "config.yaml").write_text(config)
+    answer = vit("report", run)
+    assert answer.code == 0 and "the page has no pictures: there is no" in answer.err
+    assert b"data:image/png" not in (run / "report.html").read_bytes()
+    assert vit("report", run, "--target", 0.9).code == 2
+
+
+def test_a_page_that_cannot_be_drawn_is_a_notice(monkeypatch, capsys, tmp_path):
+    """The training is finished then, and nothing of it may look lost."""
+    import vit.report.run_figures
+    from vit.commands.train import _draw
+    from vit.console import Reporter
+    from vit.training.run import RunDirectory
+
+    def fail(*_):
+        raise ValueError("no\x1b[31mfont")
+
+    monkeypatch.setattr(vit.report.run_figures, "draw_run", fail)
+    _draw(Reporter(), RunDirectory(tmp_path), None, None, None)
+    said = capsys.readouterr().err
+    assert r"could not be drawn: ValueError: no\x1b[31mfont" in said and f"'vit report {tmp_path}' tries again" in said
