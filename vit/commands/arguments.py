@@ -108,11 +108,40 @@ def find_config(name: str) -> Path:
     """
     given = Path(name).expanduser()
     if given.is_file():
+        _check_keys(given)
         return given
     shipped = shipped_configs()
     if name in shipped:
         return shipped[name]
     raise UsageError(f"there is no config {name!r}", nearest(name, shipped))
+
+
+def _check_keys(path: Path) -> None:
+    """Raise UsageError where a key stands twice: YAML parsers take the last one silently."""
+    import yaml
+
+    try:
+        waiting = [yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)]
+    except (yaml.YAMLError, UnicodeDecodeError):
+        return  # the parser says it, with the line
+    seen = set()  # an anchor is met at each of its aliases
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        elif isinstance(node, yaml.MappingNode):
+            lines: dict[str, int] = {}
+            for key, value in node.value:
+                line = key.start_mark.line + 1
+                if lines.setdefault(str(key.value), line) != line:
+                    first = lines[str(key.value)]
+                    raise UsageError(
+                        f"{path} has {key.value!r} in line {first} and again in line {line}", "keep one of the two"
+                    )
+                waiting.append(value)
 
 
 def shipped_configs() -> dict[str, Path]:

@@ -33,9 +33,11 @@ EXTENSIONS = frozenset(FORMATS_OF)
 MAX_PIXELS = 64_000_000
 MAX_ASPECT = 50
 MAX_BYTES = 512 * 2**20
+MAX_SCANS = 100  # of a JPEG: ten are usual; each is a pass over all pixels, and one may be 36 bytes
 BACKGROUND = 255  # alpha is laid over white
 
 _ORIENTATION_TAG = 0x0112
+_SCAN = b"\xff\xda"  # the marker of a scan; in the data of one, ff is followed by 00 or a restart
 
 
 class ImageError(Exception):
@@ -119,6 +121,8 @@ def decode_image(data: bytes, path: str | os.PathLike[str] = "<bytes>") -> Tenso
         except Exception as error:
             raise ImageError(path, "not_image", _not_an_image(data)) from error
         _check_size(image.size, path)
+        if image.format in ("JPEG", "MPO") and data.count(_SCAN) > MAX_SCANS:
+            raise ImageError(path, "too_large", f"{data.count(_SCAN):,} scans in a JPEG; the limit is {MAX_SCANS}")
         try:
             if image.format == "JPEG" and image.mode in ("L", "RGB"):
                 return _upright(

@@ -27,6 +27,7 @@ SPLIT_FOLDERS = {
     "validation": ("validation", "valid", "val"),
     "test": ("test", "testing"),
 }
+ARCHIVES = frozenset((".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar"))
 LAYOUT = "expected FOLDER/<class>/<image>, FOLDER/train/<class>/<image>, or a CSV with the columns path,label[,split]"
 
 
@@ -46,6 +47,8 @@ def open_source(data: str, root: str | None = None, download: bool = False, allo
     path = Path(data).expanduser()
     if path.is_dir():
         source = _folder(path, allow_empty)
+    elif path.is_file() and path.suffix.lower() in ARCHIVES:
+        raise DataError(f"{data} is an archive", "unpack it, and give the folder")
     elif path.is_file():
         source = _table(path)
     elif data == "digits":
@@ -108,10 +111,21 @@ def _folder(root: Path, allow_empty: bool) -> Source:
         chosen = {split: given[0] for split, given in found.items() if given}
         notes = [f"{name}/ beside train/ was passed over" for name in others]
         return _class_folders(root, chosen, allow_empty, notes)
+    for name in names:
+        if _has(root / name, "train") and (_has(root / name, "validation") or _has(root / name, "test")):
+            raise DataError(f"{root / name} is no class folder: it has folders of splits", f"give {root / name} as DATA")
+    if len(names) == 1 and _folders(root / names[0], Counter()):
+        raise DataError(
+            f"{root} has one folder, {names[0]}/, with folders in it", f"give {root / names[0]}, if these are the classes"
+        )
     if not names:
         loose = sum(has_image_extension(Path(entry.name)) for entry in os.scandir(root))
         raise DataError(f"{root} has no class folders ({loose} images lie directly in it)", LAYOUT)
     return _class_folders(root, {"train": ""}, allow_empty, [])
+
+
+def _has(folder: Path, split: str) -> bool:
+    return any((folder / name).is_dir() for name in SPLIT_FOLDERS[split])
 
 
 def _class_folders(root: Path, folders: dict[str, str], allow_empty: bool, notes: list[str]) -> Source:
@@ -125,16 +139,24 @@ def _class_folders(root: Path, folders: dict[str, str], allow_empty: bool, notes
         others = {_identity(here) for here in (root / folder, *(root / folder).resolve().parents, *beside)}
         for name in class_names[split]:
             here = root / folder / name
-            files = sorted(image_files(here, passed_over, elsewhere=others - {_identity(here)}))
+            passed_over_here: Counter[str] = Counter()
+            files = sorted(image_files(here, passed_over_here, elsewhere=others - {_identity(here)}))
             if not files and split == "train" and not allow_empty:
-                raise DataError(f"class folder {here} has no images", "remove it, or give --data.allow_empty true")
+                beside_images = f" ({_kinds(passed_over_here)})" if passed_over_here else ""
+                raise DataError(
+                    f"class folder {here} has no images{beside_images}", "remove it, or give --data.allow_empty true"
+                )
+            passed_over += passed_over_here
             listed[split] += [(os.path.join(folder, name, file), name) for file in files]
     if passed_over:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(passed_over.items()))
-        notes.append(f"passed over: {kinds}")
+        notes.append(f"passed over: {_kinds(passed_over)}")
     classes = tuple(class_names["train"])
     splits = {split: _samples(root, rows, classes, f"{root / folders[split]}") for split, rows in listed.items()}
     return Source(root.resolve().name, classes, splits, notes)
+
+
+def _kinds(passed_over: Counter[str]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(passed_over.items()))
 
 
 def _folders(root: Path, passed_over: Counter[str]) -> list[str]:

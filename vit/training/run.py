@@ -241,10 +241,12 @@ def check_unchanged(run: RunDirectory, source: Source) -> None:
     again = run.splits.with_name(".splits.csv.partial")
     again.unlink(missing_ok=True)
     write_splits(source, again)
-    same = again.read_bytes() == run.splits.read_bytes()
+    now, before = again.read_bytes(), run.splits.read_bytes()
     again.unlink()
-    if not same:
+    if now != before:
+        lines, known = set(now.splitlines()), set(before.splitlines())
         raise DataError(
-            f"the images of {source.name} are not those that {run.splits} lists",
+            f"the images of {source.name} are not those that {run.splits} lists: {len(known - lines):,} are gone "
+            f"or in another class or split, {len(lines - known):,} are new there",
             "put them back, or start a new run",
         )
