@@ -71,6 +71,7 @@ def test_train_help_names_every_key_of_a_recipe(vit):
             assert f"--{section}.{key}" in helped
 
 
+@pytest.mark.faults("K1", "K2", "K7")
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -113,6 +114,7 @@ def test_wrong_usage(vit, line, words, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.faults("K1", "K5")
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -132,6 +134,7 @@ def test_wrong_recipe(vit, text, words, tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]
 
 
+@pytest.mark.faults("H3")
 def test_error_text_cannot_move_the_cursor(vit):
     refused(vit("predict", "no\n\x1b[31mrun", "images"), 4, r"no\n\x1b[31mrun")
 
@@ -169,6 +172,7 @@ def test_debug_shows_the_traceback(vit, monkeypatch, how):
         vit("trian", *(["--debug"] if how == "flag" else []))
 
 
+@pytest.mark.faults("K10")
 @pytest.mark.parametrize("command", ["--help", "train --help", "train --print_config", "models"])
 def test_a_reader_that_goes_away_is_no_error(tmp_path, command):
     script = f"(sleep 0.1; exec {sys.executable} -m vit {command}; ) | true; echo ${{PIPESTATUS[0]}}"

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import signal
 import sys
 from importlib import import_module
@@ -22,6 +23,7 @@ COMMANDS = {
 }
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
 _MISSING_RESOURCES = _DISK | {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+_LOST_WORKER = re.compile(r"DataLoader worker \(pid.* (is killed by signal|exited unexpectedly)|shared memory|</torch_")
 HELP = """usage: vit COMMAND ... [--debug]
 
 Vision Transformers for image classification.
@@ -61,6 +63,12 @@ def main(argv: list[str] | None = None) -> int:
         kind = type(error).__name__
         if kind == "OutOfMemoryError":
             return _report(7, f"out of memory: {_first_line(error)}; give a smaller --batch_size or --image_size")
+        if _LOST_WORKER.search(str(error)):
+            return _report(
+                7,
+                "a process that reads images was killed, or found no shared memory: the machine is out of memory, or "
+                "/dev/shm is small (docker run --shm-size); give --data.num_workers 0, or a smaller --batch_size",
+            )
         if isinstance(error, OSError) and error.errno in _MISSING_RESOURCES:
             where = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes) else ""
             return _report(7, f"{error.strerror}{where}; free space, mend permissions, or choose another place")

@@ -44,6 +44,7 @@ def test_a_clean_folder(vit, photos, here):
     assert rows(here / "list.csv") == []
 
 
+@pytest.mark.faults("D5", "D11", "D16")
 def test_errors_are_told_listed_and_fail(vit, photos, here):
     shutil.copy(photos / "train" / "=cat" / "0.png", photos / "test" / "dog" / "\x1b[31mred\n.png")
     (photos / "train" / "dog" / "<script>alert(1)<.jpg").write_text("<html>")

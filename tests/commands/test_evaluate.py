@@ -62,6 +62,7 @@ def test_every_split_can_be_measured(vit, digits_run, here):
     assert found["metrics"]["nll"]["value"] < found["uncalibrated"]["nll"]["value"]  # it was fitted on these
 
 
+@pytest.mark.faults("K9")
 def test_results_lie_in_the_run_and_are_numbered(vit, colours_run):
     for _ in range(2):
         assert vit("evaluate", colours_run).code == 0
@@ -71,6 +72,7 @@ def test_results_lie_in_the_run_and_are_numbered(vit, colours_run):
     )
 
 
+@pytest.mark.faults("D7")
 def test_classes_are_matched_by_name(vit, colours_run, colours, here):
     """Two of the three classes: their numbers are others there, and none may be counted wrong for it."""
     assert vit("evaluate", colours_run, colours, "--output", "all").code == 0
@@ -90,6 +92,7 @@ def test_classes_are_matched_by_name(vit, colours_run, colours, here):
     assert found["metrics"]["acc1"]["value"] == pytest.approx(right / 28)
 
 
+@pytest.mark.faults("D7")
 def test_a_csv_with_classes_in_another_order(vit, colours_run, colours, here):
     with open("list.csv", "w", newline="") as file:
         writer = csv.writer(file)
@@ -99,6 +102,7 @@ def test_a_csv_with_classes_in_another_order(vit, colours_run, colours, here):
     assert [row["label"] for row in predictions(here / "out")] == ["red", "blue"]
 
 
+@pytest.mark.faults("D7")
 def test_unknown_classes_are_named(vit, colours_run, colours, here):
     shutil.copytree(colours / "red", here / "some" / "red")
     shutil.copytree(colours / "blue", here / "some" / "violet")
@@ -107,6 +111,7 @@ def test_unknown_classes_are_named(vit, colours_run, colours, here):
     assert not (here / "out").exists()
 
 
+@pytest.mark.faults("D18")
 def test_a_run_whose_images_changed_is_not_measured_silently(vit, draw_classes, here):
     data = draw_classes(here / "data", ("dark", "light"), 12)
     assert vit("train", data, "--epochs", 1, "--wandb", "off", "--out", "runs").code == 0
@@ -117,6 +122,7 @@ def test_a_run_whose_images_changed_is_not_measured_silently(vit, draw_classes, 
     assert vit("evaluate", run, data).code == 0
 
 
+@pytest.mark.faults("K8")
 def test_a_run_finds_its_images_from_any_folder(vit, draw_classes, here, monkeypatch):
     draw_classes(here / "data", ("dark", "light"), 12)
     assert vit("train", "data", "--epochs", 1, "--wandb", "off", "--out", "runs").code == 0

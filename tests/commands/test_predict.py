@@ -23,6 +23,7 @@ def rows(path):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.faults("I1")
 def test_one_row_per_file_and_the_bad_ones_are_told(vit, digits_run, mixed, here):
     answer = vit("predict", digits_run.path, mixed)
     assert answer.code == 0
@@ -38,6 +39,7 @@ def test_one_row_per_file_and_the_bad_ones_are_told(vit, digits_run, mixed, here
     assert os.listdir(here) == ["predictions.csv"]
 
 
+@pytest.mark.faults("I1")
 def test_bad_files_can_be_a_failure(vit, digits_run, mixed, here):
     answer = vit("predict", digits_run.path, mixed, "--on_bad", "fail", "--output", "rows.jsonl")
     assert (
@@ -48,6 +50,7 @@ def test_bad_files_can_be_a_failure(vit, digits_run, mixed, here):
     assert answer.code == 0 and "WARNING" not in answer.err
 
 
+@pytest.mark.faults("K9")
 def test_outputs_are_numbered_and_never_overwritten(vit, digits_run, mixed, here):
     picture = mixed / "a b.png"
     for _ in range(2):
@@ -82,6 +85,7 @@ def test_top_k_is_the_number_of_columns(vit, digits_run, mixed, here):
         assert len(rows(here / f"{top_k}.csv")[0]) == columns
 
 
+@pytest.mark.faults("D15")
 def test_names_with_odd_bytes_and_a_leading_dash(vit, digits_run, mixed, here):
     odd = os.fsdecode(os.path.join(os.fsencode(mixed), b"caf\xe9.png"))
     (here / "-rf.png").write_bytes((mixed / "a b.png").read_bytes())
@@ -104,6 +108,7 @@ def test_the_rows_agree_with_python(vit, digits_run, mixed, here):
         assert dict(row.top) == pytest.approx(dict(prediction.top), abs=1e-6)
 
 
+@pytest.mark.faults("H1")
 def test_the_page_shows_every_file(vit, digits_run, mixed, here):
     answer = vit("predict", digits_run.path, mixed, "--gallery", "--recursive", "--output", "rows.csv")
     assert answer.code == 0 and "page in rows.html" in answer.out

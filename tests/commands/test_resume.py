@@ -372,6 +372,7 @@ def unfinished(vit, colours, tmp_path_factory):
     return run_folder(out)
 
 
+@pytest.mark.faults("K6")
 def test_what_cannot_be_resumed(vit, uninterrupted, unfinished, tmp_path):
     for line, words in (
         (["--resume", uninterrupted], ["is finished"]),
@@ -439,6 +440,7 @@ def test_auto_takes_no_run_that_somebody_is_training(vit, colours, unfinished, t
         assert f"going on with {run}" in vit("train", "--resume", "auto", colours, *DEMANDING, "--out", out).err
 
 
+@pytest.mark.faults("D18")
 def test_changed_data_are_not_resumed(vit, draw_classes, tmp_path, monkeypatch):
     data = draw_classes(tmp_path / "data", ("dark", "light"), 12)
 

@@ -18,6 +18,7 @@ def refused(answer, code, *words):
         assert word in lines[0]
 
 
+@pytest.mark.faults("D23")
 def test_a_batch_larger_than_the_data(vit, colours, tmp_path):
     refused(vit("train", colours, "--batch_size", 31, "--out", tmp_path, *QUICK), 3, "31", "30 training images")
     assert not list(tmp_path.iterdir())
@@ -28,18 +29,21 @@ def test_a_batch_of_parts_may_be_larger_than_the_data(vit, colours, tmp_path):
     assert answer.code == 0, answer.err
 
 
+@pytest.mark.faults("D1")
 def test_data_that_are_not_there(vit, tmp_path):
     refused(vit("train", tmp_path / "photos", "--out", tmp_path, *QUICK), 3, "there is no", "photos")
     refused(vit("train", "photos.csv", "--out", tmp_path, *QUICK), 3, "photos.csv")
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.faults("D2")
 def test_a_folder_without_classes(vit, tmp_path):
     (tmp_path / "flat").mkdir()
     Image.new("RGB", (8, 8)).save(tmp_path / "flat" / "a.png")
     refused(vit("train", tmp_path / "flat", "--out", tmp_path / "runs", *QUICK), 3, "1 images", "<class>")
 
 
+@pytest.mark.faults("D13", "D21")
 @pytest.mark.parametrize("cache", ["memory", "none"])
 def test_a_damaged_validation_image_is_named(vit, draw_classes, tmp_path, cache):
     data = draw_classes(tmp_path / "data", ("dark", "light"), 8)

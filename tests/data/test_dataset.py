@@ -70,6 +70,7 @@ def assert_rows_belong_together(batch: Batch) -> None:
         assert label == "ab".index(path.split("/")[1])
 
 
+@pytest.mark.faults("I14")
 def test_evaluation_does_not_depend_on_how_it_is_fetched(folder: Path) -> None:
     expected = list(module(folder).evaluation_loader("validation"))
     assert [path for batch in expected for path in batch.path] == [name for name in SHADES if name.startswith("val")]
@@ -82,6 +83,7 @@ def test_evaluation_does_not_depend_on_how_it_is_fetched(folder: Path) -> None:
         assert_same(list(module(folder, **options).evaluation_loader("validation")), expected)
 
 
+@pytest.mark.faults("I14")
 def test_training_does_not_depend_on_the_workers(folder: Path) -> None:
     augment = Augment(crop=0.5, randaugment=2)
     expected = trained_on(module(folder, augment), epochs=2)
@@ -109,6 +111,7 @@ def test_images_in_memory_are_cropped_as_files_are(folder: Path) -> None:
     assert_same(uncropped, trained_on(module(folder, cache="none"), epochs=1))
 
 
+@pytest.mark.faults("D13")
 @pytest.mark.parametrize("options", [{"cache": "none"}, {"cache": "memory"}, {"cache": "none", "num_workers": 1}])
 def test_a_bad_training_image_is_replaced_by_the_next(folder: Path, options: dict[str, Any]) -> None:
     bad = ["train/a/3.png", "train/a/6.png", "train/b/6.png"]  # the next of a/6 is b/0, another class; of b/6, a/0
@@ -122,6 +125,7 @@ def test_a_bad_training_image_is_replaced_by_the_next(folder: Path, options: dic
     assert counts == {name: 0 if name in bad else 2 if name in twice else 1 for name in counts}
 
 
+@pytest.mark.faults("D21")
 @pytest.mark.parametrize("options", [{"cache": "none"}, {"cache": "memory"}, {"num_workers": 1}, {"num_workers": 2}])
 def test_a_bad_validation_image_is_an_error_that_names_it(folder: Path, options: dict[str, Any]) -> None:
     bad = folder / "val/b/2.png"
@@ -139,6 +143,7 @@ def test_training_ends_where_no_image_is_left(folder: Path) -> None:
         trained_on(module(folder), epochs=1)
 
 
+@pytest.mark.faults("D23")
 def test_more_than_there_is_cannot_be_a_batch(folder: Path) -> None:
     with pytest.raises(DataError, match="batch_size 15 > 14 training images"):
         module(folder, batch_size=15).train_dataloader()

@@ -41,6 +41,7 @@ def decoded(data: bytes) -> np.ndarray:
     return pixels.permute(1, 2, 0).numpy()
 
 
+@pytest.mark.faults("I6")
 @pytest.mark.parametrize("orientation", STORED)
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF", "WEBP"])
 def test_images_are_upright(kind: str, orientation: int) -> None:
@@ -53,6 +54,7 @@ def test_images_are_upright(kind: str, orientation: int) -> None:
     assert np.abs(found.astype(int) - picture()).max() <= (4 if kind == "JPEG" else 0)
 
 
+@pytest.mark.faults("I6", "I8")
 def test_an_upright_cmyk_jpeg() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
@@ -70,6 +72,7 @@ def test_damaged_metadata_leave_the_pixels(kind: str) -> None:
     assert decoded(data).shape == (16, 24, 3)
 
 
+@pytest.mark.faults("I7")
 def test_alpha_lies_over_white() -> None:
     rgba = Image.fromarray(np.array([[(255, 0, 0, 0), (255, 0, 0, 128), (255, 0, 0, 255)]], dtype=np.uint8))
     for kind in ("PNG", "TIFF", "WEBP"):
@@ -81,6 +84,7 @@ def test_alpha_lies_over_white() -> None:
     assert np.abs(decoded(encoded(grey, "PNG")).astype(int)[0, :, 0] - (255, 127, 0)).max() <= 1
 
 
+@pytest.mark.faults("I7")
 def test_transparent_colours_are_white() -> None:
     palette = Image.new("P", (2, 1))
     palette.putpalette([*RED, *BLUE])
@@ -94,6 +98,7 @@ def test_transparent_colours_are_white() -> None:
     assert decoded(encoded(grey, "PNG", transparency=7))[0, :, 0].tolist() == [255, 9]
 
 
+@pytest.mark.faults("I7")
 @pytest.mark.parametrize("kind", ["PNG", "TIFF", "BMP", "PPM"])
 def test_one_bit_is_black_and_white(kind: str) -> None:
     bits = np.random.default_rng(0).random((9, 13)) > 0.5
@@ -101,12 +106,14 @@ def test_one_bit_is_black_and_white(kind: str) -> None:
     assert np.array_equal(decoded(encoded(Image.fromarray(bits), kind)), expected)
 
 
+@pytest.mark.faults("I8")
 @pytest.mark.parametrize(("kind", "order"), [("PNG", "<u2"), ("TIFF", "<u2"), ("TIFF", ">u2"), ("PPM", "<u2")])
 def test_sixteen_bit_grey_is_scaled(kind: str, order: str) -> None:
     levels = np.array([[0, 255, 256, 32_768, 65_279, 65_535]], dtype=order)
     assert decoded(encoded(Image.fromarray(levels), kind))[0].tolist() == [[v] * 3 for v in (0, 0, 1, 128, 254, 255)]
 
 
+@pytest.mark.faults("I8")
 def test_wide_integers_are_scaled_or_refused() -> None:
     def tiff(*values: int) -> bytes:
         return encoded(Image.fromarray(np.array([values], dtype=np.int32)), "TIFF")
@@ -117,6 +124,7 @@ def test_wide_integers_are_scaled_or_refused() -> None:
             decode_image(tiff(0, value))
 
 
+@pytest.mark.faults("I8")
 def test_floating_point_is_scaled_or_refused() -> None:
     def tiff(*values: float) -> bytes:
         return encoded(Image.fromarray(np.array([values], dtype=np.float32)), "TIFF")
@@ -139,6 +147,7 @@ def test_jpegs_are_pillows_to_two_levels(size: tuple[int, int], options: dict[st
         assert np.abs(decoded(data) - expected).max() <= 2
 
 
+@pytest.mark.faults("I9")
 @pytest.mark.parametrize("kind", ["GIF", "WEBP", "TIFF", "PNG", "MPO"])
 def test_first_frame_of_many(kind: str) -> None:
     frames = [Image.new("RGB", (16, 16), colour) for colour in (RED, BLUE, BLUE)]
@@ -147,6 +156,7 @@ def test_first_frame_of_many(kind: str) -> None:
     assert np.abs(found - RED).max() <= 2
 
 
+@pytest.mark.faults("I11")
 @pytest.mark.parametrize("kind", ["PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM"])
 def test_one_pixel(kind: str) -> None:
     options = {"lossless": True} if kind == "WEBP" else {}

@@ -32,6 +32,7 @@ def error_of(path: os.PathLike[str] | str) -> ImageError:
     return caught.value
 
 
+@pytest.mark.faults("I1", "I3", "I4")
 @pytest.mark.parametrize(
     ("content", "kind", "reason"),
     [
@@ -62,6 +63,7 @@ def five_seconds() -> Iterator[None]:
     signal.alarm(0)
 
 
+@pytest.mark.faults("D14")
 @pytest.mark.usefixtures("five_seconds")
 def test_paths_that_are_no_regular_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # a socket's path must be short
@@ -80,6 +82,7 @@ def test_paths_that_are_no_regular_file(tmp_path: Path, monkeypatch: pytest.Monk
     assert error_of("big.jpg").kind == "too_large"
 
 
+@pytest.mark.faults("I10")
 def test_no_external_program_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     marker, program = tmp_path / "marker", tmp_path / "bin" / "gs"
     program.parent.mkdir()

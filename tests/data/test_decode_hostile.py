@@ -81,6 +81,7 @@ def frames(kind: str) -> bytes:
     return encoded(kind, save_all=True, append_images=more)
 
 
+@pytest.mark.faults("I3", "I4")
 def test_headers_that_announce_too_much_cost_nothing(tmp_path: Path) -> None:
     huge = struct.pack(">HH", 65_500, 65_500)
     files = {
@@ -102,6 +103,7 @@ def test_headers_that_announce_too_much_cost_nothing(tmp_path: Path) -> None:
     assert max(outcomes[name].seconds for name in files) < 1
 
 
+@pytest.mark.faults("I5")
 def test_packed_bombs_stay_within_bounds(tmp_path: Path) -> None:
     zeros = zlib.compress(bytes(200_000_000), 1)
     text, profile = chunk(b"zTXt", b"Comment\0\0" + zeros), chunk(b"iCCP", b"profile\0\0" + zeros)
@@ -112,6 +114,7 @@ def test_packed_bombs_stay_within_bounds(tmp_path: Path) -> None:
     assert outcomes["3.png"].megabytes < 400
 
 
+@pytest.mark.faults("I2")
 def test_a_png_with_any_byte_broken_never_ends_the_process(tmp_path: Path) -> None:
     """torchvision's own decoder dies of some of these."""
     sound = encoded("PNG")
@@ -167,6 +170,7 @@ def sound_files() -> dict[str, bytes]:
     }
 
 
+@pytest.mark.faults("I13")
 @pytest.mark.parametrize("seed", [0])
 def test_mutated_files_raise_nothing_but_their_own_error(tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)

@@ -67,6 +67,7 @@ def test_split_folders_and_their_synonyms(tmp_path: Path, train: str, validation
     assert source.notes == ["notes/ beside train/ was passed over"]
 
 
+@pytest.mark.faults("D1", "D2", "D10")
 def test_what_cannot_be_a_data_set_is_named(tmp_path: Path) -> None:
     assert "there is no" in refused(tmp_path / "missing")
     flat = touch(tmp_path / "flat", "1.jpg", "2.png", "readme.txt")
@@ -83,6 +84,7 @@ def test_typo_in_a_data_set_name() -> None:
         open_source("fashion_mnst")
 
 
+@pytest.mark.faults("D4")
 def test_empty_class(tmp_path: Path) -> None:
     touch(tmp_path, "a/1.jpg", "b/readme.txt", "c/1.jpg")
     assert str(tmp_path / "b") in refused(tmp_path)
@@ -92,6 +94,7 @@ def test_empty_class(tmp_path: Path) -> None:
     assert "no training images" in refused(touch(tmp_path / "empty", "a/x", "b/x"), allow_empty=True)
 
 
+@pytest.mark.faults("D6")
 def test_classes_of_the_other_splits(tmp_path: Path) -> None:
     touch(tmp_path, "train/a/1.jpg", "train/b/1.jpg", "train/c/1.jpg", "val/b/1.jpg", "test/a/1.jpg", "test/c/1.jpg")
     source = open_source(str(tmp_path))
@@ -105,6 +108,7 @@ def test_classes_of_the_other_splits(tmp_path: Path) -> None:
     assert "'B', 'zebra'" in message and "'a', 'b', 'c'" in message and str(tmp_path / "val") in message
 
 
+@pytest.mark.faults("D5", "D11", "D13", "D14")
 def test_what_is_passed_over_is_counted(tmp_path: Path) -> None:
     touch(tmp_path, "a/1.jpg", "a/._1.jpg", "a/Thumbs.db", "a/.cache/2.jpg", "a/x.heic", "a/README", "b/1.jpg")
     touch(tmp_path, ".ipynb_checkpoints/x.jpg", "__MACOSX/a/._1.jpg", "loose.jpg")
@@ -122,6 +126,7 @@ def test_what_is_passed_over_is_counted(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.faults("D12")
 def test_every_real_folder_is_read_once(tmp_path: Path) -> None:
     touch(tmp_path, "data/a/1.jpg", "data/a/deep/2.jpg", "data/b/1.jpg", "elsewhere/3.jpg")
     (tmp_path / "data/a/deep/loop").symlink_to("..")
@@ -140,6 +145,7 @@ def test_a_linked_class_folder_is_a_class(tmp_path: Path) -> None:
     assert labels(open_source(str(tmp_path / "data"))) == {"a/1.jpg": "a", "b/2.jpg": "b"}
 
 
+@pytest.mark.faults("D15")
 def test_odd_names_keep_every_byte(tmp_path: Path) -> None:
     odd = [b"a b/ c .jpg", "caf\u00e9/\U0001f436.jpg".encode(), b"new\nline/x\ny.jpg", b"-rf/--help.jpg"]
     odd += [b"<script>/\"><img src=x>.jpg", b"latin-\xe9/\xff\xfe.jpg", b"long/" + b"x" * 251 + b".jpg"]  # fmt: skip
@@ -150,6 +156,7 @@ def test_odd_names_keep_every_byte(tmp_path: Path) -> None:
     assert len(source.splits["train"].fingerprint()) == 16
 
 
+@pytest.mark.faults("D8")
 def test_nearly_equal_class_names_are_noted(tmp_path: Path) -> None:
     touch(tmp_path, "Cat/1.jpg", "cat/1.jpg", "dog /1.jpg", "dog/1.jpg", "e\u0301/1.jpg", "\u00e9/1.jpg", "fox/1.jpg")
     source = open_source(str(tmp_path))
@@ -172,6 +179,7 @@ class_names = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), mi
 )
 
 
+@pytest.mark.faults("D6")
 @settings(max_examples=30)
 @given(st.sets(class_names, min_size=2, max_size=6), st.data())
 def test_class_numbers_are_those_of_train_in_every_split(train: set[str], data: st.DataObject) -> None:

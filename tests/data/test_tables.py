@@ -43,6 +43,7 @@ def test_a_table_with_splits(tmp_path: Path) -> None:
     assert source.splits["train"].file(1) == tmp_path / "2.jpg"
 
 
+@pytest.mark.faults("D24")
 @pytest.mark.parametrize(
     ("content", "words"),
     [

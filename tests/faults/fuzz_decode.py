@@ -1,4 +1,4 @@
-"""Fuzzes the decoder, guided by coverage: `python -m tests.faults.fuzz_decode --seconds 600`; needs `pip install atheris`.
+"""Fuzzes the decoder, guided by coverage: `python -m tests.faults.fuzz_decode`; needs `pip install atheris`.
 
 It starts from a sound file of every format and ends with the first input that raises anything but ImageError, takes
 longer than a minute, or with which the process grows over its limit; the input is kept under --kept.

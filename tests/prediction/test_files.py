@@ -40,11 +40,13 @@ def test_a_name_that_looks_like_a_pattern_is_a_name_first(tree):
     assert list_files(["[ab].png"], recursive=False) == ["[ab].png"]
 
 
+@pytest.mark.faults("K8")
 def test_the_home_folder(tree, monkeypatch):
     monkeypatch.setenv("HOME", str(tree))
     assert list_files(["~/a.png"], recursive=False) == [str(tree / "a.png")]
 
 
+@pytest.mark.faults("D15")
 def test_names_keep_their_bytes(tree):
     name = b"caf\xe9 \n-.png"
     with open(os.path.join(os.fsencode(tree), b"sub", name), "wb") as file:
@@ -53,6 +55,7 @@ def test_names_keep_their_bytes(tree):
     assert os.fsencode(found) == b"sub/" + name and os.path.isfile(found)
 
 
+@pytest.mark.faults("D12")
 def test_links_that_go_round_are_read_once(tree):
     (tree / "sub" / "up").symlink_to(tree)
     (tree / "sub" / "self").symlink_to(tree / "sub")

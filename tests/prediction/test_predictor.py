@@ -72,6 +72,7 @@ def test_a_file_s_probabilities_do_not_depend_on_its_company(model, mixed, predi
             assert three.probability == pytest.approx(one.probability, abs=1e-6)
 
 
+@pytest.mark.faults("I12")
 def test_prediction_sees_what_evaluation_sees(model, colours):
     """The same files through `predict` and through the evaluation loader give the same probabilities."""
     source = open_source(str(colours))

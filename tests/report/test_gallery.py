@@ -74,6 +74,7 @@ def picture(tmp_path):
     return tmp_path / "red.png"
 
 
+@pytest.mark.faults("H1")
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_names_stay_text(tmp_path, picture, text):
     named = tmp_path / (text.replace("/", "-").replace("\0", "") + ".png")
@@ -90,6 +91,7 @@ def test_hostile_names_stay_text(tmp_path, picture, text):
         assert page.text.count(text) >= 3  # title, heading, label, and the table of labels
 
 
+@pytest.mark.faults("H1")
 @given(st.text(), st.text(), st.text())
 def test_any_text_stays_text(tmp_path_factory, path, label, error):
     page = page_of(tmp_path_factory.mktemp("page"), [(path, "unreadable", label, 0.5, error)], title=label)
@@ -97,6 +99,7 @@ def test_any_text_stays_text(tmp_path_factory, path, label, error):
     assert len(page.of("figure")) == 1 and not page.of("img")
 
 
+@pytest.mark.faults("H1")
 def test_nothing_may_be_loaded_or_run(tmp_path, picture):
     page = page_of(tmp_path, [(str(picture), "ok", "red", 0.9, "")])
     (policy,) = [meta["content"] for meta in page.of("meta") if "http-equiv" in meta]
@@ -104,6 +107,7 @@ def test_nothing_may_be_loaded_or_run(tmp_path, picture):
     assert rules == {"default-src": "'none'", "img-src": "data:", "style-src": "'unsafe-inline'"}
 
 
+@pytest.mark.faults("H5")
 def test_thumbnails_are_made_anew(tmp_path, picture):
     page = page_of(tmp_path, [(str(picture), "ok", "red", 0.9, "")])
     (image,) = page.of("img")

@@ -82,6 +82,7 @@ def test_the_page_is_complete(study, tmp_path):
         assert words in page.text, words
 
 
+@pytest.mark.faults("H1")
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_names_stay_text(study, tmp_path, text):
     findings = study(names=(text, "resnet"), failed=1, data=text)
@@ -94,6 +95,7 @@ def test_hostile_names_stay_text(study, tmp_path, text):
         assert page.text.count(text) >= 10
 
 
+@pytest.mark.faults("H1")
 @settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(min_size=1))
 def test_any_text_stays_text(study, tmp_path_factory, text):
@@ -101,6 +103,7 @@ def test_any_text_stays_text(study, tmp_path_factory, text):
     check(page_of(replace(findings, verdict=text), tmp_path_factory.mktemp("page")))
 
 
+@pytest.mark.faults("H1")
 def test_nothing_may_be_loaded_or_run(study, tmp_path):
     page = page_of(study(), tmp_path)
     (policy,) = [meta["content"] for meta in page.of("meta") if "http-equiv" in meta]

@@ -14,6 +14,7 @@ from vit.training.run import RunDirectory, checkpoint_of, slug, versions, write_
 HOSTILE = ["../../etc", "/etc/passwd", "..", ".", "", "a/../../b", "con\x00", "-rf", ".hidden", "ü" * 300, "a\nb", "~"]
 
 
+@pytest.mark.faults("H4")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_names_stay_inside_out(tmp_path, name):
     out = tmp_path / "runs"
@@ -24,6 +25,7 @@ def test_hostile_names_stay_inside_out(tmp_path, name):
     assert not any(part.startswith((".", "-")) for part in run.path.relative_to(out).parts)
 
 
+@pytest.mark.faults("H4")
 @given(st.text())
 def test_a_slug_is_one_harmless_part_of_a_path(name):
     made = slug(name)
@@ -31,6 +33,7 @@ def test_a_slug_is_one_harmless_part_of_a_path(name):
     assert not set(made) & set("/\\\0 \n") and made not in {".", ".."} and made[0] not in ".-"
 
 
+@pytest.mark.faults("K6")
 def test_a_folder_is_never_used_again(tmp_path, monkeypatch):
     monkeypatch.setattr(time, "strftime", lambda _: "20260101-120000")
     made = [RunDirectory.create(str(tmp_path), "data", "net", None).path for _ in range(3)]
@@ -40,6 +43,7 @@ def test_a_folder_is_never_used_again(tmp_path, monkeypatch):
     assert named.parent == tmp_path / "data" / "net"
 
 
+@pytest.mark.faults("K8")
 def test_out_may_be_in_the_home_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert RunDirectory.create("~/runs", "data", "net", None).path.is_relative_to(tmp_path / "runs")

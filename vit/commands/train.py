@@ -182,5 +182,8 @@ def _show_result(reporter: Reporter, run: Any, result: Any) -> None:
     if result.skipped_steps:
         what = "loss or gradient was not a number"
         facts.append(("steps left out", f"{result.skipped_steps:,} of {result.steps:,}: their {what}"))
+    if result.unreadable_images:
+        what = "training images; others stood in for them ('vit data check' lists all)"
+        facts.append(("unreadable", f"{result.unreadable_images:,} {what}"))
     reporter.facts([*facts, ("report", str(run.report)), ("checkpoint", str(run.best))])
     reporter.next_command(f"vit predict {shlex.quote(str(run.path))} FOLDER_OF_IMAGES --gallery")

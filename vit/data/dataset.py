@@ -41,6 +41,7 @@ class ImageDataset(Dataset[Batch]):
         self.preprocess = preprocess
         self.augment = augment
         self.seed = seed
+        self.unreadable: dict[int, str] = {}  # training images that others have to stand in for, and why
         self.memory: list[Tensor] | Tensor | None = None
         self.origin: Labels = np.arange(len(samples))  # which image lies at each place of memory
         if in_memory or samples.arrays is not None:
@@ -57,7 +58,7 @@ class ImageDataset(Dataset[Batch]):
     def __getitems__(self, keys: list[Key]) -> Batch:
         """The batch of some keys (DataLoader calls this instead of one __getitem__ per image)."""
         indices = [key.index for key in keys]
-        words = self._words(keys)
+        asked, words = indices, self._words(keys)
         if self.is_stacked:
             assert isinstance(self.memory, Tensor)
             images = self.memory[indices]
@@ -74,7 +75,7 @@ class ImageDataset(Dataset[Batch]):
             image=images,
             label=torch.from_numpy(self.samples.labels[indices]),
             path=tuple(self.samples.paths[index] for index in indices),
-            error=("",) * len(keys),
+            error=tuple(self.unreadable.get(index, "") for index in asked),
             key=torch.tensor(words),
             valid=torch.tensor([key.valid for key in keys]),
         )
@@ -106,6 +107,8 @@ class ImageDataset(Dataset[Batch]):
                 return read_image(self.samples.file(place % len(self))), place % len(self)
             except ImageError as error:
                 failure = error
+                if place == index:
+                    self.unreadable[index] = str(error)
         raise DataError(
             f"{failure}", "mend or remove the file ('vit predict' lists every file that cannot be read)"
         ) from failure

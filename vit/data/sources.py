@@ -113,10 +113,13 @@ def _folder(root: Path, allow_empty: bool) -> Source:
         return _class_folders(root, chosen, allow_empty, notes)
     for name in names:
         if _has(root / name, "train") and (_has(root / name, "validation") or _has(root / name, "test")):
-            raise DataError(f"{root / name} is no class folder: it has folders of splits", f"give {root / name} as DATA")
+            raise DataError(
+                f"{root / name} is no class folder: it has folders of splits", f"give {root / name} as DATA"
+            )
     if len(names) == 1 and _folders(root / names[0], Counter()):
         raise DataError(
-            f"{root} has one folder, {names[0]}/, with folders in it", f"give {root / names[0]}, if these are the classes"
+            f"{root} has one folder, {names[0]}/, with folders in it",
+            f"give {root / names[0]}, if these are the classes",
         )
     if not names:
         loose = sum(has_image_extension(Path(entry.name)) for entry in os.scandir(root))

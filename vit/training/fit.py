@@ -31,6 +31,7 @@ from vit.training.recipe import TrainerConfig
 from vit.training.run import RunDirectory, RunResult, pack, versions
 from vit.training.signals import Signals, Stop
 from vit.training.start import start_from
+from vit.training.unreadable import Unreadable
 
 MONITOR = "val/loss"  # less noisy than accuracy where validation images are few, and honest about probabilities
 
@@ -87,7 +88,8 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
     data = plan.data_module()
     description = Description(plan.source.classes, plan.network, plan.preprocess, plan.precision, versions=versions())
     recorder = Recorder(run.metrics, plan.batch_size // plan.recipe.optim.accumulate, list(listeners))
-    callbacks: list[Callback] = [CountConsumed(), DescribeCheckpoint(description), recorder]
+    unreadable = Unreadable(recorder.notice)
+    callbacks: list[Callback] = [CountConsumed(), DescribeCheckpoint(description), recorder, unreadable]
     if plan.ema_decay:
         callbacks.append(Averaging(plan.ema_decay, classifier))
     callbacks.append(LastCheckpoint(run.last, plan.checkpoint_seconds, signals, saved=recorder.leave_out))
@@ -127,6 +129,7 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
         uncalibrated=uncalibrated(scored["test"], len(plan.source.classes)) if "test" in scored else {},
         correct={split: pack(some.correct) for split, some in scored.items()},
         skipped_steps=classifier.finite.skipped,
+        unreadable_images=len(unreadable.errors),
     )
     if trainer.is_global_zero:
         run.previous.unlink(missing_ok=True)

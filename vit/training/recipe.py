@@ -6,14 +6,13 @@ This module imports nothing heavy, so that a wrong option is refused in a fracti
 import json
 import re
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import yaml
 from jsonargparse.typing import (
     ClosedUnitInterval,
-    NonNegativeFloat,
     NonNegativeInt,
-    PositiveFloat,
     PositiveInt,
     restricted_number_type,
 )
@@ -24,10 +23,16 @@ if TYPE_CHECKING:
     Share = float
     Area = float
     Magnitude = int
+    Seed = int
+    Finite = Positive = NonNegative = float
 else:
     Share = restricted_number_type("Share", float, [(">=", 0.0), ("<", 1.0)], docstring="a number from 0 to below 1")
     Area = restricted_number_type("Area", float, [(">", 0.0), ("<=", 1.0)], docstring="a number above 0, up to 1")
     Magnitude = restricted_number_type("Magnitude", int, [(">=", 0), ("<=", 30)], docstring="a whole number to 30")
+    Seed = restricted_number_type("Seed", int, [(">=", 0), ("<", 2**32)], docstring="a whole number of 32 bits")
+    Finite = restricted_number_type("Finite", float, [(">", -inf), ("<", inf)], docstring="a number")
+    Positive = restricted_number_type("Positive", float, [(">", 0.0), ("<", inf)], docstring="a number above 0")
+    NonNegative = restricted_number_type("NonNegative", float, [(">=", 0.0), ("<", inf)], docstring="0 or more")
 LARGEST_AUTO_BATCH = 128
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 NetworkValue = bool | int | float | str | list[int]
@@ -56,9 +61,9 @@ class DataConfig:
     download: bool = False
     validation: Share = 0.1
     test: Share = 0.2
-    split_seed: int = 0
+    split_seed: Seed = 0
     train_images: PositiveInt | None = None
-    subset_seed: NonNegativeInt | None = None
+    subset_seed: Seed | None = None
     allow_empty: bool = False
     cache: Literal["auto", "memory", "none"] = "auto"
     num_workers: NonNegativeInt | None = None
@@ -78,8 +83,8 @@ class PreprocessConfig:
 
     image_size: PositiveInt | None = None
     crop_fraction: Area | None = None
-    mean: tuple[float, float, float] | None = None
-    std: tuple[PositiveFloat, PositiveFloat, PositiveFloat] | None = None
+    mean: tuple[Finite, Finite, Finite] | None = None
+    std: tuple[Positive, Positive, Positive] | None = None
     interpolation: Literal["bilinear", "bicubic"] | None = None
 
 
@@ -121,13 +126,13 @@ class AugmentConfig:
     name: Literal["none", "light", "standard", "strong"] = "light"
     crop: Area | None = None
     shift: Share | None = None
-    rotate: NonNegativeFloat | None = None
+    rotate: NonNegative | None = None
     zoom: Share | None = None
     flip: ClosedUnitInterval | None = None
     randaugment: NonNegativeInt | None = None
     magnitude: Magnitude | None = None
-    mixup: NonNegativeFloat | None = None
-    cutmix: NonNegativeFloat | None = None
+    mixup: NonNegative | None = None
+    cutmix: NonNegative | None = None
     erasing: ClosedUnitInterval | None = None
 
 
@@ -156,17 +161,17 @@ class OptimConfig:
     """
 
     optimizer: Literal["adamw", "sgd", "muon"] = "adamw"
-    lr: PositiveFloat = 1e-3
+    lr: Positive = 1e-3
     epochs: PositiveInt = 50
     steps: PositiveInt | None = None
     batch_size: PositiveInt | None = None
     accumulate: PositiveInt = 1
-    warmup_epochs: NonNegativeFloat = 5.0
+    warmup_epochs: NonNegative = 5.0
     min_lr: ClosedUnitInterval = 0.01
-    weight_decay: NonNegativeFloat = 0.05
+    weight_decay: NonNegative = 0.05
     momentum: Share = 0.9
     label_smoothing: Share = 0.1
-    clip_norm: NonNegativeFloat = 1.0
+    clip_norm: NonNegative = 1.0
     layer_decay: Area = 1.0
     ema_decay: Share = 0.0
     on_nan: Literal["stop", "skip"] = "stop"
@@ -215,7 +220,7 @@ class Recipe:
     augment: AugmentConfig = field(default_factory=AugmentConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
-    seed: NonNegativeInt = 0
+    seed: Seed = 0
     out: str = "runs"
     name: str | None = None
     wandb: Literal["auto", "online", "offline", "off"] = "auto"

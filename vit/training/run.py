@@ -185,6 +185,7 @@ class RunResult:
         correct: whether each image of a split is right, in order: the bits that `unpack` reads.
         seconds: of the whole fit, the parts of an interrupted one together.
         skipped_steps: optimiser steps that were left out because a loss or gradient was no number.
+        unreadable_images: training images that could not be read; others stood in for them.
     """
 
     network: dict[str, Any]
@@ -209,6 +210,7 @@ class RunResult:
     uncalibrated: dict[str, dict[str, float]] = field(default_factory=dict)
     correct: dict[str, str] = field(default_factory=dict)
     skipped_steps: int = 0
+    unreadable_images: int = 0
     versions: dict[str, str] = field(default_factory=versions)
 
     def write(self, path: Path) -> None:
