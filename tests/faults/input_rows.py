@@ -31,7 +31,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "broken links are counted when DATA is listed; in training the next good image stands in, counted in the "
               "output and in result.json; in evaluation it is an error that names the file", 3),
         Fault("D14", "a FIFO, socket, device or folder called x.jpg", "passed over and counted; nothing waits on it"),
-        Fault("D15", "names with spaces, line breaks, quotes, dashes in front, emoji, bytes that are no UTF-8, 255 bytes",
+        Fault("D15", "names with spaces, line breaks, quotes, dashes, emoji, bytes that are no UTF-8, 255 bytes",
               "used byte for byte; harmless on the terminal; tables read back as they were"),
         Fault("D16", "the same picture in train and test", "`vit data check` finds it by its pixels, names both", 5),
         Fault("D17", "100,000 files", "listed in seconds; training and prediction keep little more than their names"),
@@ -95,7 +95,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "text, in every page; pages may load and run nothing (CSP)"),
         Fault("H2", "names that a spreadsheet runs as a formula", "a quote stands before them in a CSV"),
         Fault("H3", "escape sequences and line breaks in names", "shown as text on the terminal"),
-        Fault("H4", "`../../etc` as the name of a class or data set", "a harmless part of a path; nothing leaves --out"),
+        Fault("H4", "`../../etc` as the name of a class or data set", "a harmless part of a path, below --out"),
         Fault("H5", "pictures with hidden content in a page of thumbnails",
               "made anew from decoded pixels; nothing else of the file is in the page"),
     ),

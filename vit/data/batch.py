@@ -39,6 +39,11 @@ class Batch:
             valid=self.valid.to(device, non_blocking=True),
         )
 
+    def share_memory(self) -> None:
+        """Move the rows, in place, to memory that processes share; RuntimeError where there is too little of it."""
+        for tensor in (self.image, self.label, self.key, self.valid):
+            tensor.share_memory_()
+
     def pin_memory(self) -> "Batch":
         """The same rows in page-locked memory (DataLoader's pin_memory calls it)."""
         return replace(self, image=self.image.pin_memory(), label=self.label.pin_memory())

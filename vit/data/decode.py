@@ -201,7 +201,7 @@ def _colour(image: Image.Image) -> Tensor:
         image = image.convert("RGBA")
         page = Image.new("RGBA", image.size, (BACKGROUND, BACKGROUND, BACKGROUND, 255))
         image = Image.alpha_composite(page, image)
-    array = np.array(image.convert("RGB"))
+    array = np.array(image if image.mode == "RGB" else image.convert("RGB"))
     return torch.from_numpy(array).permute(2, 0, 1).contiguous()
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch.distributed as dist
 from lightning.pytorch import LightningDataModule
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 
 from vit.data.augment import Augment, BatchAugment, ImageAugment
 from vit.data.batch import Batch
@@ -75,9 +75,12 @@ class _Fetched(Dataset[Batch | DataError]):
 
     def __getitems__(self, keys: list[Key]) -> Batch | DataError:
         try:
-            return self.dataset.__getitems__(keys)
+            batch = self.dataset.__getitems__(keys)
         except DataError as error:
             return error
+        if get_worker_info() is not None:
+            batch.share_memory()  # a failure in the thread that sends batches would not be heard, and waited for
+        return batch
 
 
 class _Loader(DataLoader[Batch]):

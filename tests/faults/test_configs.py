@@ -1,0 +1,208 @@
+"""Recipes and command lines: what is out of range, twice, or said again; paths from another folder."""
+
+import json
+import os
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.commands.test_train_errors import refused
+from vit.commands.recipe_options import make_parser, parse_options, read_recipe, to_recipe
+from vit.errors import UsageError
+from vit.training.recipe import Recipe, dump, plain
+
+NOWHERE = "no/such/folder"  # reading it would be exit code 3
+TINY = ("--network", "vit_nano_patch2_8", "--epochs", 1, "--batch_size", 4, "--wandb", "off", "--data.num_workers", 0)
+
+
+def leaves(tree, path=""):
+    """(dotted key, default) of every value of a recipe."""
+    for item in fields(tree):
+        key, value = f"{path}{item.name}", getattr(tree, item.name)
+        if is_dataclass(value):
+            yield from leaves(value, f"{key}.")
+        else:
+            yield key, value
+
+
+WRONG = {  # a range in words -> values outside it
+    "Share": ("-0.1", "1", "1.5", "nan", "inf"),
+    "Area": ("0", "-0.5", "1.01", "nan", "inf"),
+    "ClosedUnitInterval": ("-0.01", "1.01", "nan", "inf"),
+    "Magnitude": ("-1", "31", "2.5"),
+    "Positive": ("0", "-1", "nan", "inf", "-inf"),
+    "NonNegative": ("-1e-9", "nan", "inf", "-inf"),
+    "PositiveInt": ("0", "-3", "1.5", "many"),
+    "NonNegativeInt": ("-1", "2.5"),
+    "Seed": ("-1", "4294967296", "1.5"),
+    "Literal": ("nothing", "-1"),
+    "bool": ("maybe", "2"),
+}
+
+
+KINDS = {
+    "data.split_seed": "Seed", "data.subset_seed": "Seed", "seed": "Seed", "data.validation": "Share",
+    "data.test": "Share", "data.train_images": "PositiveInt", "data.num_workers": "NonNegativeInt",
+    "data.download": "bool", "data.allow_empty": "bool", "data.cache": "Literal",
+    "model.preprocess.image_size": "PositiveInt", "model.preprocess.crop_fraction": "Area",
+    "model.preprocess.interpolation": "Literal", "augment.name": "Literal", "augment.crop": "Area",
+    "augment.shift": "Share", "augment.rotate": "NonNegative", "augment.zoom": "Share",
+    "augment.flip": "ClosedUnitInterval", "augment.randaugment": "NonNegativeInt", "augment.magnitude": "Magnitude",
+    "augment.mixup": "NonNegative", "augment.cutmix": "NonNegative", "augment.erasing": "ClosedUnitInterval",
+    "optim.optimizer": "Literal", "optim.lr": "Positive", "optim.epochs": "PositiveInt", "optim.steps": "PositiveInt",
+    "optim.batch_size": "PositiveInt", "optim.accumulate": "PositiveInt", "optim.warmup_epochs": "NonNegative",
+    "optim.min_lr": "ClosedUnitInterval", "optim.weight_decay": "NonNegative", "optim.momentum": "Share",
+    "optim.label_smoothing": "Share", "optim.clip_norm": "NonNegative", "optim.layer_decay": "Area",
+    "optim.ema_decay": "Share", "optim.on_nan": "Literal", "trainer.devices": "PositiveInt",
+    "trainer.num_nodes": "PositiveInt", "trainer.precision": "Literal", "wandb": "Literal",
+}  # fmt: skip
+FREE = {  # any text, or with a range of their own that is tried below
+    "data.source", "data.root", "model.network", "model.preprocess.mean", "model.preprocess.std", "model.init_from",
+    "trainer.accelerator", "trainer.strategy", "trainer.checkpoint_every", "out", "name",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def parser():
+    return make_parser()
+
+
+@pytest.mark.faults("K2")
+def test_every_value_of_a_recipe_has_its_range_tried():
+    assert {key for key, _ in leaves(Recipe())} == KINDS.keys() | FREE and not KINDS.keys() & FREE
+
+
+@pytest.mark.faults("K2")
+@settings(max_examples=150)
+@given(st.sampled_from([(key, value) for key, kind in KINDS.items() for value in WRONG[kind]]))
+def test_a_value_out_of_its_range_is_refused_by_its_key(parser, wrong):
+    key, value = wrong
+    with pytest.raises(UsageError) as caught:
+        parse_options(parser, [NOWHERE, f"--{key}", value])
+    assert key in str(caught.value) and caught.value.code == 2 and caught.value.mend
+    assert value.lstrip("-") in str(caught.value)
+
+
+@pytest.mark.faults("K2")
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("optim.lr", "-1", [">0"]),
+        ("optim.lr", "inf", ["inf"]),
+        ("augment.magnitude", "31", ["<=30"]),
+        ("seed", "4294967296", ["<4294967296"]),
+        ("model.preprocess.mean", "[.nan, 0, 0]", ["nan"]),
+        ("model.preprocess.std", "[0, 1, 1]", []),
+        ("model.preprocess.std", "[1, 1]", []),
+        ("model.network.drop_path_rate", "5", ["5"]),
+        ("model.network.depth", "0", ["0"]),
+        ("trainer.accelerator", "cqu", ["cqu", "'cpu'"]),
+        ("trainer.checkpoint_every", "soon", ["soon", "10min"]),
+        ("model.preprocess.image_size", "225", ["225", "16"]),
+    ],
+)
+def test_it_is_refused_before_data_are_read(vit, tmp_path, monkeypatch, key, value, words):
+    monkeypatch.chdir(tmp_path)
+    answer = vit("train", NOWHERE, "--network", "vit_tiny_patch16_224", f"--{key}", value, "--out", "runs")
+    refused(answer, 2, key.rpartition(".")[2], *words)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.faults("K3")
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("seed: 1\nseed: 2\n", ["'seed' in line 1 and again in line 2"]),
+        ("optim:\n  lr: 1\n  epochs: 2\n  lr: 2\n", ["'lr' in line 2 and again in line 4"]),
+        ("optim: {lr: 1, epochs: 2}\nseed: 0\noptim: {lr: 3}\n", ["'optim' in line 1 and again in line 3"]),
+    ],
+)
+def test_a_key_that_stands_twice(vit, tmp_path, text, words):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(text)
+    refused(vit("train", "--config", recipe, "--out", tmp_path), 2, "recipe.yaml", *words)
+    assert os.listdir(tmp_path) == ["recipe.yaml"]
+
+
+@pytest.mark.faults("K3")
+def test_keys_of_an_anchor_stand_once(vit, tmp_path):
+    (tmp_path / "recipe.yaml").write_text("model:\n  network: &one {name: auto}\naugment: {name: none}\nseed: 3\n")
+    assert "seed: 3" in vit("train", "--config", tmp_path / "recipe.yaml", "--print_config").out
+
+
+numbers = st.floats(1e-30, 1e30)
+shares = st.floats(0, 1, exclude_max=True)
+names = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), min_size=1, max_size=20)
+words = st.sampled_from(["yes", "no", "on", "off", "null", "~", "1e-3", "0x10", "010", "1_000", "2026-01-01", "1:30"])
+
+
+@pytest.mark.faults("K4")
+@settings(max_examples=40)
+@given(numbers, shares, names | words, st.integers(0, 2**32 - 1), st.booleans(), st.none() | numbers, words | names)
+def test_what_is_written_reads_back_as_the_same_recipe(
+    tmp_path_factory, lr, share, name, seed, download, rotate, source
+):
+    recipe = Recipe(seed=seed, name=name)
+    recipe.data.source, recipe.data.validation, recipe.data.download = source, share, download
+    recipe.optim.lr, recipe.augment.rotate = lr, rotate
+    path = tmp_path_factory.mktemp("recipe") / "recipe.yaml"
+    path.write_text(dump(recipe), encoding="utf-8")
+    assert plain(read_recipe(path)) == plain(recipe)
+
+
+@pytest.mark.faults("K4")
+@pytest.mark.parametrize(("text", "value"), [("1e-3", 1e-3), ("1.e-3", 1e-3), ("1E3", 1000.0), (".5", 0.5)])
+def test_numbers_as_people_write_them(vit, parser, tmp_path, text, value):
+    (tmp_path / "recipe.yaml").write_text(f"optim: {{lr: {text}}}\n")
+    assert read_recipe(tmp_path / "recipe.yaml").optim.lr == value
+    printed = vit("train", "digits", "--lr", text, "--print_config")
+    (tmp_path / "printed.yaml").write_text(printed.out)
+    again = read_recipe(tmp_path / "printed.yaml")
+    assert again.optim.lr == value
+    assert plain(again) == plain(to_recipe(parser, parse_options(parser, ["digits", "--lr", text])))
+    assert yaml.safe_load(printed.out)["optim"]["lr"] == value
+
+
+@pytest.mark.faults("K7")
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--trainer.accelerator", "gpu"), ["cuda", "cpu"]),
+        (("--devices", "0"), ["devices"]),
+        (("--devices", "-1"), ["devices"]),
+        (("--precision", "16-mixed"), ["16-mixed", "GPU"]),
+    ],
+)
+def test_what_this_machine_has_not(vit, tmp_path, monkeypatch, options, words):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    refused(vit("train", NOWHERE, *options, "--out", tmp_path / "runs"), 2, *words)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.faults("K8")
+def test_a_run_made_with_relative_paths_is_found_from_anywhere(vit, draw_classes, tmp_path, monkeypatch):
+    draw_classes(tmp_path / "my photos" / "set", ("dark", "light"), 6)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "my photos")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    answer = vit("train", "set", *TINY, "--out", "~/my runs")
+    assert answer.code == 0, answer.err
+    (result,) = (tmp_path / "my runs").glob("**/result.json")
+    run = result.parent
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert json.loads((run / "classes.json").read_text())["classes"] == ["dark", "light"]
+    answer = vit("evaluate", run)
+    assert answer.code == 0, answer.err
+    start = f"~/{run.relative_to(tmp_path)}"
+    answer = vit("train", "~/my photos/set", *TINY, "--init_from", start, "--out", "~/second")
+    assert answer.code == 0, answer.err
+    (second,) = (tmp_path / "second").glob("**/config.yaml")
+    kept = yaml.safe_load(second.read_text())
+    assert Path(kept["data"]["source"]).is_absolute() and "weights of" in answer.out
+    answer = vit("predict", start, "~/my photos/set/dark", "--output", "~/rows.csv")
+    assert answer.code == 0, answer.err
+    assert (tmp_path / "rows.csv").is_file() and not list((tmp_path / "elsewhere").iterdir())
