@@ -23,7 +23,7 @@ COMMANDS = {
 }
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
 _MISSING_RESOURCES = _DISK | {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-_LOST_WORKER = re.compile(r"DataLoader worker \(pid.* (is killed by signal|exited unexpectedly)|shared memory|</torch_")
+_LOST_WORKER = re.compile(r"DataLoader worker \(pid.*(killed by signal|exited unexpectedly)|shared memory\(shm\)")
 HELP = """usage: vit COMMAND ... [--debug]
 
 Vision Transformers for image classification.
