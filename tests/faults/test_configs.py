@@ -77,7 +77,7 @@ def test_every_value_of_a_recipe_has_its_range_tried():
 
 
 @pytest.mark.faults("K2")
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.sampled_from([(key, value) for key, kind in KINDS.items() for value in WRONG[kind]]))
 def test_a_value_out_of_its_range_is_refused_by_its_key(parser, wrong):
     key, value = wrong
@@ -100,7 +100,6 @@ def test_a_value_out_of_its_range_is_refused_by_its_key(parser, wrong):
         ("model.preprocess.std", "[1, 1]", []),
         ("model.network.drop_path_rate", "5", ["5"]),
         ("model.network.depth", "0", ["0"]),
-        ("trainer.accelerator", "cqu", ["cqu", "'cpu'"]),
         ("trainer.checkpoint_every", "soon", ["soon", "10min"]),
         ("model.preprocess.image_size", "225", ["225", "16"]),
     ],
@@ -141,7 +140,7 @@ words = st.sampled_from(["yes", "no", "on", "off", "null", "~", "1e-3", "0x10", 
 
 
 @pytest.mark.faults("K4")
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(numbers, shares, names | words, st.integers(0, 2**32 - 1), st.booleans(), st.none() | numbers, words | names)
 def test_what_is_written_reads_back_as_the_same_recipe(
     tmp_path_factory, lr, share, name, seed, download, rotate, source
@@ -172,6 +171,7 @@ def test_numbers_as_people_write_them(vit, parser, tmp_path, text, value):
     ("options", "words"),
     [
         (("--trainer.accelerator", "gpu"), ["cuda", "cpu"]),
+        (("--trainer.accelerator", "cqu"), ["'cqu'", "'cpu'"]),
         (("--devices", "0"), ["devices"]),
         (("--devices", "-1"), ["devices"]),
         (("--precision", "16-mixed"), ["16-mixed", "GPU"]),

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     Area = float
     Magnitude = int
     Seed = int
-    Finite = Positive = NonNegative = float
+    Finite = float
+    Positive = float
+    NonNegative = float
 else:
     Share = restricted_number_type("Share", float, [(">=", 0.0), ("<", 1.0)], docstring="a number from 0 to below 1")
     Area = restricted_number_type("Area", float, [(">", 0.0), ("<=", 1.0)], docstring="a number above 0, up to 1")
