@@ -135,8 +135,8 @@ def test_keys_of_an_anchor_stand_once(vit, tmp_path):
 
 numbers = st.floats(1e-30, 1e30)
 shares = st.floats(0, 1, exclude_max=True)
-names = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), min_size=1, max_size=20)
-words = st.sampled_from(["yes", "no", "on", "off", "null", "~", "1e-3", "0x10", "010", "1_000", "2026-01-01", "1:30"])
+names = st.text("abcxyz0189 -_./é日", min_size=1, max_size=20).map(str.strip).filter(bool)
+words = st.sampled_from(["yes", "no", "on", "1e-3", "+1e3", "0x10", "010", "1_000", "2026-01-01", "1:30", ".5", "-1"])
 
 
 @pytest.mark.faults("K4")

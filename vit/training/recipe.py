@@ -272,4 +272,12 @@ def plain(recipe: Recipe) -> dict[str, Any]:
 
 def dump(recipe: Recipe) -> str:
     """A recipe as YAML that `vit train --config` reads back."""
-    return yaml.safe_dump(plain(recipe), sort_keys=False, allow_unicode=True)
+    return yaml.dump(plain(recipe), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes a text that looks like a number to YAML 1.2 too, as 1e-3 does: jsonargparse would read it as one."""
+
+
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+.0123456789"))
