@@ -76,7 +76,7 @@ def evaluate(arguments: Sequence[str]) -> int:
 
 def _run_of(model: str) -> Path | None:
     """The run folder that a model argument lies in, if it lies in one."""
-    path = Path(model)
+    path = Path(model).expanduser()
     folder = path if path.is_dir() else path.parent.parent
     return folder if (folder / "config.yaml").is_file() else None
 

@@ -26,7 +26,7 @@ def train(arguments: Sequence[str]) -> int:
     parser = make_parser()
     config = parse_options(parser, arguments)
     if config.resume and config.resume != AUTO:
-        return _train(recipe_of(config.resume, arguments), Path(config.resume))
+        return _train(recipe_of(config.resume, arguments), Path(config.resume).expanduser())
     return _train(to_recipe(parser, config), None, find=config.resume == AUTO)
 
 

@@ -108,7 +108,7 @@ class RunDirectory:
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
         """An existing run; UsageError when the folder is none."""
-        run = cls(path)
+        run = cls(path.expanduser())
         if not run.config.is_file():
             raise UsageError(f"{path} is no run folder: it has no config.yaml", "give a folder that 'vit train' made")
         return run
@@ -139,6 +139,7 @@ def _locked(descriptor: int, wait: bool) -> bool:
 
 def checkpoint_of(path: Path) -> Path:
     """The checkpoint that RUN|CKPT means: the file itself, or the run's best."""
+    path = path.expanduser()
     if not path.is_dir():
         return path
     run = RunDirectory(path)
