@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.comparing import differences
+
 ROOT = Path(__file__).parents[2]
 KILLS = int(os.environ.get("VIT_KILLS", "50"))
 OPTIONS = (
@@ -41,16 +43,6 @@ def run_folder(out):
 def content(run, name):
     loaded = torch.load(run / "checkpoints" / f"{name}.ckpt", weights_only=True)
     return {key: loaded[key] for key in ("state_dict", "current_model_state", "optimizer_states", "lr_schedulers")}
-
-
-def equal(one, other):
-    if isinstance(one, torch.Tensor):
-        return torch.equal(one, other)
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(equal, one, other))
-    return one == other
 
 
 def rows(run):
@@ -87,5 +79,5 @@ def test_many_kills(colours, tmp_path):
     one, other = run_folder(tmp_path / "whole"), run_folder(tmp_path / "killed")
     assert rows(one) == rows(other)
     for name in ("best", "last"):
-        assert equal(content(one, name), content(other, name))
+        assert differences(content(one, name), content(other, name)) == []
     assert not [path for path in other.rglob("*") if path.name.startswith(".")]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.comparing import differences
 from vit.commands import train
 from vit.data.module import ImageDataModule
 from vit.data.sampler import EvaluationSampler
@@ -58,20 +59,6 @@ def run_folder(out):
 def rows(run):
     with open(run / "metrics.csv", newline="") as file:
         return [{key: cell for key, cell in row.items() if "second" not in key} for row in csv.DictReader(file)]
-
-
-def differences(one, other, path=""):
-    """Places where two checkpoints differ, save what is a folder or a time."""
-    if isinstance(one, torch.Tensor):
-        return [] if torch.equal(one, other) else [path]
-    if isinstance(one, dict):
-        keys = set(one) | set(other)
-        return [bad for key in keys for bad in differences(one.get(key), other.get(key), f"{path}/{key}")]
-    if isinstance(one, list | tuple):
-        pairs = list(zip(one, other, strict=False))
-        found = [bad for place, pair in enumerate(pairs) for bad in differences(*pair, f"{path}/{place}")]
-        return found + [path] * (len(one) != len(other))
-    return [] if one == other or str(one).endswith((".ckpt", "checkpoints")) else [path]
 
 
 def checkpoint(run, name="last"):
