@@ -1,0 +1,82 @@
+"""Trainings in processes of their own: begin them, find all that belongs to one, end them."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TWO = ("--devices", "2", "--trainer.accelerator", "cpu")  # Lightning starts the second process
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Variables of a program under test; `belonging` finds it by them."""
+    return {
+        **os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
+        "MASTER_ADDR": "127.0.0.1", "VIT_TEST": str(folder),
+    }  # fmt: skip
+
+
+def free_port() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return str(free.getsockname()[1])
+
+
+def start(folder: Path, *arguments: object, launcher: str = "", script: str = "") -> subprocess.Popen[str]:
+    """Begin `vit ARGUMENTS` in a folder; by "torchrun" on two processes; after a `script` of Python, if there is one."""
+    program = ["-m", "vit"]
+    if script:
+        (folder / "program.py").write_text(f"{script}\nimport sys\nfrom vit.__main__ import main\nsys.exit(main())\n")
+        program = [str(folder / "program.py")]
+    port = free_port()
+    if launcher == "torchrun":
+        program = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1",
+                   "--master-port", port, *program]  # fmt: skip
+    return subprocess.Popen(
+        [sys.executable, *program, *map(str, arguments)], cwd=folder, env=environment(folder) | {"MASTER_PORT": port},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def until(happened: Callable[[], object], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < end, f"not within {seconds} s"
+        time.sleep(0.05)
+
+
+def belonging(folder: Path, variable: str = "") -> list[int]:
+    """Every process of a folder's program (torchrun gives each a session of its own), by its environment."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            variables = (entry / "environ").read_bytes().split(b"\0")  # empty when it is dead, but not yet collected
+        except OSError:
+            continue
+        if f"VIT_TEST={folder}".encode() in variables and (not variable or variable.encode() in variables):
+            found.append(int(entry.name))
+    return found
+
+
+def send(pids: Iterable[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def finish(folder: Path, process: subprocess.Popen[str], seconds: float) -> tuple[str, str]:
+    """(what it printed, what it said on standard error) of a program that must end by itself; none of it stays."""
+    try:
+        return process.communicate(timeout=seconds)
+    finally:
+        send(belonging(folder), signal.SIGKILL)
+        process.communicate()
