@@ -32,7 +32,7 @@ def free_port() -> str:
 
 
 def start(folder: Path, *arguments: object, launcher: str = "", script: str = "") -> subprocess.Popen[str]:
-    """Begin `vit ARGUMENTS` in a folder; by "torchrun" on two processes; after a `script` of Python, if there is one."""
+    """Begin `vit ARGUMENTS` in a folder; by "torchrun" on two processes; after a `script` of Python."""
     program = ["-m", "vit"]
     if script:
         (folder / "program.py").write_text(f"{script}\nimport sys\nfrom vit.__main__ import main\nsys.exit(main())\n")

@@ -7,7 +7,7 @@ import signal
 import sys
 from importlib import import_module
 
-from vit.errors import UsageError, VitError, nearest
+from vit.errors import UsageError, VitError, is_out_of_memory, nearest
 
 COMMANDS = {
     "train": "train a ViT or a CNN on a folder of images, a CSV, digits, or a torchvision data set",
@@ -55,14 +55,13 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # `vit ... | head`: nobody reads on
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain at exit
         return 128 + signal.SIGPIPE
-    except MemoryError:
-        return _report(7, "out of memory; give a smaller --batch_size, or --data.cache none")
     except Exception as error:
         if debug:
             raise
         kind = type(error).__name__
-        if kind == "OutOfMemoryError":
-            return _report(7, f"out of memory: {_first_line(error)}; give a smaller --batch_size or --image_size")
+        if is_out_of_memory(error):
+            words = f"out of memory: {_first_line(error)}".rstrip(": ")
+            return _report(7, f"{words}; give a smaller --batch_size, or close other programs")
         if _LOST_WORKER.search(str(error)):
             return _report(
                 7,

@@ -54,12 +54,31 @@ class ResourceError(VitError):
     code = 7
 
 
+class ProcessesError(VitError):
+    """One of several processes that work together has ended, or cannot be reached."""
+
+    code = 8
+
+
+class DisagreementError(ProcessesError):
+    """Processes that work together are not alike; each of them knows it, and the first one says it."""
+
+
 class StoppedError(VitError):
     """Somebody ended a training: Ctrl-C (130), SIGTERM (143) or SIGUSR1 (138)."""
 
     def __init__(self, code: int, problem: str, mend: str) -> None:
         super().__init__(problem, mend)
         self.code = code
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether Python or PyTorch, on a CPU or a GPU, could not get the memory that it asked for."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"  # torch's, which is not imported for this
+        or "can't allocate memory" in str(error)  # what PyTorch says of a CPU
+    )
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -1,6 +1,7 @@
 """What `vit train --resume` goes on with: a run by its folder, or the newest one that fits the command line."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,13 @@ from vit.training.recipe import Recipe, plain
 
 AUTO = "auto"
 _BESIDE = {"out", "name", "wandb"}  # of a recipe: they decide nothing that is learned
+_MACHINE = (  # what computes it, which may be another one when a run goes on
+    "trainer.devices", "trainer.num_nodes", "trainer.accelerator", "trainer.checkpoint_every", "data.num_workers",
+)  # fmt: skip
 
 
 def recipe_of(run: str, arguments: Sequence[str]) -> Recipe:
-    """The recipe of an unfinished run.
+    """The recipe of an unfinished run, on the devices and with the workers that the command line asks for.
 
     Raises:
         UsageError: it is no run, finished, or has no checkpoint; or an option of the command line is not the run's.
@@ -30,7 +34,9 @@ def recipe_of(run: str, arguments: Sequence[str]) -> Recipe:
     others = [token for token in expand(arguments, SHORT, "data.source") if not token.startswith("--resume=")]
     if others:
         parser = make_parser()
-        _check_same(run, recipe, to_recipe(parser, parse_options(parser, [f"--config={directory.config}", *others])))
+        given = to_recipe(parser, parse_options(parser, [f"--config={directory.config}", *others]))
+        recipe = _on_machine_of(given, recipe)
+        _check_same(run, recipe, given)
     return recipe
 
 
@@ -50,8 +56,18 @@ def newest_run(recipe: Recipe, network: str, data: str) -> Path | None:
     return None
 
 
+def _on_machine_of(given: Recipe, recipe: Recipe) -> Recipe:
+    """The recipe with what another one says of the machine."""
+    for option in _MACHINE:
+        group, key = option.split(".")
+        recipe = replace(
+            recipe, **{group: replace(getattr(recipe, group), **{key: getattr(getattr(given, group), key)})}
+        )
+    return recipe
+
+
 def _deciding(recipe: Recipe) -> dict[str, Any]:
-    return {key: value for key, value in plain(recipe).items() if key not in _BESIDE}
+    return {key: value for key, value in plain(_on_machine_of(Recipe(), recipe)).items() if key not in _BESIDE}
 
 
 def _check_same(run: str, recipe: Recipe, given: Recipe) -> None:

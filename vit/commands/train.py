@@ -1,7 +1,7 @@
 """`vit train DATA`: from images to a classifier in a run folder."""
 
-import os
 import shlex
+import shutil
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 from vit.commands.recipe_options import make_parser, parse_options, to_recipe
 from vit.commands.resuming import AUTO, newest_run, recipe_of
 from vit.console import ProgressReport, Reporter, duration, interval, percent
-from vit.errors import StoppedError
+from vit.errors import DisagreementError, StoppedError
 from vit.training.recipe import Recipe, plain
 
 FEW_IMAGES = 50_000  # Dosovitskiy et al. 2021, section 4.3: below millions a ViT from random weights is behind CNNs
@@ -32,9 +32,10 @@ def train(arguments: Sequence[str]) -> int:
 
 def _train(recipe: Recipe, resumed: Path | None, find: bool = False) -> int:
     from vit.training.plan import make_plan
+    from vit.training.processes import is_first
     from vit.training.run import RunDirectory, check_unchanged, write_beginning
 
-    first = int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))) == 0
+    first = is_first()
     reporter = Reporter(quiet=not first)
     plan = make_plan(recipe)
     if find:
@@ -61,12 +62,14 @@ def _fit(plan: Any, run: Any, resume: bool, reporter: Reporter, first: bool) -> 
     from vit.training.tracking import open_tracker
 
     _show_plan(reporter, plan, run)
+    if first:
+        _warn_of_space(reporter, plan, run)
     mode: Any = plan.recipe.wandb if first else "off"
     tracker = open_tracker(mode, run.path, plain(plan.recipe), run.path.name, reporter.notice)
     watcher = _Watcher(reporter, tracker, plan.rounds)
     try:
         fitted = fit(plan, run, [watcher], resume=resume)
-    except StoppedError:
+    except (StoppedError, DisagreementError):
         if first:
             raise
         return 0  # the first process says it; a launcher that sees another code first would cut that short
@@ -140,6 +143,15 @@ def _is_hopeful(plan: Any) -> bool:
     is_vit = entry(plan.network["name"]).network is VisionTransformer
     few = len(plan.source.splits["train"]) < FEW_IMAGES and plan.preprocess.image_size >= PHOTOGRAPH
     return is_vit and few and plan.recipe.model.init_from is None
+
+
+def _warn_of_space(reporter: Reporter, plan: Any, run: Any) -> None:
+    """The best checkpoint, the last, the one before, and the one that is being written must fit on the disk."""
+    needed, free = 4 * plan.checkpoint_bytes, shutil.disk_usage(run.path).free
+    if needed > free:
+        reporter.notice(
+            f"WARNING: checkpoints will take up to {needed / 1e9:.1f} GB, and {run.path} has {free / 1e9:.1f} GB left"
+        )
 
 
 class _Watcher:

@@ -1,13 +1,14 @@
 """What happens beside the optimisation: counting, recording, describing checkpoints."""
 
 import csv
+import math
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import EMAWeightAveraging
+from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint
 
 from vit.data.module import ImageDataModule
 from vit.files import whole
@@ -72,6 +73,25 @@ class Averaging(EMAWeightAveraging):
     def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
         """Whether this step changed the weights."""
         return super().should_update(step_idx, epoch_idx) and step_idx != self._finite.skipped_step
+
+
+class BestCheckpoint(ModelCheckpoint):
+    """Lightning's, which would forget the best score of a run folder that was moved or renamed before it is resumed."""
+
+    @property
+    def state_key(self) -> str:
+        """The name under which earlier checkpoints have it."""
+        return super().state_key.replace(type(self).__qualname__, ModelCheckpoint.__qualname__, 1)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        there, here = Path(state_dict["dirpath"]), Path(str(self.dirpath))
+
+        def moved(path: str) -> str:
+            return str(here / Path(path).relative_to(there)) if path and Path(path).is_relative_to(there) else path
+
+        paths = {key: moved(state_dict[key]) for key in ("best_model_path", "kth_best_model_path", "last_model_path")}
+        best = {moved(path): score for path, score in state_dict["best_k_models"].items()}
+        super().load_state_dict({**state_dict, **paths, "best_k_models": best, "dirpath": self.dirpath})
 
 
 class Recorder(Callback):
@@ -167,6 +187,8 @@ class Recorder(Callback):
         assert isinstance(pl_module, Classifier)
         row = {name: float(value) for name, value in trainer.callback_metrics.items() if name in COLUMNS}
         row |= {"train/loss": pl_module.epoch_loss(), "train/images_per_second": self.images_per_second}
+        if not math.isfinite(row.get("val/loss", 0.0)) and trainer.is_global_zero:
+            self.notice("WARNING: the validation loss is not a number; this epoch is not taken for the best")
         self._write(row, trainer)
 
     def _write(self, row: dict[str, float], trainer: Trainer) -> None:

@@ -11,6 +11,9 @@ from vit.errors import DivergedError
 
 CHECK_BATCHES = 50
 MOST_SKIPPED = 10
+SMALLEST_SCALE = (
+    2.0**-24
+)  # of float16's losses: from 2^16 there, 40 steps must have overflowed without one that did not
 _REMEDY = "lower --lr, lengthen --optim.warmup_epochs, or give --precision 32-true"
 
 
@@ -60,6 +63,9 @@ class Finite:
         Raises:
             DivergedError: this one or an earlier one is no number, and training is to stop.
         """
+        number = module.trainer.fit_loop.total_batch_idx
+        if number % CHECK_BATCHES == 0:
+            _check_scale(module)
         finite = loss.isfinite()
         if self.skip:
             self._finite = finite if self._finite is None else self._finite & finite
@@ -67,7 +73,6 @@ class Finite:
         step = module.trainer.global_step + 1
         bad = torch.zeros((), dtype=torch.int64, device=loss.device) if self._bad_step is None else self._bad_step
         self._bad_step = torch.where((bad == 0) & ~finite, step, bad)
-        number = module.trainer.fit_loop.total_batch_idx
         if number % CHECK_BATCHES and not module.trainer.is_last_batch and loss.device.type != "cpu":
             return
         if self.bad_step:
@@ -125,6 +130,17 @@ class Finite:
         """Take up what `state_dict` gave."""
         self.skipped, self.skipped_step, self.in_a_row = (
             int(state[key]) for key in ("skipped", "skipped_step", "in_a_row")
+        )
+
+
+def _check_scale(module: LightningModule) -> None:
+    """Raise DivergedError if float16's loss scaling has come to nothing: it leaves steps out without a word."""
+    scaler = getattr(module.trainer.precision_plugin, "scaler", None)
+    if scaler is not None and scaler.get_scale() < SMALLEST_SCALE:
+        step = module.trainer.global_step
+        raise DivergedError(
+            f"gradients do not fit into float16 at any scale, after step {step:,} ({_rate(module)})",
+            "give --precision bf16-mixed or 32-true, or lower --lr",
         )
 
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Callback, Trainer, seed_everything
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from vit.data.module import ImageDataModule
-from vit.errors import DivergedError, StoppedError, UsageError
+from vit.errors import DivergedError, ProcessesError, ResourceError, StoppedError, UsageError, is_out_of_memory
 from vit.models.catalog import build
 from vit.training.calibration import fit_temperature
-from vit.training.callbacks import Averaging, CountConsumed, DescribeCheckpoint, Listener, Recorder
+from vit.training.callbacks import Averaging, BestCheckpoint, CountConsumed, DescribeCheckpoint, Listener, Recorder
 from vit.training.checkpoint import Description, load
 from vit.training.checkpoint_io import DurableCheckpointIO, remove_partial, store_temperature
 from vit.training.classifier import Classifier
@@ -27,6 +27,7 @@ from vit.training.last_checkpoint import LastCheckpoint
 from vit.training.metrics import Scored, uncalibrated, with_intervals
 from vit.training.plan import Plan
 from vit.training.pretrained import open_pretrained
+from vit.training.processes import PATIENCE, Agreement, deciding, together
 from vit.training.recipe import TrainerConfig
 from vit.training.run import RunDirectory, RunResult, pack, versions
 from vit.training.signals import Signals, Stop
@@ -56,7 +57,8 @@ def fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener] = (), resum
     Raises:
         CheckpointError: neither the last checkpoint nor the one before it can be read.
         DivergedError: the loss left the finite numbers.
-        ResourceError: a checkpoint could not be written.
+        ResourceError: a checkpoint could not be written, or there is not enough memory.
+        ProcessesError: another process of the same training has ended, or is not like this one.
         StoppedError: somebody ended it by Ctrl-C, SIGTERM or SIGUSR1; what it had learned is saved.
     """
     on = f"to go on: vit train --resume {shlex.quote(str(run.path))}"
@@ -71,6 +73,17 @@ def fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener] = (), resum
                 raise
             kept = f"{run.last} holds the last good weights (--init_from starts from them)"
             raise DivergedError(error.problem, f"{error.mend}; {kept}") from error
+        except ProcessesError as error:
+            raise type(error)(error.problem, f"{error.mend}; {on}" if run.last.is_file() else error.mend) from error
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise ResourceError(
+                f"out of memory with {plan.batch_size} images of {plan.preprocess.image_size} pixels in "
+                f"{plan.precision}, {plan.recipe.optim.accumulate} parts: {str(error).splitlines()[0][:200]}",
+                "give --optim.accumulate 2 or more (the same steps, in parts), a smaller --batch_size or --image_size, "
+                "or --data.cache none",
+            ) from error
 
 
 def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: bool, signals: Signals) -> Fitted:
@@ -89,7 +102,13 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
     description = Description(plan.source.classes, plan.network, plan.preprocess, plan.precision, versions=versions())
     recorder = Recorder(run.metrics, plan.batch_size // plan.recipe.optim.accumulate, list(listeners))
     unreadable = Unreadable(recorder.notice)
-    callbacks: list[Callback] = [CountConsumed(), DescribeCheckpoint(description), recorder, unreadable]
+    callbacks: list[Callback] = [
+        Agreement(deciding(plan)),
+        CountConsumed(),
+        DescribeCheckpoint(description),
+        recorder,
+        unreadable,
+    ]
     if plan.ema_decay:
         callbacks.append(Averaging(plan.ema_decay, classifier))
     callbacks.append(LastCheckpoint(run.last, plan.checkpoint_seconds, signals, saved=recorder.leave_out))
@@ -98,12 +117,12 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
         remove_partial(run.last.parent)
         if not resume:
             run.previous.unlink(missing_ok=True)
-    trainer.fit(classifier, datamodule=data, ckpt_path=run.last if resume else None)
-
-    best = Path(trainer.strategy.broadcast(str(run.best)))
-    best_network, best_description = load(best)
-    engine = Engine(best_network, plan.preprocess, plan.device, plan.precision)
-    scored = _calibrated(engine, data)
+    with together(trainer):
+        trainer.fit(classifier, datamodule=data, ckpt_path=run.last if resume else None)
+        best = Path(trainer.strategy.broadcast(str(run.best)))
+        best_network, best_description = load(best)
+        engine = Engine(best_network, plan.preprocess, plan.device, plan.precision)
+        scored = _calibrated(engine, data)
     if trainer.is_global_zero:
         store_temperature(best, engine.temperature)
     result = RunResult(
@@ -159,7 +178,7 @@ def _machines(settings: TrainerConfig, device: torch.device) -> tuple[int | str,
 
 def _trainer(plan: Plan, run: RunDirectory, callbacks: list[Callback], files: DurableCheckpointIO) -> Trainer:
     settings, optim = plan.recipe.trainer, plan.recipe.optim
-    best = ModelCheckpoint(
+    best = BestCheckpoint(
         run.best.parent, run.best.stem, MONITOR, mode="min", auto_insert_metric_name=False, enable_version_counter=False
     )
     devices, machines = _machines(settings, plan.device)
@@ -167,7 +186,7 @@ def _trainer(plan: Plan, run: RunDirectory, callbacks: list[Callback], files: Du
         accelerator=settings.accelerator,
         devices=devices,
         num_nodes=machines,
-        strategy=settings.strategy,
+        strategy=DDPStrategy(timeout=PATIENCE) if plan.world_size > 1 else "auto",
         precision=plan.precision,
         max_epochs=plan.rounds,
         accumulate_grad_batches=optim.accumulate,

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint, WeightAveraging
 
+from vit.training.processes import PATIENCE
 from vit.training.signals import Signals, Stop
 
 _VALIDATION = "epoch_loop.val_loop.batch_progress"
@@ -40,7 +41,7 @@ class LastCheckpoint(Checkpoint):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.world_size > 1:
             self.signals.together = True
-            self._group = dist.new_group(backend="gloo")
+            self._group = dist.new_group(backend="gloo", timeout=PATIENCE)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._step, self._saved_at = trainer.global_step, time.monotonic()

@@ -70,6 +70,11 @@ class Plan:
         """The recipe's, or less: averaging over more than a fifth of the training would keep its beginning."""
         return min(self.recipe.optim.ema_decay, max(0.0, 1 - 5 / self.total_steps))
 
+    @property
+    def checkpoint_bytes(self) -> int:
+        """About the size of a checkpoint: float32 weights, their average, and two numbers of the optimiser for each."""
+        return 4 * self.parameters * (3 + (self.ema_decay > 0))
+
     def data_module(self) -> ImageDataModule:
         """The loaders of this plan."""
         data, optim = self.recipe.data, self.recipe.optim
@@ -137,6 +142,11 @@ def make_plan(recipe: Recipe) -> Plan:
 def _place(recipe: Recipe) -> tuple[torch.device, int]:
     """The device, and the number of processes over all machines."""
     trainer = recipe.trainer
+    if trainer.strategy not in ("auto", "ddp"):
+        raise UsageError(
+            f"--strategy {trainer.strategy}: every device holds the whole network here, and only 'ddp' is tested",
+            "leave --strategy out; a network that is too large for a device needs another program",
+        )
     device = choose_device({"gpu": "cuda"}.get(trainer.accelerator, trainer.accelerator))
     started = os.environ.get("LOCAL_WORLD_SIZE")
     if started is not None and str(trainer.devices) not in ("auto", started):

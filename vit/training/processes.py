@@ -1,0 +1,115 @@
+"""Several processes that train one network: they must mean the same, and none waits for long for one that is gone."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from vit.errors import DisagreementError, ProcessesError
+from vit.training.plan import Plan
+from vit.training.recipe import plain
+from vit.training.signals import Stop
+
+PATIENCE = timedelta(minutes=10)  # with a process that does not answer
+_GONE = ("gloo", "Connection reset by peer", "Connection closed by peer")
+
+
+def is_first() -> bool:
+    """Whether this is the process that writes files and speaks, whoever started it: torchrun, Lightning or SLURM."""
+    given = os.environ
+    if "RANK" in given:
+        return int(given["RANK"]) == 0
+    if "LOCAL_RANK" in given:  # Lightning counts within a machine
+        return int(given["LOCAL_RANK"]) == int(given.get("NODE_RANK", "0")) == 0
+    return int(given.get("SLURM_PROCID", "0")) == 0
+
+
+def deciding(plan: Plan) -> dict[str, str]:
+    """What decides a training, in words that processes can compare; a machine may have paths of its own."""
+    values = plain(plan.recipe)
+    data = {key: value for key, value in values["data"].items() if key not in ("source", "root", "num_workers")}
+    options = {key: value for key, value in values.items() if key not in ("data", "out", "name", "wandb")}
+    return {
+        "images": ", ".join(f"{split} {samples.fingerprint()}" for split, samples in plan.source.splits.items()),
+        "options": hashlib.sha256(json.dumps([data, options], sort_keys=True).encode()).hexdigest(),
+        "PyTorch": torch.__version__,
+    }
+
+
+class Agreement(Callback):
+    """Compares what all processes are about to do before the first step, and their weights before every validation.
+
+    A folder that is not the same on all machines, or another version of the program, would go unnoticed otherwise: each
+    process only sees its own part of a batch.
+
+    Args:
+        words: what must be the same, by the name that an error calls it; see `deciding`.
+    """
+
+    def __init__(self, words: dict[str, str]) -> None:
+        self.words = words
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        others = _gathered(self.words, trainer)
+        for name, own in self.words.items():
+            odd = [str(rank) for rank, words in enumerate(others) if words[name] != others[0][name]]
+            if odd:
+                told = "" if len(own) > 20 else f" ({', '.join(sorted({words[name] for words in others}))})"
+                raise DisagreementError(
+                    f"process {', '.join(odd)} has other {name}{told} than process 0", "make the machines the same"
+                )
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.world_size == 1:
+            return
+        sums = torch.stack([weight.detach().double().sum() for weight in pl_module.parameters()])
+        others = _gathered(sums.tolist(), trainer)
+        odd = [str(rank) for rank, other in enumerate(others) if other != others[0]]
+        if odd:
+            raise DisagreementError(
+                f"the weights of process {', '.join(odd)} are not those of process 0 after step "
+                f"{trainer.global_step:,}",
+                "go on from the last checkpoint with --resume; if it happens again, suspect that machine",
+            )
+
+
+def _gathered(own: Any, trainer: Trainer) -> list[Any]:
+    if trainer.world_size == 1:
+        return [own]
+    found = [None] * trainer.world_size
+    dist.all_gather_object(found, own)
+    return found
+
+
+@contextmanager
+def together(trainer: Trainer) -> Iterator[None]:
+    """While entered: the end of another process is one clear error.
+
+    Raises:
+        ProcessesError: another process has ended, or did not answer in time.
+    """
+    try:
+        yield
+    except (RuntimeError, Stop) as error:
+        if trainer.world_size == 1 or not (_says_gone(error) or _has_failed_child(trainer)):
+            raise
+        raise ProcessesError(
+            "another process of this training has ended, or cannot be reached any more",
+            "see what it said before",
+        ) from error
+
+
+def _says_gone(error: BaseException) -> bool:
+    return isinstance(error, dist.DistError) or any(word in str(error) for word in _GONE)
+
+
+def _has_failed_child(trainer: Trainer) -> bool:
+    """Whether a process that Lightning started from this one has failed; Lightning then sends us SIGTERM."""
+    return any(child.poll() for child in getattr(trainer.strategy.launcher, "procs", ()))
