@@ -1,0 +1,106 @@
+"""Disks that are full, read-only or odd: said in one line, and the last whole checkpoint stays."""
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.processes import ROOT
+from vit.errors import ResourceError
+from vit.training.checkpoint_io import DurableCheckpointIO
+from vit.training.run import RunDirectory
+
+# In a mount namespace of its own: a disk of 600 kB, and one that cannot be written to.
+DISKS = """
+import contextlib, io, json, os, subprocess, sys
+folder = sys.argv[2]
+def mount(name, options):
+    os.mkdir(f"{folder}/{name}")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", f"{folder}/{name}"], check=True)
+    return f"{folder}/{name}"
+os.environ["TMPDIR"] = mount("full", "size=600k")
+mount("locked", "ro")
+from tests.conftest import ask
+quick = ("--network", "vit_nano_patch2_8", "--epochs", 3, "--wandb")
+full = ask("train", sys.argv[1], *quick, "off", "--out", f"{folder}/full")
+tracked = ask("train", sys.argv[1], *quick, "offline", "--out", f"{folder}/full")
+locked = ask("train", sys.argv[1], *quick, "off", "--out", f"{folder}/locked")
+left = [os.path.join(place, name) for place, _, names in os.walk(f"{folder}/full") for name in names]
+from vit.training.checkpoint import read
+from pathlib import Path
+steps = {path: read(Path(path))["global_step"] for path in left if path.endswith(".ckpt")}
+print(json.dumps([[a.code, a.err] for a in (full, tracked, locked)] + [left, steps]))
+"""
+
+
+def can_mount():
+    done = subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, check=False)
+    return done.returncode == 0
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None or not can_mount(), reason="may not mount")
+@pytest.mark.faults("F1", "F2", "F3", "F4", "W7")
+def test_a_disk_that_fills_up_and_one_that_cannot_be_written(colours, tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        ["unshare", "-m", sys.executable, "-c", DISKS, colours, tmp_path],
+        env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (code, said), tracked, locked, left, steps = json.loads(done.stdout.splitlines()[-1])
+    assert code == 7 and "No space left on device" in said and "choose another --out" in said
+    assert "WARNING: checkpoints will take up to 0.0 GB" in said  # said at the start
+    assert steps and all(step > 0 for step in steps.values())  # whole ones alone
+    assert not [name for name in left if name.endswith(".partial")]
+    assert tracked[0] == 7 and "Traceback" not in tracked[1]
+    assert locked[0] == 7 and "Read-only file system" in locked[1] and "--out" in locked[1]
+
+
+@pytest.mark.faults("F4")
+def test_one_file_that_cannot_be_replaced(tmp_path):
+    (tmp_path / "last.ckpt").mkdir()  # not even root can replace a folder by a file
+    with pytest.raises(ResourceError, match=r"last\.ckpt"):
+        DurableCheckpointIO().save_checkpoint({"x": torch.zeros(2)}, tmp_path / "last.ckpt")
+    assert os.listdir(tmp_path) == ["last.ckpt"]
+
+
+@pytest.mark.faults("F5")
+def test_a_file_system_without_links_keeps_the_checkpoint_before(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    files = DurableCheckpointIO(tmp_path / "last.ckpt", tmp_path / "previous.ckpt")
+    for step in (1, 2):
+        files.save_checkpoint({"global_step": step}, tmp_path / "last.ckpt")
+    found = {path.name: torch.load(path)["global_step"] for path in tmp_path.iterdir()}
+    assert found == {"last.ckpt": 2, "previous.ckpt": 1}
+
+
+@pytest.mark.faults("F5")
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_file_system_without_locks_can_be_trained_on(tmp_path, monkeypatch, number):
+    import fcntl
+
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+    with RunDirectory(tmp_path).held():
+        pass
+
+
+@pytest.mark.faults("F6")
+def test_paths_that_are_too_long(vit, colours, tmp_path):
+    answer = vit("train", colours, "--wandb", "off", "--out", f"{tmp_path}/{'x' * 300}")
+    assert answer.code == 7 and "File name too long" in answer.err
+    deep = Path(tmp_path, *["x" * 200] * 25)
+    answer = vit("train", colours, "--wandb", "off", "--out", deep)
+    assert answer.code == 7 and "File name too long" in answer.err
+    assert len(RunDirectory.create(str(tmp_path), "d" * 500, "n" * 500, "m" * 500).path.name) < 255
