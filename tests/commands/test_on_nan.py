@@ -9,6 +9,7 @@ import torch
 from tests.comparing import differences
 from vit.commands import train
 from vit.data.module import ImageDataModule
+from vit.training.classifier import Classifier
 
 VIT = ("--network", "vit_nano_patch2_8")
 CNN = ("--network", "resnet10_small")
@@ -81,6 +82,22 @@ def test_steps_that_were_left_out_are_counted_and_told(vit, colours, tmp_path, p
     assert "3 of 15" in line
     (metrics,) = tmp_path.glob("**/metrics.csv")
     assert "nan" not in metrics.read_text()
+
+
+@pytest.mark.faults("N2")
+def test_an_epoch_whose_validation_loss_is_no_number_is_never_the_best(vit, colours, tmp_path, monkeypatch):
+    step = Classifier.validation_step
+
+    def spoiled(classifier, batch, place):
+        step(classifier, batch, place)
+        if classifier.trainer.current_epoch != 1:
+            classifier.val_loss.update(torch.tensor(float("nan")))
+
+    monkeypatch.setattr(Classifier, "validation_step", spoiled)
+    answer = vit("train", colours, *QUICK, *VIT, "--out", tmp_path)
+    assert answer.code == 0 and answer.err.count("WARNING: the validation loss is not a number") == 2
+    (result,) = tmp_path.glob("**/result.json")
+    assert json.loads(result.read_text())["best_epoch"] == 1
 
 
 def test_ten_in_a_row_are_too_many(vit, colours, tmp_path, poison):

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from tests.comparing import differences
+from tests.processes import start
 from vit.commands import train
 from vit.data.module import ImageDataModule
 from vit.data.sampler import EvaluationSampler
@@ -339,6 +340,42 @@ def test_a_killed_process_leaves_what_the_next_one_needs(vit, colours, uninterru
     assert not [path for path in run.rglob("*") if "partial" in path.name or path.name.startswith(".")]
 
 
+TWICE = """
+import os, signal
+from vit.commands import train
+from vit.training import signals
+signals.REPEAT_SECONDS = 0.0
+def interrupt(watcher, done, *rest):
+    if done == 6:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+train._Watcher.step = interrupt
+"""
+
+
+@pytest.mark.faults("R4")
+def test_a_second_ctrl_c_ends_at_once_and_spoils_nothing(vit, colours, uninterrupted, tmp_path):
+    process = start(tmp_path, "train", colours, *DEMANDING, *ALWAYS, "--out", tmp_path / "runs", script=TWICE)
+    _, said = process.communicate(timeout=200)
+    run = run_folder(tmp_path / "runs")
+    assert process.returncode == 130 and f"interrupted twice; to go on: vit train --resume {run}" in said
+    assert checkpoint(run)["global_step"] == 5  # the one of this step was not waited for
+    resumed(vit, run)
+    assert same_end(run, uninterrupted)
+
+
+@pytest.mark.faults("R6")
+def test_another_number_of_workers_changes_nothing(vit, colours, whole, tmp_path, monkeypatch):
+    options = (*STEPS, "--data.cache", "none", "--data.num_workers", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(train._Watcher, "step", at_step(4, die))
+        assert vit("train", colours, *options, *ALWAYS, "--out", tmp_path).code == 1
+    run = run_folder(tmp_path)
+    answer = vit("train", "--resume", run, "--data.num_workers", 2, "--checkpoint_every", "1h")
+    assert answer.code == 0, answer.err
+    assert same_end(run, whole(options))
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_end_before_the_first_checkpoint_says_start_again(vit, colours, tmp_path, monkeypatch, number):
     with monkeypatch.context() as patch:
@@ -379,7 +416,7 @@ def test_options_that_are_the_run_s_are_accepted(vit, colours, uninterrupted, un
     options = ("--network", "vit_nano_patch2_8", "--augment", "strong", "--epochs", 4, "--optim.batch_size", 8)
     answer = vit("train", colours, "--resume", run, *options)
     assert answer.code == 0, answer.err
-    assert rows(run) == rows(uninterrupted)
+    assert same_end(run, uninterrupted)
 
 
 def test_auto_goes_on_with_the_newest_unfinished_run_of_the_same_options(

@@ -120,6 +120,41 @@ def test_settings_that_only_training_can_refuse(vit, colours, tmp_path, options,
     refused(vit("train", colours, "--network", "vit_nano_patch2_8", *options, "--out", tmp_path, *QUICK), 2, *words)
 
 
+@pytest.mark.faults("N4")
+@pytest.mark.parametrize("kind", ["GPU", "CPU", "Python"])
+def test_out_of_memory_says_what_to_try(vit, colours, tmp_path, monkeypatch, kind):
+    def allocate(network, images):
+        if kind == "GPU":
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        if kind == "Python":
+            raise MemoryError
+        return torch.empty(2**50)
+
+    monkeypatch.setattr(VisionTransformer, "forward", allocate)
+    options = ("--network", "vit_nano_patch2_8", "--batch_size", 6, "--precision", "32-true", "--out", tmp_path)
+    answer = vit("train", colours, *options, *QUICK)
+    refused(answer, 7, "out of memory with 6 images of 8 pixels in 32-true", "--optim.accumulate 2", "--batch_size")
+
+
+@pytest.mark.faults("N7")
+def test_images_that_are_all_black_train(vit, tmp_path):
+    for name in ("coal", "night"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        for place in range(14):
+            Image.new("RGB", (9, 9)).save(tmp_path / "data" / name / f"{place}.png")
+    options = ("--network", "resnet10_small", "--augment", "strong", "--batch_size", 10, "--out", tmp_path / "runs")
+    answer = vit("train", tmp_path / "data", *options, *QUICK)
+    assert answer.code == 0, answer.err
+    (metrics,) = tmp_path.glob("runs/**/metrics.csv")
+    assert "nan" not in metrics.read_text()
+
+
+@pytest.mark.parametrize("strategy", ["fsdp", "deepspeed", "dpp"])
+def test_strategies_that_are_not_tested_are_refused(vit, colours, tmp_path, strategy):
+    answer = vit("train", colours, "--strategy", strategy, "--out", tmp_path, *QUICK)
+    refused(answer, 2, f"--strategy {strategy}", "whole network")
+
+
 def test_a_start_that_does_not_fit(vit, digits_run, tmp_path):
     options = ("--network", "vit_mini_patch4_28", "--image_size", 28, "--out", tmp_path)
     refused(vit("train", "digits", "--model.init_from", digits_run.path, *options, *QUICK), 4, "does not fit", "best")

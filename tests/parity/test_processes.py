@@ -9,9 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from vit.prediction.rows import from_json
+from vit.training.checkpoint import load
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,12 +48,28 @@ def odd(colours, tmp_path_factory):
     return folder
 
 
-def test_evaluation_counts_every_image_once(vit, digits_run, odd, tmp_path):
-    assert vit("evaluate", digits_run.path, odd, "--output", tmp_path / "one").code == 0
-    done = torchrun(tmp_path, "-m", "vit", "evaluate", digits_run.path, odd, "--output", tmp_path / "two")
+@pytest.fixture(scope="module")
+def thousand_and_three(tmp_path_factory):
+    """1,003 small images of three classes that the digits model knows: no number of processes divides them."""
+    folder = tmp_path_factory.mktemp("many") / "data"
+    generator = np.random.default_rng(9)
+    for place in range(1003):
+        (folder / str(place % 3)).mkdir(parents=True, exist_ok=True)
+        pixels = generator.integers(0, 256, (8, 8), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / str(place % 3) / f"{place}.png")
+    return folder
+
+
+@pytest.mark.faults("X1")
+@pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_evaluation_counts_every_image_once(vit, digits_run, thousand_and_three, tmp_path, processes):
+    images = thousand_and_three
+    assert vit("evaluate", digits_run.path, images, "--output", tmp_path / "one").code == 0
+    options = ("evaluate", digits_run.path, images, "--output", tmp_path / "two")
+    done = torchrun(tmp_path, "-m", "vit", *options, processes=processes)
     assert done.returncode == 0, done.stderr
     one, two = (json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("one", "two"))
-    assert one["images"] == two["images"] == 7
+    assert one["images"] == two["images"] == 1003
     for name, metric in one["metrics"].items():
         assert two["metrics"][name] == pytest.approx(metric, abs=1e-7)
     assert two["confusion"] == one["confusion"] and two["per_class"] == one["per_class"]
@@ -61,6 +80,7 @@ def test_evaluation_counts_every_image_once(vit, digits_run, odd, tmp_path):
     assert done.stdout.count("Next: ") == 1  # one process speaks
 
 
+@pytest.mark.faults("X1")
 def test_fewer_images_than_processes(vit, digits_run, odd, tmp_path):
     for name in ("3", "7"):
         shutil.copytree(odd / name, tmp_path / "few" / name, ignore=shutil.ignore_patterns("01*", "02*", "03*"))
@@ -91,11 +111,12 @@ def test_prediction_writes_one_file_with_one_row_per_file(vit, digits_run, mixed
         assert dict(second.top) == pytest.approx(dict(first.top), abs=1e-6)
 
 
-def test_training_takes_the_same_steps_in_one_run_folder(vit, tmp_path):
+@pytest.mark.faults("C15", "W6", "X8", "X9")
+def test_training_takes_the_same_steps_in_one_run_folder(vit, digits_run, tmp_path):
     options = ("--epochs", 1, "--batch_size", 128, "--precision", "32-true", "--augment", "none", "--seed", 5)
     options += ("--augment.shift", 0, "--augment.rotate", 0, "--augment.zoom", 0, "--wandb", "off")
     assert vit("train", "digits", *options, "--out", tmp_path / "one").code == 0
-    done = torchrun(tmp_path, ROOT / "train.py", "digits", *options, "--out", tmp_path / "two")
+    done = torchrun(tmp_path, ROOT / "train.py", "digits", *options, "--wandb", "offline", "--out", tmp_path / "two")
     assert done.returncode == 0, done.stderr
     found = []
     for name in ("one", "two"):
@@ -113,3 +134,5 @@ def test_training_takes_the_same_steps_in_one_run_folder(vit, tmp_path):
     assert done.stdout.count("Training vit_nano_patch2_8 on digits") == 1 and "2 processes" in done.stdout
     assert not (tmp_path / "two" / "checkpoints").exists() and (run / "checkpoints" / "best.ckpt").is_file()
     assert sorted(os.listdir(tmp_path)) == ["one", "two"]
+    assert len(list(run.glob("wandb/offline-run-*"))) == 1 and done.stderr.count("Weights & Biases") == 1
+    assert load(run / "checkpoints" / "best.ckpt")[1].classes == load(digits_run.best)[1].classes

@@ -132,10 +132,15 @@ def load(path: Path) -> tuple[Network, Description]:
     return network, description
 
 
-def read(path: Path) -> dict[str, Any]:
-    """The plain content of a checkpoint file, tensors on the CPU; CheckpointError as `load`."""
+def check_local(path: Path) -> None:
+    """Raise CheckpointError if a path is an address: nothing is fetched that a user has not looked at."""
     if _ADDRESS.match(str(path)):
         raise CheckpointError(f"{path} is an address, not a file", "download it first, then give the file")
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The plain content of a checkpoint file, tensors on the CPU; CheckpointError as `load`."""
+    check_local(path)
     if not path.is_file():
         raise CheckpointError(f"there is no checkpoint {path}", _REMEDY)
     try:

@@ -1,6 +1,7 @@
 """A run: one training and its folder. Every file name in a run folder is said here and nowhere else."""
 
 import base64
+import errno
 import os
 import platform
 import re
@@ -24,6 +25,8 @@ from vit.data.split import write_splits
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError
 from vit.files import write_json
 from vit.training.recipe import Recipe, dump
+
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)  # a file system on which nobody can lock anything
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,9 @@ def _locked(descriptor: int, wait: bool) -> bool:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except (BlockingIOError, PermissionError):
         return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
     return True
 
 

@@ -1,0 +1,95 @@
+"""Two processes of which one is killed, fails, or is not there when the training goes on."""
+
+import csv
+import json
+import signal
+import time
+
+import pytest
+import torch
+
+from tests.processes import TWO, belonging, finish, linux_only, send, start, until
+
+DIGITS = ("digits", "--epochs", "500", "--batch_size", "128", "--precision", "32-true", "--wandb", "off")
+SPOILT = """
+import os
+from vit.training.classifier import Classifier
+step = Classifier.training_step
+def spoilt(classifier, batch, place):
+    if os.environ.get("LOCAL_RANK") == "1" and classifier.trainer.global_step == 3:
+        raise ValueError("spoilt here")
+    return step(classifier, batch, place)
+Classifier.training_step = spoilt
+"""
+SHORT = (
+    "--network", "vit_nano_patch2_8", "--augment", "strong", "--epochs", 3, "--batch_size", 8,
+    "--optim.optimizer", "sgd", "--lr", 0.01, "--precision", "32-true", "--wandb", "off",
+)  # fmt: skip
+ENDED = """
+import os, signal
+from vit.commands import train
+def end(watcher, done, *rest):
+    if done == 5:
+        os.kill(os.getpid(), signal.SIGTERM)
+train._Watcher.step = end
+"""
+
+
+def errors(said):
+    return [line for line in said.splitlines() if line.startswith("vit: error[")]
+
+
+@linux_only
+@pytest.mark.faults("X4", "R12")
+def test_a_process_that_is_killed_ends_the_training(tmp_path):
+    process = start(tmp_path, "train", *DIGITS, *TWO, "--checkpoint_every", "0s", "--out", tmp_path / "runs")
+    try:
+        until(lambda: list(tmp_path.glob("runs/**/last.ckpt")), 120)
+        started = time.monotonic()
+        send(belonging(tmp_path, "LOCAL_RANK=1"), signal.SIGKILL)
+        process.wait(60)
+        until(lambda: not belonging(tmp_path), 30)
+        print(f"ended {time.monotonic() - started:.1f} s after the kill")
+    finally:
+        _, said = finish(tmp_path, process, 30)
+    (run,) = (path.parent for path in tmp_path.glob("runs/**/config.yaml"))
+    (line,) = errors(said)
+    assert process.returncode == 8 and line.startswith("vit: error[8]: another process of this training has ended")
+    assert f"vit train --resume {run}" in line and "Traceback" not in said
+    assert torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] > 0
+
+
+@linux_only
+@pytest.mark.faults("X3")
+def test_a_process_that_fails_is_heard_first(tmp_path):
+    process = start(tmp_path, "train", *DIGITS, *TWO, "--out", tmp_path / "runs", script=SPOILT)
+    _, said = finish(tmp_path, process, 120)
+    assert process.returncode == 8 and "Traceback" not in said
+    first, second = errors(said)
+    assert "ValueError: spoilt here" in first and second.startswith("vit: error[8]: ")
+
+
+@linux_only
+@pytest.mark.faults("R6", "R5")
+def test_what_two_processes_began_one_can_finish(vit, colours, tmp_path, monkeypatch):
+    """In the middle of an epoch, with everything that does not depend on the number of processes."""
+    monkeypatch.setattr("vit.report.run_figures.draw_run", lambda *_: None)
+    process = start(tmp_path, "train", colours, *SHORT, *TWO, "--out", tmp_path / "two", script=ENDED)
+    _, said = finish(tmp_path, process, 200)
+    assert process.returncode == 143 and "after step 5, which is saved" in said
+    assert vit("train", colours, *SHORT, "--out", tmp_path / "one").code == 0
+    one, two = (next(path.parent for path in (tmp_path / name).glob("*/*/*/config.yaml")) for name in ("one", "two"))
+    answer = vit("train", "--resume", two, "--devices", 1)
+    assert answer.code == 0, answer.err
+    weights = [torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"] for run in (one, two)]
+    for name, value in weights[0].items():
+        torch.testing.assert_close(weights[1][name], value, atol=1e-6, rtol=1e-6, msg=name)
+    tables = []
+    for run in (one, two):
+        with open(run / "metrics.csv", newline="") as file:
+            tables.append([row for row in csv.DictReader(file) if row["val/loss"]])
+    for first, second in zip(*tables, strict=True):
+        for name in ("step", "lr", "train/loss", "val/loss", "val/acc1"):
+            assert float(second[name]) == pytest.approx(float(first[name]), abs=1e-6), name
+    results = [json.loads((run / "result.json").read_text()) for run in (one, two)]
+    assert results[0]["correct"] == results[1]["correct"] and results[0]["steps"] == results[1]["steps"]
