@@ -124,6 +124,7 @@ def test_parts_of_a_batch_make_one_row_and_the_planned_steps(uninterrupted):
     assert float(table[-1]["lr"]) == pytest.approx(1e-3 * 0.01)  # the schedule has just ended
 
 
+@pytest.mark.faults("R5")
 @pytest.mark.parametrize("step", [5, 8, 16])
 def test_an_ended_run_ends_bit_equal(vit, colours, uninterrupted, tmp_path, monkeypatch, step):
     with monkeypatch.context() as patch:
@@ -140,6 +141,7 @@ def test_an_ended_run_ends_bit_equal(vit, colours, uninterrupted, tmp_path, monk
     assert rows(run) == rows(uninterrupted)
 
 
+@pytest.mark.faults("R1", "R5")
 @pytest.mark.parametrize(
     ("options", "step"),
     [
@@ -159,6 +161,7 @@ def test_a_run_that_died_in_an_epoch_ends_bit_equal(vit, colours, whole, tmp_pat
     assert same_end(run, whole(options))
 
 
+@pytest.mark.faults("R1", "R5")
 @pytest.mark.parametrize(
     ("options", "end"),
     [
@@ -191,6 +194,7 @@ def test_a_run_that_ended_in_a_validation_ends_bit_equal(vit, colours, whole, tm
     assert same_end(run, whole((*options, "--name", "batches-of-one")))
 
 
+@pytest.mark.faults("R2", "F7")
 @pytest.mark.parametrize("place", ["half a file", "before the rename", "between the renames", "after the rename"])
 @pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow), 6, pytest.param(8, marks=pytest.mark.slow)])
 def test_a_run_that_died_while_it_saved_ends_bit_equal(vit, colours, uninterrupted, tmp_path, monkeypatch, place, step):
@@ -229,6 +233,7 @@ def test_a_run_that_died_while_it_saved_ends_bit_equal(vit, colours, uninterrupt
     assert not [path for path in run.rglob("*") if "partial" in path.name or path.name.startswith(".")]
 
 
+@pytest.mark.faults("C2")
 @pytest.mark.parametrize(
     "damage", ["cut", "gone", *(pytest.param(d, marks=pytest.mark.slow) for d in ("flipped", "empty"))]
 )
@@ -250,6 +255,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(vit, colours, uninter
     assert same_end(run, uninterrupted)
 
 
+@pytest.mark.faults("C2")
 def test_two_damaged_checkpoints_are_an_error(vit, colours, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(train._Watcher, "step", at_step(4, die))
@@ -311,6 +317,7 @@ def test_every_epoch_has_its_own_order_and_an_ended_run_keeps_to_it(vit, colours
     assert again == [path for epoch in whole for path in epoch]
 
 
+@pytest.mark.faults("R3", "R4")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGUSR1, 138)])
 def test_a_signal_says_how_to_go_on(vit, colours, uninterrupted, tmp_path, monkeypatch, number, code):
     before = signal.getsignal(number)  # a shell in the background leaves SIGINT ignored
@@ -326,6 +333,7 @@ def test_a_signal_says_how_to_go_on(vit, colours, uninterrupted, tmp_path, monke
     assert same_end(run, uninterrupted)
 
 
+@pytest.mark.faults("R1", "F7", "C13")
 def test_a_killed_process_leaves_what_the_next_one_needs(vit, colours, uninterrupted, tmp_path):
     script = "import os, sys; from vit.__main__ import main; from vit.commands import train\n"
     script += "train._Watcher.step = lambda self, done, *rest: os.kill(os.getpid(), 9) if done == 11 else None\n"
@@ -397,6 +405,7 @@ def unfinished(vit, colours, tmp_path_factory):
 
 
 @pytest.mark.faults("K6")
+@pytest.mark.faults("C12")
 def test_what_cannot_be_resumed(vit, uninterrupted, unfinished, tmp_path):
     for line, words in (
         (["--resume", uninterrupted], ["is finished"]),
@@ -410,6 +419,7 @@ def test_what_cannot_be_resumed(vit, uninterrupted, unfinished, tmp_path):
         assert answer.code == 2 and all(word in answer.err for word in words), answer.err
 
 
+@pytest.mark.faults("C12", "R8")
 def test_options_that_are_the_run_s_are_accepted(vit, colours, uninterrupted, unfinished, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(unfinished, run)
@@ -441,6 +451,7 @@ def test_auto_goes_on_with_the_newest_unfinished_run_of_the_same_options(
         assert "auto: starting a new run" in vit(*line).err
 
 
+@pytest.mark.faults("R7")
 def test_auto_takes_no_run_that_somebody_is_training(vit, colours, unfinished, tmp_path, monkeypatch):
     out = tmp_path / "runs"
     run = out / "colours" / "vit_nano_patch2_8" / "older"

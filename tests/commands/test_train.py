@@ -154,6 +154,7 @@ def test_config_reads_back(vit, digits_run):
     assert plain(make_plan(recipe).recipe) == plain(recipe)  # nothing was left open
 
 
+@pytest.mark.faults("N5")
 def test_same_seed_same_weights_and_another_seed_other_weights(vit, digits_run, tmp_path):
     config = digits_run.path / "config.yaml"
     for seed in (3, 4):

@@ -59,6 +59,7 @@ def test_a_damaged_validation_image_is_named(vit, draw_classes, tmp_path, cache)
     refused(vit("train", data, *options, *QUICK), 3, str(broken))
 
 
+@pytest.mark.faults("F1")
 def test_out_that_cannot_be_written(vit, colours, tmp_path):
     (tmp_path / "file").write_text("mine")
     for out in (tmp_path / "file", tmp_path / "file" / "below"):
@@ -66,6 +67,7 @@ def test_out_that_cannot_be_written(vit, colours, tmp_path):
     assert (tmp_path / "file").read_text() == "mine"
 
 
+@pytest.mark.faults("F2")
 def test_a_disk_that_fills_up_keeps_the_older_checkpoint(vit, colours, tmp_path, monkeypatch):
     saved = []
     save = torch.save
@@ -86,6 +88,7 @@ def test_a_disk_that_fills_up_keeps_the_older_checkpoint(vit, colours, tmp_path,
         torch.load(path, weights_only=True)
 
 
+@pytest.mark.faults("N1")
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd", "muon"])
 def test_a_learning_rate_that_explodes(vit, tmp_path, optimizer):
     options = ("--lr", 1e30, "--optim.optimizer", optimizer, "--optim.warmup_epochs", 0, "--optim.clip_norm", 0)
@@ -95,6 +98,7 @@ def test_a_learning_rate_that_explodes(vit, tmp_path, optimizer):
     assert not list(tmp_path.glob("**/result.json"))
 
 
+@pytest.mark.faults("N1")
 def test_a_loss_that_turns_nan_late_names_its_images(vit, tmp_path, monkeypatch):
     calls = []
     forward = VisionTransformer.forward
@@ -155,6 +159,7 @@ def test_strategies_that_are_not_tested_are_refused(vit, colours, tmp_path, stra
     refused(answer, 2, f"--strategy {strategy}", "whole network")
 
 
+@pytest.mark.faults("C9", "C11")
 def test_a_start_that_does_not_fit(vit, digits_run, tmp_path):
     options = ("--network", "vit_mini_patch4_28", "--image_size", 28, "--out", tmp_path)
     refused(vit("train", "digits", "--model.init_from", digits_run.path, *options, *QUICK), 4, "does not fit", "best")

@@ -44,6 +44,7 @@ def test_a_table_with_splits(tmp_path: Path) -> None:
 
 
 @pytest.mark.faults("D24")
+@pytest.mark.faults("N6")
 @pytest.mark.parametrize(
     ("content", "words"),
     [

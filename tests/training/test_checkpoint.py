@@ -85,6 +85,7 @@ def test_every_kind_of_network_comes_back(name, tmp_path):
         assert torch.equal(loaded(images), network(images))
 
 
+@pytest.mark.faults("C1")
 def test_cut_short_anywhere(content, tmp_path):
     torch.save(content, tmp_path / "whole.ckpt")
     whole = (tmp_path / "whole.ckpt").read_bytes()
@@ -94,6 +95,7 @@ def test_cut_short_anywhere(content, tmp_path):
         refused(path, f"({path.stat().st_size:,} bytes)")
 
 
+@pytest.mark.faults("C1")
 @pytest.mark.parametrize(
     ("start", "guess"),
     [
@@ -110,6 +112,7 @@ def test_other_files_are_guessed(tmp_path, start, guess):
     refused(tmp_path / "x.ckpt", guess)
 
 
+@pytest.mark.faults("C2")
 def test_flipped_bits_never_give_other_weights(content, network, tmp_path):
     """A flip is refused, or fell where it changes nothing that is read."""
     torch.save(content, tmp_path / "whole.ckpt")
@@ -132,6 +135,7 @@ def test_flipped_bits_never_give_other_weights(content, network, tmp_path):
     assert refusals > 25
 
 
+@pytest.mark.faults("C7")
 def test_compressed_files_are_refused(content, tmp_path):
     torch.save(content, tmp_path / "a.ckpt")
     with zipfile.ZipFile(tmp_path / "a.ckpt") as whole, zipfile.ZipFile(tmp_path / "x.ckpt", "w", 8) as deflated:
@@ -140,6 +144,7 @@ def test_compressed_files_are_refused(content, tmp_path):
     refused(tmp_path / "x.ckpt", "damaged")
 
 
+@pytest.mark.faults("C3", "C6")
 @pytest.mark.parametrize("place", ["state_dict", "vit", "beside", "whole"])
 @pytest.mark.parametrize("forced", [False, True])
 def test_code_in_a_checkpoint_does_not_run(content, tmp_path, monkeypatch, place, forced):
@@ -168,6 +173,7 @@ def test_the_marker_would_have_run(tmp_path):
     assert (tmp_path / "marker").is_dir()
 
 
+@pytest.mark.faults("C4")
 def test_addresses_folders_and_pipes(tmp_path):
     for address in ("https://host/x.ckpt", "s3://bucket/x.ckpt", "hf-hub://name", "file:///etc/passwd"):
         refused(Path(address), "download it first")
@@ -178,17 +184,31 @@ def test_addresses_folders_and_pipes(tmp_path):
         checkpoint_of(tmp_path)
 
 
+@pytest.mark.faults("C10")
 def test_newer_formats_say_upgrade(content, tmp_path):
     content[KEY]["format"] = FORMAT + 1
     torch.save(content, tmp_path / "x.ckpt")
     refused(tmp_path / "x.ckpt", f"format {FORMAT + 1}", "upgrade")
 
 
+@pytest.mark.faults("C10")
+def test_the_checkpoint_of_the_first_format_says_what_it_said_then():
+    loaded, description = load(Path(__file__).with_name("format_1.ckpt"))  # of version 0.1.0
+    said = [0.00317, 0.08453, 0.02673, -0.04941, 0.02363, -0.0853, -0.01003, -0.05399, -0.02664, 0.08731]
+    with torch.inference_mode():
+        logits = loaded(torch.linspace(-1, 1, 3 * 8 * 8).reshape(1, 3, 8, 8))
+    torch.testing.assert_close(logits, torch.tensor([said]), atol=2e-5, rtol=0)
+    assert description.classes == tuple("0123456789") and description.preprocess.image_size == 8
+    assert description.versions["vit-lightning"] == "0.1.0"
+
+
+@pytest.mark.faults("C11")
 def test_plain_weights_are_not_ours(network, tmp_path):
     torch.save(network.state_dict(), tmp_path / "x.ckpt")
     refused(tmp_path / "x.ckpt", "did not write")
 
 
+@pytest.mark.faults("F2")
 def test_a_failed_write_leaves_the_old_file_whole(content, tmp_path, monkeypatch):
     path = tmp_path / "last.ckpt"
     DurableCheckpointIO().save_checkpoint(content, path)
@@ -210,6 +230,7 @@ def test_a_failed_write_leaves_the_old_file_whole(content, tmp_path, monkeypatch
         DurableCheckpointIO().save_checkpoint(content, path / "below" / "last.ckpt")
 
 
+@pytest.mark.faults("R13")
 def test_a_write_is_synced_before_it_is_renamed(content, tmp_path, monkeypatch):
     order = []
     for name in ("fsync", "replace"):
@@ -221,6 +242,7 @@ def test_a_write_is_synced_before_it_is_renamed(content, tmp_path, monkeypatch):
         assert archive.testzip() is None
 
 
+@pytest.mark.faults("C13")
 def test_description_survives_only_with_plain_values():
     kept = replace(Description(CLASSES, {"num_classes": 3}, Preprocess(8)), metrics={"x": Path("/tmp")})
     with pytest.raises(TypeError):

@@ -29,6 +29,7 @@ def refused(content, tmp_path, *words):
         assert word in str(caught.value)
 
 
+@pytest.mark.faults("C7", "C8", "C9")
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -60,6 +61,7 @@ def test_descriptions_that_are_none(content, tmp_path, plain):
     refused({**content, KEY: plain}, tmp_path, "description")
 
 
+@pytest.mark.faults("C5", "C7")
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -91,6 +93,7 @@ def test_hostile_networks(content, tmp_path, change, words):
     refused(content, tmp_path, *words)
 
 
+@pytest.mark.faults("C7")
 def test_a_cnn_of_a_billion_blocks(content, tmp_path):
     content[KEY]["network"] = resolve({"name": "resnet10_small"}, 8, 3) | {"layers": [10**9, 1, 1, 1]}
     refused(content, tmp_path, "1000000000 blocks")
@@ -153,6 +156,7 @@ def test_hostile_preprocessing(content, tmp_path, change):
     refused(content, tmp_path, "broken description")
 
 
+@pytest.mark.faults("C5")
 def test_what_stands_beside_our_keys_is_not_used(content, tmp_path):
     torch.save({**content, "hyper_parameters": {"class_path": "os.system"}, "epoch": "x"}, tmp_path / "x.ckpt")
     assert load(tmp_path / "x.ckpt")[1].classes == ("a", "b", "c")

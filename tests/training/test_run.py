@@ -26,6 +26,7 @@ def test_hostile_names_stay_inside_out(tmp_path, name):
 
 
 @pytest.mark.faults("H4")
+@pytest.mark.faults("F6")
 @given(st.text())
 def test_a_slug_is_one_harmless_part_of_a_path(name):
     made = slug(name)
@@ -34,6 +35,7 @@ def test_a_slug_is_one_harmless_part_of_a_path(name):
 
 
 @pytest.mark.faults("K6")
+@pytest.mark.faults("R8")
 def test_a_folder_is_never_used_again(tmp_path, monkeypatch):
     monkeypatch.setattr(time, "strftime", lambda _: "20260101-120000")
     made = [RunDirectory.create(str(tmp_path), "data", "net", None).path for _ in range(3)]
@@ -49,6 +51,7 @@ def test_out_may_be_in_the_home_folder(tmp_path, monkeypatch):
     assert RunDirectory.create("~/runs", "data", "net", None).path.is_relative_to(tmp_path / "runs")
 
 
+@pytest.mark.faults("F1")
 @pytest.mark.parametrize("place", ["file", "file/below", "file/below/further"])
 def test_a_place_that_cannot_be_written_is_a_resource_error(tmp_path, place):
     (tmp_path / "file").write_text("")
@@ -56,6 +59,7 @@ def test_a_place_that_cannot_be_written_is_a_resource_error(tmp_path, place):
         RunDirectory.create(str(tmp_path / place), "data", "net", None)
 
 
+@pytest.mark.faults("F1")
 def test_a_full_disk_shows_at_once(tmp_path, monkeypatch):
     def full(_):
         raise OSError(28, "No space left on device")

@@ -164,6 +164,7 @@ def text_of(folder):
     return b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
 
 
+@pytest.mark.faults("W8")
 def test_what_is_tracked_is_in_the_run_folder(folder, notices, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", KEY)
     picture, checkpoint = tmp_path / "curve.png", tmp_path / "best.ckpt"
@@ -226,6 +227,7 @@ def test_what_is_tracked_is_in_the_run_folder(folder, notices, tmp_path, monkeyp
     assert notices[0].startswith("Weights & Biases is offline (as asked)")
 
 
+@pytest.mark.faults("W5")
 def test_a_resumed_training_is_the_same_run(folder, notices):
     for step in (1, 2):
         tracker = begin("offline", folder, notices)
@@ -262,6 +264,7 @@ def test_large_confusion_matrices_are_left_to_the_picture(folder, notices):
     assert len(notices) == 1
 
 
+@pytest.mark.faults("W1")
 def test_not_logged_in_is_offline_with_one_notice(folder, notices):
     tracker = begin("auto", folder, notices)
     tracker.log({"train/loss": 1.0}, 0)
@@ -288,6 +291,7 @@ def test_the_old_address_in_netrc_counts(monkeypatch, tmp_path):
     assert not tracking._in_netrc("wandb.example.org")
 
 
+@pytest.mark.faults("W1")
 @pytest.mark.parametrize("mode", ["auto", "online"])
 def test_an_unreachable_server_is_offline_within_seconds(mode, folder, notices, monkeypatch):
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
@@ -304,6 +308,7 @@ def test_an_unreachable_server_is_offline_within_seconds(mode, folder, notices, 
     assert KEY.encode() not in text_of(folder)
 
 
+@pytest.mark.faults("W1")
 def test_a_server_that_never_answers_is_offline(folder, notices, monkeypatch):
     monkeypatch.setitem(tracking._SETTINGS, "init_timeout", 1.0)
     monkeypatch.setenv("WANDB_API_KEY", KEY)
@@ -343,6 +348,7 @@ def test_wandb_mode_is_heard_by_auto_alone(folder, notices, server, monkeypatch)
     assert notices[1].startswith("Weights & Biases: http")
 
 
+@pytest.mark.faults("W8")
 def test_online_rows_arrive_and_the_key_stays_out_of_files(folder, notices, server):
     tracker = begin("auto", folder, notices)
     for step in range(3):
@@ -358,6 +364,7 @@ def test_online_rows_arrive_and_the_key_stays_out_of_files(folder, notices, serv
     assert KEY.encode() not in text_of(folder)
 
 
+@pytest.mark.faults("W2", "W3")
 def test_a_server_that_dies_does_not_hold_up_the_end(folder, notices, server, monkeypatch):
     monkeypatch.setitem(tracking._SETTINGS, "finish_timeout", 2.0)
     vanish(begin("auto", folder, notices), server, seconds=15)
@@ -367,6 +374,7 @@ def test_a_server_that_dies_does_not_hold_up_the_end(folder, notices, server, mo
     assert [row["_step"] for row in history(folder)] == list(range(20))
 
 
+@pytest.mark.faults("W3")
 @pytest.mark.slow
 def test_a_server_that_dies_costs_a_minute_at_most(folder, notices, server):
     vanish(begin("auto", folder, notices), server, seconds=65)
@@ -385,6 +393,7 @@ def vanish(tracker, server, seconds):
     assert time.monotonic() - start < seconds
 
 
+@pytest.mark.faults("W3")
 def test_an_end_that_never_comes_is_left_behind(folder):
     program = f"""
 import os, signal, time
@@ -400,6 +409,7 @@ tracker.finish()
     assert lines[1].startswith("Weights & Biases lacks the end (no answer); upload it with: wandb sync ")
 
 
+@pytest.mark.faults("W7")
 def test_the_first_error_is_one_warning_and_the_last_word(folder, notices, monkeypatch, tmp_path):
     import wandb
 
@@ -436,6 +446,7 @@ def test_what_cannot_be_shown_is_one_warning(method, folder, notices, tmp_path):
     assert notices[1].startswith("Weights & Biases stopped (")
 
 
+@pytest.mark.faults("W9")
 def test_without_wandb_training_goes_on(folder, notices, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     tracker = begin("auto", folder, notices)
@@ -447,6 +458,7 @@ def test_without_wandb_training_goes_on(folder, notices, monkeypatch):
     assert not folder.exists()
 
 
+@pytest.mark.faults("W6")
 def test_off_writes_nothing_and_does_not_import_wandb(folder):
     program = f"""
 import sys
