@@ -364,7 +364,7 @@ train._Watcher.step = interrupt
 @pytest.mark.faults("R4")
 def test_a_second_ctrl_c_ends_at_once_and_spoils_nothing(vit, colours, uninterrupted, tmp_path):
     process = start(tmp_path, "train", colours, *DEMANDING, *ALWAYS, "--out", tmp_path / "runs", script=TWICE)
-    _, said = process.communicate(timeout=200)
+    _, said = process.communicate(timeout=400)
     run = run_folder(tmp_path / "runs")
     assert process.returncode == 130 and f"interrupted twice; to go on: vit train --resume {run}" in said
     assert checkpoint(run)["global_step"] == 5  # the one of this step was not waited for

@@ -76,7 +76,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault(
             "R1",
             "SIGKILL at any moment: start-up, training, validation, saving",
-            "`--resume` ends with the weights, optimiser, metrics and result of the run that was never stopped, bit for "
+            "`--resume` ends with the weights, optimiser, metrics and result of the run that was never ended, bit for "
             "bit (CPU, float32)",
         ),
         Fault(

@@ -35,7 +35,7 @@ def test_processes_end_with_a_checkpoint(tmp_path, launcher, whom, number):
     options = {"torchrun": (), "lightning": TWO, "alone": ("--data.cache", "none", "--data.num_workers", "1")}[launcher]
     process = start(tmp_path, "train", *OPTIONS, *options, "--out", tmp_path / "runs", launcher=launcher)
     try:
-        until(lambda: any(len(path.read_text().splitlines()) > 1 for path in tmp_path.glob("runs/**/metrics.csv")), 90)
+        until(lambda: any(len(path.read_text().splitlines()) > 1 for path in tmp_path.glob("runs/**/metrics.csv")), 300)
         started = time.monotonic()
         whole = belonging(tmp_path)
         send({"group": whole, "main": [process.pid], "rank": belonging(tmp_path, "LOCAL_RANK=1")}[whom], number)

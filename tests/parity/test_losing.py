@@ -44,7 +44,7 @@ def errors(said):
 def test_a_process_that_is_killed_ends_the_training(tmp_path):
     process = start(tmp_path, "train", *DIGITS, *TWO, "--checkpoint_every", "0s", "--out", tmp_path / "runs")
     try:
-        until(lambda: list(tmp_path.glob("runs/**/last.ckpt")), 120)
+        until(lambda: list(tmp_path.glob("runs/**/last.ckpt")), 300)
         started = time.monotonic()
         send(belonging(tmp_path, "LOCAL_RANK=1"), signal.SIGKILL)
         process.wait(60)
@@ -63,7 +63,7 @@ def test_a_process_that_is_killed_ends_the_training(tmp_path):
 @pytest.mark.faults("X3")
 def test_a_process_that_fails_is_heard_first(tmp_path):
     process = start(tmp_path, "train", *DIGITS, *TWO, "--out", tmp_path / "runs", script=SPOILT)
-    _, said = finish(tmp_path, process, 120)
+    _, said = finish(tmp_path, process, 300)
     assert process.returncode == 8 and "Traceback" not in said
     first, second = errors(said)
     assert "ValueError: spoilt here" in first and second.startswith("vit: error[8]: ")
@@ -75,7 +75,7 @@ def test_what_two_processes_began_one_can_finish(vit, colours, tmp_path, monkeyp
     """In the middle of an epoch, with everything that does not depend on the number of processes."""
     monkeypatch.setattr("vit.report.run_figures.draw_run", lambda *_: None)
     process = start(tmp_path, "train", colours, *SHORT, *TWO, "--out", tmp_path / "two", script=ENDED)
-    _, said = finish(tmp_path, process, 200)
+    _, said = finish(tmp_path, process, 400)
     assert process.returncode == 143 and "after step 5, which is saved" in said
     assert vit("train", colours, *SHORT, "--out", tmp_path / "one").code == 0
     one, two = (next(path.parent for path in (tmp_path / name).glob("*/*/*/config.yaml")) for name in ("one", "two"))

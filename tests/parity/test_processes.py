@@ -28,7 +28,7 @@ def torchrun(folder, *arguments, processes=2):
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
     return subprocess.run(
         [*launcher, "--master-addr", "127.0.0.1", "--master-port", str(port), *map(str, arguments)],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False,
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
 
 

@@ -150,7 +150,7 @@ def _warn_of_space(reporter: Reporter, plan: Any, run: Any) -> None:
     needed, free = 4 * plan.checkpoint_bytes, shutil.disk_usage(run.path).free
     if needed > free:
         reporter.notice(
-            f"WARNING: checkpoints will take up to {needed / 1e9:.1f} GB, and {run.path} has {free / 1e9:.1f} GB left"
+            f"WARNING: checkpoints will take up to {needed / 1e6:,.1f} MB, and {run.path} has {free / 1e6:,.1f} MB left"
         )
 
 
