@@ -115,8 +115,9 @@ class Classifier(LightningModule):
             return
         rank, processes = place()
         parts = checkpoint[PROGRESS]["train_loss"]
-        if len(parts) != processes:  # as many as there are now: all of it goes to the first
-            parts = [[sum(column) for column in zip(*parts, strict=True)], *([[0.0, 0.0]] * (processes - 1))]
+        if len(parts) != processes:  # all of it goes to the first; a batch counts once for every process
+            share = processes / len(parts)
+            parts = [[sum(column) * share for column in zip(*parts, strict=True)], *([[0.0, 0.0]] * (processes - 1))]
         self.train_loss.update(parts[rank][0])
         self.train_batches.update(parts[rank][1])
         self.finite.load_state_dict(checkpoint[PROGRESS])
