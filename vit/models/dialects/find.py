@@ -42,5 +42,5 @@ def read_weights(weights: Weights, config: Config) -> tuple[Dialect, Reading]:
         weights = {name.removeprefix(wrapper): value for name, value in weights.items() if name.startswith(wrapper)}
     first = ", ".join(sorted(weights)[:_SHOWN])
     raise ValueError(
-        f"its {len(weights):,} names are of no dialect that is known: {first}{', ...' * (len(weights) > _SHOWN)}"
+        f"its {len(weights):,} names are of no ViT that is known: {first}{', ...' * (len(weights) > _SHOWN)}"
     )
