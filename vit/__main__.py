@@ -18,6 +18,7 @@ COMMANDS = {
     "predict": "a row per image of any files or folders",
     "demo": "a page on this machine to drop images on",
     "convert": "turn pretrained weights of other libraries into a checkpoint",
+    "export": "a trained model as ONNX, torch.export, safetensors, or for timm and transformers",
     "data": "check a data set for broken, odd, duplicate and mislabelled images",
     "models": "list networks with parameters and FLOPs",
 }

@@ -19,7 +19,9 @@ def evaluate(arguments: Sequence[str]) -> int:
         "Measure a trained model on labelled images: the test images of its run, or those of DATA.",
         "vit evaluate runs/photos/vit_tiny_patch16_224/20260101-120000 more_photos/",
     )
-    parser.add_argument("model", metavar="RUN|CKPT", type=str, help="a run folder or a checkpoint")
+    parser.add_argument(
+        "model", metavar="RUN|CKPT|ONNX", type=str, help="a run folder, a checkpoint, or an exported .onnx file"
+    )
     parser.add_argument(
         "data", metavar="DATA", type=str | None, nargs="?", default=None, help="as for vit train; null: the run's own"
     )

@@ -30,7 +30,9 @@ def predict(arguments: Sequence[str]) -> int:
         "Label images with a trained model: one row per file, always, in a stable order.",
         "vit predict runs/photos/vit_tiny_patch16_224/20260101-120000 holiday/ --recursive --gallery",
     )
-    parser.add_argument("model", metavar="RUN|CKPT", type=str, help="a run folder or a checkpoint")
+    parser.add_argument(
+        "model", metavar="RUN|CKPT|ONNX", type=str, help="a run folder, a checkpoint, or an exported .onnx file"
+    )
     parser.add_argument("images", metavar="IMAGES", type=str, nargs="+", help="files, folders, patterns")
     parser.add_argument(
         "--output",

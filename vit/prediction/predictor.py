@@ -13,7 +13,9 @@ from torch import Tensor
 from vit.data.decode import ImageError, read_image
 from vit.data.preprocess import Preprocess
 from vit.data.threads import decode_threads
+from vit.errors import UsageError
 from vit.prediction.files import list_files
+from vit.prediction.onnx_engine import SUFFIX, OnnxEngine
 from vit.training import checkpoint
 from vit.training.inference import Engine, choose_device
 from vit.training.run import checkpoint_of
@@ -47,9 +49,9 @@ class Prediction:
 
 
 class Predictor:
-    """A network with its class names and preprocessing, from a checkpoint alone."""
+    """A network with its class names and preprocessing, from a checkpoint or an exported file alone."""
 
-    def __init__(self, engine: Engine, classes: tuple[str, ...]) -> None:
+    def __init__(self, engine: Engine | OnnxEngine, classes: tuple[str, ...]) -> None:
         self.engine = engine
         self.classes = classes
 
@@ -85,15 +87,9 @@ class Predictor:
         ahead = 1 if self.engine.device.type == "cpu" else AHEAD
         with decode_threads() as parallel:
             for window in _batched(paths, batch_size * ahead):
-                inputs = parallel(self._read, window)
+                inputs = parallel(lambda path: read_input(path, self.preprocess), window)
                 for part in _batched(zip(window, inputs, strict=True), batch_size):
                     yield from self._predict_batch(part, top_k)
-
-    def _read(self, path: str) -> Tensor | ImageError:
-        try:
-            return self.preprocess(read_image(path))
-        except ImageError as error:
-            return error
 
     def _predict_batch(self, part: Sequence[tuple[str, Tensor | ImageError]], top_k: int) -> Iterator[Prediction]:
         images = [image for _, image in part if isinstance(image, Tensor)]
@@ -113,6 +109,14 @@ class Predictor:
                 yield Prediction(path, "ok", top[0][0], top[0][1], top)
 
 
+def read_input(path: str, preprocess: Preprocess) -> Tensor | ImageError:
+    """A file as a network's input (3, S, S) uint8, or why it cannot be one."""
+    try:
+        return preprocess(read_image(path))
+    except ImageError as error:
+        return error
+
+
 def _batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Lists of up to `size` items (itertools.batched, which Python 3.11 lacks)."""
     rest = iter(items)
@@ -125,18 +129,30 @@ def _status(error: ImageError) -> Status:
 
 
 def load(path: str | os.PathLike[str], device: str = "auto", precision: str = "auto") -> Predictor:
-    """The model of a run folder or a checkpoint.
+    """The model of a run folder, a checkpoint or an exported ONNX file.
 
     Args:
-        path: a run folder (its best checkpoint) or a checkpoint file.
-        device: "cpu", "cuda", "mps", or "auto" for the first accelerator.
-        precision: "32-true", "bf16-mixed", or "auto" for what it was trained with, where the hardware computes in it.
+        path: a run folder (its best checkpoint), a checkpoint, or an .onnx file that `vit export` wrote.
+        device: "cpu", "cuda", "mps", or "auto" for the first accelerator; ONNX: the CPU.
+        precision: "32-true", "bf16-mixed", or "auto" for what it was trained with, where the hardware computes in it;
+            ONNX: "32-true".
 
     Raises:
         CheckpointError: there is none, or it cannot be used.
+        UsageError: no such device; or an ONNX file on another device or at another precision than its own.
     """
+    if Path(path).suffix == SUFFIX:
+        return _load_onnx(Path(path), device, precision)
     network, description = checkpoint.load(checkpoint_of(Path(path)))
     if precision == "auto" and description.precision == "32-true":
         precision = "32-true"
     engine = Engine(network, description.preprocess, choose_device(device), precision, description.temperature)
     return Predictor(engine, description.classes)
+
+
+def _load_onnx(path: Path, device: str, precision: str) -> Predictor:
+    for option, value, own in (("device", device, "cpu"), ("precision", precision, "32-true")):
+        if value not in ("auto", own):
+            raise UsageError(f"--{option} {value}, but an ONNX file is computed with {own}", f"leave --{option} out")
+    engine = OnnxEngine(path)
+    return Predictor(engine, engine.description.classes)

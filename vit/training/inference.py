@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -98,7 +99,14 @@ class Engine:
         return (self.logits(images) / self.temperature).softmax(dim=1).cpu()
 
 
-def score(engine: Engine, batches: Iterable[Batch]) -> Scored:
+class Classifies(Protocol):
+    """Whatever says probabilities of prepared images: an `Engine`, or an exported file."""
+
+    def probabilities(self, images: Tensor) -> Tensor:
+        """Images (B, 3, S, S) uint8 -> probabilities (B, C) float32 on the CPU."""
+
+
+def score(engine: Classifies, batches: Iterable[Batch]) -> Scored:
     """Score every valid image of all processes, each once, in the order of the list; every process gets all rows."""
     paths: list[str] = []
     labels: list[Tensor] = []

@@ -1,0 +1,51 @@
+"""The contract of an export format: how a trained network is written, and how others read it back."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+from torch import Tensor
+
+from vit.errors import UsageError
+from vit.export.deployed import Trained
+
+Classify = Callable[[Tensor], Tensor]  # images (B, 3, S, S) uint8 -> probabilities (B, C)
+
+
+class Format(ABC):
+    """One way out."""
+
+    ending: str  # of a file's name; "" for a folder
+    packages: tuple[str, ...] = ()  # beyond what the program needs anyway
+    extra: str = ""  # of this program, that installs them
+
+    @abstractmethod
+    def write(self, trained: Trained, path: Path) -> None:
+        """Write a file or folder that does not exist yet.
+
+        Raises:
+            UsageError: this format cannot hold such a network.
+        """
+
+    @abstractmethod
+    def read(self, trained: Trained, path: Path) -> Classify:
+        """What was written, loaded by the library that it is for and by nothing of ours."""
+
+    @abstractmethod
+    def how_to_load(self, trained: Trained, path: Path) -> str:
+        """Python that loads it, for the user to copy."""
+
+    def check_installed(self, name: str) -> None:
+        """Raise UsageError when a package that this format needs is not there."""
+        missing = [package for package in self.packages if find_spec(package) is None]
+        if missing:
+            raise UsageError(
+                f"--format {name} needs {', '.join(missing)}", f"pip install 'vit-lightning[{self.extra}]'"
+            )
+
+
+def words(trained: Trained) -> str:
+    """The whole description as text, for metadata; `Description.from_dict` checks it on the way back."""
+    return json.dumps(trained.description.to_dict())

@@ -1,0 +1,82 @@
+"""ONNX: one file, from uint8 images to calibrated probabilities, that onnxruntime runs without PyTorch."""
+
+import contextlib
+import io
+import json
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from vit.errors import UsageError
+from vit.export.deployed import Trained, input_words, traced
+from vit.export.format import Classify, Format, words
+from vit.prediction.onnx_engine import INPUT, MAX_BYTES, OUTPUT, SUFFIX, OnnxEngine
+from vit.training.checkpoint import KEY
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+class OnnxFile(Format):
+    """`vit predict` takes it as well."""
+
+    ending = SUFFIX
+    packages = ("onnx", "onnxscript", "onnxruntime")
+    extra = "export"
+
+    def write(self, trained: Trained, path: Path) -> None:
+        import onnx
+
+        model, count = _converted(trained), len(trained.description.classes)
+        _forget_source_lines(model)
+        onnx.helper.set_model_props(
+            model,
+            {
+                KEY: words(trained),
+                "classes": json.dumps(trained.description.classes),
+                "input": input_words(trained),
+                "output": f"float32 (batch, {count}): probabilities, in the order of classes",
+            },
+        )
+        content = model.SerializeToString()
+        if len(content) >= MAX_BYTES:
+            raise UsageError(
+                "the network is larger than the 2 GiB of one ONNX file", "give --format pt2 or safetensors"
+            )
+        path.write_bytes(content)
+
+    def read(self, trained: Trained, path: Path) -> Classify:
+        return OnnxEngine(path).probabilities
+
+    def how_to_load(self, trained: Trained, path: Path) -> str:
+        return (
+            f"session = onnxruntime.InferenceSession({str(path)!r})\n"
+            f'(probabilities,) = session.run(None, {{"{INPUT}": images}})  # {input_words(trained)}'
+        )
+
+
+def _converted(trained: Trained) -> "ModelProto":
+    """The graph as ONNX. The exporter's own chatter is about PyTorch's innards, and is kept from the user."""
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            traced(trained),
+            input_names=[INPUT],
+            output_names=[OUTPUT],
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+    assert program is not None
+    return program.model_proto
+
+
+def _forget_source_lines(model: "ModelProto") -> None:
+    """Take out the exporter's notes: they hold lines of source code with the folders of this machine."""
+    for part in (model.graph, *model.graph.node, *model.graph.input, *model.graph.output, *model.graph.value_info):
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
+    for tensor in model.graph.initializer:
+        tensor.ClearField("metadata_props")

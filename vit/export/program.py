@@ -1,0 +1,29 @@
+"""pt2: torch.export's program, which PyTorch runs without the code of this package."""
+
+import json
+from pathlib import Path
+
+import torch
+
+from vit.export.deployed import Trained, input_words, traced
+from vit.export.format import Classify, Format, words
+
+
+class Program(Format):
+    """The same graph as ONNX has: from uint8 images to calibrated probabilities."""
+
+    ending = ".pt2"
+
+    def write(self, trained: Trained, path: Path) -> None:
+        notes = {"vit.json": words(trained), "classes.json": json.dumps(trained.description.classes)}
+        torch.export.save(traced(trained), path, extra_files={**notes, "input.txt": input_words(trained)})
+
+    def read(self, trained: Trained, path: Path) -> Classify:
+        module = torch.export.load(path).module()
+        return lambda images: module(images)
+
+    def how_to_load(self, trained: Trained, path: Path) -> str:
+        return (
+            f"model = torch.export.load({str(path)!r}).module()\n"
+            f"probabilities = model(images)  # {input_words(trained)}"
+        )
