@@ -57,7 +57,8 @@ def export(arguments: Sequence[str]) -> int:
     found = write(trained, given.format, output, files)
     where = "random images" if not files else f"{found.images:,} of {len(files):,} files of {given.verify}"
     reporter.line(f"{output}: {given.format}, {len(trained.description.classes)} classes")
-    reporter.line(f"compared on {where}: no label differs, probabilities by {found.largest:.1e} at most\n")
+    reporter.line(f"compared on {where}: no label differs, probabilities by {found.largest:.1e} at most")
+    reporter.line()
     for line in chosen.how_to_load(trained, output).splitlines():
         reporter.line(line)
     following = NEXT.get(given.format, f"vit evaluate {shlex.quote(given.model)}")

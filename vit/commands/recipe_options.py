@@ -13,6 +13,7 @@ SHORT = {
     "--image_size": "--model.preprocess.image_size",
     "--augment": "--augment.name",
     "--init_from": "--model.init_from",
+    "--freeze": "--model.freeze",
     "--epochs": "--optim.epochs",
     "--batch_size": "--optim.batch_size",
     "--lr": "--optim.lr",
@@ -22,6 +23,7 @@ SHORT = {
     "--strategy": "--trainer.strategy",
     "--checkpoint_every": "--trainer.checkpoint_every",
 }
+FINETUNE = "finetune"
 SECTIONS = {
     "data": DataConfig,
     "model": ModelConfig,
@@ -56,7 +58,10 @@ def make_parser() -> Parser:
 
 
 def parse_options(parser: Parser, arguments: Sequence[str]) -> Namespace:
-    """A command line, with short flags written out and shipped recipes found."""
+    """A command line, with short flags written out and shipped recipes found.
+
+    Where it starts from weights, the shipped recipe for that lies beneath all that is given.
+    """
     expanded = expand(arguments, SHORT, "data.source")
     given = [token.partition("=")[::2] for token in expanded]
     if not {"--config", "--help"} & {name for name, _ in given} and dict(given).get("--resume", "auto") == "auto":
@@ -66,8 +71,17 @@ def parse_options(parser: Parser, arguments: Sequence[str]) -> Namespace:
             expanded = [f"--config={source}", *expanded]
     configs = [f"--config={find_config(token.partition('=')[2])}" for token in expanded if _is_config(token)]
     # first, so that an option beats a recipe wherever it stands
-    config: Namespace = parse(parser, [*configs, *(token for token in expanded if not _is_config(token))])
+    whole = [*configs, *(token for token in expanded if not _is_config(token))]
+    if "--help" not in whole and _starts_from_weights(parser, whole):
+        whole = [f"--config={find_config(FINETUNE)}", *whole]
+    config: Namespace = parse(parser, whole)
     return config
+
+
+def _starts_from_weights(parser: Parser, whole: Sequence[str]) -> bool:
+    """Whether an option or a recipe names weights to start from."""
+    said: Namespace = parse(parser, [token for token in whole if token != "--print_config"])
+    return said.model.init_from is not None
 
 
 def _is_config(token: str) -> bool:

@@ -123,12 +123,7 @@ def _show_plan(reporter: Reporter, plan: Any, run: Any) -> None:
             *([("start", f"weights of {plan.recipe.model.init_from}")] if plan.recipe.model.init_from else []),
             ("augment", augment or "none"),
             ("batch", f"{plan.batch_size} images{parts}{processes}"),
-            ("optimiser", f"{optim.optimizer}, learning rate {optim.lr:g}, weight decay {optim.weight_decay:g}"),
-            (
-                "steps",
-                f"{plan.total_steps:,} ({plan.total_steps / plan.steps_per_epoch:,.4g} epochs of "
-                f"{plan.steps_per_epoch:,}), seed {plan.recipe.seed}",
-            ),
+            *_schedule(plan),
             ("device", f"{plan.device.type}, {plan.precision}"),
             ("run", str(run.path)),
         ]
@@ -152,6 +147,23 @@ def _warn_of_space(reporter: Reporter, plan: Any, run: Any) -> None:
         reporter.notice(
             f"WARNING: checkpoints will take up to {needed / 1e6:,.1f} MB, and {run.path} has {free / 1e6:,.1f} MB left"
         )
+
+
+def _schedule(plan: Any) -> list[tuple[str, str]]:
+    """How weights are found, as facts."""
+    optim = plan.recipe.optim
+    if plan.recipe.model.freeze == "backbone":
+        how = f"the last layer alone, on features computed once; {plan.rounds} penalties, validation chooses"
+        return [("training", how)]
+    decay = f", {optim.layer_decay:g} of it for each block below" if optim.layer_decay < 1 else ""
+    return [
+        ("optimiser", f"{optim.optimizer}, learning rate {optim.lr:g}{decay}, weight decay {optim.weight_decay:g}"),
+        (
+            "steps",
+            f"{plan.total_steps:,} ({plan.total_steps / plan.steps_per_epoch:,.4g} epochs of "
+            f"{plan.steps_per_epoch:,}), seed {plan.recipe.seed}",
+        ),
+    ]
 
 
 class _Watcher:

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import logging
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,7 +59,8 @@ class OnnxFile(Format):
 
 
 def _converted(trained: Trained) -> "ModelProto":
-    """The graph as ONNX. The exporter's own chatter is about PyTorch's innards, and is kept from the user."""
+    """The graph as ONNX. The exporters' own chatter is about their innards, and is kept from the user."""
+    logging.getLogger("onnxscript").setLevel(logging.ERROR)
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         program = torch.onnx.export(

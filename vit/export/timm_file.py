@@ -1,23 +1,28 @@
 """timm: weights that `timm.create_model(NAME, checkpoint_path=PATH, ...)` takes."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import timm
 from safetensors.torch import save_file
+from torch import Tensor
 
 from vit.errors import UsageError
 from vit.export.deployed import Trained, calibrated_weights
 from vit.export.format import Classify, Format
 from vit.export.weights import metadata
-from vit.models.catalog import CATALOG
+from vit.models.dialects.timm import to_timm
 from vit.models.timm_network import TimmNetwork
 from vit.models.vision_transformer import VisionTransformer
 
-BASE = "vit_base_patch16_224"  # the ViT of timm that a ViT without a name there is a variant of
-_SAME = ("patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio", "qkv_bias", "qk_norm")
-_POOLS = {"cls": "token", "mean": "avg", "patch_mean": "avg", "map": "map"}
-_ACTIVATIONS = {"gelu": None, "gelu_tanh": "gelu_tanh", "quick_gelu": "quickgelu"}
+_OTHERS = "give --format onnx, pt2 or safetensors"
+_OF_VIT_BASE = {  # what timm's ViT-B/16 is, so that it need not be said
+    "img_size": 224, "patch_size": 16, "embed_dim": 768, "depth": 12, "num_heads": 12, "mlp_ratio": 4.0,
+    "qkv_bias": True, "qk_norm": False, "init_values": None, "reg_tokens": 0, "global_pool": "token",
+    "class_token": True, "no_embed_class": False, "pre_norm": False, "fc_norm": False, "pos_embed": "learn",
+    "act_layer": "gelu",
+}  # fmt: skip
 
 
 class TimmFile(Format):
@@ -26,71 +31,53 @@ class TimmFile(Format):
     ending = ".safetensors"
 
     def write(self, trained: Trained, path: Path) -> None:
-        _arguments(trained)  # refuse before anything is written
-        weights = calibrated_weights(trained)
-        positions = getattr(trained.network, "pos_embed", None)
-        if positions is not None:  # fixed ones are no parameter of ours, but one of timm's
-            weights["pos_embed"] = positions
-        names = {name: name.removeprefix("model.") for name in weights}
-        save_file(
-            {names[name]: value.contiguous() for name, value in weights.items()}, path, metadata=metadata(trained)
-        )
+        weights, _, _ = _in_timm(trained)
+        save_file({key: value.contiguous() for key, value in weights.items()}, path, metadata=metadata(trained))
 
     def read(self, trained: Trained, path: Path) -> Classify:
-        name, options = _arguments(trained)
+        _, name, options = _in_timm(trained)
         model = timm.create_model(name, checkpoint_path=str(path), **options).eval()
         normalise = trained.description.preprocess.normalise
         return lambda images: model(normalise(images)).softmax(dim=1)
 
     def how_to_load(self, trained: Trained, path: Path) -> str:
-        name, options = _arguments(trained)
-        words = "".join(f", {key}={value!r}" for key, value in options.items())
+        _, name, options = _in_timm(trained)
+        words = "".join(f", {key}={_code(value)}" for key, value in options.items())
         return f"model = timm.create_model({name!r}, checkpoint_path={str(path)!r}{words})"
 
 
-def _arguments(trained: Trained) -> tuple[str, dict[str, Any]]:
-    """timm's name for a network, and what create_model needs beside it."""
-    network = trained.network
+def _in_timm(trained: Trained) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
+    """(weights in timm's names, timm's name of the network, what create_model needs beside it)."""
+    network, values = trained.network, trained.description.network
+    weights = calibrated_weights(trained)
     if isinstance(network, VisionTransformer):
-        name, options = _vit_arguments(trained.description.network)
+        if network.pos_embed is not None:
+            weights["pos_embed"] = network.pos_embed  # fixed ones are no parameter of ours, but one of timm's
+        try:
+            weights, name, options = to_timm(weights, values)
+        except ValueError as error:
+            raise UsageError(str(error), _OTHERS) from error
+        options = {key: value for key, value in options.items() if not _is_default(key, value)}
     elif isinstance(network, TimmNetwork):
-        name, options = trained.description.network["model"], _size_if_taken(trained.description.network)
+        weights = {key.removeprefix("model."): value for key, value in weights.items()}
+        name, options = values["model"], _size_if_taken(values)
     else:
-        raise UsageError(
-            f"timm cannot build {trained.description.network['name']} by a name: its stem is made for small images",
-            "give --format onnx, pt2 or safetensors",
-        )
-    return name, {"num_classes": network.num_classes, **options, "pretrained_cfg_overlay": _preprocessing(trained)}
+        raise UsageError(f"timm has no name for {values['name']}: its stem is made for small images", _OTHERS)
+    plain = trained.description.preprocess
+    overlay = {  # what timm.data.resolve_model_data_config reads of a model
+        "input_size": (3, plain.image_size, plain.image_size),
+        "mean": plain.mean,
+        "std": plain.std,
+        "interpolation": plain.interpolation,
+        "crop_pct": plain.crop_fraction,
+    }
+    return weights, name, {**options, "num_classes": network.num_classes, "pretrained_cfg_overlay": overlay}
 
 
-def _vit_arguments(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """What is said of a ViT beyond the timm model of that name; timm's defaults are the paper's, as ours are."""
-    for key, kept in (("norm_placement", ("pre",)), ("pool", tuple(_POOLS)), ("activation", tuple(_ACTIVATIONS))):
-        if values.get(key, kept[0]) not in kept:
-            raise UsageError(f"timm has no ViT with {key} {values[key]!r}", "give --format onnx, pt2 or safetensors")
-    name = values["name"] if timm.is_model(values["name"]) else BASE
-    base = CATALOG[name].values
-    options = {key: values[key] for key in _SAME if key in values and values[key] != base.get(key)}
-    if values["image_size"] != base["image_size"]:
-        options["img_size"] = values["image_size"]
-    pool = values.get("pool", "cls")
-    if pool != "cls":
-        options |= {"global_pool": _POOLS[pool], "fc_norm": values.get("pool_norm", False)}
-    if pool in ("mean", "map"):
-        options["class_token"] = False
-    if values.get("pos_embed") == "none":
-        options["pos_embed"] = "none"
-    if not values.get("prefix_positions", True):
-        options["no_embed_class"] = True
-    if values.get("embed_norm", False):
-        options["pre_norm"] = True
-    if values.get("layer_scale"):
-        options["init_values"] = values["layer_scale"]
-    if values.get("num_registers"):
-        options["reg_tokens"] = values["num_registers"]
-    if _ACTIVATIONS[values.get("activation", "gelu")]:
-        options["act_layer"] = _ACTIVATIONS[values["activation"]]
-    return name, options
+def _is_default(key: str, value: Any) -> bool:
+    """Whether timm's ViT-B/16 has this value without being told."""
+    is_usual_norm = key == "norm_layer" and value.keywords == {"eps": 1e-6}
+    return is_usual_norm or (key in _OF_VIT_BASE and bool(value == _OF_VIT_BASE[key]))
 
 
 def _size_if_taken(values: dict[str, Any]) -> dict[str, Any]:
@@ -103,14 +90,11 @@ def _size_if_taken(values: dict[str, Any]) -> dict[str, Any]:
     return size
 
 
-def _preprocessing(trained: Trained) -> dict[str, Any]:
-    """What timm.data.resolve_model_data_config reads of a model."""
-    plain = trained.description.preprocess
-    side = plain.image_size
-    return {
-        "input_size": (3, side, side),
-        "mean": plain.mean,
-        "std": plain.std,
-        "interpolation": plain.interpolation,
-        "crop_pct": plain.crop_fraction,
-    }
+def _code(value: Any) -> str:
+    """A value as Python that timm's user can run."""
+    if isinstance(value, partial):
+        words = "".join(f", {key}={part!r}" for key, part in value.keywords.items())
+        return f"functools.partial({_code(value.func)}{words})"
+    if isinstance(value, type):
+        return f"{'torch.nn' if value.__module__.startswith('torch.') else 'timm.layers'}.{value.__name__}"
+    return repr(value)

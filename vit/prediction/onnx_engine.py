@@ -53,7 +53,7 @@ class OnnxEngine:
         except Exception as error:  # onnxruntime has a class of its own for every failure
             words = (str(error).splitlines() or [""])[0]
             raise CheckpointError(f"{path} cannot be used: {type(error).__name__}: {words[:300]}", _REMEDY) from error
-        self.preprocess = self.description.preprocess
+        self.preprocess, self.temperature = self.description.preprocess, self.description.temperature
         side, self._count = self.preprocess.image_size, len(self.description.classes)
         expected = [(INPUT, "tensor(uint8)", [3, side, side])], [(OUTPUT, "tensor(float)", [self._count])]
         if (inputs, outputs) != expected:

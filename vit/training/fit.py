@@ -17,6 +17,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from vit.data.module import ImageDataModule
 from vit.errors import DivergedError, ProcessesError, ResourceError, StoppedError, UsageError, is_out_of_memory
 from vit.models.catalog import build
+from vit.models.network import Network
 from vit.training.calibration import fit_temperature
 from vit.training.callbacks import Averaging, BestCheckpoint, CountConsumed, DescribeCheckpoint, Listener, Recorder
 from vit.training.checkpoint import Description, load
@@ -28,11 +29,14 @@ from vit.training.metrics import Scored, uncalibrated, with_intervals
 from vit.training.plan import Plan
 from vit.training.pretrained import open_pretrained
 from vit.training.processes import PATIENCE, Agreement, deciding, together
+from vit.training.probe import probe
 from vit.training.recipe import TrainerConfig
-from vit.training.run import RunDirectory, RunResult, pack, versions
+from vit.training.run import Effort, RunDirectory, RunResult, pack, versions
 from vit.training.signals import Signals, Stop
 from vit.training.start import start_from
 from vit.training.unreadable import Unreadable
+
+_Measured = tuple[Description, float, dict[str, Scored]]  # of a checkpoint: what it is, its temperature, its answers
 
 MONITOR = "val/loss"  # less noisy than accuracy where validation images are few, and honest about probabilities
 
@@ -97,9 +101,58 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
             for listener in listeners:
                 listener.notice(f"weights, {name}: {value}")
     network = network.to(memory_format=network.memory_format)
-    classifier = Classifier(network, plan.recipe.optim, plan.total_steps, plan.recipe.seed)
     data = plan.data_module()
     description = Description(plan.source.classes, plan.network, plan.preprocess, plan.precision, versions=versions())
+    if plan.recipe.model.freeze == "backbone":
+        effort = probe(network, description, data, plan, run, listeners)
+        measured = _measured(plan, data, effort.best)
+    else:
+        effort, measured = _optimise(network, description, data, plan, run, listeners, resume, signals)
+    best_description, temperature, scored = measured
+    if effort.is_first_process:
+        store_temperature(effort.best, temperature)
+    result = RunResult(
+        network=plan.network,
+        parameters=plan.parameters,
+        flops=plan.flops,
+        data=plan.source.name,
+        classes=len(plan.source.classes),
+        images={split: len(samples) for split, samples in plan.source.splits.items()},
+        fingerprints={split: samples.fingerprint() for split, samples in plan.source.splits.items()},
+        seed=plan.recipe.seed,
+        epochs=plan.total_steps / plan.steps_per_epoch,
+        steps=effort.steps,
+        batch_size=plan.batch_size,
+        seconds=effort.seconds,
+        images_per_second=effort.images_per_second,
+        device=_device_name(plan.device),
+        precision=plan.precision,
+        best_epoch=int(best_description.metrics["epoch"]),
+        validation={name: value for name, value in best_description.metrics.items() if name.startswith("val/")},
+        metrics=with_intervals(scored["test"], len(plan.source.classes)) if "test" in scored else {},
+        temperature=temperature,
+        uncalibrated=uncalibrated(scored["test"], len(plan.source.classes)) if "test" in scored else {},
+        correct={split: pack(some.correct) for split, some in scored.items()},
+        skipped_steps=effort.skipped_steps,
+        unreadable_images=effort.unreadable_images,
+    )
+    if effort.is_first_process:
+        run.previous.unlink(missing_ok=True)
+    return Fitted(result, scored, data, effort.is_first_process)
+
+
+def _optimise(
+    network: Network,
+    description: Description,
+    data: ImageDataModule,
+    plan: Plan,
+    run: RunDirectory,
+    listeners: Sequence[Listener],
+    resume: bool,
+    signals: Signals,
+) -> tuple[Effort, _Measured]:
+    """Train all weights by gradient descent, and measure the best ones."""
+    classifier = Classifier(network, plan.recipe.optim, plan.total_steps, plan.recipe.seed)
     recorder = Recorder(run.metrics, plan.batch_size // plan.recipe.optim.accumulate, list(listeners))
     unreadable = Unreadable(recorder.notice)
     callbacks: list[Callback] = [
@@ -120,39 +173,25 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
     with together(trainer):
         trainer.fit(classifier, datamodule=data, ckpt_path=run.last if resume else None)
         best = Path(trainer.strategy.broadcast(str(run.best)))
-        best_network, best_description = load(best)
-        engine = Engine(best_network, plan.preprocess, plan.device, plan.precision)
-        scored = _calibrated(engine, data)
-    if trainer.is_global_zero:
-        store_temperature(best, engine.temperature)
-    result = RunResult(
-        network=plan.network,
-        parameters=plan.parameters,
-        flops=plan.flops,
-        data=plan.source.name,
-        classes=len(plan.source.classes),
-        images={split: len(samples) for split, samples in plan.source.splits.items()},
-        fingerprints={split: samples.fingerprint() for split, samples in plan.source.splits.items()},
-        seed=plan.recipe.seed,
-        epochs=plan.total_steps / plan.steps_per_epoch,
-        steps=trainer.global_step,
-        batch_size=plan.batch_size,
-        seconds=recorder.seconds,
-        images_per_second=recorder.images_per_second,
-        device=_device_name(plan.device),
-        precision=plan.precision,
-        best_epoch=int(best_description.metrics["epoch"]),
-        validation={name: value for name, value in best_description.metrics.items() if name.startswith("val/")},
-        metrics=with_intervals(scored["test"], len(plan.source.classes)) if "test" in scored else {},
-        temperature=engine.temperature,
-        uncalibrated=uncalibrated(scored["test"], len(plan.source.classes)) if "test" in scored else {},
-        correct={split: pack(some.correct) for split, some in scored.items()},
-        skipped_steps=classifier.finite.skipped,
-        unreadable_images=len(unreadable.errors),
+        measured = _measured(plan, data, best)
+    effort = Effort(
+        best,
+        recorder.seconds,
+        recorder.images_per_second,
+        trainer.global_step,
+        classifier.finite.skipped,
+        len(unreadable.errors),
+        trainer.is_global_zero,
     )
-    if trainer.is_global_zero:
-        run.previous.unlink(missing_ok=True)
-    return Fitted(result, scored, data, trainer.is_global_zero)
+    return effort, measured
+
+
+def _measured(plan: Plan, data: ImageDataModule, best: Path) -> _Measured:
+    """Calibrate and score a checkpoint."""
+    network, description = load(best)
+    engine = Engine(network, plan.preprocess, plan.device, plan.precision)
+    scored = _calibrated(engine, data)
+    return description, engine.temperature, scored
 
 
 def _calibrated(engine: Engine, data: ImageDataModule) -> dict[str, Scored]:

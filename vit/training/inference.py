@@ -102,6 +102,8 @@ class Engine:
 class Classifies(Protocol):
     """Whatever says probabilities of prepared images: an `Engine`, or an exported file."""
 
+    temperature: float
+
     def probabilities(self, images: Tensor) -> Tensor:
         """Images (B, 3, S, S) uint8 -> probabilities (B, C) float32 on the CPU."""
 

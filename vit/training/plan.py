@@ -20,10 +20,11 @@ from vit.errors import DataError, UsageError
 from vit.models import catalog
 from vit.training.inference import choose_device, choose_precision
 from vit.training.pretrained import Pretrained, open_pretrained
-from vit.training.recipe import DataConfig, PreprocessConfig, Recipe, automatic_batch_size, seconds
+from vit.training.recipe import AugmentConfig, DataConfig, PreprocessConfig, Recipe, automatic_batch_size, seconds
 
 UNMIRRORED = frozenset({"digits", "mnist", "kmnist", "svhn", "gtsrb"})  # letters, digits and signs
 ROUNDS = 10
+PENALTIES = tuple(10.0 ** (-half / 2) for half in range(1, 11))  # of a linear probe's weights: 0.3 to 1e-5
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ def make_plan(recipe: Recipe) -> Plan:
         DataError: its data cannot be used.
     """
     device, world_size = _place(recipe)
+    if recipe.model.freeze == "backbone":
+        recipe = _frozen(recipe, world_size)
     precision = _precision(recipe.trainer.precision, device)
     every = recipe.trainer.checkpoint_every
     checkpoint_seconds = None if every is None else seconds(every)
@@ -137,6 +140,15 @@ def make_plan(recipe: Recipe) -> Plan:
         precision=precision,
         checkpoint_seconds=checkpoint_seconds,
     )
+
+
+def _frozen(recipe: Recipe, world_size: int) -> Recipe:
+    """The recipe of a linear probe, whose images are not varied."""
+    if recipe.model.init_from is None:
+        raise UsageError("--freeze backbone without weights to start from", "give --init_from")
+    if world_size > 1:
+        raise UsageError(f"--freeze backbone on {world_size} processes", "give --devices 1")
+    return replace(recipe, augment=AugmentConfig(name="none"))
 
 
 def _place(recipe: Recipe) -> tuple[torch.device, int]:
@@ -210,10 +222,12 @@ def chosen_part(source: Source, recipe: Recipe) -> Source:
 
 
 def _rounds(recipe: Recipe, steps_per_epoch: int) -> tuple[int, int]:
-    """(validations, optimiser steps between).
+    """(validations, optimiser steps between); a linear probe has a validation for each penalty.
 
     A length in steps takes the number of validations from five to ten that divides it, or else overshoots it least.
     """
+    if recipe.model.freeze == "backbone":
+        return len(PENALTIES), steps_per_epoch
     steps = recipe.optim.steps
     if steps is None:
         return recipe.optim.epochs, steps_per_epoch

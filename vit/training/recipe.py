@@ -100,11 +100,14 @@ class ModelConfig:
         preprocess: how an image becomes the network's input.
         init_from: weights to start from: a run, a checkpoint, a file or folder of timm's, torchvision's, Hugging
             Face's, JAX', DINO's, MAE's or CLIP's weights, timm:NAME, torchvision:NAME or hf:ORG/NAME; null: random.
+        freeze: "backbone" fits the last layer alone, to features that are computed once (a linear probe); it needs
+            init_from, and of optim it uses nothing.
     """
 
     network: dict[str, NetworkValue] = field(default_factory=lambda: {"name": "auto"})
     preprocess: PreprocessConfig = field(default_factory=PreprocessConfig)
     init_from: str | None = None
+    freeze: Literal["none", "backbone"] = "none"
 
 
 @dataclass

@@ -1,0 +1,52 @@
+"""Small networks with weights that are not trained, but far from equal answers."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from vit.data.preprocess import Preprocess
+from vit.export.deployed import Trained
+from vit.models.catalog import build, resolve
+from vit.training.checkpoint import KEY, PREFIX, Description
+
+CLASSES = ("cat", "dög", "<b>hat</b>")
+SMALL: dict[str, dict[str, Any]] = {
+    "vit": {"name": "vit_nano_patch2_8", "depth": 2},
+    "vit_mean": {"name": "vit_nano_patch2_8", "depth": 2, "pool": "mean", "pos_embed": "sincos2d"},
+    "vit_post": {"name": "vit_nano_patch2_8", "depth": 2, "norm_placement": "post"},
+    "cnn": {"name": "resnet10_small"},
+    "timm": {"name": "resnet10t"},
+}
+
+
+def make(kind: str, temperature: float = 1.0) -> Trained:
+    """A network of `SMALL` for 8 pixels (timm's: 32)."""
+    torch.manual_seed(0)
+    values = resolve(SMALL[kind], 32 if kind == "timm" else 8, len(CLASSES))
+    network = build(values).eval()
+    torch.nn.init.normal_(network.get_submodule(network.head_name()).weight, std=0.5)
+    preprocess = Preprocess(values["image_size"], 0.9, (0.5, 0.4, 0.3), (0.25, 0.2, 0.3), "bilinear")
+    return Trained(network, Description(CLASSES, values, preprocess, temperature=temperature))
+
+
+@pytest.fixture(scope="session")
+def trained() -> Callable[..., Trained]:
+    """`trained("vit")`, `trained("cnn", temperature=2.0)`; see `SMALL`."""
+    return make
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """The same as a checkpoint file."""
+
+    def write(kind: str, temperature: float = 1.0) -> Path:
+        made = make(kind, temperature)
+        weights = {f"{PREFIX}{name}": value for name, value in made.network.state_dict().items()}
+        path = tmp_path_factory.mktemp("checkpoint") / f"{kind}.ckpt"
+        torch.save({"state_dict": weights, KEY: made.description.to_dict()}, path)
+        return path
+
+    return write

@@ -1,0 +1,254 @@
+"""Every format answers as the checkpoint does, in one file with everything in it; or it is not written at all."""
+
+import json
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from vit.errors import CheckpointError, DataError, ResourceError, UsageError
+from vit.export import exporting
+from vit.export.exporting import FORMATS, export
+from vit.export.format import Format
+from vit.export.onnx_file import OnnxFile
+from vit.export.program import Program
+from vit.export.verify import Difference, compare, random_images
+from vit.export.weights import Weights
+from vit.training.inference import Engine
+
+NAMES = {"onnx": "m.onnx", "pt2": "m.pt2", "safetensors": "m.safetensors", "timm": "m.safetensors", "hf": "m"}
+
+
+def images(side, count):
+    generator = torch.Generator().manual_seed(5)
+    return torch.randint(0, 256, (count, 3, side, side), dtype=torch.uint8, generator=generator)
+
+
+def answers(made, batch):
+    """Probabilities by the checkpoint's own network."""
+    description = made.description
+    engine = Engine(made.network, description.preprocess, torch.device("cpu"), "32-true", description.temperature)
+    return engine.probabilities(batch).numpy()
+
+
+@pytest.fixture(scope="module")
+def onnx_file(trained, tmp_path_factory):
+    """An ONNX file of a calibrated ViT; nobody may write into its folder."""
+    path = tmp_path_factory.mktemp("onnx") / "m.onnx"
+    assert export(trained("vit", temperature=2.0), "onnx", path).is_small
+    return path
+
+
+@pytest.mark.faults("E1")
+def test_onnx_answers_as_the_checkpoint_on_256_images(trained, onnx_file):
+    made = trained("vit", temperature=2.0)
+    read = OnnxFile().read(made, onnx_file)
+    for count in (1, 7, 256):
+        batch = images(8, count)
+        found, expected = read(batch).numpy(), answers(made, batch)
+        assert found.shape == (count, 3) and np.abs(found - expected).max() < 1e-6
+        assert (found.argmax(axis=1) == expected.argmax(axis=1)).all()
+    assert expected.std() > 0.1, "answers that are all alike show nothing"
+
+
+@pytest.mark.faults("E2")
+def test_onnx_is_one_file_that_works_anywhere(trained, onnx_file, tmp_path):
+    assert os.listdir(onnx_file.parent) == ["m.onnx"]
+    moved = shutil.copy(onnx_file, tmp_path / "moved.onnx")
+    made = trained("vit", temperature=2.0)
+    np.testing.assert_allclose(OnnxFile().read(made, moved)(images(8, 2)), answers(made, images(8, 2)), atol=1e-6)
+
+
+@pytest.mark.faults("E3")
+def test_safetensors_are_bit_equal_and_described(trained, tmp_path):
+    from safetensors import safe_open
+    from safetensors.torch import load_file
+
+    made, path = trained("vit", temperature=2.0), tmp_path / "m.safetensors"
+    before = os.umask(0o022)
+    try:
+        assert export(made, "safetensors", path).is_small
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    weights = load_file(path)
+    expected = made.network.state_dict()
+    assert weights.keys() == expected.keys() and all(torch.equal(weights[key], expected[key]) for key in weights)
+    with safe_open(path, framework="pt") as file:
+        notes = file.metadata()
+    assert json.loads(notes["classes"]) == list(made.description.classes)
+    assert json.loads(notes["vit"])["preprocess"] == made.description.preprocess.to_dict()
+
+
+@pytest.mark.faults("E4")
+def test_onnx_says_what_it_takes_and_refuses_the_rest(onnx_file):
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(onnx_file)
+    notes = session.get_modelmeta().custom_metadata_map
+    assert notes["input"].startswith("uint8 (batch, 3, 8, 8): RGB") and json.loads(notes["classes"])[0] == "cat"
+    for wrong, words in (
+        (np.zeros((1, 3, 8, 8), np.float32), "uint8"),
+        (np.zeros((1, 3, 9, 9), np.uint8), "Expected: 8"),
+        (np.zeros((1, 8, 8, 3), np.uint8), "Expected: 3"),
+    ):
+        with pytest.raises(Exception, match=words):
+            session.run(None, {"images": wrong})
+
+
+def test_an_exported_file_does_not_name_this_machine_s_folders(trained, onnx_file, tmp_path):
+    folder = os.fsencode(Path(exporting.__file__).parent)
+    Program().write(trained("vit"), tmp_path / "m.pt2")
+    for path in (onnx_file, tmp_path / "m.pt2"):
+        content = path.read_bytes()
+        assert folder not in content and b"deployed.py" not in content
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("vit", "pt2"),
+        ("vit_mean", "timm"),
+        ("vit", "hf"),
+        ("vit_post", "safetensors"),
+        ("timm", "timm"),
+        ("cnn", "pt2"),
+    ],
+)
+def test_formats_keep_the_calibrated_answers(trained, tmp_path, kind, name):
+    made, path = trained(kind, temperature=0.5), tmp_path / "new" / NAMES[name]
+    found = export(made, name, path)
+    assert found.images == 8 and found.largest < 1e-5 and found.labels == 0
+    batch = images(made.network.image_size, 4)
+    with torch.inference_mode():
+        theirs = FORMATS[name].read(made, path)(batch).numpy()
+    np.testing.assert_allclose(theirs, answers(made, batch), atol=1e-5)
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_the_line_for_timm_is_code_that_runs(trained, tmp_path):
+    import timm
+
+    made, path = trained("vit", temperature=0.5), tmp_path / "m.safetensors"
+    export(made, "timm", path)
+    scope = {"timm": timm}
+    exec(FORMATS["timm"].how_to_load(made, path), scope)
+    model = scope["model"].eval()
+    with torch.inference_mode():
+        theirs = model(made.description.preprocess.normalise(images(8, 3))).softmax(dim=1)
+    np.testing.assert_allclose(theirs, answers(made, images(8, 3)), atol=1e-6)
+    data = timm.data.resolve_model_data_config(model)
+    assert (data["input_size"], data["mean"], data["crop_pct"]) == ((3, 8, 8), (0.5, 0.4, 0.3), 0.9)
+
+
+def test_transformers_find_classes_and_preprocessing(trained, tmp_path, scene):
+    from transformers import AutoConfig, AutoImageProcessor
+
+    made, path = trained("vit"), tmp_path / "m"
+    export(made, "hf", path)
+    assert AutoConfig.from_pretrained(path).id2label == dict(enumerate(made.description.classes))
+    processor = AutoImageProcessor.from_pretrained(path)
+    picture = scene(3, 90, 60)
+    plain = made.description.preprocess
+    pixels = torch.from_numpy(np.array(picture)).permute(2, 0, 1)
+    ours = plain.normalise(plain(pixels)[None])
+    theirs = torch.as_tensor(np.array(processor(picture, return_tensors="np")["pixel_values"]))
+    assert theirs.shape == ours.shape
+    assert (theirs - ours).abs().max() < 2.5 / 255 / 0.2  # two grey levels: another resizer
+    modes = {stat.S_IMODE(file.stat().st_mode) for file in path.iterdir()}
+    assert len(modes) == 1, "weights are as readable as their config"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "words"),
+    [
+        ("cnn", "hf", "transformers has no model for the weights of resnet10_small"),
+        ("vit_mean", "hf", "transformers' ViT has no pool 'mean'"),
+        ("cnn", "timm", "timm has no name for resnet10_small"),
+        ("vit_post", "timm", "norm_placement 'post'"),
+    ],
+)
+def test_what_a_format_cannot_hold_is_refused(trained, tmp_path, kind, name, words):
+    with pytest.raises(UsageError, match=words):
+        export(trained(kind), name, tmp_path / NAMES[name])
+    assert not list(tmp_path.iterdir())
+
+
+class _Wrong(Weights):
+    """A format that loses something."""
+
+    def __init__(self, change) -> None:
+        self.change = change
+
+    def read(self, trained, path):
+        right = super().read(trained, path)
+        return lambda batch: self.change(right(batch))
+
+
+@pytest.mark.faults("E1")
+@pytest.mark.parametrize(
+    "change",
+    [lambda p: p + 2e-4, lambda p: p.flip(1), lambda p: p * float("nan"), lambda p: (p * 1e3).softmax(dim=1)],
+    ids=["a little off", "other labels", "no numbers", "no temperature"],
+)
+def test_a_file_that_differs_is_not_kept(trained, tmp_path, monkeypatch, change):
+    monkeypatch.setitem(exporting.FORMATS, "safetensors", _Wrong(change))
+    with pytest.raises(CheckpointError, match=r"differs from the checkpoint by up to .* nothing was written"):
+        export(trained("vit"), "safetensors", tmp_path / "m.safetensors")
+    assert not list(tmp_path.iterdir())
+
+
+def test_labels_are_compared_beyond_a_tie():
+    def say(*rows):
+        return lambda batch: torch.tensor(rows)[: len(batch)]
+
+    two = [torch.zeros(2, 3, 1, 1)]
+    one_other = compare(say([0.5, 0.5 - 5e-5], [0.7, 0.3]), say([0.5 - 5e-5, 0.5], [0.7, 0.3]), two)
+    assert one_other == Difference(2, pytest.approx(5e-5, rel=0.01), 1) and not one_other.is_small
+    assert compare(say([0.5, 0.5], [0.7, 0.3]), say([0.5 - 1e-7, 0.5], [0.7, 0.3]), two).is_small
+    assert not compare(say(), say(), []).is_small
+
+
+def test_random_images_are_the_same_every_time_and_of_both_batch_sizes():
+    one, other = random_images(8), random_images(8)
+    assert [batch.shape[0] for batch in one] == [7, 1]
+    assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_real_images_are_compared_and_unreadable_ones_passed_over(trained, tmp_path, mixed):
+    from vit.prediction.files import list_files
+
+    files = list_files([mixed], recursive=False)
+    found = export(trained("vit"), "safetensors", tmp_path / "m.safetensors", files)
+    assert found.images == len(files) - 6
+    with pytest.raises(DataError, match="none of 1 files is an image"):
+        export(trained("vit"), "safetensors", tmp_path / "n.safetensors", [str(mixed / "notes.txt")])
+
+
+def test_nothing_is_overwritten_and_endings_are_kept(trained, tmp_path):
+    (tmp_path / "mine.onnx").write_text("mine")
+    for name, path, words in (
+        ("onnx", "mine.onnx", "exists"),
+        ("onnx", "m.pt2", "ends in .onnx"),
+        ("hf", "mine.onnx", "exists"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            export(trained("vit"), name, tmp_path / path)
+    assert (tmp_path / "mine.onnx").read_text() == "mine"
+    with pytest.raises(ResourceError, match="cannot write"):
+        export(trained("vit"), "safetensors", tmp_path / "mine.onnx" / "m.safetensors")
+
+
+def test_a_missing_package_is_named_with_its_extra(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr(OnnxFile, "packages", ("onnx", "no_such_package"))
+    with pytest.raises(UsageError, match=r"needs no_such_package; pip install 'vit-lightning\[export\]'"):
+        export(trained("vit"), "onnx", tmp_path / "m.onnx")
+
+
+def test_every_format_is_a_format():
+    assert set(FORMATS) == {"onnx", "pt2", "safetensors", "timm", "hf"}
+    assert all(isinstance(chosen, Format) for chosen in FORMATS.values())
