@@ -64,18 +64,23 @@ def parse_options(parser: Parser, arguments: Sequence[str]) -> Namespace:
     """
     expanded = expand(arguments, SHORT, "data.source")
     given = [token.partition("=")[::2] for token in expanded]
+    beneath: list[str] = []
     if not {"--config", "--help"} & {name for name, _ in given} and dict(given).get("--resume", "auto") == "auto":
         sources = [value for name, value in given if name == "--data.source"]
         source = sources[-1] if sources else Recipe().data.source
         if source in shipped_configs():  # a data set that comes with a recipe is trained by it
-            expanded = [f"--config={source}", *expanded]
-    configs = [f"--config={find_config(token.partition('=')[2])}" for token in expanded if _is_config(token)]
-    # first, so that an option beats a recipe wherever it stands
-    whole = [*configs, *(token for token in expanded if not _is_config(token))]
-    if "--help" not in whole and _starts_from_weights(parser, whole):
-        whole = [f"--config={find_config(FINETUNE)}", *whole]
-    config: Namespace = parse(parser, whole)
+            beneath.append(source)
+    asked = [token.partition("=")[2] for token in expanded if _is_config(token)]
+    # recipes first, so that an option beats one wherever it stands
+    options = [token for token in expanded if not _is_config(token)]
+    if "--help" not in options and _starts_from_weights(parser, [*_configs(asked), *options]):
+        beneath.append(FINETUNE)
+    config: Namespace = parse(parser, [*_configs(beneath), *_configs(asked), *options])
     return config
+
+
+def _configs(names: Sequence[str]) -> list[str]:
+    return [f"--config={find_config(name)}" for name in names]
 
 
 def _starts_from_weights(parser: Parser, whole: Sequence[str]) -> bool:

@@ -208,7 +208,7 @@ class VisionTransformer(Network):
             tokens = tokens + self.pos_embed
         prefix = [token for token in (self.cls_token, self.dist_token, self.reg_token) if token is not None]
         if prefix:
-            tokens = torch.cat((*(token.expand(len(tokens), -1, -1) for token in prefix), tokens), dim=1)
+            tokens = torch.cat((*(token.expand(tokens.shape[0], -1, -1) for token in prefix), tokens), dim=1)
         if self.pos_embed is not None and self.prefix_positions:
             tokens = tokens + self.pos_embed
         return tokens

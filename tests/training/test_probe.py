@@ -1,0 +1,99 @@
+"""A linear probe: the backbone stays, the head is the best one that validation finds, and the run is like any other."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from vit.training.checkpoint import load
+from vit.training.probe import _fit_head
+
+
+@pytest.fixture(scope="module")
+def probed(vit, digits_run, tmp_path_factory):
+    """A probe of digits on the features of a ViT trained on digits."""
+    out = tmp_path_factory.mktemp("probe")
+    answer = vit(
+        "train", "digits", "--init_from", digits_run.path, "--network", "vit_nano_patch2_8", "--freeze", "backbone",
+        "--wandb", "off", "--out", out,
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    (config,) = out.glob("**/config.yaml")
+    return config.parent, answer
+
+
+def test_the_backbone_stays_and_the_head_is_another(probed, digits_run):
+    run, _ = probed
+    before, _ = load(digits_run.best)
+    after, description = load(run / "checkpoints" / "best.ckpt")
+    old, new = before.state_dict(), after.state_dict()
+    changed = {name for name in old if not torch.equal(old[name], new[name])}
+    assert changed == {"head.weight", "head.bias"}
+    assert description.classes == tuple("0123456789")
+
+
+def test_the_kept_penalty_has_the_smallest_validation_loss(probed):
+    run, _ = probed
+    with open(run / "metrics.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    losses = [float(row["val/loss"]) for row in rows]
+    assert len(rows) == 10 and len(set(losses)) > 3
+    result = json.loads((run / "result.json").read_text())
+    assert result["best_epoch"] == int(np.argmin(losses))
+    assert result["validation"]["val/loss"] == pytest.approx(min(losses))
+    training = [float(row["train/loss"]) for row in rows]
+    assert all(later <= sooner + 1e-4 for sooner, later in zip(training, training[1:], strict=False))
+
+
+def test_the_checkpoint_is_as_good_as_the_fit_said(probed, vit, mixed, tmp_path):
+    """Folding the standardisation into the weights loses nothing: the saved network is scored anew for result.json."""
+    run, answer = probed
+    result = json.loads((run / "result.json").read_text())
+    with open(run / "predictions" / "validation.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    share = np.mean([row["label"] == row["predicted"] for row in rows])
+    assert share == pytest.approx(result["validation"]["val/acc1"], abs=1.5 / len(rows)) and share > 0.9
+    assert "the last layer alone" in answer.out and "augment    none" in answer.out
+    for words in (["predict", run, mixed / "a b.png", "--output", tmp_path / "r.csv"], ["evaluate", run]):
+        assert vit(*words).code == 0
+
+
+def test_a_probe_s_config_says_what_was_done(probed):
+    import yaml
+
+    run, _ = probed
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    assert config["model"]["freeze"] == "backbone" and config["augment"]["name"] == "none"
+
+
+def test_the_head_is_scikit_learn_s():
+    """The same problem given to the library that everybody knows."""
+    from sklearn.linear_model import LogisticRegression
+
+    generator = np.random.default_rng(0)
+    features = generator.normal(size=(200, 5)).astype(np.float32)
+    labels = (features @ generator.normal(size=(5, 3)) + generator.normal(size=(200, 3))).argmax(axis=1)
+    penalty = 0.01
+    theirs = LogisticRegression(C=1 / (penalty * len(labels)), max_iter=1000, tol=1e-8).fit(features, labels)
+    ours = torch.nn.Linear(5, 3)
+    torch.nn.init.zeros_(ours.weight)
+    torch.nn.init.zeros_(ours.bias)
+    _, steps = _fit_head(ours, torch.from_numpy(features), torch.from_numpy(labels), penalty)
+    found = ours(torch.from_numpy(features)).softmax(dim=1).detach().numpy()
+    np.testing.assert_allclose(found, theirs.predict_proba(features), atol=1e-3)
+    assert 1 < steps < 100
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "--freeze backbone without weights to start from; give --init_from"),
+        (("--init_from", "RUN", "--devices", "2"), "--freeze backbone on 2 processes"),
+    ],
+)
+def test_what_a_probe_cannot_do(vit, digits_run, tmp_path, words, said):
+    words = [digits_run.path if word == "RUN" else word for word in words]
+    answer = vit("train", "digits", "--freeze", "backbone", "--out", tmp_path, *words)
+    assert answer.code == 2 and said in answer.err and not list(tmp_path.iterdir())
