@@ -9,6 +9,7 @@ import torch
 
 from vit.data.preprocess import Preprocess
 from vit.export.deployed import Trained
+from vit.models.adapt import head_names
 from vit.models.catalog import build, resolve
 from vit.training.checkpoint import KEY, PREFIX, Description
 
@@ -27,7 +28,8 @@ def make(kind: str, temperature: float = 1.0) -> Trained:
     torch.manual_seed(0)
     values = resolve(SMALL[kind], 32 if kind == "timm" else 8, len(CLASSES))
     network = build(values).eval()
-    torch.nn.init.normal_(network.get_submodule(network.head_name()).weight, std=0.5)
+    for name in head_names(network):
+        torch.nn.init.normal_(network.get_parameter(name), std=0.5)
     preprocess = Preprocess(values["image_size"], 0.9, (0.5, 0.4, 0.3), (0.25, 0.2, 0.3), "bilinear")
     return Trained(network, Description(CLASSES, values, preprocess, temperature=temperature))
 

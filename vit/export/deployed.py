@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from vit.errors import UsageError
+from vit.models.adapt import head_names
 from vit.models.network import Network
 from vit.training.checkpoint import Description
 
@@ -66,10 +67,7 @@ def calibrated_weights(trained: Trained) -> dict[str, Tensor]:
     temperature = trained.description.temperature
     if temperature == 1.0:
         return weights
-    head = trained.network.head_name()
-    if not head:
+    heads = head_names(trained.network)
+    if not heads:
         raise UsageError("this network's calibration has no place in these weights", "give --format onnx or pt2")
-    for name in (f"{head}.weight", f"{head}.bias"):
-        if name in weights:
-            weights[name] = weights[name] / temperature
-    return weights
+    return {name: value / temperature if name in heads else value for name, value in weights.items()}

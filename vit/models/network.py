@@ -28,12 +28,6 @@ class Network(nn.Module, ABC):
         """How many blocks stand between a parameter and the head; 0 for all where there is no such order."""
         return 0
 
-    def head_name(self) -> str:
-        """Name of the layer that makes logits of features: the last linear one with C outputs; "" if there is none."""
-        names = [name for name, module in self.named_modules() if isinstance(module, nn.Linear)]
-        heads = [name for name in names if self.get_submodule(name).out_features == self.num_classes]
-        return heads[-1] if heads else ""
-
     def check_images(self, images: Tensor) -> None:
         """Raise ValueError with both shapes unless `images` is (B, 3, S, S)."""
         size = self.image_size

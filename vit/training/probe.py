@@ -20,6 +20,7 @@ from torchmetrics.functional.classification import multiclass_accuracy, multicla
 from vit.data.batch import Batch
 from vit.data.module import ImageDataModule
 from vit.errors import UsageError
+from vit.models.adapt import head_names
 from vit.models.network import Network
 from vit.training.callbacks import COLUMNS, Listener
 from vit.training.checkpoint import KEY, PREFIX, Description
@@ -45,14 +46,10 @@ def probe(
         network: with the weights to start from; its last linear layer gets others.
 
     Raises:
-        UsageError: the network ends in no linear layer.
+        UsageError: the network does not end in one linear layer.
     """
     began = time.perf_counter()
-    name = network.head_name()
-    if not name:
-        raise UsageError(f"{plan.network['name']} ends in no linear layer", "leave --freeze out, or another --network")
-    head = network.get_submodule(name)
-    assert isinstance(head, nn.Linear)
+    name, head = _head(network, plan.network["name"])
     network.set_submodule(name, nn.Identity())  # now the network's answer is what its head reads
     engine = Engine(network, plan.preprocess, plan.device, plan.precision)
     features, labels = _features(engine, data.evaluation_loader("train"))
@@ -84,6 +81,17 @@ def probe(
                     network, head, found, (mean, std), run, replace(description, metrics={**measured, "epoch": place})
                 )
     return Effort(run.best, time.perf_counter() - began, len(labels) / computed, steps)
+
+
+def _head(network: Network, called: str) -> tuple[str, nn.Linear]:
+    """The one layer that makes logits of features, by name."""
+    heads = {name.rpartition(".")[0] for name in head_names(network)}
+    if len(heads) == 1:
+        name = heads.pop()
+        head = network.get_submodule(name)
+        if isinstance(head, nn.Linear) and head.bias is not None:
+            return name, head
+    raise UsageError(f"{called} does not end in one linear layer", "leave --freeze out, or choose another --network")
 
 
 def _features(engine: Engine, batches: Iterable[Batch]) -> tuple[Tensor, Tensor]:
@@ -144,8 +152,6 @@ def _store(
     mean, std = scale
     weight = found.weight / std
     head.weight.copy_(weight)
-    if head.bias is None:
-        raise UsageError("the head of this network has no bias", "leave --freeze out")
     head.bias.copy_(found.bias - weight @ mean)
     content: dict[str, Any] = {"state_dict": {f"{PREFIX}{key}": value for key, value in network.state_dict().items()}}
     DurableCheckpointIO().save_checkpoint({**content, KEY: description.to_dict()}, run.best)
