@@ -98,10 +98,13 @@ class ImageDataModule(LightningDataModule):
 
     Lightning calls `train_dataloader` and `val_dataloader`; `consumed`, the number of batches that training has
     finished, is all the state that the order of images has.
+
+    Args:
+        augment: how training images are varied; None: they are seen as in evaluation.
     """
 
     def __init__(
-        self, source: Source, preprocess: Preprocess, augment: Augment, options: LoaderOptions, seed: int
+        self, source: Source, preprocess: Preprocess, augment: Augment | None, options: LoaderOptions, seed: int
     ) -> None:
         super().__init__()
         self.source = source
@@ -109,8 +112,8 @@ class ImageDataModule(LightningDataModule):
         self.options = options
         self.seed = seed
         self.in_memory = self._decide_cache()
-        self.image_augment = ImageAugment(augment, preprocess.image_size)
-        self.batch_augment = BatchAugment(augment, len(source.classes))
+        self.image_augment = None if augment is None else ImageAugment(augment, preprocess.image_size)
+        self.batch_augment = BatchAugment(augment or Augment(), len(source.classes))
         self.consumed = 0
         self._train_sampler: TrainSampler | None = None
         self._datasets: dict[str, ImageDataset] = {}

@@ -82,7 +82,8 @@ class Plan:
         batches = None if optim.steps is None else self.steps_per_round * optim.accumulate
         part = self.batch_size // optim.accumulate
         options = LoaderOptions(part, data.num_workers, data.cache, batches=batches)
-        return ImageDataModule(self.source, self.preprocess, self.augment, options, self.recipe.seed)
+        augment = None if self.recipe.model.freeze == "backbone" else self.augment
+        return ImageDataModule(self.source, self.preprocess, augment, options, self.recipe.seed)
 
 
 def make_plan(recipe: Recipe) -> Plan:

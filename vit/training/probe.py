@@ -70,7 +70,7 @@ def probe(
             loss, iterations = _fit_head(found, features, labels, penalty)
             steps += iterations
             measured = _measured(found, val_features, val_labels)
-            row = {"epoch": float(place), "step": float(steps), "train/loss": loss, **measured}
+            row = {"epoch": place, "step": steps, "train/loss": loss, **measured}
             row |= {"train/images_per_second": len(labels) / computed, "seconds": time.perf_counter() - began}
             writer.writerow(row)
             for listener in listeners:
