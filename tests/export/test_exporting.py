@@ -132,6 +132,7 @@ def test_formats_keep_the_calibrated_answers(trained, tmp_path, kind, name):
 
 def test_the_line_for_timm_is_code_that_runs(trained, tmp_path):
     import timm
+    from safetensors import safe_open
 
     made, path = trained("vit", temperature=0.5), tmp_path / "m.safetensors"
     export(made, "timm", path)
@@ -141,6 +142,8 @@ def test_the_line_for_timm_is_code_that_runs(trained, tmp_path):
     with torch.inference_mode():
         theirs = model(made.description.preprocess.normalise(images(8, 3))).softmax(dim=1)
     np.testing.assert_allclose(theirs, answers(made, images(8, 3)), atol=1e-6)
+    with safe_open(path, framework="pt") as file:
+        assert json.loads(file.metadata()["vit"])["temperature"] == 1.0, "it is in the weights, and must not come twice"
     data = timm.data.resolve_model_data_config(model)
     assert (data["input_size"], data["mean"], data["crop_pct"]) == ((3, 8, 8), (0.5, 0.4, 0.3), 0.9)
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from vit.errors import UsageError
 from vit.export.deployed import Trained
+from vit.training.checkpoint import Description
 
 Classify = Callable[[Tensor], Tensor]  # images (B, 3, S, S) uint8 -> probabilities (B, C)
 
@@ -46,6 +47,6 @@ class Format(ABC):
             )
 
 
-def words(trained: Trained) -> str:
-    """The whole description as text, for metadata; `Description.from_dict` checks it on the way back."""
-    return json.dumps(trained.description.to_dict())
+def words(description: Description) -> str:
+    """All of a description as text, for metadata; `Description.from_dict` checks it on the way back."""
+    return json.dumps(description.to_dict())

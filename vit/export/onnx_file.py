@@ -35,7 +35,7 @@ class OnnxFile(Format):
         onnx.helper.set_model_props(
             model,
             {
-                KEY: words(trained),
+                KEY: words(trained.description),
                 "classes": json.dumps(trained.description.classes),
                 "input": input_words(trained),
                 "output": f"float32 (batch, {count}): probabilities, in the order of classes",

@@ -15,8 +15,8 @@ class Program(Format):
     ending = ".pt2"
 
     def write(self, trained: Trained, path: Path) -> None:
-        notes = {"vit.json": words(trained), "classes.json": json.dumps(trained.description.classes)}
-        torch.export.save(traced(trained), path, extra_files={**notes, "input.txt": input_words(trained)})
+        notes = {"vit.json": words(trained.description), "classes.json": json.dumps(trained.description.classes)}
+        torch.export.save(traced(trained), path, extra_files={**notes, "input.txt": input_words(trained.description)})
 
     def read(self, trained: Trained, path: Path) -> Classify:
         module = torch.export.load(path).module()
@@ -25,5 +25,5 @@ class Program(Format):
     def how_to_load(self, trained: Trained, path: Path) -> str:
         return (
             f"model = torch.export.load({str(path)!r}).module()\n"
-            f"probabilities = model(images)  # {input_words(trained)}"
+            f"probabilities = model(images)  # {input_words(trained.description)}"
         )

@@ -11,7 +11,7 @@ from torch import Tensor
 from vit.errors import UsageError
 from vit.export.deployed import Trained, calibrated_weights
 from vit.export.format import Classify, Format
-from vit.export.weights import metadata
+from vit.export.weights import folded_metadata
 from vit.models.dialects.timm import to_timm
 from vit.models.timm_network import TimmNetwork
 from vit.models.vision_transformer import VisionTransformer
@@ -32,7 +32,11 @@ class TimmFile(Format):
 
     def write(self, trained: Trained, path: Path) -> None:
         weights, _, _ = _in_timm(trained)
-        save_file({key: value.contiguous() for key, value in weights.items()}, path, metadata=metadata(trained))
+        save_file(
+            {key: value.contiguous() for key, value in weights.items()},
+            path,
+            metadata=folded_metadata(trained.description),
+        )
 
     def read(self, trained: Trained, path: Path) -> Classify:
         _, name, options = _in_timm(trained)

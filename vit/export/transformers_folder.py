@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from vit.errors import UsageError
 from vit.export.deployed import Trained, calibrated_weights
 from vit.export.format import Classify, Format
-from vit.export.weights import metadata
+from vit.export.weights import folded_metadata
 from vit.models.dialects.huggingface import to_huggingface
 from vit.models.vision_transformer import VisionTransformer
 
@@ -39,7 +39,7 @@ class TransformersFolder(Format):
         except ValueError as error:
             raise UsageError(str(error), _OTHERS) from error
         path.mkdir()
-        save_file(weights, path / "model.safetensors", metadata=metadata(trained))
+        save_file(weights, path / "model.safetensors", metadata=folded_metadata(trained.description))
         classes = trained.description.classes
         config |= {
             "architectures": ["ViTForImageClassification"],

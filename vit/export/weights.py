@@ -1,6 +1,7 @@
 """safetensors: the weights under their own names, with the whole description in the file's metadata."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -20,7 +21,7 @@ class Weights(Format):
     ending = ".safetensors"
 
     def write(self, trained: Trained, path: Path) -> None:
-        save_file(trained.network.state_dict(), path, metadata=metadata(trained))
+        save_file(trained.network.state_dict(), path, metadata=metadata(trained.description))
 
     def read(self, trained: Trained, path: Path) -> Classify:
         with safe_open(path, framework="pt") as file:
@@ -35,6 +36,11 @@ class Weights(Format):
         return f"weights = safetensors.torch.load_file({str(path)!r})"
 
 
-def metadata(trained: Trained) -> dict[str, str]:
+def metadata(description: Description) -> dict[str, str]:
     """Text beside the weights; `format` is what transformers looks for."""
-    return {"format": "pt", KEY: words(trained), "classes": json.dumps(trained.description.classes)}
+    return {"format": "pt", KEY: words(description), "classes": json.dumps(description.classes)}
+
+
+def folded_metadata(description: Description) -> dict[str, str]:
+    """The same for weights that `calibrated_weights` gave: nobody must divide by the temperature once more."""
+    return metadata(replace(description, temperature=1.0))
