@@ -11,14 +11,17 @@ import pytest
 import torch
 
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError
-from vit.export import exporting
+from vit.export import exporting, onnx_file
 from vit.export.exporting import FORMATS, export
 from vit.export.format import Format
 from vit.export.onnx_file import OnnxFile
 from vit.export.program import Program
 from vit.export.verify import Difference, compare, random_images
 from vit.export.weights import Weights
+from vit.models.catalog import build
 from vit.training.inference import Engine
+from vit.training.pretrained import open_pretrained
+from vit.training.start import start_from
 
 NAMES = {"onnx": "m.onnx", "pt2": "m.pt2", "safetensors": "m.safetensors", "timm": "m.safetensors", "hf": "m"}
 
@@ -36,7 +39,7 @@ def answers(made, batch):
 
 
 @pytest.fixture(scope="module")
-def onnx_file(trained, tmp_path_factory):
+def written(trained, tmp_path_factory):
     """An ONNX file of a calibrated ViT; nobody may write into its folder."""
     path = tmp_path_factory.mktemp("onnx") / "m.onnx"
     assert export(trained("vit", temperature=2.0), "onnx", path).is_small
@@ -44,9 +47,9 @@ def onnx_file(trained, tmp_path_factory):
 
 
 @pytest.mark.faults("E1")
-def test_onnx_answers_as_the_checkpoint_on_256_images(trained, onnx_file):
+def test_onnx_answers_as_the_checkpoint_on_256_images(trained, written):
     made = trained("vit", temperature=2.0)
-    read = OnnxFile().read(made, onnx_file)
+    read = OnnxFile().read(made, written)
     for count in (1, 7, 256):
         batch = images(8, count)
         found, expected = read(batch).numpy(), answers(made, batch)
@@ -56,9 +59,9 @@ def test_onnx_answers_as_the_checkpoint_on_256_images(trained, onnx_file):
 
 
 @pytest.mark.faults("E2")
-def test_onnx_is_one_file_that_works_anywhere(trained, onnx_file, tmp_path):
-    assert os.listdir(onnx_file.parent) == ["m.onnx"]
-    moved = shutil.copy(onnx_file, tmp_path / "moved.onnx")
+def test_onnx_is_one_file_that_works_anywhere(trained, written, tmp_path):
+    assert os.listdir(written.parent) == ["m.onnx"]
+    moved = shutil.copy(written, tmp_path / "moved.onnx")
     made = trained("vit", temperature=2.0)
     np.testing.assert_allclose(OnnxFile().read(made, moved)(images(8, 2)), answers(made, images(8, 2)), atol=1e-6)
 
@@ -85,10 +88,10 @@ def test_safetensors_are_bit_equal_and_described(trained, tmp_path):
 
 
 @pytest.mark.faults("E4")
-def test_onnx_says_what_it_takes_and_refuses_the_rest(onnx_file):
+def test_onnx_says_what_it_takes_and_refuses_the_rest(written):
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(onnx_file)
+    session = onnxruntime.InferenceSession(written)
     notes = session.get_modelmeta().custom_metadata_map
     assert notes["input"].startswith("uint8 (batch, 3, 8, 8): RGB") and json.loads(notes["classes"])[0] == "cat"
     for wrong, words in (
@@ -100,10 +103,10 @@ def test_onnx_says_what_it_takes_and_refuses_the_rest(onnx_file):
             session.run(None, {"images": wrong})
 
 
-def test_an_exported_file_does_not_name_this_machine_s_folders(trained, onnx_file, tmp_path):
+def test_an_exported_file_does_not_name_this_machine_s_folders(trained, written, tmp_path):
     folder = os.fsencode(Path(exporting.__file__).parent)
     Program().write(trained("vit"), tmp_path / "m.pt2")
-    for path in (onnx_file, tmp_path / "m.pt2"):
+    for path in (written, tmp_path / "m.pt2"):
         content = path.read_bytes()
         assert folder not in content and b"deployed.py" not in content
 
@@ -128,6 +131,16 @@ def test_formats_keep_the_calibrated_answers(trained, tmp_path, kind, name):
         theirs = FORMATS[name].read(made, path)(batch).numpy()
     np.testing.assert_allclose(theirs, answers(made, batch), atol=1e-5)
     assert os.listdir(path.parent) == [path.name]
+
+
+@pytest.mark.parametrize("name", ["safetensors", "timm", "hf"])
+def test_an_export_is_taken_back_by_this_program(trained, tmp_path, name):
+    made, path = trained("vit"), tmp_path / NAMES[name]
+    export(made, name, path)
+    network = build(made.description.network)
+    start_from(network, open_pretrained(str(path)))
+    again, expected = network.state_dict(), made.network.state_dict()
+    assert all(torch.equal(again[key], expected[key]) for key in expected)
 
 
 def test_the_line_for_timm_is_code_that_runs(trained, tmp_path):
@@ -178,6 +191,13 @@ def test_transformers_find_classes_and_preprocessing(trained, tmp_path, scene):
 def test_what_a_format_cannot_hold_is_refused(trained, tmp_path, kind, name, words):
     with pytest.raises(UsageError, match=words):
         export(trained(kind), name, tmp_path / NAMES[name])
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_network_that_one_file_cannot_hold_is_refused(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx_file, "MAX_BYTES", 1000)
+    with pytest.raises(UsageError, match="larger than one ONNX file can be"):
+        export(trained("vit"), "onnx", tmp_path / "m.onnx")
     assert not list(tmp_path.iterdir())
 
 

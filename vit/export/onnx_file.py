@@ -30,6 +30,8 @@ class OnnxFile(Format):
     def write(self, trained: Trained, path: Path) -> None:
         import onnx
 
+        if sum(value.nbytes for value in trained.network.state_dict().values()) >= MAX_BYTES:
+            raise UsageError("the network is larger than one ONNX file can be", "give --format pt2 or safetensors")
         model, count = _converted(trained), len(trained.description.classes)
         _forget_source_lines(model)
         onnx.helper.set_model_props(
@@ -41,12 +43,7 @@ class OnnxFile(Format):
                 "output": f"float32 (batch, {count}): probabilities, in the order of classes",
             },
         )
-        content = model.SerializeToString()
-        if len(content) >= MAX_BYTES:
-            raise UsageError(
-                "the network is larger than the 2 GiB of one ONNX file", "give --format pt2 or safetensors"
-            )
-        path.write_bytes(content)
+        path.write_bytes(model.SerializeToString())
 
     def read(self, trained: Trained, path: Path) -> Classify:
         return OnnxEngine(path).probabilities
