@@ -100,6 +100,7 @@ class ModelConfig:
         preprocess: how an image becomes the network's input.
         init_from: weights to start from: a run, a checkpoint, a file or folder of timm's, torchvision's, Hugging
             Face's, JAX', DINO's, MAE's or CLIP's weights, timm:NAME, torchvision:NAME or hf:ORG/NAME; null: random.
+            Weights bring the recipe `finetune` with them: a small learning rate that falls block by block, few epochs.
         freeze: "backbone" fits the last layer alone, to features that are computed once (a linear probe); it needs
             init_from, and of optim it uses nothing.
     """
