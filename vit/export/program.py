@@ -16,7 +16,7 @@ class Program(Format):
 
     def write(self, trained: Trained, path: Path) -> None:
         notes = {"vit.json": words(trained.description), "classes.json": json.dumps(trained.description.classes)}
-        torch.export.save(traced(trained), path, extra_files={**notes, "input.txt": input_words(trained.description)})
+        torch.export.save(traced(trained), path, extra_files={**notes, "input.txt": input_words(trained)})
 
     def read(self, trained: Trained, path: Path) -> Classify:
         module = torch.export.load(path).module()
@@ -25,5 +25,5 @@ class Program(Format):
     def how_to_load(self, trained: Trained, path: Path) -> str:
         return (
             f"model = torch.export.load({str(path)!r}).module()\n"
-            f"probabilities = model(images)  # {input_words(trained.description)}"
+            f"probabilities = model(images)  # {input_words(trained)}"
         )

@@ -54,7 +54,7 @@ class TransformersFolder(Format):
         from transformers import AutoModelForImageClassification
         from transformers.utils import logging
 
-        logging.disable_progress_bar()
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         model = AutoModelForImageClassification.from_pretrained(path, local_files_only=True).eval()
         normalise = trained.description.preprocess.normalise
         return lambda images: model(normalise(images)).logits.softmax(dim=1)
