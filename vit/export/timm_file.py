@@ -17,10 +17,10 @@ from vit.models.timm_network import TimmNetwork
 from vit.models.vision_transformer import VisionTransformer
 
 _OTHERS = "give --format onnx, pt2 or safetensors"
-_OF_VIT_BASE = {  # what timm's ViT-B/16 is, so that it need not be said
+_OF_VIT_BASE = {  # what timm's ViT-B/16 is, so that it need not be said; fc_norm depends on global_pool there
     "img_size": 224, "patch_size": 16, "embed_dim": 768, "depth": 12, "num_heads": 12, "mlp_ratio": 4.0,
     "qkv_bias": True, "qk_norm": False, "init_values": None, "reg_tokens": 0, "global_pool": "token",
-    "class_token": True, "no_embed_class": False, "pre_norm": False, "fc_norm": False, "pos_embed": "learn",
+    "class_token": True, "no_embed_class": False, "pre_norm": False, "pos_embed": "learn",
     "act_layer": "gelu",
 }  # fmt: skip
 
