@@ -28,8 +28,8 @@ from vit.training.last_checkpoint import LastCheckpoint
 from vit.training.metrics import Scored, uncalibrated, with_intervals
 from vit.training.plan import Plan
 from vit.training.pretrained import open_pretrained
-from vit.training.processes import PATIENCE, Agreement, deciding, together
 from vit.training.probe import probe
+from vit.training.processes import PATIENCE, Agreement, deciding, together
 from vit.training.recipe import TrainerConfig
 from vit.training.run import Effort, RunDirectory, RunResult, pack, versions
 from vit.training.signals import Signals, Stop
