@@ -1,0 +1,114 @@
+"""Do explanations beat chance? Deletion and insertion of every method on many photos, beside random orders.
+
+For each photo the class that the model predicts is explained by every method; patches are then taken away (deletion),
+or brought in (insertion), in the order of the map and in random orders (vit/explain/faithfulness.py). What is taken
+away is replaced by the photo's mean colour, or with `--background blur` by the photo strongly blurred.
+
+    python benchmarks/faithfulness.py --model CKPT --photos FOLDER --output rows.csv
+
+Rows are written as they come; the summary can be printed again with `--summary rows.csv`. Labels play no part, so any
+photos will do that look like the model's own.
+"""
+
+import argparse
+import csv
+import platform
+import statistics
+import time
+from collections import defaultdict
+from importlib.metadata import version
+from pathlib import Path
+
+from timing import processor
+
+COLUMNS = ("path", "label", "probability", "background", "method", "deletion", "insertion", "random")
+PACKAGES = ("torch", "grad-cam")
+
+
+def measure(model: str, photos: str, limit: int, background: str, steps: int, output: Path) -> None:
+    import torch
+
+    import vit
+    from vit.data.decode import read_image
+    from vit.explain.faithfulness import blurred, cells_of, faithfulness, mean_colour
+    from vit.explain.methods import choose_methods
+    from vit.prediction.files import list_files
+
+    fill = {"mean": mean_colour, "blur": blurred}[background]
+    predictor = vit.load(model)
+    network = predictor.engine.network
+    methods = choose_methods("all", network)
+    grid = getattr(getattr(network, "patch_embed", None), "grid_size", None)
+    cells = cells_of(network.image_size, grid)
+    started = time.monotonic()
+    with open(output, "x", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(COLUMNS)
+        for place, path in enumerate(list_files([photos], recursive=True)[:limit]):
+            image = predictor.preprocess(read_image(path))
+            probability, number = predictor.engine.probabilities(image[None])[0].max(dim=0)
+            normalised = predictor.preprocess.normalise(image[None]).to(predictor.engine.device)
+            classes = torch.tensor([int(number)], device=normalised.device)
+            maps = {name: method(network, normalised, classes)[0].cpu() for name, method in methods.items()}
+            fades = fill(image)
+            found = faithfulness(
+                predictor.engine.probabilities, image, fades, maps, cells, int(number), steps, seed=place
+            )
+            for method, one in found.items():
+                values = [f"{value:.6f}" for value in (one.deletion, one.insertion, one.random)]
+                rows.writerow(
+                    [path, predictor.classes[int(number)], f"{float(probability):.4f}", background, method, *values]
+                )
+            file.flush()
+            print(f"{place + 1} photos, {time.monotonic() - started:.0f} s", flush=True)
+
+
+def summarise(path: Path) -> None:
+    from scipy.stats import t
+
+    print(f"{processor()}; Python {platform.python_version()}, " + ", ".join(f"{p} {version(p)}" for p in PACKAGES))
+    groups: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
+    with open(path, newline="") as file:
+        for row in csv.DictReader(file):
+            groups[row["background"], row["method"]].append(row)
+    columns = ("background", "method", "n", "deletion", "random minus deletion", "better on")
+    columns += ("insertion", "insertion minus random", "better on")
+    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
+    for (background, method), rows in groups.items():
+        cells = [background, method, str(len(rows))]
+        for kind, sign in (("deletion", -1), ("insertion", 1)):
+            values = [float(row[kind]) for row in rows]
+            gains = [sign * (float(row[kind]) - float(row["random"])) for row in rows]
+            half = t.ppf(0.975, len(gains) - 1) * statistics.stdev(gains) / len(gains) ** 0.5
+            mean = statistics.fmean(gains)
+            cells += [f"{statistics.fmean(values):.3f}", f"{mean:+.3f} ({mean - half:+.3f} to {mean + half:+.3f})"]
+            cells.append(f"{sum(gain > 0 for gain in gains)}")
+        print(f"| {' | '.join(cells)} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", help="a run folder or a checkpoint")
+    parser.add_argument("--photos", help="folder of images")
+    parser.add_argument("--images", type=int, default=250, help="photos at most; default 250")
+    parser.add_argument("--steps", type=int, default=10, help="parts that an image is taken away in; default 10")
+    parser.add_argument("--background", choices=("mean", "blur"), default="mean", help="default: mean")
+    parser.add_argument("--output", type=Path, default=Path("faithfulness.csv"), help="a file that does not exist yet")
+    parser.add_argument("--summary", type=Path, help="print the summary of such a file, and measure nothing")
+    arguments = parser.parse_args()
+    if arguments.summary is None:
+        if not arguments.model or not arguments.photos:
+            parser.error("--model and --photos are needed")
+        measure(
+            arguments.model,
+            arguments.photos,
+            arguments.images,
+            arguments.background,
+            arguments.steps,
+            arguments.output,
+        )
+    summarise(arguments.summary or arguments.output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""What a ViT costs: parameters and FLOPs of its parts, and the share that grows with the square of the tokens."""
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from vit.models.catalog import build
+from vit.models.vision_transformer import VisionTransformer, attend
+
+PRODUCTS = "attention products"  # q k^T and the weighted sum of v: the only part that is quadratic in tokens
+TURNS = 5
+MOST_TIMED_TOKENS = 2500
+
+# parts in the order of the forward pass, and where their parameters are
+_PARTS: Mapping[str, tuple[str, ...]] = {
+    "patch embedding": ("patch_embed.",),
+    "positions and extra tokens": ("pos_embed", "cls_token", "reg_token"),
+    "attention projections": (".attn.",),
+    PRODUCTS: (),
+    "MLPs": (".mlp.",),
+    "norms": ("norm",),
+    "head": ("head.",),
+}
+
+
+@dataclass(frozen=True)
+class Size:
+    """A network's cost at one image size.
+
+    Attributes:
+        image_size: S, in pixels.
+        patches: N.
+        flops: of one image's forward pass, a multiply-add counted as two.
+        formula: share of a block's multiply-adds that is quadratic in tokens: N / (6 D + N) with the usual MLP.
+        counted: the same share of the whole network, counted while it ran (it saves most of its last block).
+        seconds: of one block with one image; nan where it was not timed.
+        timed: the share of these seconds that the attention products took.
+    """
+
+    image_size: int
+    patches: int
+    flops: int
+    formula: float
+    counted: float
+    seconds: float = math.nan
+    timed: float = math.nan
+
+
+def parts(resolved: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """(parameters, FLOPs of one image) of each part of a network description, in the order of the forward pass."""
+    network, flops = _counted(resolved)
+    parameters = dict.fromkeys(_PARTS, 0)
+    for name, parameter in network.named_parameters():
+        parameters[_part(name)] += parameter.numel()
+    return {part: (parameters[part], flops[part]) for part in _PARTS}
+
+
+def quadratic_share(patches: int, embed_dim: int, mlp_ratio: float) -> float:
+    """Share of a block's multiply-adds that is quadratic in tokens.
+
+    The products cost 2 N^2 D; the projections 4 N D^2 and the MLP 2 r N D^2, which makes N / ((2 + r) D + N), and
+    N / (6 D + N) with the usual r = 4.
+    """
+    return patches / ((2 + mlp_ratio) * embed_dim + patches)
+
+
+def over_sizes(resolved: Mapping[str, Any], sides: Sequence[int], device: torch.device) -> list[Size]:
+    """A network description's cost at several image sizes, counted without memory, and timed on a device in float32."""
+    found = []
+    for side in sides:
+        network, flops = _counted({**resolved, "image_size": side})
+        patches, total = network.patch_embed.num_patches, sum(flops.values())
+        formula = quadratic_share(patches, resolved["embed_dim"], resolved["mlp_ratio"])
+        seconds, share = _timed(resolved, patches, device) if patches <= MOST_TIMED_TOKENS else (math.nan, math.nan)
+        found.append(Size(side, patches, total, formula, flops[PRODUCTS] / total, seconds, share))
+    return found
+
+
+def sides_around(image_size: int, patch_size: int) -> list[int]:
+    """Image sizes from half to four times as large, of whole patches."""
+    wanted = (round(image_size * factor / patch_size) for factor in (0.5, 1, 1.5, 2, 3, 4))
+    return sorted({max(1, patches) * patch_size for patches in wanted} | {image_size})
+
+
+def _counted(resolved: Mapping[str, Any]) -> tuple[VisionTransformer, dict[str, int]]:
+    """A description's network on the meta device, and its FLOPs by part, counted while one image goes through it."""
+    with torch.device("meta"):
+        network = build(resolved).eval()
+        assert isinstance(network, VisionTransformer)
+        image = torch.empty(1, 3, network.image_size, network.image_size)
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            network(image)
+    flops = dict.fromkeys(_PARTS, 0)
+    for module, operations in counter.get_flop_counts().items():
+        name = module.partition(".")[2]
+        if name.startswith(("patch_embed", "head")):
+            flops[_part(f"{name}.")] += sum(operations.values())
+        elif name.endswith(".mlp"):
+            flops["MLPs"] += sum(operations.values())
+        elif name.endswith(".attn"):
+            linear = sum(count for operation, count in operations.items() if "mm" in _name(operation))
+            products = sum(count for operation, count in operations.items() if "mm" not in _name(operation))
+            flops["attention projections"] += linear
+            flops[PRODUCTS] += products
+    return network, flops
+
+
+def _name(operation: Any) -> str:
+    """Name of a counted operation; batched products (bmm, and fused attention) are those of attention."""
+    return str(operation).replace("bmm", "attention").rpartition("aten.")[2]
+
+
+def _part(parameter: str) -> str:
+    return next(part for part, marks in _PARTS.items() if any(mark in parameter for mark in marks))
+
+
+@torch.no_grad()
+def _timed(resolved: Mapping[str, Any], patches: int, device: torch.device) -> tuple[float, float]:
+    """Seconds of one block on `patches` tokens, and the share of its attention products; medians over turns."""
+    width, heads = resolved["embed_dim"], resolved["num_heads"]
+    tiny = build({**resolved, "image_size": resolved["patch_size"], "depth": 1}).to(device).eval()
+    block = tiny.get_submodule("blocks.0")
+    tokens = torch.randn(1, patches, width, device=device)
+    q, k, v = (torch.randn(1, heads, patches, width // heads, device=device) for _ in range(3))
+    whole: list[float] = []
+    products: list[float] = []
+    for _ in range(TURNS + 1):
+        whole.append(_seconds(lambda: block(tokens, keep=patches), device))
+        products.append(_seconds(lambda: attend(q, k, v, 0.0), device))
+    seconds = statistics.median(whole[1:])  # the first turn warms up
+    return seconds, statistics.median(products[1:]) / seconds
+
+
+def _seconds(compute: Callable[[], Tensor], device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    started = time.perf_counter()
+    compute()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - started

@@ -1,0 +1,32 @@
+"""What a ViT learned before its first block (Dosovitskiy et al. 2021, figure 7, left and centre)."""
+
+import torch
+from torch import Tensor
+
+from vit.models.vision_transformer import VisionTransformer
+
+
+def principal_filters(network: VisionTransformer, count: int) -> tuple[Tensor, Tensor]:
+    """The first principal components of the patch-embedding kernels, and the share of variance of each.
+
+    Returns:
+        (count, 3, P, P) components of length 1, the largest number of each positive; (count,) shares. There are fewer
+        where the kernels have fewer dimensions.
+    """
+    kernels = network.patch_embed.proj.weight.detach().double().cpu()  # (D, 3, P, P)
+    flat = kernels.flatten(1)
+    _, values, components = torch.linalg.svd(flat - flat.mean(dim=0), full_matrices=False)
+    components = components[:count]
+    largest = components.gather(1, components.abs().argmax(dim=1, keepdim=True))
+    shares = values.square() / values.square().sum()
+    return (components * largest.sign()).view(-1, *kernels.shape[1:]).float(), shares[:count].float()
+
+
+def position_similarity(network: VisionTransformer) -> Tensor | None:
+    """Cosine similarity of the positions of any two patches (G, G, G, G); None where none are added to the tokens."""
+    if network.pos_embed is None:
+        return None
+    grid = network.patch_embed.grid_size
+    positions = network.pos_embed.detach()[0, -network.patch_embed.num_patches :].float().cpu()  # (N, D)
+    directions = torch.nn.functional.normalize(positions, dim=1)
+    return (directions @ directions.T).view(grid, grid, grid, grid)
