@@ -1,4 +1,4 @@
-"""Who may import whom: commands -> report -> study | export -> prediction -> training -> models | data."""
+"""Who may import whom: commands -> report -> study | explain | export -> prediction -> training -> models | data."""
 
 import ast
 from pathlib import Path
@@ -18,12 +18,14 @@ MAY_IMPORT = {
     "prediction": {"training", "models", "data", "errors"},
     "export": {"prediction", "training", "models", "data", "files", "errors"},
     "study": {"training", "models", "data", "files", "errors"},
+    "explain": {"prediction", "training", "models", "data", "errors"},
     "console": {"errors"},
-    "report": {"study", "training", "data", "files", "console", "errors"},
+    "report": {"study", "explain", "training", "data", "files", "console", "errors"},
     "commands": {
         "report",
         "study",
         "export",
+        "explain",
         "prediction",
         "training",
         "models",

@@ -19,6 +19,8 @@ COMMANDS = {
     "demo": "a page on this machine to drop images on",
     "convert": "turn pretrained weights of other libraries into a checkpoint",
     "export": "a trained model as ONNX, torch.export, safetensors, or for timm and transformers",
+    "explain": "which parts of an image spoke for its class, and whether that is true",
+    "inspect": "what a ViT learned and what it costs: filters, positions, attention distance, FLOPs",
     "data": "check a data set for broken, odd, duplicate and mislabelled images",
     "models": "list networks with parameters and FLOPs",
 }

@@ -1,0 +1,201 @@
+"""`vit inspect RUN|CKPT|WEIGHTS [IMAGES...]`: what a ViT learned, how far it looks, and what it costs."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jsonargparse.typing import PositiveInt
+
+from vit.commands.arguments import Parser, new_file, parse
+from vit.console import Reporter
+from vit.errors import ResourceError, UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from vit.data.preprocess import Preprocess
+    from vit.explain.distance import Reach
+    from vit.models.network import Network
+    from vit.report.inspect_page import Inspection
+
+FILTERS = 28  # principal components that are shown, as in the paper
+
+
+def inspect(arguments: Sequence[str]) -> int:
+    """Look into a ViT, and write a page with its figures."""
+    parser = Parser(
+        "inspect",
+        "Look into a ViT: filters of its patch embedding, similarity of its positions, attention distance and entropy "
+        "of every head, and where its parameters and FLOPs go.",
+        "vit inspect runs/photos/vit_tiny_patch16_224/20260101-120000 'holiday/*.jpg'",
+    )
+    parser.add_argument(
+        "model", metavar="RUN|CKPT|WEIGHTS", type=str, help="a run folder, a checkpoint, or a .safetensors file"
+    )
+    parser.add_argument(
+        "images",
+        metavar="IMAGES",
+        type=str,
+        nargs="*",
+        help="files, folders, patterns: attention depends on images; none: images of the run, if it is one",
+    )
+    parser.add_argument(
+        "--network", type=str | None, default=None, help="for WEIGHTS: the network they are for, as in vit models"
+    )
+    parser.add_argument("--limit", type=PositiveInt, default=128, help="images at most, evenly taken of all")
+    parser.add_argument("--recursive", action="store_true", help="read folders in folders")
+    parser.add_argument(
+        "--output", type=str | None, default=None, help="a new folder; null: inspection, or inspection-2, ..."
+    )
+    parser.add_argument("--device", type=str, default="auto", help="cpu, cuda, mps")
+    given = parse(parser, arguments)
+    wanted = None if given.output is None else new_file(given.output)
+
+    from vit.explain.cost import over_sizes, parts, sides_around
+    from vit.explain.distance import reach
+    from vit.explain.embeddings import position_similarity, principal_filters
+    from vit.models.vision_transformer import VisionTransformer
+    from vit.prediction.files import free_name
+    from vit.report.inspect_page import Inspection, write_inspection
+    from vit.training.inference import choose_device
+
+    reporter = Reporter()
+    device = choose_device(given.device)
+    network, resolved, preprocess = _model(given.model, given.network)
+    if not isinstance(network, VisionTransformer):
+        raise UsageError(
+            f"{given.model} holds a {type(network).__name__}, and this looks into ViTs of ours",
+            "see 'vit explain' for what a CNN looks at",
+        )
+    images = _images(given, preprocess)
+    reporter.notice(f"{resolved['name']}, {0 if images is None else len(images)} images, {device.type}")
+    network = network.to(device)
+    found = Inspection(
+        Path(given.model).name,
+        {"network": resolved["name"], **{name: str(resolved[name]) for name in _FACTS if name in resolved}},
+        *principal_filters(network, FILTERS),
+        position_similarity(network),
+        None if images is None else reach(network, preprocess.normalise(images.to(device))),
+        parts(resolved),
+        over_sizes(resolved, sides_around(network.image_size, network.patch_embed.patch_size), device),
+        f"measured in float32 on {device.type}",
+    )
+    folder = wanted or free_name(Path("inspection"))
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise ResourceError(f"cannot make {folder}: {error.strerror}", "choose another --output") from error
+    write_inspection(found, folder)
+    _show(reporter, found)
+    reporter.line(f"\nfigures in {folder}, page in {folder}/inspection.html")
+    reporter.next_command(f"vit explain {shlex.quote(given.model)} IMAGES")
+    return 0
+
+
+_FACTS = ("image_size", "patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio", "pool", "pos_embed")
+
+
+def _model(model: str, name: str | None) -> "tuple[Network, Mapping[str, Any], Preprocess]":
+    """The network, its description and its preprocessing; of foreign weights, ImageNet's preprocessing."""
+    from vit.data.preprocess import Preprocess
+    from vit.models.catalog import build, resolve
+    from vit.training import checkpoint
+    from vit.training.run import checkpoint_of
+    from vit.training.start import start_from
+
+    if Path(model).suffix != ".safetensors":
+        if name is not None:
+            raise UsageError("--network is for a file of weights alone", "leave it out: a checkpoint knows its network")
+        network, description = checkpoint.load(checkpoint_of(Path(model).expanduser()))
+        return network, description.network, description.preprocess
+    if name is None:
+        raise UsageError(
+            f"{model} does not say what network it is for", "add --network, for example vit_tiny_patch16_224"
+        )
+    resolved = resolve({"name": name}, None, 1000)
+    network = build(resolved).eval()
+    start_from(network, model)
+    return network, resolved, Preprocess(network.image_size)
+
+
+def _images(given: Any, preprocess: "Preprocess") -> "Tensor | None":
+    """Pictures (n, 3, S, S) uint8 of the files given, else of the run's own images; None where there are none."""
+    import torch
+
+    from vit.data.decode import ImageError, read_image
+    from vit.errors import DataError
+    from vit.prediction.files import list_files
+
+    if not given.images:
+        return _sample(given.model, given.limit, preprocess)
+    files = list_files(given.images, given.recursive)
+    pictures = []
+    for path in files[:: -(-len(files) // given.limit)]:
+        try:
+            pictures.append(preprocess(read_image(path)))
+        except ImageError:
+            continue  # a few bad files among many change no mean
+    if not pictures:
+        raise DataError(f"none of {len(files)} files is an image that can be read", "give images")
+    return torch.stack(pictures)
+
+
+def _sample(model: str, limit: int, preprocess: "Preprocess") -> "Tensor | None":
+    """Some images of a run: of its validation part, which it was not trained on; None if the model lies in no run."""
+    import torch
+
+    from vit.commands.recipe_options import read_recipe
+    from vit.data.dataset import array_image
+    from vit.data.decode import read_image
+    from vit.data.sources import open_source
+    from vit.data.split import complete
+
+    path = Path(model)
+    run = path if path.is_dir() else path.parent.parent
+    if not (run / "config.yaml").is_file():
+        return None
+    data = read_recipe(run / "config.yaml").data
+    found = complete(open_source(data.source, data.root), data.validation, data.test, data.split_seed).splits
+    samples = found.get("validation", found["train"])
+    chosen = range(0, len(samples), -(-len(samples) // limit))
+    read = (array_image(samples, i) if samples.arrays is not None else read_image(samples.file(i)) for i in chosen)
+    return torch.stack([preprocess(image) for image in read])
+
+
+def _show(reporter: Reporter, found: "Inspection") -> None:
+    total = [sum(part[place] for part in found.parts.values()) for place in range(2)]
+    reporter.table(
+        ("part", "parameters", "share (%)", "MFLOPs", "share (%)"),
+        [
+            (name, f"{own:,}", f"{100 * own / total[0]:.1f}", f"{work / 1e6:,.1f}", f"{100 * work / total[1]:.1f}")
+            for name, (own, work) in found.parts.items()
+        ],
+    )
+    if found.reach is None:
+        reporter.notice("\nno images were given, so nothing is said of attention: vit inspect MODEL IMAGES...")
+    else:
+        _show_reach(reporter, found.reach)
+    now = next(size for size in found.sizes if str(size.image_size) == found.facts["image_size"])
+    share = "" if now.timed != now.timed else f", and took {100 * now.timed:.0f} % of a block's time"
+    reporter.line(
+        f"\n{100 * now.counted:.1f} % of the FLOPs are quadratic in the {now.patches:,} patches "
+        f"({100 * now.formula:.1f} % of a block by N / ((2 + r) D + N)){share}"
+    )
+
+
+def _show_reach(reporter: Reporter, reach: "Reach") -> None:
+    reporter.line(
+        f"\nmean attention distance over {reach.images} images; all alike: {reach.uniform_distance:.1f} pixels"
+    )
+    reporter.table(
+        ("block", "nearest head", "mean", "farthest head", "entropy (nats)"),
+        [
+            (
+                block,
+                *(f"{float(value):.1f}" for value in (row.min(), row.mean(), row.max())),
+                f"{float(even.mean()):.2f}",
+            )
+            for block, (row, even) in enumerate(zip(reach.distance, reach.entropy, strict=True))
+        ],
+    )

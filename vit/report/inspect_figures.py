@@ -1,0 +1,110 @@
+"""Pictures of a ViT's inside: what figure 7 of Dosovitskiy et al. 2021 shows, and what it costs."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from vit.explain.cost import Size
+from vit.explain.distance import Reach
+from vit.report.style import look
+
+MOST_TILES = 14  # along a side, of the positions' similarities
+
+
+def filters(components: Tensor, shares: Tensor) -> Figure:
+    """Principal components (k, 3, P, P) of the patch-embedding kernels as colours around grey, with their variance."""
+    columns = 7
+    rows = -(-len(components) // columns)
+    figure = Figure(figsize=(1.05 * columns, 1.2 * rows + 0.1), layout="constrained")
+    for axes in figure.subplots(rows, columns, squeeze=False).flat:
+        axes.axis("off")
+    for axes, component, share in zip(figure.axes, components, shares, strict=False):
+        picture = 0.5 + 0.5 * component / component.abs().max()
+        axes.imshow(picture.permute(1, 2, 0).numpy(), interpolation="nearest")
+        axes.set_title(f"{100 * share:.1f} %", fontsize=7)
+    return figure
+
+
+def similarities(similarity: Tensor) -> Figure:
+    """Cosine similarity (G, G, G, G) of positions: a tile for each patch, in its place, over all patches."""
+    grid = len(similarity)
+    shown = torch.linspace(0, grid - 1, min(grid, MOST_TILES)).round().long().tolist()
+    gap = max(1, grid // 7)
+    side = len(shown) * (grid + gap) - gap
+    canvas = np.full((side, side), np.nan)
+    for row, y in enumerate(shown):
+        for column, x in enumerate(shown):
+            top, left = row * (grid + gap), column * (grid + gap)
+            canvas[top : top + grid, left : left + grid] = similarity[y, x].numpy()
+    figure = Figure(figsize=(6.4, 5.6), layout="constrained")
+    axes = figure.subplots()
+    image = axes.imshow(canvas, cmap="viridis", vmin=-1, vmax=1, interpolation="nearest")
+    middle = [place * (grid + gap) + (grid - 1) / 2 for place in range(len(shown))]
+    axes.set_xticks(middle, [str(place + 1) for place in shown])
+    axes.set_yticks(middle, [str(place + 1) for place in shown])
+    axes.tick_params(length=0, labelsize=7)
+    axes.spines[:].set_visible(False)
+    axes.set(xlabel="column of the patch", ylabel="row of the patch")
+    figure.colorbar(image, ax=axes, label="cosine similarity", shrink=0.8)
+    return figure
+
+
+def attention_reach(reach: Reach) -> Figure:
+    """Attention distance and entropy of every head, by block, beside what attending to everything alike would give."""
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _heads(left, reach.distance, reach.uniform_distance, "mean attention distance (pixels)")
+    _heads(right, reach.entropy, reach.uniform_entropy, "attention entropy (nats)")
+    left.legend(frameon=False, loc="lower right", fontsize=8)
+    return figure
+
+
+def costs(parts: Mapping[str, tuple[int, int]], sizes: Sequence[Size]) -> Figure:
+    """Parameters and FLOPs of each part, and the quadratic share against image size."""
+    figure = Figure(figsize=(9, 3.8), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=[1.15, 1])
+    names = list(parts)[::-1]
+    rows = np.arange(len(names))
+    for place, (label, which) in enumerate((("FLOPs", 1), ("parameters", 0))):
+        total = sum(part[which] for part in parts.values())
+        shares = [100 * parts[name][which] / total for name in names]
+        left.barh(rows + (place - 0.5) * 0.38, shares, height=0.36, color=look(1 - place)[0], label=label)
+    left.set_yticks(rows, names)
+    left.set(xlabel="share (%)")
+    left.legend(frameon=False, loc="lower right", reverse=True)
+    _shares(right, sizes)
+    return figure
+
+
+def _heads(axes: Axes, values: Tensor, uniform: float, label: str) -> None:
+    depth, heads = values.shape
+    for head in range(heads):
+        axes.plot(range(depth), values[:, head], "o", color=look(0)[0], alpha=0.55, markersize=4.5, markeredgewidth=0,
+                  label="a head" if head == 0 else None)  # fmt: skip
+    axes.plot(range(depth), values.mean(dim=1), color=look(1)[0], linewidth=1.3, label="mean of the heads")
+    axes.axhline(uniform, color="0.4", linestyle=":", label=f"all alike: {uniform:.3g}")
+    axes.set(xlabel="block", ylabel=label, ylim=(0, None))
+    axes.set_xticks(range(0, depth, max(1, depth // 12)))
+
+
+def _shares(axes: Axes, sizes: Sequence[Size]) -> None:
+    sides = [size.image_size for size in sizes]
+    for place, (label, values, style) in enumerate(
+        (
+            ("N / ((2 + r) D + N), one block", [size.formula for size in sizes], "-"),
+            ("counted, whole network", [size.counted for size in sizes], ""),
+            ("of the time of a block, measured", [size.timed for size in sizes], ""),
+        )
+    ):
+        colour, marker = look(place)
+        axes.plot(sides, [100 * v for v in values], style, marker="" if style else marker, color=colour, label=label)
+    known = [size.timed for size in sizes if not math.isnan(size.timed)]
+    axes.set(xlabel="image size (pixels)", ylabel="share that is quadratic in tokens (%)")
+    axes.set_ylim(0, 100 * max([size.formula for size in sizes] + known) * 1.3)
+    axes.set_xticks(sides)
+    axes.legend(frameon=False, loc="upper left", fontsize=8)
