@@ -87,7 +87,7 @@ def _heads(axes: Axes, values: Tensor, uniform: float, label: str) -> None:
         axes.plot(range(depth), values[:, head], "o", color=look(0)[0], alpha=0.55, markersize=4.5, markeredgewidth=0,
                   label="a head" if head == 0 else None)  # fmt: skip
     axes.plot(range(depth), values.mean(dim=1), color=look(1)[0], linewidth=1.3, label="mean of the heads")
-    axes.axhline(uniform, color="0.4", linestyle=":", label=f"all alike: {uniform:.3g}")
+    axes.axhline(uniform, color="0.4", linestyle=":", label=f"all alike: {uniform:.4g}")
     axes.set(xlabel="block", ylabel=label, ylim=(0, None))
     axes.set_xticks(range(0, depth, max(1, depth // 12)))
 

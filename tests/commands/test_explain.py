@@ -1,0 +1,115 @@
+"""`vit explain`: pictures, a page and rows for a ViT and a CNN, whatever files are called, and its refusals."""
+
+import csv
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from vit.data.preprocess import Preprocess
+from vit.models.catalog import build, resolve
+from vit.training.checkpoint import KEY, Description
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def picture(here):
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 24, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(here / "leaf.png")
+    return here / "leaf.png"
+
+
+@pytest.fixture
+def cnn(here):
+    """A checkpoint of a small CNN with random weights and classes that are text."""
+    classes = ("=1+1", "<b>bold</b>")
+    resolved = resolve({"name": "resnet10_small", "widths": (4, 4, 4, 4)}, 16, len(classes))
+    weights = {f"network.{name}": value for name, value in build(resolved).state_dict().items()}
+    about = Description(classes, resolved, Preprocess(16))
+    torch.save({KEY: about.to_dict(), "state_dict": weights}, here / "cnn.ckpt")
+    return here / "cnn.ckpt"
+
+
+def rows(folder):
+    with open(folder / "explanations.csv", newline="", encoding="utf-8", errors="surrogateescape") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_vit_is_explained_by_every_method(vit, digits_run, picture, here):
+    answer = vit("explain", digits_run.path, picture, "--layers", "0,3")
+    assert answer.code == 0, answer.err
+    table = rows(here / "explanations")
+    assert [row["method"] for row in table] == ["attention", "rollout", "relevance", "gradcam"]
+    assert all(0 <= float(row[name]) <= 1 for row in table for name in ("deletion", "insertion", "random"))
+    assert len({row["random"] for row in table}) == 1 and len({row["deletion"] for row in table}) > 1
+    made = sorted(path.name for path in (here / "explanations").iterdir())
+    assert made == ["0001-leaf-heads.png", "0001-leaf.png", "explanations.csv", "explanations.html"]
+    with (
+        Image.open(here / "explanations" / "0001-leaf.png") as strip,
+        Image.open(here / "explanations" / "0001-leaf-heads.png") as heads,
+    ):
+        assert strip.width > 4 * strip.height > 400 and heads.width > heads.height  # five pictures; 2 blocks, 4 heads
+    html = (here / "explanations" / "explanations.html").read_text()
+    assert html.count("<img ") == 6 and "leaf.png" in html and table[0]["explained"] in html
+    assert "of 1" in answer.out and answer.out.strip().splitlines()[-1].startswith(
+        f"Next: vit inspect {digits_run.path} "
+    )
+
+
+def test_a_cnn_is_explained_by_grad_cam_and_names_stay_text(vit, cnn, picture, here):
+    answer = vit("explain", cnn, picture, "--label", "<b>bold</b>", "--output", "why")
+    assert answer.code == 0, answer.err
+    (row,) = rows(here / "why")
+    assert row["method"] == "gradcam" and row["explained"] == "<b>bold</b>" and row["label"] in ("'=1+1", "<b>bold</b>")
+    html = (here / "why" / "explanations.html").read_text()
+    assert "<b>bold" not in html and "&lt;b&gt;bold" in html
+
+
+def test_odd_names_and_bad_files_are_told_and_nothing_is_overwritten(vit, digits_run, mixed, here):
+    quick = ("--method", "attention", "--faithfulness", "false")
+    answer = vit("explain", digits_run.path, mixed, *quick)
+    assert answer.code == 0, answer.err
+    assert "WARNING: 6 files could not be read" in answer.err and "notes.txt" in answer.err
+    assert "\x1b" not in answer.out + answer.err
+    table = rows(here / "explanations")
+    assert len(table) == 14 and {row["deletion"] for row in table} == {""}
+    pictures = list((here / "explanations").glob("*.png"))
+    assert len(pictures) == 14 and all(path.name.isascii() and path.name[:4].isdigit() for path in pictures)
+    html = (here / "explanations" / "explanations.html").read_text()
+    assert "<script" not in html and "&lt;script&gt;alert(1)&lt;.png" in html and "\x1b" not in html
+    assert "How far to believe" not in html and "notes.txt" in html
+    assert vit("explain", digits_run.path, mixed / "a b.png", *quick).code == 0
+    assert (here / "explanations-2" / "0001-a-b.png").is_file()
+    again = vit("explain", digits_run.path, mixed / "a b.png", *quick, "--output", "explanations-2")
+    assert again.code == 2 and "explanations-2 exists" in again.err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--method", "rolout"], ["'rolout'", "'rollout'"]),
+        (["--label", "zebra"], ["'zebra'", "no class"]),
+        (["--layers", "4"], ["'4'", "0 to 3"]),
+        (["--layers", "last"], ["'last'", "0 to 3"]),
+    ],
+    ids=lambda value: " ".join(value) if value[0].startswith("--") else None,
+)
+def test_wrong_usage(vit, digits_run, picture, here, options, words):
+    answer = vit("explain", digits_run.path, picture, *options)
+    assert answer.code == 2 and answer.err.count("\n") == 1
+    assert all(word in answer.err for word in words)
+    assert not (here / "explanations").exists()
+
+
+def test_a_cnn_has_no_attention(vit, cnn, picture, mixed):
+    for options in (["--method", "rollout"], ["--layers", "all"]):
+        answer = vit("explain", cnn, picture, *options)
+        assert answer.code == 2 and "SmallImageResNet" in answer.err
+    answer = vit("explain", cnn, mixed / "notes.txt")
+    assert answer.code == 3 and "none of 1 files" in answer.err

@@ -1,0 +1,74 @@
+"""Recomputed attention is what the fused forward pass did, and the head's share of it is read as the head reads."""
+
+import pytest
+import torch
+from torch import nn
+
+from vit.explain.attention import attention_weights, last_attention, read_patches, watched
+from vit.models.vision_transformer import Attention
+
+KINDS = [{}, {"pool": "mean"}, {"norm_placement": "post"}, {"qkv_bias": False, "pos_embed": "none"}]
+
+
+@pytest.mark.parametrize("values", KINDS, ids=str)
+def test_weights_give_what_the_heads_gathered(small, images, values):
+    network = small(**values)
+    with torch.no_grad(), watched(network) as seen:
+        network(images)
+    assert len(seen) == 3
+    for layer in seen:
+        gathered = (layer.weights() @ layer.values()).transpose(1, 2).flatten(2)  # (B, T, D)
+        assert gathered.std() > 0.1
+        assert torch.allclose(gathered[:, : layer.gathered.shape[1]], layer.gathered, atol=1e-5)
+    assert seen[-1].gathered.shape[1] == (1 if network.pool == "cls" else 16)  # the shortcut of the last block is seen
+
+
+def test_weights_are_those_of_every_token_of_every_image(small, images):
+    layers = attention_weights(small(), images)
+    assert [tuple(layer.shape) for layer in layers] == [(2, 3, 17, 17)] * 3
+    assert all(torch.allclose(layer.sum(dim=-1), torch.ones(2, 3, 17)) and layer.min() > 0 for layer in layers)
+    one = attention_weights(small(), images[1:])
+    assert all(torch.allclose(a[1], b[0], atol=1e-4) for a, b in zip(layers, one, strict=True))
+
+
+def test_watching_leaves_the_network_as_it_was(small, images):
+    network = small()
+    with torch.no_grad():
+        before = network(images)
+        with watched(network):
+            during = network(images)
+    assert torch.equal(before, during)
+    assert not any(module._forward_pre_hooks for module in network.modules())
+    with pytest.raises(RuntimeError, match="broken"), watched(network):
+        raise RuntimeError("broken")
+    assert not any(module._forward_pre_hooks for module in network.modules())
+
+
+def test_the_head_reads_the_class_token_or_the_mean_of_the_patches(small):
+    flow = torch.arange(2 * 17 * 17.0).view(2, 17, 17)
+    assert torch.equal(read_patches(small(), flow), flow[:, 0, 1:].view(2, 4, 4))
+    flow = flow[:, :16, :16]
+    assert torch.equal(read_patches(small(pool="mean"), flow), flow.mean(dim=1).view(2, 4, 4))
+
+
+def test_tokens_in_front_of_the_patches_are_left_out_however_many(small):
+    flow = torch.rand(2, 20, 20)  # a class token and three registers
+    assert torch.equal(read_patches(small(), flow), flow[:, 0, 4:].view(2, 4, 4))
+    assert torch.allclose(read_patches(small(pool="mean"), flow), flow[:, 4:, 4:].mean(dim=1).view(2, 4, 4))
+
+
+def test_a_patch_that_the_class_token_looks_at_is_marked(small, images):
+    network = small(depth=1, num_heads=1, pos_embed="none", embed_dim=8)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.zero_()
+        network.blocks[0].norm1 = nn.Identity()
+        network.cls_token[..., 0] = 10.0
+        network.blocks[0].attn.qkv.weight[0, 0] = 1.0  # query of the class token
+        network.blocks[0].attn.qkv.weight[8, 1] = 1.0  # key: channel 1 of a token
+        network.patch_embed.proj.weight[1] = 0.1  # which is how bright its patch is
+    assert isinstance(network.blocks[0].attn, Attention)
+    picture = torch.zeros(1, 3, 16, 16)
+    picture[..., 4:8, 8:12] = 1.0
+    (found,) = last_attention(network, picture, torch.tensor([0]))
+    assert found.argmax() == 1 * 4 + 2 and found.max() > 10 * found.median()

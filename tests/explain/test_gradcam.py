@@ -1,0 +1,104 @@
+"""Grad-CAM: the right layer of each kind of network, and an error that helps where there is none."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from vit.errors import UsageError
+from vit.explain.gradcam import gradcam
+from vit.explain.methods import METHODS, choose_methods
+from vit.models.network import Network
+from vit.models.timm_network import SmallImageResNet
+
+pytest.importorskip("pytorch_grad_cam")
+
+
+def stretched(grid):
+    grid = grid.clamp(min=0)
+    return (grid - grid.amin()) / (grid.amax() - grid.amin())
+
+
+def test_of_a_cnn_it_weights_the_last_features_by_their_gradient():
+    torch.manual_seed(0)
+    network = SmallImageResNet(32, 4, layers=(1, 1, 1, 1), widths=(4, 4, 8, 8)).eval()
+    batch = torch.randn(1, 3, 32, 32)
+    (found,) = gradcam(network, batch, torch.tensor([1]))
+    assert found.shape == (32, 32)
+    features = network.model.forward_features(batch).detach()  # (1, 8, 4, 4), and then their mean and a linear layer
+    expected = stretched((features[0] * network.model.fc.weight[1].detach()[:, None, None]).sum(dim=0))
+    centres = found[4::8, 4::8]  # it is interpolated; compare where it is nearly exact
+    assert np.corrcoef(centres.flatten(), expected.flatten())[0, 1] > 0.98
+    assert all(parameter.grad is None for parameter in network.parameters())
+
+
+def test_of_a_mean_pooled_vit_it_is_the_class_activation_map(small, images):
+    network = small(pool="mean")
+    found = gradcam(network, images, torch.tensor([1, 2]))
+    with torch.no_grad():
+        tokens = network.pos_drop(network.patch_embed(images) + network.pos_embed)
+        for block in network.blocks:
+            tokens = block(tokens, keep=16)
+        normal = network.norm(tokens)
+    for place, number in enumerate((1, 2)):
+        expected = stretched((normal[place] @ network.head.weight[number].detach()).view(4, 4))
+        centres = found[place][2::4, 2::4]
+        assert np.corrcoef(centres.flatten(), expected.flatten())[0, 1] > 0.95
+
+
+@pytest.mark.parametrize("values", [{}, {"norm_placement": "post"}, {"norm_placement": "post", "depth": 1}], ids=str)
+def test_of_a_vit_with_a_class_token_it_depends_on_patches_and_class(small, images, values):
+    network = small(**values)
+    first, second = (gradcam(network, images, torch.tensor([n, n])) for n in (0, 3))
+    assert first.shape == (2, 16, 16) and first.std() > 0
+    assert not torch.allclose(first, second)
+
+
+class Placeless(Network):
+    """Features (B, 4, 4, 8) with the channels last, as a Swin's, which no map of places can be read from by grad-cam."""
+
+    def __init__(self, output_fmt):
+        super().__init__()
+        self.image_size, self.num_classes = 16, 2
+        self.model = nn.Conv2d(3, 8, 4, 4)
+        self.model.output_fmt = output_fmt
+        self.head = nn.Linear(8, 2)
+
+    def forward(self, images):
+        return self.head(self.model(images).mean(dim=(2, 3)))
+
+    def no_weight_decay(self):
+        return set()
+
+
+def test_a_network_without_places_is_refused(images):
+    classes = torch.tensor([0, 0])
+    assert gradcam(Placeless("NCHW"), images, classes).shape == (2, 16, 16)
+    with pytest.raises(UsageError, match="keeps the places"):
+        gradcam(Placeless("NHWC"), images, classes)
+    flat = Placeless("NCHW")
+    flat.model = nn.Conv2d(3, 8, 16, 16)
+    with pytest.raises(UsageError, match="keeps the places"):
+        gradcam(flat, images, classes)
+
+
+def test_without_the_package_the_error_says_what_to_install(small, images, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pytorch_grad_cam", None)
+    with pytest.raises(UsageError, match="grad-cam") as error:
+        gradcam(small(), images, torch.tensor([0, 0]))
+    assert "vit-lightning[explain]" in str(error.value)
+    monkeypatch.setattr("vit.explain.methods.find_spec", lambda name: None)
+    assert set(choose_methods("all", small())) == set(METHODS) - {"gradcam"}
+
+
+def test_methods_by_name(small):
+    assert list(choose_methods("all", small())) == list(METHODS)
+    assert list(choose_methods("gradcam, rollout", small())) == ["gradcam", "rollout"]
+    with pytest.raises(UsageError, match=r"'rolout'.*'rollout'"):
+        choose_methods("rolout", small())
+    cnn = SmallImageResNet(8, 2, layers=(1, 1, 1, 1), widths=(2, 2, 2, 2))
+    assert list(choose_methods("all", cnn)) == ["gradcam"]
+    with pytest.raises(UsageError, match=r"SmallImageResNet.*gradcam"):
+        choose_methods("attention", cnn)
