@@ -13,11 +13,11 @@ def small():
     """`small(pool="mean", ...)` -> a ViT in evaluation mode, the same for the same values."""
 
     def make(**values):
-        network = VisionTransformer(**{**SMALL, **values})
-        generator = torch.Generator().manual_seed(0)
-        with torch.no_grad():
+        with torch.random.fork_rng(), torch.no_grad():
+            torch.manual_seed(0)
+            network = VisionTransformer(**{**SMALL, **values})
             for parameter in network.parameters():
-                parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=0.3)
+                parameter.add_(torch.randn_like(parameter), alpha=0.3)
         return network.eval()
 
     return make

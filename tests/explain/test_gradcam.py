@@ -57,7 +57,7 @@ def test_of_a_vit_with_a_class_token_it_depends_on_patches_and_class(small, imag
 
 
 class Placeless(Network):
-    """Features (B, 4, 4, 8) with the channels last, as a Swin's, which no map of places can be read from by grad-cam."""
+    """Features that say of themselves how their channels lie: a Swin's come last, which grad-cam would misread."""
 
     def __init__(self, output_fmt):
         super().__init__()
