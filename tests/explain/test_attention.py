@@ -51,6 +51,15 @@ def test_the_head_reads_the_class_token_or_the_mean_of_the_patches(small):
     assert torch.equal(read_patches(small(pool="mean"), flow), flow.mean(dim=1).view(2, 4, 4))
 
 
+def test_heads_that_read_several_tokens(small):
+    network, flow = small(), torch.rand(18, 18)  # two tokens in front
+    network.pool = "cls_dist"
+    assert torch.allclose(read_patches(network, flow), flow[:2, 2:].mean(dim=0).view(4, 4))
+    network.pool = "cls_mean"
+    expected = (flow[0, 2:] + flow[2:, 2:].mean(dim=0)) / 2
+    assert torch.allclose(read_patches(network, flow), expected.view(4, 4))
+
+
 def test_tokens_in_front_of_the_patches_are_left_out_however_many(small):
     flow = torch.rand(2, 20, 20)  # a class token and three registers
     assert torch.equal(read_patches(small(), flow), flow[:, 0, 4:].view(2, 4, 4))

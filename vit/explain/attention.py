@@ -80,13 +80,16 @@ def attention_weights(network: VisionTransformer, images: Tensor) -> list[Tensor
 def read_patches(network: VisionTransformer, flow: Tensor) -> Tensor:
     """What the head gets of each patch: (..., T, T), rows take from columns, -> (..., G, G).
 
-    The head reads the class token, whose row it is then, or the mean of the patch tokens, the mean of whose rows it
-    is. Columns of tokens that are no patches are left out: they have no place in the picture.
+    The head reads the class token (with "cls_dist" a second one, too), whose row it is then, or the mean of the patch
+    tokens, the mean of whose rows it is; with "cls_mean" both. Columns of tokens that are no patches are left out: they
+    have no place in the picture.
     """
-    patches = network.patch_embed.num_patches
-    rows = flow[..., :1, :] if network.pool == "cls" else flow[..., -patches:, :]
-    grid = network.patch_embed.grid_size
-    return rows.mean(dim=-2)[..., -patches:].unflatten(-1, (grid, grid))
+    N, grid = network.patch_embed.num_patches, network.patch_embed.grid_size
+    pool: str = network.pool
+    tokens = flow[..., : 2 if pool == "cls_dist" else 1, :].mean(dim=-2)
+    patches = flow[..., -N:, :].mean(dim=-2)
+    read = {"cls": tokens, "cls_dist": tokens, "cls_mean": (tokens + patches) / 2}.get(pool, patches)
+    return read[..., -N:].unflatten(-1, (grid, grid))
 
 
 def last_attention(network: VisionTransformer, images: Tensor, classes: Tensor) -> Tensor:

@@ -47,7 +47,7 @@ class _TokenGrid:
 
 def _last_tokens(network: VisionTransformer) -> nn.Module:
     """The last module whose output holds all patch tokens, and through which they reach the head."""
-    if network.pool != "cls":
+    if network.pool not in ("cls", "cls_dist"):
         return network.norm
     last = network.blocks[-1]
     if last.norm_placement == "pre":
