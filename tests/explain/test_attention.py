@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from vit.explain.attention import attention_weights, last_attention, read_patches, watched
-from vit.models.vision_transformer import Attention
+from vit.models.attention import Attention
 
-KINDS = [{}, {"pool": "mean"}, {"norm_placement": "post"}, {"qkv_bias": False, "pos_embed": "none"}]
+KINDS = [{}, {"pool": "mean"}, {"norm_placement": "post"}, {"qkv_bias": False, "pos_embed": "none", "qk_norm": True}]
 
 
 @pytest.mark.parametrize("values", KINDS, ids=str)

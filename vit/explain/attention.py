@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vit.models.vision_transformer import Attention, VisionTransformer
+from vit.models.attention import Attention, split_heads
+from vit.models.vision_transformer import VisionTransformer
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class Attended:
         return self._projected()[2]
 
     def _projected(self) -> tuple[Tensor, ...]:
-        parts = self.module.qkv(self.tokens).unflatten(-1, (3, self.module.num_heads, -1))  # (B, T, 3, H, D / H)
-        return parts.permute(2, 0, 3, 1, 4).unbind(0)
+        q, k, v = split_heads(self.module.qkv(self.tokens), 3, self.module.num_heads)
+        return self.module.q_norm(q), self.module.k_norm(k), v
 
 
 @contextmanager
@@ -85,10 +86,9 @@ def read_patches(network: VisionTransformer, flow: Tensor) -> Tensor:
     have no place in the picture.
     """
     N, grid = network.patch_embed.num_patches, network.patch_embed.grid_size
-    pool: str = network.pool
-    tokens = flow[..., : 2 if pool == "cls_dist" else 1, :].mean(dim=-2)
+    tokens = flow[..., : 2 if network.pool == "cls_dist" else 1, :].mean(dim=-2)
     patches = flow[..., -N:, :].mean(dim=-2)
-    read = {"cls": tokens, "cls_dist": tokens, "cls_mean": (tokens + patches) / 2}.get(pool, patches)
+    read = {"cls": tokens, "cls_dist": tokens, "cls_mean": (tokens + patches) / 2}.get(network.pool, patches)
     return read[..., -N:].unflatten(-1, (grid, grid))
 
 

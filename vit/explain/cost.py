@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from vit.models.attention import attend
 from vit.models.catalog import build
-from vit.models.vision_transformer import VisionTransformer, attend
+from vit.models.vision_transformer import VisionTransformer
 
 PRODUCTS = "attention products"  # q k^T and the weighted sum of v: the only part that is quadratic in tokens
 TURNS = 8
@@ -20,12 +21,12 @@ MOST_TIMED_TOKENS = 2500
 # parts in the order of the forward pass, and where their parameters are
 _PARTS: Mapping[str, tuple[str, ...]] = {
     "patch embedding": ("patch_embed.",),
-    "positions and extra tokens": ("pos_embed", "cls_token", "reg_token"),
+    "positions and extra tokens": ("pos_embed", "cls_token", "dist_token", "reg_token"),
     "attention projections": (".attn.",),
     PRODUCTS: (),
     "MLPs": (".mlp.",),
-    "norms": ("norm",),
-    "head": ("head.",),
+    "norms": ("norm", ".ls"),
+    "head": ("head", "attn_pool."),
 }
 
 
