@@ -49,10 +49,10 @@ def _last_tokens(network: VisionTransformer) -> nn.Module:
     """The last module whose output holds all patch tokens, and through which they reach the head."""
     if network.pool not in ("cls", "cls_dist"):
         return network.norm
-    last = network.blocks[-1]
-    if last.norm_placement == "pre":
-        return last.norm1
-    return network.blocks[-2] if len(network.blocks) > 1 else network.pos_drop
+    depth = len(network.blocks)
+    if network.blocks[-1].norm_placement == "pre":
+        return network.get_submodule(f"blocks.{depth - 1}.norm1")
+    return network.blocks[-2] if depth > 1 else network.pos_drop
 
 
 def _last_features(network: Network, image: Tensor) -> nn.Module:
