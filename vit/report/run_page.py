@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 from scipy.stats import binomtest
+from torch import Tensor
 
 from vit.data.dataset import array_image
 from vit.data.decode import ImageError, read_image
@@ -18,6 +19,7 @@ from vit.errors import DataError, UsageError
 from vit.files import whole
 from vit.report.figures import confusion_matrix, curves, reliability
 from vit.report.page import drawn, templates
+from vit.report.run_attention import overlays
 from vit.report.thumbnails import encoded, shrunk
 from vit.training.metrics import NAMES, confusion, per_class
 from vit.training.predictions import ScoredRow, read_scored
@@ -25,11 +27,12 @@ from vit.training.run import RunDirectory
 
 PICTURES = 24  # of the worst, and of the most doubtful
 PAIRS, OF_A_PAIR = 8, 6
+EXPLAINED = 6  # right and wrong images with a map each
 SHOWN_CLASSES = 60
 THUMBNAIL = 128  # pixels, of the longer side
 
 Cell = tuple[str, str]  # a value, and in small letters below it its interval
-Picture = Callable[[int], Markup | None]
+Pixels = Callable[[int], Tensor | None]
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ def write_run_report(run: RunDirectory, source: Source | None) -> None:
         classes: list[str] = json.loads(run.classes.read_text(encoding="utf-8"))["classes"]
         split = "test" if "test" in result["images"] else "validation"
         rows = read_scored(run.predictions / f"{split}.csv", result["images"][split])
-        content = _content(run, result, classes, split, rows, _pictures(source, split, result))
+        content = _content(run, result, classes, split, rows, _pixels(source, split, result))
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise DataError(f"{run.path} is damaged: {error}", "restore its files, or train again") from error
     html = templates.get_template("run.html").render(content)
@@ -69,23 +72,21 @@ def write_run_report(run: RunDirectory, source: Source | None) -> None:
         partial.write_text(html, encoding="utf-8", errors="replace")
 
 
-def _pictures(source: Source | None, split: str, result: dict[str, Any]) -> Picture | None:
-    """Thumbnails of a split by index; None where the images are not those that the run was measured on."""
+def _pixels(source: Source | None, split: str, result: dict[str, Any]) -> Pixels | None:
+    """The images of a split by index; None where the images are not those that the run was measured on."""
     if source is None or split not in source.splits:
         return None
     samples = source.splits[split]
     if samples.fingerprint() != result["fingerprints"][split]:
         return None
 
-    @cache
-    def picture(index: int) -> Markup | None:
+    def pixels(index: int) -> Tensor | None:
         try:
-            pixels = read_image(samples.file(index)) if samples.arrays is None else array_image(samples, index)
+            return read_image(samples.file(index)) if samples.arrays is None else array_image(samples, index)
         except ImageError:
             return None  # the file changed since it was measured
-        return encoded(shrunk(pixels, THUMBNAIL))
 
-    return picture
+    return pixels
 
 
 def _content(
@@ -94,7 +95,7 @@ def _content(
     classes: Sequence[str],
     split: str,
     rows: Sequence[ScoredRow],
-    picture: Picture | None,
+    pixels: Pixels | None,
 ) -> dict[str, Any]:
     """What the template prints."""
     number = {name: place for place, name in enumerate(classes)}
@@ -104,8 +105,20 @@ def _content(
     correct, losses = labels == guesses, np.array([row.loss for row in rows])
     counts = confusion(labels, guesses, len(classes))
 
+    @cache
+    def picture(index: int) -> Markup | None:
+        image = pixels(index) if pixels else None
+        return None if image is None else encoded(shrunk(image, THUMBNAIL))
+
     def cards(order: Any) -> list[Card]:
-        return [Card(rows[i], picture(i) if picture else None) for i in map(int, order)]
+        return [Card(rows[i], picture(i)) for i in map(int, order)]
+
+    def explained(order: Any) -> list[tuple[ScoredRow, Markup, Markup]]:
+        found = [(rows[i], pixels(i)) for i in map(int, order)] if pixels else []
+        there = [(row, image) for row, image in found if image is not None]
+        return [
+            (row, *both) for (row, _), both in zip(there, overlays(run, [image for _, image in there]), strict=False)
+        ]
 
     return {
         "network": result["network"]["name"],
@@ -117,7 +130,7 @@ def _content(
         "accuracy": _share(int(correct.sum()), len(rows)),
         "metrics": _metrics(result),
         "temperature": result.get("temperature", 1.0),
-        "has_pictures": picture is not None,
+        "has_pictures": pixels is not None,
         "curves": drawn(curves(run.metrics)),
         "best_epoch": result["best_epoch"] + 1,
         "classes": _classes(labels, guesses, counts, classes)[:SHOWN_CLASSES],
@@ -129,6 +142,16 @@ def _content(
         ],
         "worst": cards(np.argsort(-losses, kind="stable")[:PICTURES]),
         "doubtful": cards(np.argsort(sure, kind="stable")[:PICTURES]),
+        "looks": [
+            (
+                "right, and sure of it",
+                explained([i for i in np.argsort(-sure, kind="stable") if correct[i]][:EXPLAINED]),
+            ),
+            (
+                "wrong, and sure of it",
+                explained([i for i in np.argsort(-losses, kind="stable") if not correct[i]][:EXPLAINED]),
+            ),
+        ],
         "reliability": drawn(reliability(correct, sure, before)),
         "facts": _facts(result),
         "config": run.config.read_text(encoding="utf-8").splitlines(),
