@@ -36,7 +36,7 @@ MAY_IMPORT = {
         "__init__",
     },
     "__main__": {"commands", "console", "errors", "__init__"},
-    "__init__": {"models", "prediction"},
+    "__init__": {"models", "prediction", "commands"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

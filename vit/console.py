@@ -74,7 +74,14 @@ def _console(is_terminal: bool, quiet: bool, stderr: bool = False) -> Console:
     """A console as wide as its terminal; a log has no width, and lines in it are not broken."""
     width = None if is_terminal else LOG_WIDTH
     return _PlainConsole(
-        highlight=False, soft_wrap=True, quiet=quiet, markup=False, emoji=False, stderr=stderr, width=width
+        highlight=False,
+        soft_wrap=True,
+        quiet=quiet,
+        markup=False,
+        emoji=False,
+        stderr=stderr,
+        width=width,
+        force_jupyter=False,  # else every line is an output of its own
     )
 
 

@@ -5,13 +5,16 @@ import shutil
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vit.commands.recipe_options import make_parser, parse_options, to_recipe
 from vit.commands.resuming import AUTO, newest_run, recipe_of
 from vit.console import ProgressReport, Reporter, duration, interval, percent
 from vit.errors import DisagreementError, StoppedError
 from vit.training.recipe import Recipe, plain
+
+if TYPE_CHECKING:
+    from vit.training.run import RunDirectory
 
 FEW_IMAGES = 50_000  # Dosovitskiy et al. 2021, section 4.3: below millions a ViT from random weights is behind CNNs
 PHOTOGRAPH = 96
@@ -23,6 +26,12 @@ SCRATCH = (
 
 def train(arguments: Sequence[str]) -> int:
     """Train, show the plan and the progress, and leave a run folder."""
+    train_run(arguments)
+    return 0
+
+
+def train_run(arguments: Sequence[str]) -> "RunDirectory":
+    """`train`, for whoever goes on with its run folder."""
     parser = make_parser()
     config = parse_options(parser, arguments)
     if config.resume and config.resume != AUTO:
@@ -30,7 +39,7 @@ def train(arguments: Sequence[str]) -> int:
     return _train(to_recipe(parser, config), None, find=config.resume == AUTO)
 
 
-def _train(recipe: Recipe, resumed: Path | None, find: bool = False) -> int:
+def _train(recipe: Recipe, resumed: Path | None, find: bool = False) -> "RunDirectory":
     from vit.training.plan import make_plan
     from vit.training.processes import is_first
     from vit.training.run import RunDirectory, check_unchanged, write_beginning
@@ -53,10 +62,11 @@ def _train(recipe: Recipe, resumed: Path | None, find: bool = False) -> int:
             check_unchanged(run, plan.source)
         elif first:
             write_beginning(run, plan.recipe, plan.source)
-        return _fit(plan, run, resumed is not None, reporter, first)
+        _fit(plan, run, resumed is not None, reporter, first)
+    return run
 
 
-def _fit(plan: Any, run: Any, resume: bool, reporter: Reporter, first: bool) -> int:
+def _fit(plan: Any, run: Any, resume: bool, reporter: Reporter, first: bool) -> None:
     from vit.report.run_figures import write_rows
     from vit.training.fit import fit
     from vit.training.tracking import open_tracker
@@ -72,17 +82,16 @@ def _fit(plan: Any, run: Any, resume: bool, reporter: Reporter, first: bool) -> 
     except (StoppedError, DisagreementError):
         if first:
             raise
-        return 0  # the first process says it; a launcher that sees another code first would cut that short
+        return  # the first process says it; a launcher that sees another code first would cut that short
     finally:
         watcher.close()
     if not fitted.is_first_process:
-        return 0
+        return
     fitted.result.write(run.result)
     write_rows(run, fitted, plan.source.classes)
     _draw(reporter, run, plan, fitted, tracker)
     tracker.finish()
     _show_result(reporter, run, fitted.result)
-    return 0
 
 
 def _draw(reporter: Reporter, run: Any, plan: Any, fitted: Any, tracker: Any) -> None:

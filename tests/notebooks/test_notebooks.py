@@ -1,0 +1,67 @@
+"""The notebooks run from a clean kernel, and are stored with what they show: `pytest -m notebooks` for the first."""
+
+import os
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "notebooks"
+NAMES = ["attention_from_scratch", "vit_by_hand", "vit_or_cnn", "inside_a_vit", "your_images"]
+SECONDS = 900  # of a cell, on a machine that is busy with other things
+MEGABYTES = 1.5
+
+
+def read(name):
+    return nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
+
+
+def code(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def outputs(notebook):
+    return [output for cell in code(notebook) for output in cell.outputs]
+
+
+def pictures(notebook):
+    return sum("image/png" in output.get("data", {}) for output in outputs(notebook))
+
+
+def test_every_notebook_is_listed():
+    assert sorted(NAMES) == sorted(path.stem for path in FOLDER.glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_stored_as_executed(name):
+    notebook = read(name)
+    nbformat.validate(notebook)
+    assert (FOLDER / f"{name}.ipynb").stat().st_size < MEGABYTES * 1e6
+    assert [cell.execution_count for cell in code(notebook)] == list(range(1, len(code(notebook)) + 1))
+    assert pictures(notebook) >= 3
+    kinds = {output.output_type for output in outputs(notebook)}
+    assert kinds <= {"stream", "display_data", "execute_result"}, "an error is stored"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shows_nothing_of_the_machine_it_was_made_on(name):
+    text = (FOLDER / f"{name}.ipynb").read_text(encoding="utf-8")
+    assert not [word for word in ("site-packages", "ipykernel_", "Warning", "Traceback") if word in text]
+
+
+@pytest.mark.notebooks
+@pytest.mark.parametrize("name", NAMES)
+def test_runs_from_a_clean_kernel(tmp_path, name):
+    client = pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    notebook = read(name)
+    stored = pictures(notebook)
+    for cell in code(notebook):
+        cell.outputs = []
+    place = {"metadata": {"path": str(tmp_path)}}
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(tmp_path)}
+    client.NotebookClient(notebook, timeout=SECONDS, kernel_name="python3", resources=place).execute(env=environment)
+    assert pictures(notebook) == stored
+    assert "Traceback" not in str(outputs(notebook))
