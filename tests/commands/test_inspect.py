@@ -42,22 +42,30 @@ def test_a_lone_checkpoint_needs_images_for_attention(vit, digits_run, mixed, he
     assert answer.code == 3 and "none of 1 files" in answer.err
 
 
-def test_bare_weights_say_nothing_of_their_network(vit, here):
+def test_weights_of_others_are_inspected(vit, here):
     torch.manual_seed(0)
-    save_file(create_network("vit_nano_patch2_8", 10, pos_embed="none").state_dict(), here / "other.safetensors")
-    save_file(create_network("vit_nano_patch2_8", 10).state_dict(), here / "nano.safetensors")
-    answer = vit("inspect", "nano.safetensors")
-    assert answer.code == 2 and "--network" in answer.err
-    answer = vit("inspect", "other.safetensors", "--network", "vit_nano_patch2_8")
-    assert answer.code == 4 and "pos_embed" in answer.err
-    answer = vit("inspect", "nano.safetensors", "--network", "vit_nano_patch2_8")
-    assert answer.code == 0 and (here / "inspection" / "filters.png").is_file()
+    network = create_network("vit", 10, image_size=8, patch_size=2, embed_dim=64, depth=2, num_heads=1)
+    weights = network.state_dict()
+    save_file(weights, here / "whole.safetensors")
+    save_file({name: value for name, value in weights.items() if "head" not in name}, here / "headless.safetensors")
+    for name in ("whole", "headless"):
+        answer = vit("inspect", f"{name}.safetensors", "--output", name)
+        assert answer.code == 0, answer.err
+        assert (here / name / "filters.png").is_file()
+        assert "quadratic in the 16 patches" in answer.out
 
 
-def test_what_cannot_be_inspected(vit, digits_run, here):
-    answer = vit("inspect", digits_run.path, "--network", "vit_nano_patch2_8")
-    assert answer.code == 2 and "--network" in answer.err
+def test_what_cannot_be_inspected(vit, here):
     save_file(build(resolve({"name": "resnet10_small"}, 8, 10)).state_dict(), here / "cnn.safetensors")
-    answer = vit("inspect", "cnn.safetensors", "--network", "resnet10_small")
-    assert answer.code == 2 and "SmallImageResNet" in answer.err and "vit explain" in answer.err
+    answer = vit("inspect", "cnn.safetensors")
+    assert answer.code == 4 and "plain ViT" in answer.err
     assert not (here / "inspection").exists()
+
+
+def test_a_cnn_s_checkpoint_is_refused(vit, here):
+    out = here / "runs"
+    options = ("--optim.steps", 1, "--batch_size", 32, "--wandb", "off", "--out", out)
+    assert vit("train", "--config", "digits_cnn", *options).code == 0
+    (best,) = out.glob("**/best.ckpt")
+    answer = vit("inspect", best)
+    assert answer.code == 2 and "SmallImageResNet" in answer.err and "vit explain" in answer.err

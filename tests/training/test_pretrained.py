@@ -170,3 +170,17 @@ def test_a_cnn_of_timm(monkeypatch):
     found = open_pretrained("timm:resnet18.a1_in1k")
     assert found.network() == {"name": "resnet18", "image_size": 224} and "model.fc.weight" in found.weights
     assert found.preprocess["crop_fraction"] == 224 / 235 and len(found.classes) == 1000
+
+
+def test_what_vit_export_wrote_is_known_by_its_description(vit, digits_run, tmp_path):
+    """Four heads of width 16 show in no shape: the file's own words do."""
+    file = tmp_path / "exported.safetensors"
+    assert vit("export", digits_run.path, "--format", "safetensors", "--output", file).code == 0
+    found, own = open_pretrained(str(file)), open_pretrained(str(digits_run.best))
+    assert found.classes == own.classes and found.preprocess == own.preprocess
+    described = found.network()
+    assert described["name"] == own.network()["name"] and described["num_heads"] == own.network()["num_heads"] == 4
+    content = file.read_bytes()
+    (tmp_path / "broken.safetensors").write_bytes(content.replace(b"num_classes", b"num_klasses", 1))
+    with pytest.raises(CheckpointError, match="broken description"):
+        open_pretrained(str(tmp_path / "broken.safetensors"))

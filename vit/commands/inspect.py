@@ -1,4 +1,4 @@
-"""`vit inspect RUN|CKPT|WEIGHTS [IMAGES...]`: what a ViT learned, how far it looks, and what it costs."""
+"""`vit inspect RUN|CKPT|SOURCE [IMAGES...]`: what a ViT learned, how far it looks, and what it costs."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ def inspect(arguments: Sequence[str]) -> int:
         "vit inspect runs/photos/vit_tiny_patch16_224/20260101-120000 'holiday/*.jpg'",
     )
     parser.add_argument(
-        "model", metavar="RUN|CKPT|WEIGHTS", type=str, help="a run folder, a checkpoint, or a .safetensors file"
+        "model", metavar="RUN|CKPT|SOURCE", type=str, help="a run, a checkpoint, or weights as vit convert takes them"
     )
     parser.add_argument(
         "images",
@@ -39,9 +39,6 @@ def inspect(arguments: Sequence[str]) -> int:
         type=str,
         nargs="*",
         help="files, folders, patterns: attention depends on images; none: images of the run, if it is one",
-    )
-    parser.add_argument(
-        "--network", type=str | None, default=None, help="for WEIGHTS: the network they are for, as in vit models"
     )
     parser.add_argument("--limit", type=PositiveInt, default=128, help="images at most, evenly taken of all")
     parser.add_argument("--recursive", action="store_true", help="read folders in folders")
@@ -62,7 +59,7 @@ def inspect(arguments: Sequence[str]) -> int:
 
     reporter = Reporter()
     device = choose_device(given.device)
-    network, resolved, preprocess = _model(given.model, given.network)
+    network, resolved, preprocess = _model(given.model)
     if not isinstance(network, VisionTransformer):
         raise UsageError(
             f"{given.model} holds a {type(network).__name__}, and this looks into ViTs of ours",
@@ -96,27 +93,20 @@ def inspect(arguments: Sequence[str]) -> int:
 _FACTS = ("image_size", "patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio", "pool", "pos_embed")
 
 
-def _model(model: str, name: str | None) -> "tuple[Network, Mapping[str, Any], Preprocess]":
-    """The network, its description and its preprocessing; of foreign weights, ImageNet's preprocessing."""
+def _model(source: str) -> "tuple[Network, Mapping[str, Any], Preprocess]":
+    """The network, its description and its preprocessing; weights without a classifier get an empty one."""
     from vit.data.preprocess import Preprocess
     from vit.models.catalog import build, resolve
-    from vit.training import checkpoint
-    from vit.training.run import checkpoint_of
+    from vit.training.pretrained import open_pretrained
     from vit.training.start import start_from
 
-    if Path(model).suffix != ".safetensors":
-        if name is not None:
-            raise UsageError("--network is for a file of weights alone", "leave it out: a checkpoint knows its network")
-        network, description = checkpoint.load(checkpoint_of(Path(model).expanduser()))
-        return network, description.network, description.preprocess
-    if name is None:
-        raise UsageError(
-            f"{model} does not say what network it is for", "add --network, for example vit_tiny_patch16_224"
-        )
-    resolved = resolve({"name": name}, None, 1000)
+    pretrained = open_pretrained(source)
+    described = pretrained.network()
+    image_size = int(described.pop("image_size"))
+    resolved = resolve(described, image_size, pretrained.num_classes or 1)
     network = build(resolved).eval()
-    start_from(network, model)
-    return network, resolved, Preprocess(network.image_size)
+    start_from(network, pretrained)
+    return network, resolved, Preprocess(image_size, **pretrained.preprocess)
 
 
 def _images(given: Any, preprocess: "Preprocess") -> "Tensor | None":
@@ -148,15 +138,13 @@ def _sample(model: str, limit: int, preprocess: "Preprocess") -> "Tensor | None"
     from vit.commands.recipe_options import read_recipe
     from vit.data.dataset import array_image
     from vit.data.decode import read_image
-    from vit.data.sources import open_source
-    from vit.data.split import complete
+    from vit.training.plan import source_of
 
-    path = Path(model)
+    path = Path(model).expanduser()
     run = path if path.is_dir() else path.parent.parent
     if not (run / "config.yaml").is_file():
         return None
-    data = read_recipe(run / "config.yaml").data
-    found = complete(open_source(data.source, data.root), data.validation, data.test, data.split_seed).splits
+    found = source_of(read_recipe(run / "config.yaml")).splits
     samples = found.get("validation", found["train"])
     chosen = range(0, len(samples), -(-len(samples) // limit))
     read = (array_image(samples, i) if samples.arrays is not None else read_image(samples.file(i)) for i in chosen)

@@ -13,6 +13,7 @@ from vit.explain.faithfulness import Faithfulness, cells_of, faithfulness, mean_
 from vit.explain.methods import choose_methods
 from vit.models.vision_transformer import VisionTransformer
 from vit.prediction.predictor import Predictor
+from vit.training.inference import Engine
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ class Explainer:
         measured: bool = True,
     ) -> None:
         self.predictor = predictor
+        if not isinstance(predictor.engine, Engine):
+            raise UsageError("an ONNX file cannot be looked into", "give the run or checkpoint that it was made from")
         self.network = predictor.engine.network
         self.methods = choose_methods(methods, self.network)
         if label is not None and label not in predictor.classes:

@@ -156,7 +156,8 @@ class VisionTransformer(Network):
             for rate in drop_path_rates
         )
         last_norm = nn.LayerNorm(embed_dim, eps=norm_eps) if norm_placement == "pre" else nn.Identity()
-        self.norm, self.fc_norm = (nn.Identity(), last_norm) if pool_norm else (last_norm, nn.Identity())
+        self.norm: nn.Module = nn.Identity() if pool_norm else last_norm
+        self.fc_norm: nn.Module = last_norm if pool_norm else nn.Identity()
         pools = pool == "map"
         self.attn_pool = AttentionPool(embed_dim, num_heads, mlp_ratio, activation, norm_eps) if pools else None
         self.head = nn.Linear(2 * embed_dim if pool == "cls_mean" else embed_dim, num_classes)

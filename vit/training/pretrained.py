@@ -1,5 +1,6 @@
 """Pretrained weights from anywhere: what they are, the network they need, their preprocessing and their class names."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,13 +15,14 @@ from vit.models.dialects.find import read_weights
 from vit.models.dialects.reading import options_of
 from vit.models.dialects.timm_models import TimmModel, timm_model
 from vit.models.vision_transformer import VisionTransformer
-from vit.training.checkpoint import PREFIX, description_of, read
+from vit.training.checkpoint import KEY, PREFIX, Description, check_local, description_of, read
 from vit.training.hubs import from_hugging_face, from_timm, from_torchvision
 from vit.training.preprocess_config import from_hugging_face_config, from_open_clip_config, from_timm_config
 from vit.training.run import checkpoint_of
-from vit.training.weights_file import FOLDER_FILES, read_config, read_weights_file
+from vit.training.weights_file import FOLDER_FILES, read_config, read_metadata, read_weights_file
 
 _SIZE = ("patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio")
+_NOT_SHOWN = ("num_heads", "activation", "layer_scale", "pool", "norm_placement", "norm_eps")  # by shapes, of a ViT
 _HASH_AND_ENDING = re.compile(r"(-[0-9a-f]{8})?(\.\w+)*$")
 
 
@@ -103,6 +105,9 @@ def open_pretrained(source: str) -> Pretrained:
     path = checkpoint_of(path)
     if path.suffix == ".ckpt":
         return _own(source, path)
+    check_local(path)
+    if path.suffix == ".safetensors" and path.is_file() and KEY in (metadata := read_metadata(path)):
+        return _exported(source, path, metadata[KEY])
     return _foreign(source, read_weights_file(path), {}, timm_model(_HASH_AND_ENDING.sub("", path.name)))
 
 
@@ -114,6 +119,21 @@ def _own(source: str, path: Path) -> Pretrained:
     described = {key: value for key, value in description.network.items() if key not in ("num_classes", "model")}
     classes = description.classes
     return Pretrained(source, "vit", weights, len(classes), classes, preprocess, "the checkpoint", described=described)
+
+
+def _exported(source: str, path: Path, words: str) -> Pretrained:
+    """What `vit export` has written: its description says what shapes do not."""
+    try:
+        description = Description.from_dict(json.loads(words))
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path} has a broken description: {error}", "export it again") from error
+    weights, network, classes = read_weights_file(path), description.network, description.classes
+    preprocess = {key: value for key, value in vars(description.preprocess).items() if key != "image_size"}
+    known = {name: network[name] for name in _NOT_SHOWN if name in network}
+    described = {} if known else {key: value for key, value in network.items() if key not in ("num_classes", "model")}
+    return Pretrained(
+        source, "vit export", weights, len(classes), classes, preprocess, "the file", described=described, known=known
+    )
 
 
 def _from_timm(source: str, name: str) -> Pretrained:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -59,6 +59,19 @@ def read_weights_file(path: Path) -> Weights:
     if broken is not None:
         raise CheckpointError(f"{path} has weights that are not numbers, in {broken}", "take another file")
     return weights
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """Text that stands beside the tensors of a .safetensors file; {} where there is none.
+
+    Raises:
+        CheckpointError: the file cannot be read.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            return dict(file.metadata() or {})
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is no safetensors file: {_first_line(error)}", _REMEDY) from error
 
 
 def read_config(path: Path) -> dict[str, Any]:

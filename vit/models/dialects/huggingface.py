@@ -59,7 +59,7 @@ def values_of(config: Config, norm_eps: float) -> dict[str, Any]:
     activation = config.get("hidden_act", "gelu")
     if activation not in ACTIVATIONS:
         raise ValueError(f"config.json: hidden_act {activation!r} is none of {', '.join(ACTIVATIONS)}")
-    values = {"norm_eps": float(config.get("layer_norm_eps", norm_eps))}
+    values: dict[str, Any] = {"norm_eps": float(config.get("layer_norm_eps", norm_eps))}
     if ACTIVATIONS[activation] != "gelu":
         values["activation"] = ACTIVATIONS[activation]
     if "num_attention_heads" in config:
