@@ -151,7 +151,7 @@ def test_error_text_cannot_move_the_cursor(vit):
         (
             type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory"),
             7,
-            ["CUDA out of memory", "--image_size"],
+            ["CUDA out of memory", "--batch_size"],
         ),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,

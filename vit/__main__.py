@@ -26,7 +26,11 @@ COMMANDS = {
 }
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
 _MISSING_RESOURCES = _DISK | {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-_LOST_WORKER = re.compile(r"DataLoader worker \(pid.*(killed by signal|exited unexpectedly)|shared memory\(shm\)")
+_LOST_WORKER = re.compile(
+    r"DataLoader worker \(pid.*(killed by signal|exited unexpectedly)|shared memory\(shm\)"
+    r"|DataLoader worker process.*No space left on device",
+    re.DOTALL,
+)
 HELP = """usage: vit COMMAND ... [--debug]
 
 Vision Transformers for image classification.
@@ -68,8 +72,9 @@ def main(argv: list[str] | None = None) -> int:
         if _LOST_WORKER.search(str(error)):
             return _report(
                 7,
-                "a process that reads images was killed, or found no shared memory: the machine is out of memory, or "
-                "/dev/shm is small (docker run --shm-size); give --data.num_workers 0, or a smaller --batch_size",
+                "a process that reads images was killed, or found no room: the machine is out of memory, /dev/shm is "
+                "small (docker run --shm-size), or the folder for temporary files is full (TMPDIR); give "
+                "--data.num_workers 0, or a smaller --batch_size",
             )
         if isinstance(error, OSError) and error.errno in _MISSING_RESOURCES:
             where = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes) else ""

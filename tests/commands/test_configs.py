@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from vit.commands import study
 from vit.commands.arguments import shipped_configs
 from vit.commands.recipe_options import read_recipe
+from vit.commands.study_options import grid_of, parse_study, series_of
 from vit.models import catalog
 from vit.study.grid import make_cells
 from vit.training.plan import make_plan
@@ -64,9 +64,9 @@ def test_the_digits_recipe_is_the_default(vit, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_compares_recipes_that_can_be_built(name):
-    given = study._parse(["--config", name.removeprefix("studies/")])
-    series = study._series(given)
-    budget, sizes, seeds = study._grid(given, 60_000)
+    given = parse_study(["--config", name.removeprefix("studies/")])
+    series = series_of(given)
+    budget, sizes, seeds = grid_of(given, 60_000)
     cells = make_cells(series, sizes, seeds, budget, {})
     assert len(cells) == len(series) * len(sizes) * len(seeds) > 5
     assert f"{len(cells)} cells" in CONFIGS[name].read_text()

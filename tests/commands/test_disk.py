@@ -24,7 +24,7 @@ def mount(name, options):
     os.mkdir(f"{folder}/{name}")
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", f"{folder}/{name}"], check=True)
     return f"{folder}/{name}"
-os.environ["TMPDIR"] = mount("full", "size=132k")
+mount("full", "size=132k")
 mount("locked", "ro")
 from tests.conftest import ask
 quick = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--model.network.embed_dim", 16,
@@ -36,6 +36,22 @@ from vit.training.checkpoint import read
 from pathlib import Path
 steps = {path: read(Path(path))["global_step"] for path in left if path.endswith(".ckpt")}
 print(json.dumps([[a.code, a.err] for a in (full, locked)] + [left, steps]))
+"""
+
+# The same for temporary files: found when the program starts, and full when a worker wants to send its first batch.
+TEMPORARY = """
+import contextlib, os, subprocess, sys, tempfile
+folder = os.environ["TMPDIR"] = sys.argv[2] + "/temporary"
+os.mkdir(folder)
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,nr_inodes=40", "none", folder], check=True)
+tempfile.gettempdir()
+import wandb  # makes a folder there
+with contextlib.suppress(OSError):
+    for number in range(100):
+        open(f"{folder}/{number}", "w").close()
+from vit.__main__ import main
+sys.exit(main(["train", sys.argv[1], "--network", "vit_nano_patch2_8", "--epochs", "1", "--data.cache", "none",
+               "--data.num_workers", "1", "--wandb", "off", "--out", sys.argv[2]]))
 """
 
 
@@ -59,6 +75,17 @@ def test_a_disk_that_fills_up_and_one_that_cannot_be_written(colours, tmp_path):
     assert steps and all(step > 0 for step in steps.values())  # whole ones alone
     assert not [name for name in left if name.endswith(".partial")]
     assert locked[0] == 7 and "Read-only file system" in locked[1] and "--out" in locked[1]
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None or not can_mount(), reason="may not mount")
+@pytest.mark.faults("D22")
+def test_no_room_for_temporary_files_is_said_and_not_waited_for(colours, tmp_path):
+    done = subprocess.run(
+        ["unshare", "-m", sys.executable, "-c", TEMPORARY, colours, tmp_path],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 7 and "TMPDIR" in done.stderr, done.stderr
 
 
 @pytest.mark.faults("F4")

@@ -53,8 +53,9 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault(
             "C11",
             "weights from elsewhere: timm's names, a `module.` prefix, bare tensors",
-            "`--init_from` takes timm's names and makes a head for other classes anew; anything else is refused with "
-            "the first five that do not fit; no command but that takes weights without a description",
+            "`--init_from` and `vit convert` know them by their names, take a prefix off and make a head for other "
+            "classes anew; what nobody can explain is refused by name; no other command takes weights without a "
+            "description",
             4,
         ),
         Fault(

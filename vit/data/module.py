@@ -5,9 +5,11 @@ import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, Literal
 
 import numpy as np
+import torch
 import torch.distributed as dist
 from lightning.pytorch import LightningDataModule
 from torch import Tensor
@@ -220,6 +222,9 @@ def _begin_worker(worker: int) -> None:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         threading.Thread(target=_end_when_parent_asks, args=(os.getppid(),), daemon=True).start()
+    # Tensors go through a socket in the folder for temporary files. It is made here, where a full disk is heard: in the
+    # thread that sends batches it would be waited for.
+    ForkingPickler.dumps(torch.zeros(1).share_memory_())
 
 
 def _end_when_parent_asks(parent: int) -> None:

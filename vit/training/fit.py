@@ -82,9 +82,10 @@ def fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener] = (), resum
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
+            said = ": ".join(["", *str(error).splitlines()[:1]])[:200]  # Python's own says nothing
             raise ResourceError(
                 f"out of memory with {plan.batch_size} images of {plan.preprocess.image_size} pixels in "
-                f"{plan.precision}, {plan.recipe.optim.accumulate} parts: {str(error).splitlines()[0][:200]}",
+                f"{plan.precision}, {plan.recipe.optim.accumulate} parts{said}",
                 "give --optim.accumulate 2 or more (the same steps, in parts), a smaller --batch_size or --image_size, "
                 "or --data.cache none",
             ) from error

@@ -71,7 +71,7 @@ def read_metadata(path: Path) -> dict[str, str]:
         with safe_open(path, framework="pt") as file:
             return dict(file.metadata() or {})
     except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path} is no safetensors file: {_first_line(error)}", _REMEDY) from error
+        raise CheckpointError(f"{path} is no whole safetensors file: {_first_line(error)}", _REMEDY) from error
 
 
 def read_config(path: Path) -> dict[str, Any]:
