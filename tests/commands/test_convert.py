@@ -91,9 +91,8 @@ def test_hostile_sources(vit, network, colours, tmp_path):
     }
     for name, words in cases.items():
         refused(vit("convert", tmp_path / name, "--output", tmp_path / "x.ckpt"), 4, words, name)
-        refused(
-            vit("train", colours, "--init_from", tmp_path / name, "--out", tmp_path, "--wandb", "off"), 4, words, name
-        )
+        options = ("--init_from", tmp_path / name, "--out", tmp_path / "runs", "--wandb", "off")
+        refused(vit("train", colours, *options), 4, words, name)
     assert not (tmp_path / "x.ckpt").exists()
 
 
