@@ -9,7 +9,7 @@ demo: $(VENV)/installed
 	$(BIN)/python demo.py
 
 test: $(VENV)/installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist loadfile
 
 check: $(VENV)/installed
 	$(BIN)/ruff check .
