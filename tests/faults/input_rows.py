@@ -60,7 +60,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "scaled to 8 bits where the meaning is clear; otherwise one error; never saturated silently"),
         Fault("I9", "animated files and files of many pages", "the first frame"),
         Fault("I10", "EPS, SVG or PDF called .jpg", "not an image; no other program is ever started"),
-        Fault("I11", "1x1 pixel, no pixel at all, 64 megapixels", "read; one error; read within 600 MB"),
+        Fault("I11", "1x1 pixel, no pixel at all, 64 megapixels", "read; one error; read within 700 MB"),
         Fault("I12", "training, evaluation and prediction see an image differently",
               "they cannot: one function decodes, one value in the checkpoint says how it becomes the network's input"),
         Fault("I13", "mutated files of every format", "an image or one error; no crash, hang or growth"),
