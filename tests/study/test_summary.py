@@ -122,6 +122,14 @@ def test_few_runs():
         to_json(found)
 
 
+def test_a_budget_of_few_passes_is_warned_of():
+    cells = study({"vit": law(9, -0.7), "cnn": law(2, -0.5)})
+    assert "passes" not in summarise(cells, PROTOCOL, [], None).verdict
+    short = [replace(cell, epochs=66.6 / cell.images * 100) for cell in cells]
+    verdict = summarise(short, PROTOCOL, [], None).verdict
+    assert verdict.endswith("may turn this answer round.") and "At 10,000 images the budget was 0.67 passes" in verdict
+
+
 def test_variants_at_one_size_are_set_beside_the_first():
     curves = {"plain": [0.020], "same": [0.0201], "worse": [0.03], "better": [0.01]}
     found = summarise(study(curves, sizes=(500,)), PROTOCOL, [], None)

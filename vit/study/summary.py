@@ -12,6 +12,7 @@ from vit.study.findings import CellResult, Comparison, Difference, Findings, Int
 from vit.study.learning_curve import fit_curve
 from vit.study.paired import ALPHA, holm, mean_interval
 
+FEW_PASSES = 3.0  # over the images of the largest size
 COLUMNS = tuple(field.name for field in fields(CellResult) if field.name != "correct")
 
 
@@ -36,7 +37,7 @@ def summarise(
     comparisons = [compare(series[0], other, test_images) for other in series[1:]]
     if len({result.images for result in results}) == 1:
         comparisons = _corrected(comparisons)
-    verdict = " ".join(filter(None, _sentences(series, comparisons, protocol, failed)))
+    verdict = " ".join(filter(None, [*_sentences(series, comparisons, protocol, failed), _few_passes(results)]))
     return Findings(verdict, series, comparisons, target, test_images, protocol, failed)
 
 
@@ -221,6 +222,18 @@ def _conditions(series: list[Series], protocol: dict[str, Any], failed: list[dic
     ]
     lacking += [f"{name} has no run" for name in dict.fromkeys(one["series"] for one in failed) if name not in cells]
     return f"{said}; {', '.join(lacking)}." if lacking else f"{said}."
+
+
+def _few_passes(results: list[CellResult]) -> str:
+    """A warning where the budget is so short that most images were seen once or twice, or never."""
+    largest = max((one.images for one in results), default=0)
+    passes = min((one.epochs for one in results if one.images == largest), default=FEW_PASSES)
+    if passes >= FEW_PASSES:
+        return ""
+    return (
+        f"At {largest:,} images the budget was {passes:.2g} passes over them, too few for more images to show what "
+        "they are worth: a longer budget may turn this answer round."
+    )
 
 
 def _percent(error: Interval) -> str:
