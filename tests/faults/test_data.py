@@ -268,7 +268,7 @@ def test_too_little_shared_memory_is_said_and_not_waited_for(vit, colours, tmp_p
 
     monkeypatch.setattr(torch.Tensor, "share_memory_", full)
     answer = vit("train", colours, *LOADING, "--out", tmp_path)
-    refused(answer, 7, "shared memory", "--data.num_workers 0", "/dev/shm")
+    refused(answer, 7, "found no room", "--data.num_workers 0", "/dev/shm is small")
 
 
 @pytest.mark.slow
