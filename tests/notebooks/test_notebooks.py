@@ -1,6 +1,9 @@
 """The notebooks run from a clean kernel, and are stored with what they show: `pytest -m notebooks` for the first."""
 
+import ast
 import os
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import nbformat
@@ -48,6 +51,17 @@ def test_stored_as_executed(name):
 def test_shows_nothing_of_the_machine_it_was_made_on(name):
     text = (FOLDER / f"{name}.ipynb").read_text(encoding="utf-8")
     assert not [word for word in ("site-packages", "ipykernel_", "Warning", "Traceback") if word in text]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_imported_is_there(name):
+    """Executing them takes minutes; a name that has moved shows at once."""
+    source = "\n".join(cell.source for cell in code(read(name)))
+    lines = [line for line in source.splitlines() if not line.lstrip().startswith(("%", "!"))]
+    found = [node for node in ast.walk(ast.parse("\n".join(lines))) if isinstance(node, ast.ImportFrom)]
+    own = [(node.module, alias.name) for node in found if node.module.startswith("vit.") for alias in node.names]
+    for module, part in own:
+        assert hasattr(import_module(module), part) or find_spec(f"{module}.{part}"), f"{module} has no {part}"
 
 
 @pytest.mark.notebooks
