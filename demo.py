@@ -92,7 +92,7 @@ def demo(out: Path) -> None:
         [
             ("predictions", str(out / "predictions.csv")),
             ("page", str(out / "predictions.html")),
-            ("figures", str(runs["ViT"][0] / "figures")),
+            ("report", str(runs["ViT"][0] / "report.html")),
         ]
     )
     reporter.next_command("vit train YOUR_FOLDER_OF_CLASS_FOLDERS")
