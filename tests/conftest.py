@@ -57,6 +57,13 @@ def ask(*arguments: object) -> Answer:
     return Answer(code, out.getvalue(), err.getvalue())
 
 
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder that the test works in: what a command writes beside it is found there."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 @pytest.fixture(scope="session")
 def vit() -> Callable[..., Answer]:
     """`vit("train", "digits", ...)` -> Answer; nothing goes to Weights & Biases."""

@@ -15,10 +15,7 @@ from vit.errors import DataError, ResourceError, UsageError
 HEADER = ("path", "label", "predicted", "probability", "loss")
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.fixture

@@ -1,19 +1,15 @@
 """`vit data check`: its table, its list, its exit codes."""
 
-import csv
 import os
 import shutil
 
 import pytest
 from PIL import Image
 
+from tests.tables import rows
 from vit.data.check import Finding
 
-
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.fixture
@@ -27,11 +23,6 @@ def photos(here, scene):
                 seed += 1
                 scene(seed).save(here / "photos" / split / label / f"{place}.png")
     return here / "photos"
-
-
-def rows(path):
-    with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
-        return list(csv.DictReader(file))
 
 
 def test_a_clean_folder(vit, photos, here):

@@ -11,11 +11,7 @@ from vit.data.preprocess import Preprocess
 from vit.models.catalog import build, resolve
 from vit.training.checkpoint import KEY, Description
 
-
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.fixture

@@ -1,20 +1,12 @@
 """`vit export`: what it says, and that an exported ONNX file predicts what its checkpoint does."""
 
-import csv
 import os
 
 import pytest
 
+from tests.tables import rows
 
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def rows(path):
-    with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
-        return list(csv.DictReader(file))
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_onnx_gives_the_rows_of_its_checkpoint(vit, digits_run, mixed, here):

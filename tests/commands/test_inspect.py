@@ -7,11 +7,7 @@ from safetensors.torch import save_file
 from vit.models.catalog import build, create_network, resolve
 from vit.training.checkpoint import load
 
-
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_a_run_is_inspected_over_its_own_images(vit, digits_run, here):

@@ -1,26 +1,18 @@
 """`vit predict`: its files, its exit codes, and what it says."""
 
-import csv
 import json
 import os
 
 import pytest
 from PIL import Image
 
+from tests.tables import rows
 from vit.prediction.predictor import Predictor
 
 MIXED_BAD = 6  # of the fixture `mixed`
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def rows(path):
-    with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
-        return list(csv.DictReader(file))
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.mark.faults("I1")

@@ -1,6 +1,5 @@
 """`vit train`: what stands in a run folder, and what decides it."""
 
-import csv
 import json
 import math
 import shlex
@@ -11,6 +10,7 @@ import torch
 import yaml
 from PIL import Image
 
+from tests.tables import rows
 from vit.commands.recipe_options import read_recipe
 from vit.data.sources import open_source
 from vit.data.split import complete
@@ -21,11 +21,6 @@ from vit.training.plan import make_plan
 from vit.training.recipe import dump, plain
 
 FIGURES = {"curves", "confusion_matrix", "reliability", "augmented", "worst"}
-
-
-def rows(path):
-    with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
-        return list(csv.DictReader(file))
 
 
 def files(folder):

@@ -1,6 +1,5 @@
 """One process or two: the same numbers, the same rows, one run folder."""
 
-import csv
 import json
 import os
 import shutil
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.tables import rows
 from vit.prediction.rows import from_json
 from vit.training.checkpoint import load
 
@@ -30,11 +30,6 @@ def torchrun(folder, *arguments, processes=2):
         [*launcher, "--master-addr", "127.0.0.1", "--master-port", str(port), *map(str, arguments)],
         cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
-
-
-def rows(path):
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.fixture(scope="module")

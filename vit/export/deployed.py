@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from vit.errors import UsageError
 from vit.models.adapt import head_names
 from vit.models.network import Network
+from vit.models.vision_transformer import VisionTransformer
 from vit.training.checkpoint import Description
 
 
@@ -60,10 +61,14 @@ def input_words(trained: Trained) -> str:
 def calibrated_weights(trained: Trained) -> dict[str, Tensor]:
     """The network's weights with the temperature folded into the last layer: softmax of its logits is calibrated.
 
+    Fixed positions are among them: they are no parameter of ours, but one of other libraries.
+
     Raises:
         UsageError: there is a temperature, and no last linear layer that could take it up.
     """
     weights = dict(trained.network.state_dict())
+    if isinstance(trained.network, VisionTransformer) and trained.network.pos_embed is not None:
+        weights["pos_embed"] = trained.network.pos_embed
     temperature = trained.description.temperature
     if temperature == 1.0:
         return weights

@@ -55,8 +55,6 @@ def _in_timm(trained: Trained) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
     network, values = trained.network, trained.description.network
     weights = calibrated_weights(trained)
     if isinstance(network, VisionTransformer):
-        if network.pos_embed is not None:
-            weights["pos_embed"] = network.pos_embed  # fixed ones are no parameter of ours, but one of timm's
         try:
             weights, name, options = to_timm(weights, values)
         except ValueError as error:

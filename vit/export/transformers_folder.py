@@ -32,8 +32,6 @@ class TransformersFolder(Format):
         if not isinstance(network, VisionTransformer):
             raise UsageError(f"transformers has no model for the weights of {values['name']}", _OTHERS)
         weights = calibrated_weights(trained)
-        if network.pos_embed is not None:
-            weights["pos_embed"] = network.pos_embed  # fixed ones are no parameter of ours, but one of theirs
         try:
             weights, config = to_huggingface(weights, values)
         except ValueError as error:

@@ -107,7 +107,8 @@ def make_plan(recipe: Recipe) -> Plan:
         image_size = image_size or own["image_size"]
         description = {name: value for name, value in own.items() if name != "image_size"}
     if description.get("name", "auto") != "auto":  # refuse a wrong name or value before any data is read
-        catalog.cost(catalog.resolve(description, image_size, num_classes=2))
+        with torch.device("meta"):
+            catalog.build(catalog.resolve(description, image_size, num_classes=2))
     data = recipe.data
     found = open_source(data.source, data.root, data.download, data.allow_empty)
     if description.get("name", "auto") == "auto":
