@@ -51,7 +51,7 @@ class Budget:
     def apply(self, recipe: Recipe, images: int) -> Recipe:
         """The recipe of a cell with this length; its batch is never larger than its images."""
         optim = recipe.optim
-        batch = optim.batch_size or automatic_batch_size(images, optim.accumulate)
+        batch = optim.batch_size or automatic_batch_size(recipe, images, optim.accumulate)
         if batch > images:
             batch = max(optim.accumulate, images - images % optim.accumulate)
         optim = replace(optim, batch_size=batch)

@@ -283,7 +283,7 @@ def _batch_size(recipe: Recipe, images: int, world_size: int) -> int:
     parts = accumulate * world_size
     wanted = recipe.optim.batch_size
     if wanted is None:
-        return automatic_batch_size(images, parts)
+        return automatic_batch_size(recipe, images, parts)
     if wanted % parts:
         raise UsageError(
             f"--batch_size {wanted} is not divisible by {world_size} processes x {accumulate} parts (optim.accumulate)",

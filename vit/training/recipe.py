@@ -36,6 +36,7 @@ else:
     Positive = restricted_number_type("Positive", float, [(">", 0.0), ("<", inf)], docstring="a number above 0")
     NonNegative = restricted_number_type("NonNegative", float, [(">=", 0.0), ("<", inf)], docstring="0 or more")
 LARGEST_AUTO_BATCH = 128
+LARGEST_FINE_TUNING_BATCH = 64  # few epochs: at 128 images a step, too few steps
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 NetworkValue = bool | int | float | str | list[int]
 
@@ -151,7 +152,8 @@ class OptimConfig:
         lr: learning rate after the warm-up.
         epochs: passes over the training images.
         steps: length in optimiser steps, instead of epochs, with five to ten validations; null: by epochs.
-        batch_size: images of one optimiser step, over all processes; null: 128, less for small sets.
+        batch_size: images of one optimiser step, over all processes; null: 128, or 64 with init_from;
+            less for small sets.
         accumulate: parts that a batch is computed in, one after another, to save memory.
         warmup_epochs: length of the linear warm-up; with `steps` the same share of them as of epochs.
         min_lr: where the cosine ends, as a share of lr.
@@ -262,9 +264,10 @@ def seconds(text: str) -> float:
     return float(parts[1]) * _SECONDS[parts[2]]
 
 
-def automatic_batch_size(images: int, parts: int = 1) -> int:
-    """The batch size that null stands for: 128, less for small sets, and a multiple of `parts`."""
-    smaller = min(LARGEST_AUTO_BATCH, max(parts, images // 8))
+def automatic_batch_size(recipe: Recipe, images: int, parts: int) -> int:
+    """The batch size that null stands for in a recipe with so many training images: a multiple of `parts`."""
+    largest = LARGEST_AUTO_BATCH if recipe.model.init_from is None else LARGEST_FINE_TUNING_BATCH
+    smaller = min(largest, max(parts, images // 8))
     return max(parts, smaller - smaller % parts)
 
 
