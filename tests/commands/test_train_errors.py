@@ -168,6 +168,7 @@ def test_a_start_that_does_not_fit(vit, digits_run, tmp_path):
     options = ("--network", "vit_mini_patch4_28", "--image_size", 28, "--out", tmp_path)
     answer = vit("train", "digits", "--model.init_from", digits_run.path, *options, *QUICK)
     refused(answer, 4, "does not fit", str(digits_run.path))
+    assert not list(tmp_path.iterdir())  # before a run folder is made
     (tmp_path / "x.safetensors").write_bytes(b"<html>")
     options = ("--model.init_from", tmp_path / "x.safetensors", "--out", tmp_path / "runs")
     refused(vit("train", "digits", *options, *QUICK), 4, "x.safetensors")

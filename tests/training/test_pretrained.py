@@ -73,6 +73,22 @@ def test_preprocessing_of_a_folder(files, expected, whose, tmp_path):
     assert found.preprocess == expected and found.preprocess_from.startswith(whose)
 
 
+@pytest.mark.parametrize(
+    ("config", "squashed"),
+    [
+        ({"size": {"height": 8, "width": 8}}, True),
+        ({"size": 8}, True),
+        ({"size": 8, "crop_size": 8, "do_center_crop": True}, False),
+        ({"size": {"shortest_edge": 8}}, False),
+        ({"size": {"height": 8, "width": 8}, "do_resize": False}, False),
+    ],
+)
+def test_a_library_that_squashes_pictures_is_named(config, squashed, tmp_path):
+    save_file(weights_of(), tmp_path / "model.safetensors")
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({"image_mean": HALF, "image_std": HALF, **config}))
+    assert ("squashes" in open_pretrained(str(tmp_path)).preprocess_from) is squashed
+
+
 def test_class_names_of_a_folder(tmp_path):
     save_file(weights_of(2), tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"id2label": {"1": "dog", "0": "cat"}}))

@@ -49,6 +49,19 @@ def fill(network: Network, weights: Mapping[str, Tensor], dropped: Mapping[str, 
         dropped: what was left out before, for the report.
 
     Raises:
+        ValueError: as `adapt`.
+    """
+    adapted, report = adapt(network, weights, dropped)
+    network.load_state_dict({**network.state_dict(), **adapted})
+    return report
+
+
+def adapt(
+    network: Network, weights: Mapping[str, Tensor], dropped: Mapping[str, str] | None = None
+) -> tuple[dict[str, Tensor], LoadReport]:
+    """What `fill` puts into a network, and the report; the network itself may be on the meta device.
+
+    Raises:
         ValueError: names are missing or unexpected, or shapes differ; it names them.
     """
     expected, taken = network.state_dict(), dict(weights)
@@ -72,8 +85,7 @@ def fill(network: Network, weights: Mapping[str, Tensor], dropped: Mapping[str, 
     if wrong:
         more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
         raise ValueError("; ".join(sorted(wrong)[:_SHOWN]) + more)
-    network.load_state_dict({**expected, **taken})
-    return LoadReport(sorted(taken.keys() - resampled.keys()), resampled, remade, dict(dropped or {}))
+    return taken, LoadReport(sorted(taken.keys() - resampled.keys()), resampled, remade, dict(dropped or {}))
 
 
 def _resample(network: VisionTransformer, weights: dict[str, Tensor]) -> dict[str, str]:

@@ -21,6 +21,7 @@ from vit.models import catalog
 from vit.training.inference import choose_device, choose_precision
 from vit.training.pretrained import Pretrained, open_pretrained
 from vit.training.recipe import AugmentConfig, DataConfig, PreprocessConfig, Recipe, automatic_batch_size, seconds
+from vit.training.start import check_fit
 
 UNMIRRORED = frozenset({"digits", "mnist", "kmnist", "svhn", "gtsrb"})  # letters, digits and signs
 ROUNDS = 10
@@ -116,6 +117,10 @@ def make_plan(recipe: Recipe) -> Plan:
         description["name"] = name
         image_size = image_size or side
     network = catalog.resolve(description, image_size, len(found.classes))
+    if start is not None:
+        with torch.device("meta"):
+            empty = catalog.build(network)
+        check_fit(empty, start)
     parameters, flops = catalog.cost(network)
     _check_shares(found, data)
     source = chosen_part(complete(found, data.validation, data.test, data.split_seed), recipe)

@@ -1,6 +1,7 @@
 """Preprocessing as other libraries write it down, as values of `Preprocess`: mean, std, interpolation, crop_fraction.
 
-What ours cannot do exactly is said, never passed over: a picture that is squashed to a square is cropped here.
+What ours cannot do exactly is said, never passed over: where theirs squashes a picture to a square, ours cuts its
+middle (`squashes`).
 """
 
 import math
@@ -46,6 +47,13 @@ def from_hugging_face_config(config: Mapping[str, Any]) -> Values:
         "interpolation": _interpolation(config.get("resample", 2)),
         "crop_fraction": _share(side / resized) if side and resized else 1.0,
     }
+
+
+def squashes(config: Mapping[str, Any]) -> bool:
+    """Whether a preprocessor_config.json of transformers makes pictures square without keeping their proportions."""
+    size = config.get("size", 224)
+    keeps = isinstance(size, Mapping) and "shortest_edge" in size
+    return bool(config.get("do_resize", True)) and not keeps and not config.get("do_center_crop", "crop_size" in config)
 
 
 def from_open_clip_config(config: Mapping[str, Any]) -> Values:

@@ -17,7 +17,7 @@ from vit.models.dialects.timm_models import TimmModel, timm_model
 from vit.models.vision_transformer import VisionTransformer
 from vit.training.checkpoint import KEY, PREFIX, Description, check_local, description_of, read
 from vit.training.hubs import from_hugging_face, from_timm, from_torchvision
-from vit.training.preprocess_config import from_hugging_face_config, from_open_clip_config, from_timm_config
+from vit.training.preprocess_config import from_hugging_face_config, from_open_clip_config, from_timm_config, squashes
 from vit.training.run import checkpoint_of
 from vit.training.weights_file import FOLDER_FILES, read_config, read_metadata, read_weights_file
 
@@ -157,7 +157,8 @@ def _from_folder(source: str, folder: Path) -> Pretrained:
     preprocess: tuple[dict[str, Any], str] | None = None
     try:
         if preprocessor:
-            preprocess = from_hugging_face_config(preprocessor), "preprocessor_config.json"
+            cut = "; it squashes pictures to a square, here their middle is cut" if squashes(preprocessor) else ""
+            preprocess = from_hugging_face_config(preprocessor), f"preprocessor_config.json{cut}"
         elif "pretrained_cfg" in config:
             preprocess = from_timm_config(config["pretrained_cfg"]), "config.json"
         elif "preprocess_cfg" in open_clip:
