@@ -43,12 +43,14 @@ listed = time.process_time() - started
 options = LoaderOptions(500, num_workers=1, cache="none")
 data = ImageDataModule(source, Preprocess(8), Augment(crop=0.5), options, seed=0)
 loader, after = data.train_dataloader(), []
-for epoch in range(2):
-    count = 0
-    for batch in loader:
+for epoch in range(3):
+    count, most = 0, 0.0
+    for number, batch in enumerate(loader):
         count += len(batch)
         data.finished_batch()
-    after.append(megabytes() - before)
+        if number % 20 == 19:  # the worker is there while batches come
+            most = max(most, megabytes() - before)
+    after.append(most)
 print(json.dumps({"seconds": listed, "images": count, "megabytes": after}))
 """
 
@@ -109,5 +111,5 @@ def test_listing_and_loading_many_files_takes_little(many):
     found = said(python(TRAIN, many / "all"))
     print(found)
     assert found["images"] == MANY and found["seconds"] < 5
-    first, last = found["megabytes"]
+    first, *_, last = found["megabytes"]
     assert last < 250 and last - first < 20  # a worker's own modules are most of it
