@@ -33,8 +33,8 @@ def explain(arguments: Sequence[str]) -> int:
         "--method",
         type=str,
         default="all",
-        help="attention, rollout, relevance, gradcam, several with commas, or all that the network has (a CNN: "
-        "gradcam, which needs the extra 'explain')",
+        help="attention, rollout, relevance, gradcam, several with commas, all that the network has (a CNN: gradcam, "
+        "which needs the extra 'explain'), or best: relevance for a ViT, gradcam for a CNN",
     )
     parser.add_argument(
         "--label", type=str | None, default=None, help="explain this class; null: the most probable one of each image"
