@@ -41,7 +41,9 @@ print(json.dumps({
     "analytics": page.analytics_enabled, "api": [(one.api_name, one.api_visibility) for one in page.fns.values()],
     "shapes": [picture.shape for picture, _ in pictures], "captions": [caption for _, caption in pictures],
     "classes": classes, "problems": problems["value"].splitlines(), "empty": [empty[0], empty[1], empty[3]],
-    "seen": [seen["visible"], seen["value"].tolist()], "words": words, "unseen": [unseen["visible"], wordless],
+    "seen": [seen["visible"], seen["value"].tolist()], "words": words["value"],
+    "unseen": [unseen["visible"], wordless["visible"]],
+    "buttons": [block.buttons for block in page.blocks.values() if type(block).__name__ in ("Gallery", "Image")],
     "turns": sorted({one.concurrency_id for one in page.fns.values()}),
 }))
 """
@@ -105,7 +107,8 @@ def test_what_is_dropped_gets_the_labels_of_predict(digits_run, mixed, tmp_path)
     assert found["empty"] == [[], None, []]
     picture, words = module.look_at(load(digits_run.best, "cpu"), good[0].path)
     assert found["seen"] == [True, picture.tolist()] and found["words"] == words and good[0].label in words
-    assert found["unseen"] == [False, ""]
+    assert found["unseen"] == [False, False]
+    assert all(buttons and "share" not in buttons for buttons in found["buttons"])
     assert found["turns"] == ["network"]
     assert found["analytics"] is False
     assert found["api"][0] == ["predict", "public"]

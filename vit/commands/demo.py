@@ -104,7 +104,9 @@ def build(predictor: "Predictor", top_k: int) -> Any:
 
     def look(rows: list[Any], place: int = 0) -> tuple[Any, Any]:
         picture, words = look_at(predictor, rows[place].path) if place < len(rows) else (None, "")
-        return gradio.update(value=picture, visible=picture is not None), words
+        return gradio.update(value=picture, visible=picture is not None), gradio.update(
+            value=words, visible=bool(words)
+        )
 
     def look_again(rows: list[Any], event: gradio.SelectData) -> tuple[Any, Any]:
         return look(rows, event.index)
@@ -113,11 +115,17 @@ def build(predictor: "Predictor", top_k: int) -> Any:
         files = gradio.File(label="Drop images here", file_count="multiple", type="filepath")
         rows = gradio.State([])
         with gradio.Row():
-            pictures = gradio.Gallery(label="Choose one to see its classes", columns=4, object_fit="contain", scale=2)
+            pictures = gradio.Gallery(
+                label="Choose one to see its classes",
+                columns=4,
+                object_fit="contain",
+                scale=2,
+                buttons=["download", "fullscreen"],  # by default also one that sends pictures to Hugging Face
+            )
             with gradio.Column(scale=1):
                 classes = gradio.Label(label="Classes", num_top_classes=top_k)
-                seen = gradio.Image(label="Map", visible=False, interactive=False, buttons=[])
-                words = gradio.Textbox(show_label=False, container=False, interactive=False)
+                seen = gradio.Image(show_label=False, visible=False, interactive=False, buttons=["fullscreen"])
+                words = gradio.Textbox(show_label=False, container=False, visible=False, interactive=False)
         problems = gradio.Textbox(label="Could not be read", visible=False, interactive=False)
         one_by_one: dict[str, Any] = {"concurrency_id": "network"}  # a map hooks into the network that predicts
         private = {**one_by_one, "api_visibility": "private"}
