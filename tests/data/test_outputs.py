@@ -12,6 +12,8 @@ from vit.study.folder import StudyDirectory
 from vit.training.recipe import Recipe
 from vit.training.run import RunDirectory, write_beginning
 
+pytestmark = pytest.mark.faults("D25")
+
 
 @pytest.fixture
 def train(here: Path) -> Callable[[str, str], Path]:
