@@ -1,4 +1,4 @@
-"""`vit demo`: a page on this machine alone, whose labels are those of `vit predict`.
+"""`vit demo`: a page on this machine alone, whose labels are those of `vit predict` and whose maps of `vit explain`.
 
 gradio runs in a process of its own: it leaves sockets and event loops behind, which are warnings, and errors here.
 """
@@ -10,11 +10,17 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import vit.commands.demo as module
-from vit.prediction.predictor import load
+from vit.data.preprocess import Preprocess
+from vit.explain.explainer import Explainer
+from vit.models.catalog import build, resolve
+from vit.prediction.predictor import Predictor, load
+from vit.report.overlay import overlay
+from vit.training.inference import Engine, choose_device
 
 needs_gradio = pytest.mark.skipif(importlib.util.find_spec("gradio") is None, reason="gradio is not installed")
 BEGIN = """
@@ -29,10 +35,16 @@ BUILT = """
 page = build(predictor, 3)
 pictures, classes, problems, rows = page.fns[0].fn(paths)
 empty = page.fns[0].fn(None)
+seen, words = page.fns[1].fn(rows)
+unseen, wordless = page.fns[1].fn([])
 print(json.dumps({
     "analytics": page.analytics_enabled, "api": [(one.api_name, one.api_visibility) for one in page.fns.values()],
     "shapes": [picture.shape for picture, _ in pictures], "captions": [caption for _, caption in pictures],
     "classes": classes, "problems": problems["value"].splitlines(), "empty": [empty[0], empty[1], empty[3]],
+    "seen": [seen["visible"], seen["value"].tolist()], "words": words["value"],
+    "unseen": [unseen["visible"], wordless["visible"]],
+    "buttons": [block.buttons for block in page.blocks.values() if type(block).__name__ in ("Gallery", "Image")],
+    "turns": sorted({one.concurrency_id for one in page.fns.values()}),
 }))
 """
 SERVED = """
@@ -63,6 +75,24 @@ def test_without_gradio_it_says_what_to_install(vit, monkeypatch):
     assert answer.code == 2 and "pip install 'vit-lightning[demo]'" in answer.err
 
 
+def test_the_map_is_that_of_explain(digits_run, mixed):
+    predictor, path = load(digits_run.best, "cpu"), str(mixed / "a b.png")
+    picture, words = module.look_at(predictor, path)
+    found = Explainer(predictor, "relevance", measured=False).explain(path)
+    assert (picture == overlay(found.image, found.maps["relevance"]).permute(1, 2, 0).numpy()).all()
+    assert words.startswith(f"Yellow spoke for {found.explained} (relevance)")
+
+
+def test_a_cnn_has_a_map_and_an_onnx_file_says_that_it_has_none(mixed):
+    pytest.importorskip("pytorch_grad_cam")
+    network = build(resolve({"name": "resnet10_small", "widths": (4, 4, 4, 4)}, 16, 2)).eval()
+    cnn = Predictor(Engine(network, Preprocess(16), choose_device("cpu"), "32-true"), ("cat", "\x1b[31mred"))
+    picture, words = module.look_at(cnn, str(mixed / "a b.png"))
+    assert picture.shape == (224, 224, 3) and "(gradcam)" in words and "\x1b" not in words
+    picture, words = module.look_at(SimpleNamespace(engine="an OnnxEngine"), str(mixed / "a b.png"))
+    assert picture is None and words.startswith("No map: an ONNX file cannot be looked into")
+
+
 @needs_gradio
 def test_what_is_dropped_gets_the_labels_of_predict(digits_run, mixed, tmp_path):
     """Files with odd names and files that are no images are dropped too."""
@@ -75,9 +105,14 @@ def test_what_is_dropped_gets_the_labels_of_predict(digits_run, mixed, tmp_path)
     assert list(found["classes"].items()) == [(label, pytest.approx(share)) for label, share in good[0].top]
     assert len(found["problems"]) == len(rows) - len(good) > 2
     assert found["empty"] == [[], None, []]
+    picture, words = module.look_at(load(digits_run.best, "cpu"), good[0].path)
+    assert found["seen"] == [True, picture.tolist()] and found["words"] == words and good[0].label in words
+    assert found["unseen"] == [False, False]
+    assert all(buttons and "share" not in buttons for buttons in found["buttons"])
+    assert found["turns"] == ["network"]
     assert found["analytics"] is False
     assert found["api"][0] == ["predict", "public"]
-    assert [visibility for _, visibility in found["api"][1:]] == ["private"]
+    assert {visibility for _, visibility in found["api"][1:]} == {"private"}
 
 
 @needs_gradio

@@ -65,6 +65,7 @@ def test_a_cnn_is_explained_by_grad_cam_and_names_stay_text(vit, cnn, picture, h
     assert row["method"] == "gradcam" and row["explained"] == "<b>bold</b>" and row["label"] in ("'=1+1", "<b>bold</b>")
     html = (here / "why" / "explanations.html").read_text()
     assert "<b>bold" not in html and "&lt;b&gt;bold" in html
+    assert answer.out.strip().splitlines()[-1] == f"Next: vit predict {cnn} {picture} --gallery"  # inspect is for ViTs
 
 
 def test_odd_names_and_bad_files_are_told_and_nothing_is_overwritten(vit, digits_run, mixed, here):

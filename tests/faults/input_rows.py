@@ -44,6 +44,9 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("D23", "a batch is larger than the training set", "refused with both numbers; no run folder is made", 3),
         Fault("D24", "a table with a missing file, a row twice, another encoding, an empty cell, a misspelt split",
               "refused; names the table and the line", 3),
+        Fault("D25", "runs and studies that `--out .` put beside the classes, or into a folder called like a data set",
+              "passed over and counted; a folder of nothing else gives way to the data set of its name, any other is "
+              "refused", 3),
     ),
     "Images": (
         Fault("I1", "cut short, empty, HTML, a git-lfs pointer, random bytes",

@@ -40,6 +40,8 @@ def test_a_file_with_a_name_of_timm_has_its_preprocessing(tmp_path):
     assert augreg.preprocess["mean"] == HALF and deit.preprocess["mean"] == IMAGENET
     assert deit.preprocess["crop_fraction"] == 224 / 248 and deit.preprocess["interpolation"] == "bicubic"
     assert deit.network()["num_heads"] == 3 and "deit_tiny" in deit.preprocess_from
+    words = dict(deit.facts())["preprocessing"]
+    assert "crop_fraction 0.9032 (" in words and "mean 0.485 0.456 0.406, " in words
 
 
 @pytest.mark.parametrize(

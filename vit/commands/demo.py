@@ -1,4 +1,4 @@
-"""`vit demo RUN|CKPT`: a page on this machine to drop images on, which says their labels."""
+"""`vit demo RUN|CKPT`: a page on this machine to drop images on, which says their labels and what spoke for them."""
 
 import os
 import shlex
@@ -13,9 +13,12 @@ from jsonargparse.typing import PositiveInt
 
 from vit.commands.arguments import Parser, parse
 from vit.console import Reporter, harmless
-from vit.errors import ResourceError, UsageError
+from vit.errors import ResourceError, UsageError, VitError
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from vit.prediction.predictor import Prediction, Predictor
 
 HERE = "127.0.0.1"
@@ -27,8 +30,8 @@ def demo(arguments: Sequence[str]) -> int:
     """Serve the page until Ctrl-C."""
     parser = Parser(
         "demo",
-        "Serve a page on this machine to drop images on: their labels and probabilities, as 'vit predict' gives them. "
-        "Nothing leaves the machine.",
+        "Serve a page on this machine to drop images on: their labels and probabilities, as 'vit predict' gives them, "
+        "and a map of what spoke for the label, as 'vit explain --method best' draws it. Nothing leaves the machine.",
         "vit demo runs/photos/vit_tiny_patch16_224/20260101-120000",
     )
     parser.add_argument("model", metavar="RUN|CKPT", type=str, help="a run folder or a checkpoint")
@@ -83,7 +86,10 @@ def launch(predictor: "Predictor", top_k: int, host: str, port: int | None, uplo
 
 
 def build(predictor: "Predictor", top_k: int) -> Any:
-    """gradio's page: files in; a gallery, the classes of the chosen image, and what could not be read out."""
+    """gradio's page: files in; a gallery, classes and a map of the chosen image, and what could not be read out.
+
+    Labels are there before the map is: it takes a backward pass more.
+    """
     import gradio
 
     def predict(paths: list[str] | None) -> tuple[Any, ...]:
@@ -96,16 +102,53 @@ def build(predictor: "Predictor", top_k: int) -> Any:
     def choose(rows: list[Any], event: gradio.SelectData) -> dict[str, float] | None:
         return _chosen(rows, event.index)
 
+    def look(rows: list[Any], place: int = 0) -> tuple[Any, Any]:
+        picture, words = look_at(predictor, rows[place].path) if place < len(rows) else (None, "")
+        return gradio.update(value=picture, visible=picture is not None), gradio.update(
+            value=words, visible=bool(words)
+        )
+
+    def look_again(rows: list[Any], event: gradio.SelectData) -> tuple[Any, Any]:
+        return look(rows, event.index)
+
     with gradio.Blocks(title="vit demo", analytics_enabled=False) as page:
         files = gradio.File(label="Drop images here", file_count="multiple", type="filepath")
         rows = gradio.State([])
         with gradio.Row():
-            pictures = gradio.Gallery(label="Choose one to see its classes", columns=4, object_fit="contain", scale=2)
-            classes = gradio.Label(label="Classes", num_top_classes=top_k, scale=1)
+            pictures = gradio.Gallery(
+                label="Choose one to see its classes",
+                columns=4,
+                object_fit="contain",
+                scale=2,
+                buttons=["download", "fullscreen"],  # by default also one that sends pictures to Hugging Face
+            )
+            with gradio.Column(scale=1):
+                classes = gradio.Label(label="Classes", num_top_classes=top_k)
+                seen = gradio.Image(show_label=False, visible=False, interactive=False, buttons=["fullscreen"])
+                words = gradio.Textbox(show_label=False, container=False, visible=False, interactive=False)
         problems = gradio.Textbox(label="Could not be read", visible=False, interactive=False)
-        files.change(predict, files, [pictures, classes, problems, rows], api_name="predict")
-        pictures.select(choose, rows, classes, api_visibility="private")
+        one_by_one: dict[str, Any] = {"concurrency_id": "network"}  # a map hooks into the network that predicts
+        private = {**one_by_one, "api_visibility": "private"}
+        dropped = files.change(predict, files, [pictures, classes, problems, rows], api_name="predict", **one_by_one)
+        dropped.then(look, rows, [seen, words], **private)
+        pictures.select(choose, rows, classes, **private)
+        pictures.select(look_again, rows, [seen, words], **private)
     return page
+
+
+def look_at(predictor: "Predictor", path: str) -> "tuple[npt.NDArray[np.uint8] | None, str]":
+    """What the network saw of an image (H, W, 3) under the map of its label, and what it shows; None, and why not."""
+    from vit.data.decode import ImageError
+    from vit.explain.explainer import Explainer
+    from vit.report.overlay import overlay
+
+    try:
+        found = Explainer(predictor, "best", measured=False).explain(path)
+    except (ImageError, VitError) as error:
+        return None, f"No map: {error}"
+    ((method, importance),) = found.maps.items()
+    words = f"Yellow spoke for {harmless(found.explained)} ({method}); each map has a scale of its own."
+    return overlay(found.image, importance).permute(1, 2, 0).numpy(), words
 
 
 def _picture(path: str) -> Any:

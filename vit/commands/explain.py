@@ -33,8 +33,8 @@ def explain(arguments: Sequence[str]) -> int:
         "--method",
         type=str,
         default="all",
-        help="attention, rollout, relevance, gradcam, several with commas, or all that the network has (a CNN: "
-        "gradcam, which needs the extra 'explain')",
+        help="attention, rollout, relevance, gradcam, several with commas, all that the network has (a CNN: gradcam, "
+        "which needs the extra 'explain'), or best: relevance for a ViT, gradcam for a CNN",
     )
     parser.add_argument(
         "--label", type=str | None, default=None, help="explain this class; null: the most probable one of each image"
@@ -61,6 +61,7 @@ def explain(arguments: Sequence[str]) -> int:
 
     from vit.data.decode import ImageError
     from vit.explain.explainer import Explainer
+    from vit.models.vision_transformer import VisionTransformer
     from vit.prediction.files import free_name, list_files
     from vit.prediction.predictor import load
     from vit.report.explain_page import ExplainPage
@@ -102,7 +103,9 @@ def explain(arguments: Sequence[str]) -> int:
     if not page.cards:
         raise DataError(f"none of {len(files)} files is an image that can be read", f"see {folder}/explanations.html")
     reporter.line(f"\n{len(page.cards):,} images explained in {folder}, page in {folder}/explanations.html")
-    reporter.next_command(f"vit inspect {shlex.quote(given.model)} {' '.join(map(shlex.quote, given.images))}")
+    model, images = shlex.quote(given.model), " ".join(map(shlex.quote, given.images))
+    is_vit = isinstance(explainer.network, VisionTransformer)
+    reporter.next_command(f"vit inspect {model} {images}" if is_vit else f"vit predict {model} {images} --gallery")
     return 0
 
 

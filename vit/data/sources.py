@@ -3,7 +3,7 @@
 digits                          scikit-learn's 1,797 real 8x8 scans; comes with the installation
 mnist, cifar10, ...             a torchvision data set, read from --data.root
 FOLDER/train|val|test/CLASS/*   class folders per split
-FOLDER/CLASS/*                  class folders, to be split
+FOLDER/CLASS/*                  class folders, to be split; folders of runs beside them are passed over
 FILE.csv                        columns path,label[,split]; paths relative to the file
 """
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from vit.data import torchvision_sets
 from vit.data.decode import has_image_extension
+from vit.data.outputs import holds_runs, is_output
 from vit.data.samples import Samples, Source
 from vit.errors import DataError, UsageError, nearest
 
@@ -35,7 +36,8 @@ def open_source(data: str, root: str | None = None, download: bool = False, allo
     """Read what DATA lists, without opening an image.
 
     Args:
-        data: a folder, a CSV file, "digits" or the name of a torchvision data set.
+        data: a folder, a CSV file, "digits" or the name of a torchvision data set. A folder of that name goes first,
+            unless there is nothing in it but what this program wrote: `--out .` makes such folders.
         root: where torchvision keeps its data sets.
         download: whether torchvision may fetch what is not there.
         allow_empty: whether a class folder may be empty.
@@ -45,7 +47,8 @@ def open_source(data: str, root: str | None = None, download: bool = False, allo
         DataError: it is there, but cannot be used to train a classifier.
     """
     path = Path(data).expanduser()
-    if path.is_dir():
+    known = {"digits", *torchvision_sets.NAMES}
+    if path.is_dir() and not (data in known and is_output(path)):
         source = _folder(path, allow_empty)
     elif path.is_file() and path.suffix.lower() in ARCHIVES:
         raise DataError(f"{data} is an archive", "unpack it, and give the folder")
@@ -58,9 +61,7 @@ def open_source(data: str, root: str | None = None, download: bool = False, allo
     elif os.sep in data or path.suffix:
         raise DataError(f"there is no {data}", LAYOUT)
     else:
-        raise UsageError(
-            f"DATA is {data!r}, no folder and no known data set", nearest(data, {"digits", *torchvision_sets.NAMES})
-        )
+        raise UsageError(f"DATA is {data!r}, no folder and no known data set", nearest(data, known))
     _check(source, data)
     return source
 
@@ -121,6 +122,8 @@ def _folder(root: Path, allow_empty: bool) -> Source:
             f"{root} has one folder, {names[0]}/, with folders in it",
             f"give {root / names[0]}, if these are the classes",
         )
+    if is_output(root):
+        raise DataError(f"{root} holds runs of this program, and no images", "give the folder of images")
     if not names:
         loose = sum(has_image_extension(Path(entry.name)) for entry in os.scandir(root))
         raise DataError(f"{root} has no class folders ({loose} images lie directly in it)", LAYOUT)
@@ -163,12 +166,14 @@ def _kinds(passed_over: Counter[str]) -> str:
 
 
 def _folders(root: Path, passed_over: Counter[str]) -> list[str]:
-    """Names of the folders directly in `root`, hidden ones apart; counts the rest in `passed_over`."""
+    """Names of the folders directly in `root` but hidden ones and those of runs; counts the rest in `passed_over`."""
     names: list[str] = []
     with os.scandir(root) as entries:
         for entry in entries:
             if _is_hidden(entry.name):
                 passed_over["hidden or system files"] += 1
+            elif _is_folder(entry) and holds_runs(Path(entry.path)):
+                passed_over["folders of runs"] += 1
             elif _is_folder(entry):
                 names.append(entry.name)
             else:

@@ -46,7 +46,7 @@ class Explainer:
 
     Args:
         predictor: what `vit.load` gives.
-        methods: comma separated names, or "all" (see vit/explain/methods.py).
+        methods: comma separated names, "all" or "best" (see vit/explain/methods.py).
         label: the class to explain; None: the most probable one of each image.
         layers: blocks whose heads are shown one by one, counted from 0; "all", or "" for none.
         measured: whether deletion and insertion are measured, which costs a hundred predictions for each image.

@@ -26,10 +26,15 @@ METHODS: Mapping[str, Method] = {
 def choose_methods(names: str, network: Network) -> dict[str, Method]:
     """Methods by a comma separated list of names; "all" gives those that the network and this installation can.
 
+    "best" is the one to show where only one is shown: relevance for a ViT, which docs/results.md found as faithful as
+    Grad-CAM and which needs no other package, and Grad-CAM for anything else.
+
     Raises:
         UsageError: there is no such method, or it reads attention that the network does not have.
     """
     is_vit = isinstance(network, VisionTransformer)
+    if names == "best":
+        names = "relevance" if is_vit else "gradcam"
     if names == "all":
         possible = METHODS if is_vit else {"gradcam": gradcam}
         found = {
@@ -39,7 +44,7 @@ def choose_methods(names: str, network: Network) -> dict[str, Method]:
     chosen = {}
     for name in (part.strip() for part in names.split(",")):
         if name not in METHODS:
-            raise UsageError(f"there is no method {name!r}", nearest(name, [*METHODS, "all"]))
+            raise UsageError(f"there is no method {name!r}", nearest(name, [*METHODS, "all", "best"]))
         if name != "gradcam" and not is_vit:
             raise UsageError(
                 f"the method {name} reads the attention of a ViT of ours, and this is a {type(network).__name__}",

@@ -1,4 +1,4 @@
-"""Where a run's network looks: a map over images that it gets right, and over images that it gets wrong."""
+"""What spoke for a run's labels: a map over images that it gets right, and over images that it gets wrong."""
 
 from collections.abc import Sequence
 
@@ -13,24 +13,28 @@ from vit.report.thumbnails import encoded
 from vit.training.checkpoint import load
 from vit.training.run import RunDirectory
 
-METHOD = "rollout"  # needs no gradient, and is there for every ViT of ours
 
+def overlays(run: RunDirectory, images: Sequence[Tensor], said: Sequence[str]) -> list[tuple[Markup, Markup]]:
+    """(what the network saw, the same under the map of what it said) of each image, as sources of <img>.
 
-def overlays(run: RunDirectory, images: Sequence[Tensor]) -> list[tuple[Markup, Markup]]:
-    """(what the network saw, the same under its map) of each image, pixels (3, H, W) uint8, as sources of <img>.
+    Empty where there is nothing to show: no checkpoint any more, no layer that a map could be made of, no image. Nor
+    is a report lost because another library's network cannot be differentiated so, or not in this memory.
 
-    Empty where there is nothing to show: no checkpoint any more, no attention in the network, or no image.
+    Args:
+        run: its best checkpoint is asked.
+        images: pixels (3, H, W) uint8.
+        said: the class that each was taken for.
     """
     if not images:
         return []
     try:
         network, description = load(run.best)
-        (method,) = choose_methods(METHOD, network).values()
-    except VitError:
+        (method,) = choose_methods("best", network).values()
+        seen = torch.stack([description.preprocess(image) for image in images])
+        numbers = torch.tensor([description.classes.index(name) for name in said])
+        maps = method(network, description.preprocess.normalise(seen), numbers)
+    except (VitError, RuntimeError):
         return []
-    seen = torch.stack([description.preprocess(image) for image in images])
-    with torch.inference_mode():
-        maps = method(network, description.preprocess.normalise(seen), torch.zeros(len(seen), dtype=torch.int64))
     return [
         (encoded(enlarged(image)), encoded(overlay(image, importance)))
         for image, importance in zip(seen, maps, strict=True)

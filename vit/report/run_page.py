@@ -116,9 +116,8 @@ def _content(
     def explained(order: Any) -> list[tuple[ScoredRow, Markup, Markup]]:
         found = [(rows[i], pixels(i)) for i in map(int, order)] if pixels else []
         there = [(row, image) for row, image in found if image is not None]
-        return [
-            (row, *both) for (row, _), both in zip(there, overlays(run, [image for _, image in there]), strict=False)
-        ]
+        maps = overlays(run, [image for _, image in there], [row.predicted for row, _ in there])
+        return [(row, *both) for (row, _), both in zip(there, maps, strict=False)]
 
     return {
         "network": result["network"]["name"],

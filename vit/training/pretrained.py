@@ -56,10 +56,7 @@ class Pretrained:
 
     def facts(self) -> list[tuple[str, str]]:
         """Names and values for the terminal."""
-        values = ", ".join(
-            f"{name} {' '.join(f'{number:g}' for number in value) if isinstance(value, tuple) else value}"
-            for name, value in self.preprocess.items()
-        )
+        values = ", ".join(f"{name} {_short(value)}" for name, value in self.preprocess.items())
         return [("names", self.dialect), ("preprocessing", f"{values} ({self.preprocess_from})")]
 
     def network(self, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -202,6 +199,13 @@ def _foreign(
         reading.dropped,
         known=known,
     )
+
+
+def _short(value: Any) -> str:
+    """A value of the preprocessing for the terminal; numbers with four digits."""
+    if isinstance(value, tuple | list):
+        return " ".join(map(_short, value))
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _labels(config: Mapping[str, Any]) -> tuple[str, ...] | None:

@@ -1,0 +1,60 @@
+"""The maps in a run's report: of the label that was given, and no reason to lose the report."""
+
+import io
+from base64 import b64decode
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from vit.data.preprocess import Preprocess
+from vit.models.catalog import build, resolve
+from vit.report import run_attention
+from vit.report.overlay import overlay
+from vit.training.checkpoint import KEY, Description, load
+from vit.training.run import RunDirectory
+
+IMAGES = list(torch.randint(0, 256, (2, 3, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8))
+
+
+@pytest.fixture
+def cnn(tmp_path):
+    """A run folder with nothing but the checkpoint of a small CNN with random weights."""
+    classes = ("cat", "dog")
+    resolved = resolve({"name": "resnet10_small", "widths": (4, 4, 4, 4)}, 16, len(classes))
+    weights = {f"network.{name}": value for name, value in build(resolved).state_dict().items()}
+    run = RunDirectory(tmp_path)
+    run.best.parent.mkdir()
+    torch.save({KEY: Description(classes, resolved, Preprocess(16)).to_dict(), "state_dict": weights}, run.best)
+    return run
+
+
+def test_maps_are_of_the_label_that_was_given(digits_run):
+    run = RunDirectory(digits_run.path)
+    found = run_attention.overlays(run, IMAGES, ["3", "8"])
+    network, description = load(run.best)
+    maps = run_attention.choose_methods("relevance", network)["relevance"](
+        network, description.preprocess.normalise(torch.stack(IMAGES)), torch.tensor([3, 8])
+    )
+    for (_, shown), image, importance in zip(found, IMAGES, maps, strict=True):
+        with Image.open(io.BytesIO(b64decode(shown.partition(",")[2]))) as picture:
+            expected = overlay(image, importance).permute(1, 2, 0).numpy()
+            assert np.abs(np.asarray(picture).astype(int) - expected).mean() < 4  # JPEG
+    assert found[0] != run_attention.overlays(run, IMAGES, ["4", "8"])[0]
+
+
+def test_a_cnn_has_maps(cnn):
+    pytest.importorskip("pytorch_grad_cam")
+    assert len(run_attention.overlays(cnn, IMAGES, ["dog", "cat"])) == 2
+
+
+def test_without_a_map_there_is_none(cnn, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("not enough memory: you tried to allocate 10 GB")
+
+    monkeypatch.setattr(run_attention, "choose_methods", lambda *_: {"gradcam": fail})
+    assert run_attention.overlays(cnn, IMAGES, ["dog", "cat"]) == []
+    monkeypatch.undo()
+    cnn.best.unlink()
+    assert run_attention.overlays(cnn, IMAGES, ["dog", "cat"]) == [] == run_attention.overlays(cnn, [], [])
