@@ -129,7 +129,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault(
             "R12",
             "a parent that is killed: loader workers, cells of a study, the second of two processes",
-            "none is left within a minute; they see it by the closed connection",
+            "none is left within a minute",
         ),
         Fault("R13", "a power cut after a save", "the file was synced before it was renamed, the folder after"),
     ),

@@ -1,4 +1,4 @@
-"""Two processes of which one is killed, fails, or is not there when the training goes on."""
+"""Processes of which one is killed, fails, or is not there when the training goes on."""
 
 import csv
 import json
@@ -32,6 +32,16 @@ def end(watcher, done, *rest):
     if done == 5:
         os.kill(os.getpid(), signal.SIGTERM)
 train._Watcher.step = end
+"""
+ORPHANED = """
+import os, signal, time
+from vit.data import module
+begin = module._begin_worker
+def killed_before(worker):
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(0.5)
+    begin(worker)
+module._begin_worker = killed_before
 """
 
 
@@ -93,3 +103,12 @@ def test_what_two_processes_began_one_can_finish(vit, colours, tmp_path, monkeyp
             assert float(second[name]) == pytest.approx(float(first[name]), abs=1e-6), name
     results = [json.loads((run / "result.json").read_text()) for run in (one, two)]
     assert results[0]["correct"] == results[1]["correct"] and results[0]["steps"] == results[1]["steps"]
+
+
+@linux_only
+@pytest.mark.faults("R12")
+def test_a_loading_process_ends_though_its_training_was_killed_before_it_began(colours, tmp_path):
+    options = ("--data.num_workers", 1, "--data.cache", "none", "--wandb", "off", "--out", tmp_path / "runs")
+    process = start(tmp_path, "train", colours, *options, script=ORPHANED)
+    finish(tmp_path, process, 120)  # whoever belongs to it holds what it writes to open
+    assert process.returncode == -signal.SIGKILL

@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from multiprocessing import parent_process
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Literal
 
@@ -211,24 +212,32 @@ def place() -> tuple[int, int]:
 
 
 def _begin_worker(worker: int) -> None:
-    """Lower a decode worker's priority, and leave it deaf to signals that are meant for the training.
+    """Lower a decode worker's priority, leave it deaf to signals that are meant for the training, and end it with that.
 
     At equal priority a worker slows the training threads of a CPU up to 10 times. A signal to the whole group (Ctrl-C,
     `scancel`) reaches workers too, and a training whose workers have gone cannot reach its next step to save there.
     """
     os.nice(10)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(signal, "sigwaitinfo"):  # Linux
+    if hasattr(signal, "sigtimedwait"):  # Linux
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        threading.Thread(target=_end_when_parent_asks, args=(os.getppid(),), daemon=True).start()
+        training = parent_process()
+        assert training is not None
+        threading.Thread(target=_end_with, args=(training.pid,), daemon=True).start()
     # Tensors go through a socket in the folder for temporary files. It is made here, where a full disk is heard: in the
     # thread that sends batches it would be waited for.
     ForkingPickler.dumps(torch.zeros(1).share_memory_())
 
 
-def _end_when_parent_asks(parent: int) -> None:
-    """Wait for a SIGTERM that the training itself has sent: its loader ends workers so."""
-    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent:
-        pass
+def _end_with(training: int | None) -> None:
+    """Wait for a SIGTERM that the training itself has sent (its loader ends workers so), or for its death.
+
+    torch's workers look for the latter as well, but take whoever is their parent when they begin to for the training:
+    one whose training was killed just before would wait for ever.
+    """
+    while os.getppid() == training:
+        asked = signal.sigtimedwait({signal.SIGTERM}, 1.0)
+        if asked is not None and asked.si_pid == training:
+            break
     os._exit(0)
