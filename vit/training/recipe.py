@@ -104,12 +104,15 @@ class ModelConfig:
             Weights bring the recipe `finetune` with them: a small learning rate that falls block by block, few epochs.
         freeze: "backbone" fits the last layer alone, to features that are computed once (a linear probe); it needs
             init_from, and of optim it uses nothing.
+        lora: rank of LoRA: all linear layers stay as they are and learn a correction of this rank, and the head is
+            trained (extra `lora`); it needs init_from, and brings the recipe `lora` with it; null: none.
     """
 
     network: dict[str, NetworkValue] = field(default_factory=lambda: {"name": "auto"})
     preprocess: PreprocessConfig = field(default_factory=PreprocessConfig)
     init_from: str | None = None
     freeze: Literal["none", "backbone"] = "none"
+    lora: PositiveInt | None = None
 
 
 @dataclass
