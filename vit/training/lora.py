@@ -1,7 +1,7 @@
 """LoRA (Hu et al. 2022, arXiv 2106.09685) through peft: every linear layer's weight W becomes W + alpha / rank B A.
 
 W stays as it is; A (rank x in), B (out x rank, zero at first) and the head are trained. As in QLoRA (Dettmers et al.
-2023, arXiv 2305.14314, section 4) all linear layers are adapted: of a ViT qkv, proj, fc1 and fc2 of every block.
+2023, arXiv 2305.14314) all linear layers are adapted: of a ViT qkv, proj, fc1 and fc2 of every block.
 
 A checkpoint's weights are the sums, so that nobody who reads one needs to know of LoRA; the parts, which a training
 goes on with, stand beside them under the key "lora".
@@ -39,24 +39,22 @@ def check_choice(model: ModelConfig) -> None:
 
 
 def layers_to_adapt(network: Network, rank: int) -> list[str]:
-    """Names of all linear layers but the head's.
+    """Names of all linear layers but the head's that are wider than the rank.
 
     Raises:
-        UsageError: there are none, or batch norm, whose running means training changes, or the rank is not low.
+        UsageError: there are none, or there is batch norm, whose running means would not stay as they are.
     """
     heads = {name.rpartition(".")[0] for name in head_names(network)}
-    found = {name: layer for name, layer in network.named_modules() if type(layer) is nn.Linear and name not in heads}
-    if not found or any(isinstance(layer, _BatchNorm) for layer in network.modules()):
+    layers = {name: layer for name, layer in network.named_modules() if type(layer) is nn.Linear and name not in heads}
+    if not layers or any(isinstance(layer, _BatchNorm) for layer in network.modules()):
         raise UsageError(
             "--lora is for networks of linear layers without batch norm, and this one is not",
             "leave --lora out, or choose a transformer for --network",
         )
-    narrowest = min(min(layer.in_features, layer.out_features) for layer in found.values())
-    if rank >= narrowest:
-        raise UsageError(
-            f"--lora {rank}, but the narrowest layer is {narrowest} wide", "give 4 to 64, and less than that"
-        )
-    return list(found)
+    widths = {name: min(layer.in_features, layer.out_features) for name, layer in layers.items()}
+    if rank >= max(widths.values()):
+        raise UsageError(f"--lora {rank}: the widest layer's rank is {max(widths.values())} at most", "give 4 to 64")
+    return [name for name, width in widths.items() if width > rank]
 
 
 def adapt(network: Network, rank: int) -> list[tuple[str, str]]:
@@ -69,9 +67,10 @@ def adapt(network: Network, rank: int) -> list[tuple[str, str]]:
     from peft.tuners.lora import Linear
 
     class WholeLinear(Linear):  # type: ignore[misc]
-        """peft's layer, which whoever reads its weight cannot bypass, as our Attention and timm's BEiT would.
+        """peft's layer as one product with W + alpha / rank B A, which is what will be merged, in bfloat16 as well.
 
-        One product with W + alpha / rank B A: that of the merged layer, bit for bit.
+        peft's own adds the product with B A to that with W when it is called; our Attention and timm's BEiT, which read
+        the layer's weight and never call it, would leave the adapter out without a word.
         """
 
         @property
