@@ -34,7 +34,7 @@ def without_peft(monkeypatch):
 def tuned(vit, digits_run, tmp_path_factory):
     """The digits' ViT, tuned for two more epochs with averaged weights."""
     out = tmp_path_factory.mktemp("lora")
-    options = ("--lora", 4, "--epochs", 2, "--optim.ema_decay", 0.5)
+    options = ("--lora", 4, "--epochs", 2, "--optim.ema_decay", 0.9)
     answer = vit("train", "digits", "--init_from", digits_run.path, *options, *QUICK, "--out", out)
     assert answer.code == 0, answer.err
     return run_folder(out), answer
