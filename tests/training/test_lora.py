@@ -75,7 +75,7 @@ def test_it_learns_and_says_what_is_trained(tuned, digits_run):
     )
     head = 65 * 10
     assert trained == adapters + head and kept == before["parameters"] - head
-    assert "in 16 linear layers, and the head" in answer.err and "adamw, learning rate 0.005," in answer.out
+    assert "in 16 linear layers, and the head" in answer.err and "adamw, learning rate 0.002," in answer.out
 
 
 def test_its_checkpoint_is_any_other_s(tuned, vit, mixed, here, without_peft, monkeypatch):

@@ -88,11 +88,12 @@ def adapt(network: Network, rank: int) -> list[tuple[str, str]]:
     inject_adapter_in_model(config, network, _NAME)  # nothing else requires a gradient from here
     for name in heads:
         network.get_parameter(name).requires_grad_(True)
-    counts = {True: 0, False: 0}
-    for parameter in network.parameters():
-        counts[parameter.requires_grad] += parameter.numel()
+    trained, kept = (
+        sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad is wanted)
+        for wanted in (True, False)
+    )
     how = f"LoRA of rank {rank} and alpha {ALPHA} in {len(names)} linear layers, and the head"
-    return [("trained", f"{counts[True]:,} parameters ({how})"), ("kept", f"{counts[False]:,} parameters")]
+    return [("trained", f"{trained:,} parameters ({how})"), ("kept", f"{kept:,} parameters")]
 
 
 def merged(parts: dict[str, Tensor], rank: int) -> dict[str, Tensor]:
