@@ -171,9 +171,9 @@ def start(vit, colours, tmp_path_factory):
 
 @pytest.mark.faults("R1", "R5")
 def test_an_ended_run_ends_bit_equal(vit, colours, start, tmp_path, monkeypatch):
-    monkeypatch.setattr("vit.report.run_figures.draw_run", lambda *_: None)
+    monkeypatch.setattr(train, "_draw", lambda *_: None)
     options = (
-        "--init_from", start, "--lora", 4, "--model.network.drop_path_rate", 0.2, "--augment", "strong", "--epochs", 3,
+        "--init_from", start, "--lora", 4, "--model.network.drop_path_rate", 0.2, "--augment", "strong", "--epochs", 2,
         "--batch_size", 8, "--optim.accumulate", 2, "--optim.ema_decay", 0.9, "--checkpoint_every", "0s", *QUICK,
     )  # fmt: skip
     assert vit("train", colours, *options, "--out", tmp_path / "whole").code == 0
