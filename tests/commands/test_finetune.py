@@ -46,3 +46,13 @@ def test_a_run_s_config_is_read_as_it_was(vit, digits_run, printed, tmp_path):
     (tmp_path / "config.yaml").write_text(text)
     again = printed("--config", "config.yaml", start=())
     assert again == yaml.safe_load(text)
+
+
+def test_lora_brings_a_recipe_that_lies_above(printed, tmp_path):
+    tuned, lora = printed("digits"), printed("digits", "--lora", 8)
+    assert lora["optim"]["layer_decay"] == 1.0 and lora["optim"]["lr"] > tuned["optim"]["lr"]
+    assert lora["model"]["lora"] == 8 and lora["augment"] == tuned["augment"]
+    assert {key for key, value in lora["optim"].items() if value != tuned["optim"][key]} == {"lr", "layer_decay"}
+    (tmp_path / "mine.yaml").write_text("model: {lora: 4}\noptim: {lr: 0.02}\n")
+    mine = printed("digits", "--config", "mine.yaml")
+    assert (mine["optim"]["lr"], mine["optim"]["layer_decay"]) == (0.02, 1.0)

@@ -83,6 +83,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "resolved once: a run finds its images and weights from any folder; $VARIABLES are the shell's"),
         Fault("K9", "the output exists already", "never overwritten: refused, or the next free number", 2),
         Fault("K10", "the reader of a pipe goes away (`vit ... | head`)", "quiet end", 141),
+        Fault("K11", "--lora without weights, beside --freeze backbone, without peft, for a CNN, of too high a rank",
+              "refused before any data are read, with what to leave out or to install", 2),
     ),
     "Exports": (
         Fault("E1", "an exported file answers otherwise than its checkpoint",

@@ -14,6 +14,7 @@ SHORT = {
     "--augment": "--augment.name",
     "--init_from": "--model.init_from",
     "--freeze": "--model.freeze",
+    "--lora": "--model.lora",
     "--epochs": "--optim.epochs",
     "--batch_size": "--optim.batch_size",
     "--lr": "--optim.lr",
@@ -23,7 +24,7 @@ SHORT = {
     "--strategy": "--trainer.strategy",
     "--checkpoint_every": "--trainer.checkpoint_every",
 }
-FINETUNE = "finetune"
+FINETUNE, LORA = "finetune", "lora"
 SECTIONS = {
     "data": DataConfig,
     "model": ModelConfig,
@@ -60,7 +61,7 @@ def make_parser() -> Parser:
 def parse_options(parser: Parser, arguments: Sequence[str]) -> Namespace:
     """A command line, with short flags written out and shipped recipes found.
 
-    Where it starts from weights, the shipped recipe for that lies beneath all that is given.
+    Where it starts from weights, the shipped recipes for that, and for LoRA, lie beneath all that is given.
     """
     expanded = expand(arguments, SHORT, "data.source")
     given = [token.partition("=")[::2] for token in expanded]
@@ -73,8 +74,8 @@ def parse_options(parser: Parser, arguments: Sequence[str]) -> Namespace:
     asked = [token.partition("=")[2] for token in expanded if _is_config(token)]
     # recipes first, so that an option beats one wherever it stands
     options = [token for token in expanded if not _is_config(token)]
-    if "--help" not in options and _starts_from_weights(parser, [*_configs(asked), *options]):
-        beneath.append(FINETUNE)
+    if "--help" not in options:
+        beneath += _beneath(parser, [*_configs(asked), *options])
     config: Namespace = parse(parser, [*_configs(beneath), *_configs(asked), *options])
     return config
 
@@ -83,10 +84,11 @@ def _configs(names: Sequence[str]) -> list[str]:
     return [f"--config={find_config(name)}" for name in names]
 
 
-def _starts_from_weights(parser: Parser, whole: Sequence[str]) -> bool:
-    """Whether an option or a recipe names weights to start from."""
+def _beneath(parser: Parser, whole: Sequence[str]) -> list[str]:
+    """The recipes that come with weights to start from, and with LoRA, where an option or a recipe says so."""
     said: Namespace = parse(parser, [token for token in whole if token != "--print_config"])
-    return said.model.init_from is not None
+    model = said.model
+    return [name for name, value in ((FINETUNE, model.init_from), (LORA, model.lora)) if value is not None]
 
 
 def _is_config(token: str) -> bool:

@@ -122,8 +122,9 @@ def key_of(recipe: Recipe, fingerprints: Mapping[str, str]) -> str:
 
     values = {name: value for name, value in plain(recipe).items() if name not in _UNDECIDING}
     values["trainer"].pop("checkpoint_every", None)
-    if values["model"]["freeze"] == "none":  # cells from before there was a choice keep their keys
-        del values["model"]["freeze"]
+    for name, default in (("freeze", "none"), ("lora", None)):
+        if values["model"][name] == default:  # cells from before there was a choice keep their keys
+            del values["model"][name]
     values["data"] = {name: value for name, value in values["data"].items() if name not in _UNDECIDING_DATA}
     if values["model"]["init_from"] is None:  # null is the default, and cells from before null existed keep their keys
         pixels = values["model"]["preprocess"]

@@ -6,6 +6,7 @@ A checkpoint is Lightning's dictionary, with our description under the key "vit"
           precision: "32-true" | "bf16-mixed", temperature: float, metrics: {name: float}, versions: {package: version}}
     state_dict: {"network.<key>": tensor}            the weights (averaged ones, if the recipe averages)
     progress: {train_loss: [[sum, batches], ...], skipped: int, ...}   of an epoch that is not over, for resuming
+    lora: {"network.<key>": tensor}                  with LoRA: the parts that state_dict has the sums of, for resuming
     optimizer_states, lr_schedulers, loops, ...      Lightning's, for resuming
 
 `temperature` divides the logits before the softmax. It is 1 while a training goes on; at its end the one that was

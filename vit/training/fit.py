@@ -25,6 +25,7 @@ from vit.training.checkpoint_io import DurableCheckpointIO, remove_partial, stor
 from vit.training.classifier import Classifier
 from vit.training.inference import Engine, score
 from vit.training.last_checkpoint import LastCheckpoint
+from vit.training.lora import LoraClassifier, adapt
 from vit.training.metrics import Scored, uncalibrated, with_intervals
 from vit.training.plan import Plan
 from vit.training.pretrained import open_pretrained
@@ -99,8 +100,10 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
         pretrained = open_pretrained(plan.recipe.model.init_from)
         report = start_from(network, pretrained)
         for name, value in (*pretrained.facts(), *report.facts()):
-            for listener in listeners:
-                listener.notice(f"weights, {name}: {value}")
+            _tell(listeners, f"weights, {name}: {value}")
+    if plan.recipe.model.lora is not None:
+        for name, value in adapt(network, plan.recipe.model.lora):
+            _tell(listeners, f"weights, {name}: {value}")
     network = network.to(memory_format=network.memory_format)
     data = plan.data_module()
     description = Description(plan.source.classes, plan.network, plan.preprocess, plan.precision, versions=versions())
@@ -152,8 +155,9 @@ def _optimise(
     resume: bool,
     signals: Signals,
 ) -> tuple[Effort, _Measured]:
-    """Train all weights by gradient descent, and measure the best ones."""
-    classifier = Classifier(network, plan.recipe.optim, plan.total_steps, plan.recipe.seed)
+    """Train weights by gradient descent, and measure the best ones."""
+    given, rank = (network, plan.recipe.optim, plan.total_steps, plan.recipe.seed), plan.recipe.model.lora
+    classifier = Classifier(*given) if rank is None else LoraClassifier(*given, rank)
     recorder = Recorder(run.metrics, plan.batch_size // plan.recipe.optim.accumulate, list(listeners))
     unreadable = Unreadable(recorder.notice)
     callbacks: list[Callback] = [
@@ -185,6 +189,11 @@ def _optimise(
         trainer.is_global_zero,
     )
     return effort, measured
+
+
+def _tell(listeners: Sequence[Listener], text: str) -> None:
+    for listener in listeners:
+        listener.notice(text)
 
 
 def _measured(plan: Plan, data: ImageDataModule, best: Path) -> _Measured:

@@ -19,6 +19,7 @@ from vit.data.subset import subset
 from vit.errors import DataError, UsageError
 from vit.models import catalog
 from vit.training.inference import choose_device, choose_precision
+from vit.training.lora import check_choice, layers_to_adapt
 from vit.training.pretrained import Pretrained, open_pretrained
 from vit.training.recipe import AugmentConfig, DataConfig, PreprocessConfig, Recipe, automatic_batch_size, seconds
 from vit.training.start import check_fit
@@ -96,6 +97,7 @@ def make_plan(recipe: Recipe) -> Plan:
         DataError: its data cannot be used.
     """
     device, world_size = _place(recipe)
+    check_choice(recipe.model)
     if recipe.model.freeze == "backbone":
         recipe = _frozen(recipe, world_size)
     precision = _precision(recipe.trainer.precision, device)
@@ -109,7 +111,9 @@ def make_plan(recipe: Recipe) -> Plan:
         description = {name: value for name, value in own.items() if name != "image_size"}
     if description.get("name", "auto") != "auto":  # refuse a wrong name or value before any data is read
         with torch.device("meta"):
-            catalog.build(catalog.resolve(description, image_size, num_classes=2))
+            empty = catalog.build(catalog.resolve(description, image_size, num_classes=2))
+        if recipe.model.lora is not None:
+            layers_to_adapt(empty, recipe.model.lora)
     data = recipe.data
     found = open_source(data.source, data.root, data.download, data.allow_empty)
     if description.get("name", "auto") == "auto":

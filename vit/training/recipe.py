@@ -104,12 +104,16 @@ class ModelConfig:
             Weights bring the recipe `finetune` with them: a small learning rate that falls block by block, few epochs.
         freeze: "backbone" fits the last layer alone, to features that are computed once (a linear probe); it needs
             init_from, and of optim it uses nothing.
+        lora: rank of LoRA (8 to 32 are usual): linear layers (of a ViT qkv, proj, fc1, fc2 of every block) stay as they
+            are and learn a correction of this rank, the head is trained as a whole; it needs init_from and the extra
+            `lora`, and brings the recipe `lora` with it; null: none.
     """
 
     network: dict[str, NetworkValue] = field(default_factory=lambda: {"name": "auto"})
     preprocess: PreprocessConfig = field(default_factory=PreprocessConfig)
     init_from: str | None = None
     freeze: Literal["none", "backbone"] = "none"
+    lora: PositiveInt | None = None
 
 
 @dataclass

@@ -1,0 +1,131 @@
+"""LoRA (Hu et al. 2022, arXiv 2106.09685) through peft: every linear layer's weight W becomes W + alpha / rank B A.
+
+W stays as it is; A (rank x in), B (out x rank, zero at first) and the head are trained. As in QLoRA (Dettmers et al.
+2023, arXiv 2305.14314) all linear layers are adapted: of a ViT qkv, proj, fc1 and fc2 of every block.
+
+A checkpoint's weights are the sums, so that nobody who reads one needs to know of LoRA; the parts, which a training
+goes on with, stand beside them under the key "lora".
+"""
+
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from vit.errors import UsageError
+from vit.models.adapt import head_names
+from vit.models.network import Network
+from vit.training.classifier import Classifier
+from vit.training.recipe import ModelConfig, OptimConfig
+
+ALPHA = 16  # as peft's guide for ViTs (rank 16) and QLoRA (rank 64); not tuned with the rank (Hu et al., section 4.1)
+PARTS = "lora"
+_NAME = "default"  # peft's, of an adapter
+
+
+def check_choice(model: ModelConfig) -> None:
+    """Raise UsageError if LoRA is asked for, and something else of the recipe or the machine is at odds with it."""
+    if model.lora is None:
+        return
+    if model.init_from is None:
+        raise UsageError("--lora without weights to start from", "give --init_from")
+    if model.freeze == "backbone":
+        raise UsageError("--lora with --freeze backbone, which trains the last layer alone", "leave one of them out")
+    if find_spec("peft") is None:
+        raise UsageError("--lora needs peft", "pip install 'vit-lightning[lora]'")
+
+
+def layers_to_adapt(network: Network, rank: int) -> list[str]:
+    """Names of all linear layers but the head's that are wider than the rank.
+
+    Raises:
+        UsageError: there are none, or there is batch norm, whose running means would not stay as they are.
+    """
+    heads = {name.rpartition(".")[0] for name in head_names(network)}
+    layers = {name: layer for name, layer in network.named_modules() if type(layer) is nn.Linear and name not in heads}
+    if not layers or any(isinstance(layer, _BatchNorm) for layer in network.modules()):
+        raise UsageError(
+            "--lora is for networks of linear layers without batch norm, and this one is not",
+            "leave --lora out, or choose a transformer for --network",
+        )
+    widths = {name: min(layer.in_features, layer.out_features) for name, layer in layers.items()}
+    if rank >= max(widths.values()):
+        raise UsageError(f"--lora {rank}: the widest layer's rank is {max(widths.values())} at most", "give 4 to 64")
+    return [name for name, width in widths.items() if width > rank]
+
+
+def adapt(network: Network, rank: int) -> list[tuple[str, str]]:
+    """Put adapters into a network, and let nothing be trained but these and the head.
+
+    Returns:
+        names and values for the terminal.
+    """
+    from peft import LoraConfig, inject_adapter_in_model
+    from peft.tuners.lora import Linear
+
+    class WholeLinear(Linear):  # type: ignore[misc]
+        """peft's layer as one product with W + alpha / rank B A, which is what will be merged, in bfloat16 as well.
+
+        peft's own adds the product with B A to that with W when it is called; our Attention and timm's BEiT, which read
+        the layer's weight and never call it, would leave the adapter out without a word.
+        """
+
+        @property
+        def weight(self) -> Tensor:
+            base: Tensor = self.base_layer.weight
+            with torch.autocast(base.device.type, enabled=False):
+                return base + self.get_delta_weight(_NAME)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return F.linear(x, self.weight, self.base_layer.bias)
+
+    names, heads = layers_to_adapt(network, rank), head_names(network)
+    config = LoraConfig(r=rank, lora_alpha=ALPHA, target_modules=names)
+    config._register_custom_module({nn.Linear: WholeLinear})  # peft's developer guide, "Custom models"
+    inject_adapter_in_model(config, network, _NAME)  # nothing else requires a gradient from here
+    for name in heads:
+        network.get_parameter(name).requires_grad_(True)
+    trained, kept = (
+        sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad is wanted)
+        for wanted in (True, False)
+    )
+    how = f"LoRA of rank {rank} and alpha {ALPHA} in {len(names)} linear layers, and the head"
+    return [("trained", f"{trained:,} parameters ({how})"), ("kept", f"{kept:,} parameters")]
+
+
+def merged(parts: dict[str, Tensor], rank: int) -> dict[str, Tensor]:
+    """The state dict of an adapted network -> that of the same network without adapters."""
+    whole: dict[str, Tensor] = {}
+    for name, value in parts.items():
+        layer, inside, last = name.rpartition(".base_layer.")
+        if inside and last == "weight":
+            down, up = (parts[f"{layer}.lora_{letter}.{_NAME}.weight"] for letter in "AB")
+            value = value + up @ down * (ALPHA / rank)
+        if inside or ".lora_" not in name:
+            whole[f"{layer}.{last}" if inside else name] = value
+    return whole
+
+
+class LoraClassifier(Classifier):
+    """A classifier around an adapted network.
+
+    Args:
+        rank: of its adapters.
+    """
+
+    def __init__(self, network: Network, config: OptimConfig, total_steps: int, seed: int, rank: int) -> None:
+        super().__init__(network, config, total_steps, seed)
+        self.rank = rank
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_save_checkpoint(checkpoint)
+        checkpoint[PARTS] = parts = checkpoint["state_dict"]
+        kept = {name: value.detach() for name, value in self.named_parameters() if not value.requires_grad}
+        checkpoint["state_dict"] = merged({**parts, **kept}, self.rank)  # averaging equal values rounds them
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_load_checkpoint(checkpoint)
+        checkpoint["state_dict"] = checkpoint[PARTS]
