@@ -86,7 +86,7 @@ def _run_of(model: str) -> Path | None:
 def _source(given: Any) -> Any:
     from vit.commands.recipe_options import read_recipe
     from vit.data.sources import open_source
-    from vit.training.plan import source_of
+    from vit.training.images import source_of
 
     if given.data is not None:
         return open_source(given.data, given.root)

@@ -138,7 +138,7 @@ def _sample(model: str, limit: int, preprocess: "Preprocess") -> "Tensor | None"
     from vit.commands.recipe_options import read_recipe
     from vit.data.dataset import array_image
     from vit.data.decode import read_image
-    from vit.training.plan import source_of
+    from vit.training.images import source_of
 
     path = Path(model).expanduser()
     run = path if path.is_dir() else path.parent.parent

@@ -60,7 +60,7 @@ def _report_run(reporter: Reporter, path: Path, root: str | None) -> None:
 def _source(reporter: Reporter, config: Path, root: str | None) -> "Source | None":
     """The run's images, or None and a notice where they cannot be had any more."""
     from vit.commands.recipe_options import read_recipe
-    from vit.training.plan import source_of
+    from vit.training.images import source_of
 
     try:
         return source_of(read_recipe(config), root)

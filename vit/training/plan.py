@@ -15,13 +15,13 @@ from vit.data.preprocess import Preprocess
 from vit.data.samples import Samples, Source
 from vit.data.sources import open_source
 from vit.data.split import complete
-from vit.data.subset import subset
 from vit.errors import DataError, UsageError
 from vit.models import catalog
+from vit.training.images import check_shares, chosen_part, subset_seed
 from vit.training.inference import choose_device, choose_precision
 from vit.training.lora import check_choice, layers_to_adapt
 from vit.training.pretrained import Pretrained, open_pretrained
-from vit.training.recipe import AugmentConfig, DataConfig, PreprocessConfig, Recipe, automatic_batch_size, seconds
+from vit.training.recipe import AugmentConfig, PreprocessConfig, Recipe, automatic_batch_size, seconds
 from vit.training.start import check_fit
 
 UNMIRRORED = frozenset({"digits", "mnist", "kmnist", "svhn", "gtsrb"})  # letters, digits and signs
@@ -126,7 +126,7 @@ def make_plan(recipe: Recipe) -> Plan:
             empty = catalog.build(network)
         check_fit(empty, start)
     parameters, flops = catalog.cost(network)
-    _check_shares(found, data)
+    check_shares(found, data)
     source = chosen_part(complete(found, data.validation, data.test, data.split_seed), recipe)
     preprocess = _preprocess(recipe.model.preprocess, network["image_size"], {} if start is None else start.preprocess)
     augment = _augment(recipe, network["image_size"], source.name)
@@ -186,50 +186,6 @@ def _precision(wanted: str, device: torch.device) -> str:
     if wanted == "16-mixed" and device.type == "cpu":
         raise UsageError("--precision 16-mixed needs a GPU", "give --precision auto, bf16-mixed or 32-true")
     return choose_precision(wanted, device)
-
-
-def _check_shares(found: Source, data: DataConfig) -> None:
-    if "validation" in found.splits:
-        return
-    if data.validation == 0:
-        raise UsageError(
-            "data.validation is 0, and the data have no validation images of their own",
-            "give a share above 0: these images choose the best checkpoint",
-        )
-    if "test" not in found.splits and data.validation + data.test >= 1:
-        raise UsageError(
-            f"data.validation {data.validation:g} and data.test {data.test:g} leave no training images",
-            "give shares whose sum is below 1",
-        )
-
-
-def subset_seed(recipe: Recipe) -> int:
-    """What decides which training images are used."""
-    return recipe.seed if recipe.data.subset_seed is None else recipe.data.subset_seed
-
-
-def source_of(recipe: Recipe, root: str | None = None) -> Source:
-    """The images of a recipe that was trained, split and chosen as they were then.
-
-    Args:
-        root: where they are now, if they are torchvision's and have moved.
-
-    Raises:
-        DataError: they are not there, or cannot be used.
-    """
-    data = recipe.data
-    found = open_source(data.source, root or data.root)
-    return chosen_part(complete(found, data.validation, data.test, data.split_seed), recipe)
-
-
-def chosen_part(source: Source, recipe: Recipe) -> Source:
-    """The source with those training images alone that the recipe uses."""
-    wanted, train = recipe.data.train_images, source.splits["train"]
-    if wanted is None:
-        return source
-    note = f"{wanted:,} of {len(train):,} training images (class-balanced, seed {subset_seed(recipe)})"
-    splits = {**source.splits, "train": subset(train, wanted, subset_seed(recipe))}
-    return replace(source, splits=splits, notes=[*source.notes, note])
 
 
 def _rounds(recipe: Recipe, steps_per_epoch: int) -> tuple[int, int]:

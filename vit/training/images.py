@@ -1,0 +1,55 @@
+"""Which images a recipe trains, validates and tests on."""
+
+from dataclasses import replace
+
+from vit.data.samples import Source
+from vit.data.sources import open_source
+from vit.data.split import complete
+from vit.data.subset import subset
+from vit.errors import UsageError
+from vit.training.recipe import DataConfig, Recipe
+
+
+def check_shares(found: Source, data: DataConfig) -> None:
+    """Raise UsageError for shares of validation and test images that leave too few, or none."""
+    if "validation" in found.splits:
+        return
+    if data.validation == 0:
+        raise UsageError(
+            "data.validation is 0, and the data have no validation images of their own",
+            "give a share above 0: these images choose the best checkpoint",
+        )
+    if "test" not in found.splits and data.validation + data.test >= 1:
+        raise UsageError(
+            f"data.validation {data.validation:g} and data.test {data.test:g} leave no training images",
+            "give shares whose sum is below 1",
+        )
+
+
+def subset_seed(recipe: Recipe) -> int:
+    """What decides which training images are used."""
+    return recipe.seed if recipe.data.subset_seed is None else recipe.data.subset_seed
+
+
+def source_of(recipe: Recipe, root: str | None = None) -> Source:
+    """The images of a recipe that was trained, split and chosen as they were then.
+
+    Args:
+        root: where they are now, if they are torchvision's and have moved.
+
+    Raises:
+        DataError: they are not there, or cannot be used.
+    """
+    data = recipe.data
+    found = open_source(data.source, root or data.root)
+    return chosen_part(complete(found, data.validation, data.test, data.split_seed), recipe)
+
+
+def chosen_part(source: Source, recipe: Recipe) -> Source:
+    """The source with those training images alone that the recipe uses."""
+    wanted, train = recipe.data.train_images, source.splits["train"]
+    if wanted is None:
+        return source
+    note = f"{wanted:,} of {len(train):,} training images (class-balanced, seed {subset_seed(recipe)})"
+    splits = {**source.splits, "train": subset(train, wanted, subset_seed(recipe))}
+    return replace(source, splits=splits, notes=[*source.notes, note])
