@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from vit.data.batch import Batch
 from vit.errors import DivergedError
@@ -88,7 +89,7 @@ class Finite:
         if not self.skip:
             return False
         gradients = [weight.grad for weight in self.network.parameters() if weight.grad is not None]
-        finite = torch.nn.utils.get_total_norm(gradients).isfinite()
+        finite = _whole(torch.nn.utils.get_total_norm(gradients)).isfinite()
         if self._finite is not None:
             finite = finite & self._finite.to(finite.device)
         self._finite = None
@@ -118,7 +119,7 @@ class Finite:
         """
         if bad_step:
             raise DivergedError(f"the loss is not a number at step {bad_step:,} ({_rate(module)})", _REMEDY)
-        if not torch.stack([weight.detach().isfinite().all() for weight in self.network.parameters()]).all():
+        if not torch.stack([_whole(weight.detach().sum()).isfinite() for weight in self.network.parameters()]).all():
             step = module.trainer.global_step
             raise DivergedError(f"the weights are not numbers after step {step:,} ({_rate(module)})", _REMEDY)
 
@@ -131,6 +132,11 @@ class Finite:
         self.skipped, self.skipped_step, self.in_a_row = (
             int(state[key]) for key in ("skipped", "skipped_step", "in_a_row")
         )
+
+
+def _whole(number: Tensor) -> Tensor:
+    """A number that sharded processes have parts of."""
+    return number.full_tensor() if isinstance(number, DTensor) else number
 
 
 def _check_scale(module: LightningModule) -> None:

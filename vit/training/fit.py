@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Callback, Trainer, seed_everything
-from lightning.pytorch.strategies import DDPStrategy
+from lightning.pytorch.strategies import DDPStrategy, Strategy
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from vit.data.module import ImageDataModule
@@ -33,6 +33,7 @@ from vit.training.probe import probe
 from vit.training.processes import PATIENCE, Agreement, deciding, together
 from vit.training.recipe import TrainerConfig
 from vit.training.run import Effort, RunDirectory, RunResult, pack, versions
+from vit.training.sharding import ShardedClassifier, Sharding
 from vit.training.signals import Signals, Stop
 from vit.training.start import start_from
 from vit.training.unreadable import Unreadable
@@ -157,7 +158,10 @@ def _optimise(
 ) -> tuple[Effort, _Measured]:
     """Train weights by gradient descent, and measure the best ones."""
     given, rank = (network, plan.recipe.optim, plan.total_steps, plan.recipe.seed), plan.recipe.model.lora
-    classifier = Classifier(*given) if rank is None else LoraClassifier(*given, rank)
+    if plan.is_sharded:
+        classifier: Classifier = ShardedClassifier(*given)
+    else:
+        classifier = Classifier(*given) if rank is None else LoraClassifier(*given, rank)
     recorder = Recorder(run.metrics, plan.batch_size // plan.recipe.optim.accumulate, list(listeners))
     unreadable = Unreadable(recorder.notice)
     callbacks: list[Callback] = [
@@ -235,7 +239,7 @@ def _trainer(plan: Plan, run: RunDirectory, callbacks: list[Callback], files: Du
         accelerator=settings.accelerator,
         devices=devices,
         num_nodes=machines,
-        strategy=DDPStrategy(timeout=PATIENCE) if plan.world_size > 1 else "auto",
+        strategy=_strategy(plan),
         precision=plan.precision,
         max_epochs=plan.rounds,
         accumulate_grad_batches=optim.accumulate,
@@ -251,6 +255,12 @@ def _trainer(plan: Plan, run: RunDirectory, callbacks: list[Callback], files: Du
     )
     trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]  # see Signals
     return trainer
+
+
+def _strategy(plan: Plan) -> Strategy | str:
+    if plan.world_size == 1:
+        return "auto"
+    return Sharding(plan.world_size) if plan.is_sharded else DDPStrategy(timeout=PATIENCE)
 
 
 def _made_trainer(**settings: Any) -> Trainer:

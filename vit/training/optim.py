@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.optim import SGD, AdamW, Muon, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
@@ -42,10 +43,13 @@ def parameter_groups(network: Network, named: Named, config: OptimConfig) -> lis
 def make_optimizer(network: Network, config: OptimConfig, fused: bool = True) -> Optimizer:
     """The optimiser of a recipe; not fused under float16, whose fused form unscales gradients after they are clipped.
 
+    Sharded weights are not fused either: PyTorch has that for AdamW alone.
+
     Raises:
         UsageError: muon for a network without encoder blocks.
     """
     named = [(name, parameter) for name, parameter in network.named_parameters() if parameter.requires_grad]
+    fused = fused and not any(isinstance(parameter, DTensor) for _, parameter in named)
     if config.optimizer == "muon":
         hidden = [(name, parameter) for name, parameter in named if parameter.ndim == 2 and ".blocks." in f".{name}"]
         if not hidden:

@@ -1,6 +1,5 @@
 """From a recipe to everything that training needs to know, worked out and checked before the first step."""
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,8 @@ from vit.data.sources import open_source
 from vit.data.split import complete
 from vit.errors import DataError, UsageError
 from vit.models import catalog
+from vit.training.devices import check_sharding, decide_precision, place
 from vit.training.images import check_shares, chosen_part, subset_seed
-from vit.training.inference import choose_device, choose_precision
 from vit.training.lora import check_choice, layers_to_adapt
 from vit.training.pretrained import Pretrained, open_pretrained
 from vit.training.recipe import AugmentConfig, PreprocessConfig, Recipe, automatic_batch_size, seconds
@@ -69,6 +68,11 @@ class Plan:
         return self.rounds * self.steps_per_round
 
     @property
+    def is_sharded(self) -> bool:
+        """Whether each process keeps only a part of the weights."""
+        return self.recipe.trainer.strategy == "fsdp" and self.world_size > 1
+
+    @property
     def ema_decay(self) -> float:
         """The recipe's, or less: averaging over more than a fifth of the training would keep its beginning."""
         return min(self.recipe.optim.ema_decay, max(0.0, 1 - 5 / self.total_steps))
@@ -96,11 +100,11 @@ def make_plan(recipe: Recipe) -> Plan:
         UsageError: its values contradict each other, or the machine.
         DataError: its data cannot be used.
     """
-    device, world_size = _place(recipe)
+    device, world_size = place(recipe)
     check_choice(recipe.model)
     if recipe.model.freeze == "backbone":
         recipe = _frozen(recipe, world_size)
-    precision = _precision(recipe.trainer.precision, device)
+    precision = decide_precision(recipe.trainer.precision, device)
     every = recipe.trainer.checkpoint_every
     checkpoint_seconds = None if every is None else seconds(every)
     description, image_size = dict(recipe.model.network), recipe.model.preprocess.image_size
@@ -125,6 +129,8 @@ def make_plan(recipe: Recipe) -> Plan:
         with torch.device("meta"):
             empty = catalog.build(network)
         check_fit(empty, start)
+    if recipe.trainer.strategy == "fsdp":
+        check_sharding(recipe, network["name"])
     parameters, flops = catalog.cost(network)
     check_shares(found, data)
     source = chosen_part(complete(found, data.validation, data.test, data.split_seed), recipe)
@@ -160,32 +166,6 @@ def _frozen(recipe: Recipe, world_size: int) -> Recipe:
     if world_size > 1:
         raise UsageError(f"--freeze backbone on {world_size} processes", "give --devices 1")
     return replace(recipe, augment=AugmentConfig(name="none"))
-
-
-def _place(recipe: Recipe) -> tuple[torch.device, int]:
-    """The device, and the number of processes over all machines."""
-    trainer = recipe.trainer
-    if trainer.strategy not in ("auto", "ddp"):
-        raise UsageError(
-            f"--strategy {trainer.strategy}: every device holds the whole network here, and only 'ddp' is tested",
-            "leave --strategy out; a network that is too large for a device needs another program",
-        )
-    device = choose_device({"gpu": "cuda"}.get(trainer.accelerator, trainer.accelerator))
-    started = os.environ.get("LOCAL_WORLD_SIZE")
-    if started is not None and str(trainer.devices) not in ("auto", started):
-        raise UsageError(
-            f"--devices {trainer.devices}, but torchrun started {started} processes", "leave --devices out"
-        )
-    if "WORLD_SIZE" in os.environ:  # torchrun or a scheduler has started the processes already
-        return device, int(os.environ["WORLD_SIZE"])
-    automatic = torch.cuda.device_count() if device.type == "cuda" else 1
-    return device, (automatic if trainer.devices == "auto" else trainer.devices) * trainer.num_nodes
-
-
-def _precision(wanted: str, device: torch.device) -> str:
-    if wanted == "16-mixed" and device.type == "cpu":
-        raise UsageError("--precision 16-mixed needs a GPU", "give --precision auto, bf16-mixed or 32-true")
-    return choose_precision(wanted, device)
 
 
 def _rounds(recipe: Recipe, steps_per_epoch: int) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from lightning.pytorch import Callback, LightningModule, Trainer
+from torch.distributed.tensor import DTensor
 
 from vit.errors import DisagreementError, ProcessesError
 from vit.training.plan import Plan
@@ -69,7 +70,12 @@ class Agreement(Callback):
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.world_size == 1:
             return
-        sums = torch.stack([weight.detach().double().sum() for weight in pl_module.parameters()])
+        weights = [
+            weight for weight in pl_module.parameters() if not isinstance(weight, DTensor)
+        ]  # no copies to compare
+        if not weights:
+            return
+        sums = torch.stack([weight.detach().double().sum() for weight in weights])
         others = _gathered(sums.tolist(), trainer)
         odd = [str(rank) for rank, other in enumerate(others) if other != others[0]]
         if odd:

@@ -197,7 +197,7 @@ class TrainerConfig:
         accelerator: auto, cpu, gpu, mps, ...
         devices: how many, or "auto".
         num_nodes: machines.
-        strategy: auto, or ddp: every device holds the whole network.
+        strategy: auto, or ddp: every process holds the whole network; fsdp: each keeps a part of every weight.
         precision: "auto" takes bf16-mixed where the hardware computes in it, else 32-true; never 16-mixed.
         checkpoint_every: time between two checkpoints to go on from (90s, 10min, 2h); null: at the end of every epoch
             only.
