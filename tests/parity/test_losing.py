@@ -20,6 +20,15 @@ def spoilt(classifier, batch, place):
         raise ValueError("spoilt here")
     return step(classifier, batch, place)
 Classifier.training_step = spoilt
+from lightning.fabric.strategies.launchers import subprocess_script
+subprocess_script._ChildProcessObserver.__init__.__defaults__ = (0.05,)  # seconds between two looks
+import time
+from vit.training import processes
+says_gone = processes._says_gone
+def slow(error):
+    time.sleep(2)  # a machine that is busy
+    return says_gone(error)
+processes._says_gone = slow
 """
 SHORT = (
     "--network", "vit_nano_patch2_8", "--augment", "strong", "--epochs", 3, "--batch_size", 8,

@@ -30,7 +30,7 @@ from vit.training.metrics import Scored, uncalibrated, with_intervals
 from vit.training.plan import Plan
 from vit.training.pretrained import open_pretrained
 from vit.training.probe import probe
-from vit.training.processes import PATIENCE, Agreement, deciding, together
+from vit.training.processes import PATIENCE, Agreement, deciding, observe_patiently, together
 from vit.training.recipe import TrainerConfig
 from vit.training.run import Effort, RunDirectory, RunResult, pack, versions
 from vit.training.sharding import ShardedClassifier, Sharding
@@ -234,6 +234,7 @@ def _trainer(plan: Plan, run: RunDirectory, callbacks: list[Callback], files: Du
     best = BestCheckpoint(
         run.best.parent, run.best.stem, MONITOR, mode="min", auto_insert_metric_name=False, enable_version_counter=False
     )
+    observe_patiently()
     devices, machines = _machines(settings, plan.device)
     trainer = _made_trainer(
         accelerator=settings.accelerator,

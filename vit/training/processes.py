@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -10,7 +11,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from lightning.fabric.strategies.launchers.subprocess_script import _ChildProcessObserver
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.strategies.launchers import subprocess_script
 from torch.distributed.tensor import DTensor
 
 from vit.errors import DisagreementError, ProcessesError
@@ -19,6 +22,7 @@ from vit.training.recipe import plain
 from vit.training.signals import Stop
 
 PATIENCE = timedelta(minutes=10)  # with a process that does not answer
+LAST_WORDS = 20.0  # seconds
 _GONE = ("gloo", "Connection reset by peer", "Connection closed by peer")
 
 
@@ -84,6 +88,22 @@ class Agreement(Callback):
                 f"{trainer.global_step:,}",
                 "go on from the last checkpoint with --resume; if it happens again, suspect that machine",
             )
+
+
+class PatientObserver(_ChildProcessObserver):
+    """Lightning's look after the processes that it has started, which kills this one when it sees that another failed.
+
+    That may be in the moment in which this one hears it too: it is given time to say what has happened, and to end.
+    """
+
+    def _terminate_all(self) -> None:
+        time.sleep(LAST_WORDS)
+        super()._terminate_all()
+
+
+def observe_patiently() -> None:
+    """Let Lightning start our observer in place of its own."""
+    subprocess_script._launch_process_observer = lambda started: PatientObserver(os.getpid(), started).start()
 
 
 def _gathered(own: Any, trainer: Trainer) -> list[Any]:
