@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -103,7 +104,11 @@ class PatientObserver(_ChildProcessObserver):
 
 def observe_patiently() -> None:
     """Let Lightning start our observer in place of its own."""
-    subprocess_script._launch_process_observer = lambda started: PatientObserver(os.getpid(), started).start()
+
+    def launch(child_processes: list[subprocess.Popen[Any]]) -> None:
+        PatientObserver(os.getpid(), child_processes).start()
+
+    subprocess_script._launch_process_observer = launch
 
 
 def _gathered(own: Any, trainer: Trainer) -> list[Any]:
