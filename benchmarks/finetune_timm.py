@@ -72,14 +72,12 @@ def main() -> None:
             nn.utils.clip_grad_norm_(network.parameters(), 1.0)
             optimizer.step()
             step += 1
-        (validation, _, _), (_, right, count) = (
-            score(network, loaders[name], device) for name in ("validation", "test")
-        )
+        validation, _, _ = score(network, loaders["validation"], device)
         if validation < lowest:
+            _, right, count = score(network, loaders["test"], device)
             lowest, answer = validation, f"{100 * right / count:.2f} % ({right} of {count}), epoch {epoch}"
-        print(
-            f"epoch {epoch}/{given.epochs}  val loss {validation:.3f}  {time.monotonic() - started:.0f} s", flush=True
-        )
+        seconds = time.monotonic() - started
+        print(f"epoch {epoch}/{given.epochs}  val loss {validation:.3f}  {seconds:.0f} s", flush=True)
     print(f"test accuracy {answer}")
 
 

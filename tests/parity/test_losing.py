@@ -1,14 +1,14 @@
 """Processes of which one is killed, fails, or is not there when the training goes on."""
 
-import csv
-import json
 import signal
 import time
 
 import pytest
 import torch
 
+from tests.parity.interrupted import SHORT, begun_by_two, begun_in, same_but_for_rounding
 from tests.processes import TWO, belonging, finish, linux_only, send, start, until
+from tests.tables import rows
 
 DIGITS = ("digits", "--epochs", "500", "--batch_size", "128", "--precision", "32-true", "--wandb", "off")
 SPOILT = """
@@ -29,18 +29,6 @@ def slow(error):
     time.sleep(2)  # a machine that is busy
     return says_gone(error)
 processes._says_gone = slow
-"""
-SHORT = (
-    "--network", "vit_nano_patch2_8", "--augment", "strong", "--epochs", 3, "--batch_size", 8,
-    "--optim.optimizer", "sgd", "--lr", 0.01, "--precision", "32-true", "--wandb", "off",
-)  # fmt: skip
-ENDED = """
-import os, signal
-from vit.commands import train
-def end(watcher, done, *rest):
-    if done == 5:
-        os.kill(os.getpid(), signal.SIGTERM)
-train._Watcher.step = end
 """
 ORPHANED = """
 import os, signal, time
@@ -93,25 +81,16 @@ def test_a_process_that_fails_is_heard_first(tmp_path):
 def test_what_two_processes_began_one_can_finish(vit, colours, tmp_path, monkeypatch):
     """In the middle of an epoch, with everything that does not depend on the number of processes."""
     monkeypatch.setattr("vit.report.run_figures.draw_run", lambda *_: None)
-    process = start(tmp_path, "train", colours, *SHORT, *TWO, "--out", tmp_path / "two", script=ENDED)
-    _, said = finish(tmp_path, process, 400)
-    assert process.returncode == 143 and "after step 5, which is saved" in said
+    two = begun_by_two(tmp_path, colours)
     assert vit("train", colours, *SHORT, "--out", tmp_path / "one").code == 0
-    one, two = (next(path.parent for path in (tmp_path / name).glob("*/*/*/config.yaml")) for name in ("one", "two"))
+    one = begun_in(tmp_path / "one")
     answer = vit("train", "--resume", two, "--devices", 1)
     assert answer.code == 0, answer.err
-    weights = [torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"] for run in (one, two)]
-    for name, value in weights[0].items():
-        torch.testing.assert_close(weights[1][name], value, atol=1e-6, rtol=1e-6, msg=name)
-    tables = []
-    for run in (one, two):
-        with open(run / "metrics.csv", newline="") as file:
-            tables.append([row for row in csv.DictReader(file) if row["val/loss"]])
+    assert same_but_for_rounding(one, two)
+    tables = [[row for row in rows(run / "metrics.csv") if row["val/loss"]] for run in (one, two)]
     for first, second in zip(*tables, strict=True):
         for name in ("step", "lr", "train/loss", "val/loss", "val/acc1"):
             assert float(second[name]) == pytest.approx(float(first[name]), abs=1e-6), name
-    results = [json.loads((run / "result.json").read_text()) for run in (one, two)]
-    assert results[0]["correct"] == results[1]["correct"] and results[0]["steps"] == results[1]["steps"]
 
 
 @linux_only

@@ -1,26 +1,19 @@
 """Weights that are spread over two processes: the same training, and ordinary checkpoints."""
 
-import json
 import shutil
 
 import pytest
-import torch
 
-from tests.parity.test_losing import ENDED, SHORT
-from tests.processes import TWO, finish, linux_only, start
+from tests.parity.interrupted import SHORT, begun_by_two, begun_in, same_but_for_rounding
+from tests.processes import finish, linux_only, start
 from tests.tables import rows
-
-FSDP = (*TWO, "--strategy", "fsdp")
 
 
 @linux_only
 @pytest.mark.faults("R5", "R6")
 def test_what_two_processes_share_goes_on_anywhere_and_ends_as_if_it_were_whole(vit, colours, tmp_path, monkeypatch):
     monkeypatch.setattr("vit.report.run_figures.draw_run", lambda *_: None)
-    process = start(tmp_path, "train", colours, *SHORT, *FSDP, "--out", tmp_path / "two", script=ENDED)
-    _, said = finish(tmp_path, process, 400)
-    assert process.returncode == 143 and "after step 5, which is saved" in said, said
-    (two,) = (path.parent for path in tmp_path.glob("two/*/*/*/config.yaml"))
+    two = begun_by_two(tmp_path, colours, "--strategy", "fsdp")
     alone = shutil.copytree(two, tmp_path / "alone" / "a" / "b" / "run")
 
     process = start(tmp_path, "train", "--resume", two)
@@ -29,16 +22,8 @@ def test_what_two_processes_share_goes_on_anywhere_and_ends_as_if_it_were_whole(
     answer = vit("train", "--resume", alone, "--devices", 1)
     assert answer.code == 0, answer.err
     assert vit("train", colours, *SHORT, "--out", tmp_path / "one").code == 0
-    (one,) = (path.parent for path in tmp_path.glob("one/*/*/*/config.yaml"))
-
-    whole = torch.load(one / "checkpoints" / "last.ckpt", weights_only=True)
-    for run in (two, alone):
-        found = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
-        assert found["state_dict"].keys() == whole["state_dict"].keys()
-        for name, value in whole["state_dict"].items():
-            torch.testing.assert_close(found["state_dict"][name], value, atol=1e-6, rtol=1e-6, msg=name)
-        results = [json.loads((folder / "result.json").read_text()) for folder in (one, run)]
-        assert results[0]["correct"] == results[1]["correct"] and results[0]["steps"] == results[1]["steps"]
+    one = begun_in(tmp_path / "one")
+    assert same_but_for_rounding(one, two) and same_but_for_rounding(one, alone)
     assert vit("predict", two, colours, "--recursive", "--output", tmp_path / "rows.csv").code == 0
     assert {row["status"] for row in rows(tmp_path / "rows.csv")} == {"ok"}
 

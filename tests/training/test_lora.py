@@ -1,6 +1,5 @@
 """LoRA: adapters and head alone are trained, checkpoints hold ordinary weights, and an ended run goes on exactly."""
 
-import csv
 import json
 import os
 import re
@@ -14,10 +13,11 @@ from torch import nn
 
 from tests.commands.test_resume import at_step, checkpoint, die, run_folder, same_end
 from tests.commands.test_train_errors import refused
+from tests.tables import rows
 from vit.commands import train
 from vit.models.catalog import create_network
 from vit.training.checkpoint import load
-from vit.training.lora import adapt, layers_to_adapt, merged
+from vit.training.lora import add_adapters, layers_to_adapt, merged
 
 QUICK = ("--precision", "32-true", "--wandb", "off")
 
@@ -91,8 +91,7 @@ def test_its_checkpoint_is_any_other_s(tuned, vit, mixed, here, without_peft, mo
     ):
         answer = vit(*words)
         assert answer.code == 0, answer.err
-    with open(run / "predictions" / "validation.csv", newline="") as file:
-        found = [row["label"] == row["predicted"] for row in csv.DictReader(file)]
+    found = [row["label"] == row["predicted"] for row in rows(run / "predictions" / "validation.csv")]
     result = json.loads((run / "result.json").read_text())
     assert sum(found) / len(found) == pytest.approx(result["validation"]["val/acc1"])
 
@@ -101,7 +100,7 @@ def adapted(name="vit_nano_patch2_8", rank=3, **values):
     """A small network with adapters that all change something, as after some steps, and a batch for it."""
     torch.manual_seed(0)
     network = create_network(name, 5, **values)
-    adapt(network, rank)
+    add_adapters(network, rank)
     with torch.no_grad():
         for parameter in network.parameters():
             if parameter.requires_grad:

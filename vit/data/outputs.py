@@ -16,7 +16,7 @@ def holds_runs(folder: Path) -> bool:
     try:
         with os.scandir(folder) as entries:
             return any(
-                all(os.path.isfile(os.path.join(entry.path, name)) for name in RUN_FILES)
+                entry.is_dir() and all(os.path.isfile(os.path.join(entry.path, name)) for name in RUN_FILES)
                 for entry in islice(entries, LOOKED_AT)
             )
     except OSError:  # whoever reads its images says so

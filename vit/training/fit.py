@@ -25,7 +25,7 @@ from vit.training.checkpoint_io import DurableCheckpointIO, remove_partial, stor
 from vit.training.classifier import Classifier
 from vit.training.inference import Engine, score
 from vit.training.last_checkpoint import LastCheckpoint
-from vit.training.lora import LoraClassifier, adapt
+from vit.training.lora import LoraClassifier, add_adapters
 from vit.training.metrics import Scored, uncalibrated, with_intervals
 from vit.training.plan import Plan
 from vit.training.pretrained import open_pretrained
@@ -97,14 +97,16 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
     _quiet()
     seed_everything(plan.recipe.seed, verbose=False)
     network = build(plan.network)
+    facts: list[tuple[str, str]] = []
     if plan.recipe.model.init_from is not None and not resume:
         pretrained = open_pretrained(plan.recipe.model.init_from)
         report = start_from(network, pretrained)
-        for name, value in (*pretrained.facts(), *report.facts()):
-            _tell(listeners, f"weights, {name}: {value}")
+        facts += [*pretrained.facts(), *report.facts()]
     if plan.recipe.model.lora is not None:
-        for name, value in adapt(network, plan.recipe.model.lora):
-            _tell(listeners, f"weights, {name}: {value}")
+        facts += add_adapters(network, plan.recipe.model.lora)
+    for name, value in facts:
+        for listener in listeners:
+            listener.notice(f"weights, {name}: {value}")
     network = network.to(memory_format=network.memory_format)
     data = plan.data_module()
     description = Description(plan.source.classes, plan.network, plan.preprocess, plan.precision, versions=versions())
@@ -157,11 +159,7 @@ def _optimise(
     signals: Signals,
 ) -> tuple[Effort, _Measured]:
     """Train weights by gradient descent, and measure the best ones."""
-    given, rank = (network, plan.recipe.optim, plan.total_steps, plan.recipe.seed), plan.recipe.model.lora
-    if plan.is_sharded:
-        classifier: Classifier = ShardedClassifier(*given)
-    else:
-        classifier = Classifier(*given) if rank is None else LoraClassifier(*given, rank)
+    classifier = _classifier(network, plan)
     recorder = Recorder(run.metrics, plan.batch_size // plan.recipe.optim.accumulate, list(listeners))
     unreadable = Unreadable(recorder.notice)
     callbacks: list[Callback] = [
@@ -195,9 +193,11 @@ def _optimise(
     return effort, measured
 
 
-def _tell(listeners: Sequence[Listener], text: str) -> None:
-    for listener in listeners:
-        listener.notice(text)
+def _classifier(network: Network, plan: Plan) -> Classifier:
+    given, rank = (network, plan.recipe.optim, plan.total_steps, plan.recipe.seed), plan.recipe.model.lora
+    if plan.is_sharded:
+        return ShardedClassifier(*given)
+    return Classifier(*given) if rank is None else LoraClassifier(*given, rank)
 
 
 def _measured(plan: Plan, data: ImageDataModule, best: Path) -> _Measured:

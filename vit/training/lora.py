@@ -57,7 +57,7 @@ def layers_to_adapt(network: Network, rank: int) -> list[str]:
     return [name for name, width in widths.items() if width > rank]
 
 
-def adapt(network: Network, rank: int) -> list[tuple[str, str]]:
+def add_adapters(network: Network, rank: int) -> list[tuple[str, str]]:
     """Put adapters into a network, and let nothing be trained but these and the head.
 
     Returns:

@@ -23,7 +23,7 @@ from vit.training.recipe import plain
 from vit.training.signals import Stop
 
 PATIENCE = timedelta(minutes=10)  # with a process that does not answer
-LAST_WORDS = 20.0  # seconds
+LAST_WORDS = 20.0  # seconds, of the first process after another has failed
 _GONE = ("gloo", "Connection reset by peer", "Connection closed by peer")
 
 
@@ -75,9 +75,8 @@ class Agreement(Callback):
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.world_size == 1:
             return
-        weights = [
-            weight for weight in pl_module.parameters() if not isinstance(weight, DTensor)
-        ]  # no copies to compare
+        # of sharded weights there is one copy, and nothing to compare
+        weights = [weight for weight in pl_module.parameters() if not isinstance(weight, DTensor)]
         if not weights:
             return
         sums = torch.stack([weight.detach().double().sum() for weight in weights])

@@ -1,0 +1,45 @@
+"""A short training that two processes begin and leave in the middle of an epoch, and what must be equal in the end."""
+
+import json
+
+import torch
+
+from tests.processes import TWO, finish, start
+
+SHORT = (
+    "--network", "vit_nano_patch2_8", "--augment", "strong", "--epochs", 3, "--batch_size", 8,
+    "--optim.optimizer", "sgd", "--lr", 0.01, "--precision", "32-true", "--wandb", "off",
+)  # fmt: skip
+ENDED = """
+import os, signal
+from vit.commands import train
+def end(watcher, done, *rest):
+    if done == 5:
+        os.kill(os.getpid(), signal.SIGTERM)
+train._Watcher.step = end
+"""
+
+
+def begun_by_two(folder, data, *options):
+    """The run folder of two processes that were ended after step 5."""
+    process = start(folder, "train", data, *SHORT, *TWO, *options, "--out", folder / "two", script=ENDED)
+    _, said = finish(folder, process, 400)
+    assert process.returncode == 143 and "after step 5, which is saved" in said, said
+    return begun_in(folder / "two")
+
+
+def begun_in(out):
+    """The one run folder there."""
+    (run,) = (path.parent for path in out.glob("*/*/*/config.yaml"))
+    return run
+
+
+def same_but_for_rounding(one, other):
+    """Equal weights, answers and number of steps of two finished runs."""
+    weights = [torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"] for run in (one, other)]
+    assert weights[0].keys() == weights[1].keys()
+    for name, value in weights[0].items():
+        torch.testing.assert_close(weights[1][name], value, atol=1e-6, rtol=1e-6, msg=name)
+    results = [json.loads((run / "result.json").read_text()) for run in (one, other)]
+    assert results[0]["correct"] == results[1]["correct"] and results[0]["steps"] == results[1]["steps"]
+    return True
