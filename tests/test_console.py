@@ -1,8 +1,11 @@
 """What a person reads: harmless, whole lines, and only from the first process."""
 
+from io import StringIO
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from vit import console
 from vit.console import ProgressReport, Reporter, duration, harmless, interval, percent
@@ -58,6 +61,33 @@ def test_a_log_gets_a_line_of_progress_now_and_then(capsys, monkeypatch):
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "step 15/100  loss 1  85 s left" and lines[-1] == "step 100/100  loss 1  0 s left"
     assert len(lines) == 7
+
+
+def test_what_was_done_before_does_not_count_for_the_time_left(capsys, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: clock[0])
+    progress = ProgressReport(Reporter(), "step")
+    for done in range(901, 921):  # of a training that goes on after step 900
+        clock[0] = float(done - 900)
+        progress.update(done, 1000)
+    assert capsys.readouterr().err == "step 915/1,000  85 s left\n"
+
+
+def test_a_terminal_gets_a_bar_whose_parts_may_differ(monkeypatch):
+    clock, shown = [0.0], StringIO()
+    monkeypatch.setattr(console.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(console.sys.stderr, "isatty", lambda: True)
+    reporter = Reporter()
+    reporter.err = Console(file=shown, force_terminal=True, width=100, color_system=None)
+    progress = ProgressReport(reporter, "cell")
+    progress.update(0, 3, "2 running", share=0.0)
+    clock[0] = 60.0
+    progress.update(1, 3, "2 running", share=0.1)  # two large ones are left
+    clock[0] = 120.0
+    progress.close()
+    last = shown.getvalue().replace("\r", "\n").splitlines()
+    bars = [line for line in last if "1/3" in line]
+    assert bars and "2 running" in bars[-1] and "8 min left" in bars[-1]  # 9 when it was told, a minute ago
 
 
 @pytest.mark.parametrize(

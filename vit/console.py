@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -85,26 +85,46 @@ def _console(is_terminal: bool, quiet: bool, stderr: bool = False) -> Console:
     )
 
 
+class _TimeLeft(ProgressColumn):
+    """Counts down between updates; rich's own column forgets what is older than half a minute."""
+
+    def render(self, task: Task) -> Text:
+        """Seconds until `ends`, if that is known."""
+        ends = task.fields["ends"]
+        return Text("" if ends is None else f"{duration(max(0.0, ends - time.monotonic()))} left")
+
+
 class ProgressReport:
-    """Progress of something long: a bar on a terminal, a plain line every 15 seconds in a log."""
+    """Progress of something long: a bar on a terminal, a plain line every 15 seconds in a log.
+
+    The first update says where it begins; how long the rest takes is judged by what was done since.
+    """
 
     def __init__(self, reporter: Reporter, verb: str) -> None:
         self.reporter = reporter
         self.verb = verb
         self._started = self._spoken = time.monotonic()
+        self._first: tuple[float, float] | None = None  # when, and the share that was done by then
         self._bar: Progress | None = None
         self._task: TaskID | None = None
 
-    def update(self, done: int, total: int, words: str = "") -> None:
-        """So much is done; `words` say more."""
+    def update(self, done: int, total: int, words: str = "", share: float | None = None) -> None:
+        """So much is done; `words` say more.
+
+        Args:
+            share: of the work, where the parts of it are not alike.
+        """
+        share, now = done / max(total, 1) if share is None else share, time.monotonic()
+        if self._first is None:
+            self._first = now, share
+        elapsed, gained = now - self._first[0], share - self._first[1]
+        left = elapsed / gained * (1 - share) if gained > 0 else None
         if sys.stderr.isatty():
-            self._draw(done, total, words)
-            return
-        now = time.monotonic()
-        if now - self._spoken >= LOG_EVERY_SECONDS or (done == total and now - self._started >= LOG_EVERY_SECONDS):
+            self._draw(f"{done:,}/{total:,}", words, share, None if left is None else now + left)
+        elif now - self._spoken >= LOG_EVERY_SECONDS or (done == total and now - self._started >= LOG_EVERY_SECONDS):
             self._spoken = now
-            left = (now - self._started) / max(done, 1) * (total - done)
-            self.reporter.notice(f"{self.verb} {done:,}/{total:,}  {words}  {duration(left)} left")
+            remaining = "" if left is None else f"{duration(left)} left"
+            self.reporter.notice("  ".join(filter(None, (f"{self.verb} {done:,}/{total:,}", words, remaining))))
 
     def close(self) -> None:
         """Take the bar away."""
@@ -112,19 +132,19 @@ class ProgressReport:
             self._bar.stop()
             self._bar = None
 
-    def _draw(self, done: int, total: int, words: str) -> None:
+    def _draw(self, count: str, words: str, share: float, ends: float | None) -> None:
         if self._bar is None:
             columns = (
                 TextColumn("{task.description}"),
                 BarColumn(),
-                MofNCompleteColumn(),
+                TextColumn("{task.fields[count]}"),
                 TextColumn("{task.fields[words]}"),
             )
-            self._bar = Progress(*columns, TimeRemainingColumn(), console=self.reporter.err, transient=True)
+            self._bar = Progress(*columns, _TimeLeft(), console=self.reporter.err, transient=True)
             self._bar.start()
-            self._task = self._bar.add_task(self.verb, total=total, words="")
+            self._task = self._bar.add_task(self.verb, total=1.0, count="", words="", ends=None)
         assert self._task is not None
-        self._bar.update(self._task, completed=done, total=total, words=words)
+        self._bar.update(self._task, completed=share, count=count, words=words, ends=ends)
 
 
 def duration(seconds: float) -> str:

@@ -81,6 +81,7 @@ def explain(arguments: Sequence[str]) -> int:
     with open(folder / "explanations.csv", "w", newline="", encoding="utf-8", errors="surrogateescape") as file:
         rows = csv.writer(file)
         rows.writerow(COLUMNS)
+        progress.update(0, len(files))
         for place, path in enumerate(files, start=1):
             try:
                 found = explainer.explain(path)

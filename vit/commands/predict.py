@@ -110,6 +110,7 @@ def _output(wanted: str | None, gallery: bool) -> Path:
 
 
 def _watched(rows: "Iterable[Prediction]", total: int, progress: ProgressReport) -> "Iterator[Prediction]":
+    progress.update(0, total)
     for done, row in enumerate(rows, start=1):
         yield row
         progress.update(done, total)

@@ -135,17 +135,18 @@ class _Watcher:
     def __init__(self, reporter: Reporter, study: Path, cells: Sequence[Any]) -> None:
         self.reporter, self.study = reporter, study
         self.progress = ProgressReport(reporter, "cell")
-        self.running = self.done = self.failed = 0
+        self.running = self.done = self.failed = self.behind = 0
         self.expect(cells)
 
     def expect(self, cells: Sequence[Any]) -> None:
         """So many are left."""
         from vit.study.folder import result_of
 
-        left = sum(result_of(self.study / cell.folder) is None for cell in cells)
-        self.total = self.done + self.failed + left
-        if left < len(cells) and not self.done:
-            self.reporter.notice(f"{len(cells) - left:,} of {len(cells):,} cells were done before")
+        left = [cell for cell in cells if result_of(self.study / cell.folder) is None]
+        self.total = self.done + self.failed + len(left)
+        self.work = self.behind + sum(cell.images_shown for cell in left)
+        if len(left) < len(cells) and not self.done:
+            self.reporter.notice(f"{len(cells) - len(left):,} of {len(cells):,} cells were done before")
 
     def told(self, cell: Any, what: str) -> None:
         """A cell started, or ended."""
@@ -155,6 +156,7 @@ class _Watcher:
             self.running += 1
         else:
             self.running -= 1
+            self.behind += cell.images_shown
             run = self.study / cell.folder
             if what == "done":
                 self.done += 1
@@ -165,7 +167,8 @@ class _Watcher:
                 self.failed += 1
                 words = f"FAILED: {failure_file(run).read_text(encoding='utf-8').strip()} (see {run / 'log.txt'})"
             self.reporter.notice(f"{self.done + self.failed}/{self.total}  {cell.words()}: {words}")
-        self.progress.update(self.done + self.failed, self.total, f"{self.running} running, {self.failed} failed")
+        words = f"{self.running} running, {self.failed} failed"
+        self.progress.update(self.done + self.failed, self.total, words, share=self.behind / self.work)
 
     def close(self) -> None:
         """Take the bar away."""

@@ -62,13 +62,15 @@ class SmallImageResNet(Network):
     """timm's ResNet with the stem of CIFAR ResNets (He et al. 2016, section 4.2): 3x3, stride 1, no max-pool.
 
     The ImageNet stem throws away 15 of 16 pixels before the first block; on images of 8 to 64 pixels that makes a CNN
-    baseline a straw man.
+    baseline a straw man. So does timm's beginning, in which every residual branch is multiplied by zero (Goyal et al.
+    2017): with ten layers and few hundred steps it learns far more slowly (docs/results.md).
 
     Args:
         image_size: S, in pixels.
         num_classes: C.
         layers: basic blocks in each of the four stages; the last three stages halve the side.
         widths: channels of each stage.
+        zero_init_last: whether the scale of the last normalisation in a branch begins at 0 instead of 1.
         drop_rate: dropout before the head.
         drop_path_rate: stochastic depth.
     """
@@ -81,6 +83,7 @@ class SmallImageResNet(Network):
         num_classes: int = 10,
         layers: tuple[int, int, int, int] = (2, 2, 2, 2),
         widths: tuple[int, int, int, int] = (64, 128, 256, 512),
+        zero_init_last: bool = False,
         drop_rate: float = 0.0,
         drop_path_rate: float = 0.0,
     ) -> None:
@@ -92,6 +95,7 @@ class SmallImageResNet(Network):
             tuple(layers),
             num_classes=num_classes,
             channels=tuple(widths),
+            zero_init_last=zero_init_last,
             drop_rate=drop_rate,
             drop_path_rate=drop_path_rate,
         )

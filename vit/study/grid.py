@@ -86,6 +86,12 @@ class Cell:
         """Cells among which tuning chooses."""
         return self.series, self.images
 
+    @property
+    def images_shown(self) -> int:
+        """Images that its training shows to the network, each as often as it is shown: nearly all of its work."""
+        optim = self.recipe.optim
+        return optim.epochs * self.images if optim.steps is None else optim.steps * (optim.batch_size or self.images)
+
     def words(self) -> str:
         """Its name for people."""
         tried = f", {self.choice}" if self.choice else ""
