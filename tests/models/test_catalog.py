@@ -158,6 +158,14 @@ def test_cifar_resnet_keeps_every_pixel_before_its_first_stage() -> None:
     assert seen == [(1, 64, 32, 32)]
 
 
+@pytest.mark.parametrize("zero", [False, True])
+def test_the_branches_of_a_small_resnet_learn_from_the_first_step(zero: bool) -> None:
+    network = create_network("resnet10_small", num_classes=10, zero_init_last=zero)
+    network(torch.randn(2, 3, 32, 32)).square().sum().backward()
+    learns = [bool(stage[0].conv1.weight.grad.any()) for stage in (network.model.layer1, network.model.layer4)]
+    assert learns == [not zero, not zero]
+
+
 def test_timms_models_come_in_by_name() -> None:
     network = create_network("convnext_atto", num_classes=3, image_size=64, drop_path_rate=0.1).eval()
     assert network(torch.zeros(1, 3, 64, 64)).shape == (1, 3)

@@ -41,6 +41,12 @@ def test_of_two_budgets_the_longer_one_counts():
     assert lengths == {80: 50, 8000: 3 * (8000 // 128)}
 
 
+def test_the_work_of_a_cell_is_the_images_it_shows():
+    shown = {cell.images: cell.images_shown for cell in cells(sizes=(80, 8000), budget="steps:50")}
+    assert shown == {80: 50 * 10, 8000: 50 * 128}  # of batches of 10 and 128
+    assert {cell.images_shown for cell in cells(sizes=(80,), budget="epochs:3")} == {240}
+
+
 def test_a_batch_is_never_larger_than_the_images():
     recipe = Recipe()
     wide = replace(recipe, optim=replace(recipe.optim, batch_size=64, accumulate=4))

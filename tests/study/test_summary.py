@@ -125,6 +125,8 @@ def test_few_runs():
 def test_a_budget_of_few_passes_is_warned_of():
     cells = study({"vit": law(9, -0.7), "cnn": law(2, -0.5)})
     assert "passes" not in summarise(cells, PROTOCOL, [], None).verdict
+    whole_batches = [replace(cell, epochs=2.9993) for cell in cells]
+    assert "passes" not in summarise(whole_batches, PROTOCOL, [], None).verdict
     short = [replace(cell, epochs=66.6 / cell.images * 100) for cell in cells]
     verdict = summarise(short, PROTOCOL, [], None).verdict
     assert verdict.endswith("may turn this answer round.") and "At 10,000 images the budget was 0.67 passes" in verdict
