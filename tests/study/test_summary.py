@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from vit.report.study_page import percents
 from vit.study.findings import CellResult
 from vit.study.summary import COLUMNS, summarise, to_json, write_results
 
@@ -120,6 +121,13 @@ def test_few_runs():
     assert none.verdict == "No run has finished; 1 failed." and none.test_images == 0
     for found in (one, two, apart, none):
         to_json(found)
+
+
+def test_no_error_is_below_nothing_or_above_everything():
+    two = [run("vit", 100, seed, wrong) for seed, wrong in enumerate((2000, 9000))]
+    found = summarise(two, PROTOCOL, [], None)
+    assert "errs on 55.00 % (95 % interval 0.00 to 100.00)" in found.verdict
+    assert percents(found.series[0].points[0].mean) == ("55.00", "0.00 to 100.00")
 
 
 def test_a_budget_of_few_passes_is_warned_of():

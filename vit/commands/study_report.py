@@ -55,12 +55,12 @@ def _show(reporter: Reporter, findings: "Findings") -> None:
 
 
 def _error(point: "Point | None") -> str:
+    from vit.report.study_page import percents
+
     if point is None:
         return "-"
-    mean, seeds = point.mean, len(point.seeds)
-    if mean.low is None or mean.high is None:
-        return f"{100 * mean.value:.2f} ({seeds} seed{'s' * (seeds != 1)})"
-    return f"{100 * mean.value:.2f} ({100 * max(mean.low, 0):.2f} to {100 * mean.high:.2f})"
+    (value, around), seeds = percents(point.mean), len(point.seeds)
+    return f"{value} ({around or f'{seeds} seed' + 's' * (seeds != 1)})"
 
 
 def _wanted(fit: "Fit | None") -> str:

@@ -169,7 +169,7 @@ def _sampling(points: list[Point], images: int) -> float:
 
 def percents(interval: Interval) -> Cell:
     """A share and its interval as percentages without a sign."""
-    return f"{100 * interval.value:.2f}", ends(interval, lambda value: f"{100 * max(value, 0):.2f}")
+    return f"{100 * interval.value:.2f}", ends(interval, lambda value: f"{100 * min(max(value, 0), 1):.2f}")
 
 
 def ends(interval: Interval, show: Any) -> str:

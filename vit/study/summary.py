@@ -240,4 +240,4 @@ def _percent(error: Interval) -> str:
     """'5.20 % (95 % interval 4.80 to 5.60)'."""
     if error.low is None or error.high is None:
         return f"{100 * error.value:.2f} %"
-    return f"{100 * error.value:.2f} % (95 % interval {100 * max(error.low, 0):.2f} to {100 * error.high:.2f})"
+    return f"{100 * error.value:.2f} % (95 % interval {100 * max(error.low, 0):.2f} to {100 * min(error.high, 1):.2f})"
