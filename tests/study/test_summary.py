@@ -140,6 +140,14 @@ def test_a_budget_of_few_passes_is_warned_of():
     assert verdict.endswith("may turn this answer round.") and "At 10,000 images the budget was 0.67 passes" in verdict
 
 
+def test_a_budget_that_grows_with_the_images_is_named():
+    cells = study({"vit": law(9, -0.7), "cnn": law(2, -0.5)})
+    assert "more steps" not in summarise(cells, PROTOCOL, [], None).verdict
+    longer = [replace(cell, steps=max(300, cell.images // 4)) for cell in cells]
+    verdict = summarise(longer, PROTOCOL, [], None).verdict
+    assert "Larger sizes also trained for more steps (300 at 100 images, 2,500 at 10,000 images)" in verdict
+
+
 def test_variants_at_one_size_are_set_beside_the_first():
     curves = {"plain": [0.020], "same": [0.0201], "worse": [0.03], "better": [0.01]}
     found = summarise(study(curves, sizes=(500,)), PROTOCOL, [], None)

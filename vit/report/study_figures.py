@@ -58,7 +58,7 @@ def learning_curves(findings: Findings) -> Figure:
     axes.set(ylabel="test error (%)")
     length = budget(findings.protocol)
     title = "Test error by number of training images" + (f"; budget: {length}" if length else "")
-    axes.set_title(_wrapped(title, 100), loc="left", fontsize=10)
+    axes.set_title(_wrapped(title, 120), loc="left", fontsize=10)
     return figure
 
 

@@ -37,7 +37,8 @@ def summarise(
     comparisons = [compare(series[0], other, test_images) for other in series[1:]]
     if len({result.images for result in results}) == 1:
         comparisons = _corrected(comparisons)
-    verdict = " ".join(filter(None, [*_sentences(series, comparisons, protocol, failed), _few_passes(results)]))
+    budget = [_more_steps(results), _few_passes(results)]
+    verdict = " ".join(filter(None, [*_sentences(series, comparisons, protocol, failed), *budget]))
     return Findings(verdict, series, comparisons, target, test_images, protocol, failed)
 
 
@@ -222,6 +223,15 @@ def _conditions(series: list[Series], protocol: dict[str, Any], failed: list[dic
     ]
     lacking += [f"{name} has no run" for name in dict.fromkeys(one["series"] for one in failed) if name not in cells]
     return f"{said}; {', '.join(lacking)}." if lacking else f"{said}."
+
+
+def _more_steps(results: list[CellResult]) -> str:
+    """A warning where larger sizes also trained for longer, so that two causes are mixed."""
+    ordered = sorted(results, key=lambda one: one.images)
+    if not ordered or ordered[0].steps >= ordered[-1].steps:
+        return ""
+    least, most = (f"{one.steps:,} at {one.images:,} images" for one in (ordered[0], ordered[-1]))
+    return f"Larger sizes also trained for more steps ({least}, {most}): what they gain is not owed to images alone."
 
 
 def _few_passes(results: list[CellResult]) -> str:
