@@ -53,6 +53,7 @@ def test_a_study_leaves_ordinary_runs_and_a_report(vit, whole):
         "report.html",
     }
     assert "report.html" in answer.out and "Next: vit compare" in answer.out
+    assert "on 359 images: mean over the seeds, 95 % interval; 12 optimiser steps at every size" in answer.out
     run = study / found[0]["run"]
     assert {"config.yaml", "classes.json", "splits.csv", "metrics.csv", "result.json"} <= {
         p.name for p in run.iterdir()

@@ -83,6 +83,12 @@ def test_the_page_is_complete(study, tmp_path):
 
 
 @pytest.mark.faults("H1")
+@pytest.mark.parametrize(("sizes", "places"), [((500, 2000, 8000), 7), ((500,), 4)])
+def test_every_table_and_figure_names_the_budget(study, tmp_path, sizes, places):
+    page = page_of(study(sizes=sizes), tmp_path)
+    assert page.text.count("Budget: 2,000 optimiser steps at every size.") == places  # the rest is the protocol
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_names_stay_text(study, tmp_path, text):
     findings = study(names=(text, "resnet"), failed=1, data=text)

@@ -33,10 +33,14 @@ def report_findings(reporter: Reporter, path: Path, target: float | None) -> Non
 
 
 def _show(reporter: Reporter, findings: "Findings") -> None:
+    from vit.report.study_figures import budget
+
     reporter.line("\n" + findings.verdict)
     points = [{point.images: point for point in series.points} for series in findings.series]
     sizes = sorted({images for own in points for images in own})
-    reporter.line(f"\nTest error in % on {findings.test_images:,} images: mean over the seeds, 95 % interval")
+    length = budget(findings.protocol)
+    title = f"Test error in % on {findings.test_images:,} images: mean over the seeds, 95 % interval"
+    reporter.line(f"\n{title}{f'; {length}' * bool(length)}")
     if len(sizes) == 1:
         errors = [(series.name, _error(own[sizes[0]])) for series, own in zip(findings.series, points, strict=True)]
         reporter.table(("series", f"{sizes[0]:,} images"), errors)
