@@ -99,6 +99,17 @@ def test_done_cells_are_never_run_again(vit, whole, tmp_path):
     assert len(rows(study)) == 12
 
 
+@pytest.mark.faults("R14")
+@pytest.mark.parametrize("other", [("--sizes", "20"), ("--set", "optim.lr=0.002"), ("--budget", "steps:13")])
+def test_another_study_never_takes_the_place_of_a_report(vit, whole, tmp_path, other):
+    study = tmp_path / "digits"
+    shutil.copytree(whole[0], study)
+    before = {path: path.read_bytes() for path in study.rglob("*") if path.is_file()}
+    answer = vit("study", "digits", *NANO, *GRID, *other, "--out", tmp_path)
+    assert answer.code == 2 and "holds another study" in answer.err and "--name" in answer.err
+    assert before == {path: path.read_bytes() for path in study.rglob("*") if path.is_file()}
+
+
 def test_shards_together_are_the_study(vit, whole, tmp_path):
     for part in ("1/2", "2/2"):
         assert vit("study", "digits", *NANO, *GRID, "--out", tmp_path, "--shard", part).code == 0

@@ -132,6 +132,12 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "none is left within a minute",
         ),
         Fault("R13", "a power cut after a save", "the file was synced before it was renamed, the folder after"),
+        Fault(
+            "R14",
+            "a study in the folder of another, whose finished cells its report would lack",
+            "refused before anything runs, with --name; a study with more of the same goes on",
+            2,
+        ),
     ),
     "Processes": (
         Fault(

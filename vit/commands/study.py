@@ -33,6 +33,7 @@ def study(arguments: Sequence[str]) -> int:
     for cell in {(cell.series, cell.choice): cell for cell in reversed(cells)}.values():
         make_plan(cell.recipe)  # a value that cannot be is refused now, not in every cell
     folder = StudyDirectory(Path(given.out).expanduser() / (given.name or _name(given, plan.source.name)))
+    folder.check_extends(cells)
     place = machine(given.jobs)
     mine = shard(cells, *shard_of(given.shard))
     protocol = _protocol(given, plan, budget, sizes, seeds, series, fingerprints, place)

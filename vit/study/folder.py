@@ -38,6 +38,21 @@ class StudyDirectory:
             raise UsageError(f"{path} is no study: it has no study.json", "give a folder that 'vit study' made")
         return study
 
+    def check_extends(self, cells: Sequence[Cell]) -> None:
+        """UsageError where the study that is here has finished cells that are not among these: its report would go."""
+        if not self.description.is_file():
+            return
+        kept = {cell.folder.as_posix() for cell in cells}
+        there = json.loads(self.description.read_text(encoding="utf-8"))["cells"]
+        lost = [cell for cell in there if cell["folder"] not in kept and result_of(self.path / cell["folder"])]
+        if lost:
+            one = lost[0]
+            raise UsageError(
+                f"{self.path} holds another study: {len(lost):,} of its finished cells would not be in this one's "
+                f"report, such as {one['series']}, {one['images']:,} images, seed {one['seed']}",
+                "give --name for a folder of its own, or the options of the study that is there, or more of them",
+            )
+
     def describe(self, cells: Sequence[Cell], protocol: Mapping[str, Any]) -> None:
         """Write study.json."""
         self.path.mkdir(parents=True, exist_ok=True)
