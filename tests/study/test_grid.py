@@ -96,6 +96,16 @@ def test_the_key_changes_with_all_that_decides_and_with_nothing_else():
     assert len(keys) == 2 + len(others)
 
 
+def test_the_key_of_a_small_resnet_says_how_it_begins():
+    def key(**network):
+        recipe = Recipe()
+        named = replace(recipe.model, network={"name": "resnet10_small", **network})
+        return key_of(replace(recipe, model=named), FINGERPRINTS)
+
+    assert key() == key(zero_init_last=False) != key(zero_init_last=True)
+    assert key() != "e6eb75628f"  # of cells that began with True, which was the default
+
+
 @given(st.integers(1, 9), st.booleans())
 def test_shards_divide_the_cells(parts, tuned):
     whole = cells(choices=("lr=1", "lr=2") if tuned else ("",))

@@ -125,12 +125,17 @@ def parse_sizes(sizes: Sequence[int | str], pool: int) -> list[int]:
 def key_of(recipe: Recipe, fingerprints: Mapping[str, str]) -> str:
     """A hash of all that decides a cell: its recipe without names and places, and the images of every split."""
     from vit.data.preprocess import Preprocess  # brings torch, which a report does without
+    from vit.models.catalog import CATALOG
+    from vit.models.timm_network import SmallImageResNet
 
     values = {name: value for name, value in plain(recipe).items() if name not in _UNDECIDING}
     values["trainer"].pop("checkpoint_every", None)
     for name, default in (("freeze", "none"), ("lora", None)):
         if values["model"][name] == default:  # cells from before there was a choice keep their keys
             del values["model"][name]
+    named = CATALOG.get(str(values["model"]["network"]["name"]))
+    if named is not None and named.network is SmallImageResNet:  # cells from when True was the default are others
+        values["model"]["network"].setdefault("zero_init_last", False)
     values["data"] = {name: value for name, value in values["data"].items() if name not in _UNDECIDING_DATA}
     if values["model"]["init_from"] is None:  # null is the default, and cells from before null existed keep their keys
         pixels = values["model"]["preprocess"]
