@@ -14,6 +14,7 @@ import torch
 
 from tests.comparing import differences
 from tests.processes import start
+from tests.runs import run_folder
 from vit.commands import train
 from vit.data.module import ImageDataModule
 from vit.data.sampler import EvaluationSampler
@@ -50,11 +51,6 @@ def die(*_):
 def at_step(step, action):
     """A listener that acts when so many optimiser steps are done."""
     return lambda watcher, done, *rest: action() if done == step else None
-
-
-def run_folder(out):
-    (config,) = out.glob("**/config.yaml")
-    return config.parent
 
 
 def rows(run):

@@ -10,6 +10,7 @@ import torch
 import yaml
 from PIL import Image
 
+from tests.runs import run_folder
 from tests.tables import rows
 from vit.commands.recipe_options import read_recipe
 from vit.data.sources import open_source
@@ -38,11 +39,6 @@ def weights(run, name="last"):
 
 def same(one, other):
     return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
-
-
-def run_folder(out):
-    (config,) = out.glob("**/config.yaml")
-    return config.parent
 
 
 def test_run_folder_holds_these_files_and_no_others(digits_run):

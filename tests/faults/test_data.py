@@ -16,6 +16,7 @@ import torch
 from PIL import Image
 
 from tests.commands.test_train_errors import refused
+from tests.runs import run_folder
 from vit.commands import train
 from vit.data import dataset, decode
 
@@ -164,11 +165,6 @@ def odd(draw_classes, tmp_path):
         (data / place).parent.mkdir(exist_ok=True)
         (data / place).write_bytes(b"no image")
     return data
-
-
-def run_folder(out):
-    (config,) = out.glob("**/config.yaml")
-    return config.parent
 
 
 @pytest.mark.faults("D5", "D8", "D9", "D11", "D15", "H3", "H4")

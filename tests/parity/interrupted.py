@@ -5,6 +5,7 @@ import json
 import torch
 
 from tests.processes import TWO, finish, start
+from tests.runs import run_folder
 
 SHORT = (
     "--network", "vit_nano_patch2_8", "--augment", "strong", "--epochs", 3, "--batch_size", 8,
@@ -25,13 +26,7 @@ def begun_by_two(folder, data, *options):
     process = start(folder, "train", data, *SHORT, *TWO, *options, "--out", folder / "two", script=ENDED)
     _, said = finish(folder, process, 400)
     assert process.returncode == 143 and "after step 5, which is saved" in said, said
-    return begun_in(folder / "two")
-
-
-def begun_in(out):
-    """The one run folder there."""
-    (run,) = (path.parent for path in out.glob("*/*/*/config.yaml"))
-    return run
+    return run_folder(folder / "two")
 
 
 def same_but_for_rounding(one, other):

@@ -6,8 +6,9 @@ import time
 import pytest
 import torch
 
-from tests.parity.interrupted import SHORT, begun_by_two, begun_in, same_but_for_rounding
+from tests.parity.interrupted import SHORT, begun_by_two, same_but_for_rounding
 from tests.processes import TWO, belonging, finish, linux_only, send, start, until
+from tests.runs import run_folder
 from tests.tables import rows
 
 DIGITS = ("digits", "--epochs", "500", "--batch_size", "128", "--precision", "32-true", "--wandb", "off")
@@ -83,7 +84,7 @@ def test_what_two_processes_began_one_can_finish(vit, colours, tmp_path, monkeyp
     monkeypatch.setattr("vit.report.run_figures.draw_run", lambda *_: None)
     two = begun_by_two(tmp_path, colours)
     assert vit("train", colours, *SHORT, "--out", tmp_path / "one").code == 0
-    one = begun_in(tmp_path / "one")
+    one = run_folder(tmp_path / "one")
     answer = vit("train", "--resume", two, "--devices", 1)
     assert answer.code == 0, answer.err
     assert same_but_for_rounding(one, two)

@@ -4,8 +4,9 @@ import shutil
 
 import pytest
 
-from tests.parity.interrupted import SHORT, begun_by_two, begun_in, same_but_for_rounding
+from tests.parity.interrupted import SHORT, begun_by_two, same_but_for_rounding
 from tests.processes import finish, linux_only, start
+from tests.runs import run_folder
 from tests.tables import rows
 
 
@@ -22,7 +23,7 @@ def test_what_two_processes_share_goes_on_anywhere_and_ends_as_if_it_were_whole(
     answer = vit("train", "--resume", alone, "--devices", 1)
     assert answer.code == 0, answer.err
     assert vit("train", colours, *SHORT, "--out", tmp_path / "one").code == 0
-    one = begun_in(tmp_path / "one")
+    one = run_folder(tmp_path / "one")
     assert same_but_for_rounding(one, two) and same_but_for_rounding(one, alone)
     assert vit("predict", two, colours, "--recursive", "--output", tmp_path / "rows.csv").code == 0
     assert {row["status"] for row in rows(tmp_path / "rows.csv")} == {"ok"}

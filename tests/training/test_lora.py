@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch import nn
 
-from tests.commands.test_resume import at_step, checkpoint, die, run_folder, same_end
+from tests.commands.test_resume import at_step, checkpoint, die, same_end
 from tests.commands.test_train_errors import refused
+from tests.runs import run_folder
 from tests.tables import rows
 from vit.commands import train
 from vit.models.catalog import create_network

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.runs import run_folder
 from vit.training.checkpoint import load
 from vit.training.probe import _fit_head
 
@@ -22,8 +23,7 @@ def probed(vit, digits_run, tmp_path_factory):
         "--wandb", "off", "--out", out,
     )  # fmt: skip
     assert answer.code == 0, answer.err
-    (config,) = out.glob("**/config.yaml")
-    return config.parent, answer
+    return run_folder(out), answer
 
 
 def test_the_backbone_stays_and_the_head_is_another(probed, digits_run):
