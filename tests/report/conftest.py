@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from vit.study.findings import Comparison, Difference, Findings, Fit, Interval, Point, Series
+from vit.study.findings import Comparison, Difference, Findings, Fit, Interval, Point, Reach, Series
 
 CURVES = ((0.02, 9.0, -0.75), (0.03, 1.5, -0.5), (0.02, 2.5, -0.45), (0.05, 4.0, -0.6))  # floor, scale, exponent
 SIZES = (100, 300, 1000, 3000, 10000)
@@ -51,7 +51,7 @@ def make(
     series = []
     for place, (name, curve) in enumerate(zip(names, CURVES, strict=False)):
         points = [
-            Point(n, list(range(seeds)), own.tolist(), around(own), 12.0 * (1 + place) * n**0.35, 4100.0 / (1 + place))
+            made(n, own, 12.0 * (1 + place) * n**0.35, 4100.0 / (1 + place))
             for n, own in zip(sizes, errors[name], strict=True)
         ]
         series.append(
@@ -64,6 +64,14 @@ def make(
     ]
     verdict = "Below about 1,200 images resnet10_small is ahead, above vit_mini_patch4_28.\nMore images may matter."
     return Findings(verdict, series, pairs, target, 10000, {**PROTOCOL, "data": data}, cells)
+
+
+def made(images: int, errors: np.ndarray, seconds: float, images_per_second: float) -> Point:
+    """A point with an interval of about the right width."""
+    correlation = 0.4 if len(errors) > 1 else None
+    return Point(
+        images, list(range(len(errors))), errors.tolist(), around(errors), correlation, seconds, images_per_second
+    )
 
 
 def around(values: np.ndarray) -> Interval:
@@ -112,7 +120,8 @@ def compared(first: str, second: str, sizes: Sequence[int], errors: dict[str, np
         clear = gap.low is not None and gap.low * gap.high > 0
         p = 0.0004 if clear else 0.31
         ratio = Interval(float(np.exp(logs.value)), *ends)
-        found.append(Difference(n, list(range(len(ours))), gap, ratio, p, min(1.0, 3 * p)))
+        reach = None if gap.high is None else Reach(gap.high - gap.value, 0.005, 0.004)
+        found.append(Difference(n, list(range(len(ours))), gap, ratio, p, min(1.0, 3 * p), reach))
     crosses = found[0].gap.value * found[-1].gap.value < 0
     words = f"{second} makes fewer errors with few images, {first} with many: they cross."
     return Comparison(
@@ -122,6 +131,7 @@ def compared(first: str, second: str, sizes: Sequence[int], errors: dict[str, np
         "crossing" if crosses else "not resolved",
         Interval(1234.0, 890.0, None) if crosses else None,
         Interval(-0.3, -0.4, -0.2),
+        0.001,
         words,
     )
 

@@ -6,11 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import curve_fit
 
-from vit.study.findings import Point
+from tests.study.answers import T, answers
 from vit.study.learning_curve import fit_curve
-from vit.study.paired import mean_interval
 
-T = 10_000
 SIZES = (100, 300, 1000, 3000, 10_000)
 DEVIATES = np.array([-1.2, -0.4, 0.1, 0.5, 1.0])  # five seeds
 
@@ -19,12 +17,9 @@ def law(images, floor=0.02, scale=2.0, exponent=-0.45):
     return floor + scale * np.asarray(images, dtype=float) ** exponent
 
 
-def points(errors, sizes=SIZES):
-    """Points from lists of errors, one a size."""
-    return [
-        Point(size, list(range(len(row))), list(map(float, row)), mean_interval(row), 1.0, 1.0)
-        for size, row in zip(sizes, errors, strict=True)
-    ]
+def points(errors, sizes=SIZES, images=T):
+    """Answers from lists of errors, one a size."""
+    return answers(errors, sizes, images)
 
 
 def noisy(noise, sizes=SIZES, seed=0, **parameters):
@@ -39,7 +34,7 @@ def noisy(noise, sizes=SIZES, seed=0, **parameters):
 )
 def test_a_curve_without_noise_is_found(floor, scale, exponent):
     errors = law(SIZES, floor, scale, exponent)
-    fit = fit_curve(points([[error] * 5 for error in errors]), None, 1_000_000)
+    fit = fit_curve(points([[error] * 5 for error in errors], images=200_000), None)
     assert fit.floor.value == pytest.approx(floor, abs=2e-4)
     assert fit.scale.value == pytest.approx(scale, rel=1e-2)
     assert fit.exponent.value == pytest.approx(exponent, abs=2e-3)
@@ -50,8 +45,8 @@ def test_a_curve_without_noise_is_found(floor, scale, exponent):
 @pytest.mark.parametrize("seed", range(5))
 def test_the_fit_is_that_of_scipy(seed):
     some = noisy(0.04, seed=seed)
-    fit = fit_curve(some, None, T)
-    means = np.array([point.mean.value for point in some])
+    fit = fit_curve(some, None)
+    means = np.array([np.mean([row.mean() for row in by_seed.values()]) for by_seed in some.values()])
     assert fit.scale.value > 0
     fitted = np.interp(np.log(SIZES), np.log(fit.sizes), fit.mean)
     (floor, scale, exponent), _ = curve_fit(
@@ -62,7 +57,7 @@ def test_the_fit_is_that_of_scipy(seed):
 
 
 def test_what_a_sound_fit_says():
-    fit = fit_curve(noisy(0.03), 0.955, T)
+    fit = fit_curve(noisy(0.03), 0.955)
     assert fit.supported and fit.why == ""
     assert (fit.sizes[0], fit.sizes[-1], fit.largest) == pytest.approx((100, 40_000, 10_000))
     assert all(low <= mean <= high for low, mean, high in zip(fit.low, fit.mean, fit.high, strict=True))
@@ -79,28 +74,27 @@ def test_what_a_sound_fit_says():
 
 def test_intervals_are_drawn_by_their_seed():
     some = noisy(0.05)
-    assert fit_curve(some, 0.95, T, seed=1) == fit_curve(some, 0.95, T, seed=1) != fit_curve(some, 0.95, T, seed=2)
+    assert fit_curve(some, 0.95, seed=1) == fit_curve(some, 0.95, seed=1) != fit_curve(some, 0.95, seed=2)
 
 
 def test_the_band_grows_with_the_scatter_and_shrinks_with_seeds():
     def width(some):
-        found = fit_curve(some, None, T).at_twice
+        found = fit_curve(some, None).at_twice
         return found.high - found.low
 
     assert width(noisy(0.02)) < width(noisy(0.05))
-    few = [point.errors[:2] for point in noisy(0.05)]
-    spread = [[mean - 0.05 * mean, mean + 0.05 * mean] for mean in map(np.mean, few)]
+    spread = [[0.95 * mean, 1.05 * mean] for mean in law(SIZES)]
     assert width(points([row * 8 for row in spread])) < width(points(spread))
 
 
 def test_too_few_sizes():
-    assert fit_curve(noisy(0.03, SIZES[:2]), None, T) is None
-    fit = fit_curve(noisy(0.03, SIZES[:3]), 0.97, T)
+    assert fit_curve(noisy(0.03, SIZES[:2]), None) is None
+    fit = fit_curve(noisy(0.03, SIZES[:3]), 0.97)
     assert not fit.supported and "4 sizes" in fit.why and fit.for_target is None and fit.refusal == fit.why
 
 
 def test_one_seed_for_each_size():
-    fit = fit_curve(points([[error] for error in law(SIZES)]), 0.97, T)
+    fit = fit_curve(points([[error] for error in law(SIZES)]), 0.97)
     assert not fit.supported and "single seed" in fit.why and fit.refusal == fit.why
     assert fit.at_twice.low is None and fit.floor.high is None and fit.low == fit.mean == fit.high
 
@@ -109,40 +103,40 @@ def test_one_seed_for_each_size():
     "errors", [[0.2, 0.2, 0.2, 0.2, 0.2], [0.1, 0.12, 0.15, 0.2, 0.3], [0.2, 0.199, 0.201, 0.2, 0.1995]]
 )
 def test_no_fall_no_fit(errors):
-    fit = fit_curve(points([error * (1 + 0.05 * DEVIATES) for error in errors]), 0.9, T)
+    fit = fit_curve(points([error * (1 + 0.05 * DEVIATES) for error in errors]), 0.9)
     assert not fit.supported and "does not fall" in fit.why and fit.for_target is None and fit.refusal == fit.why
 
 
 def test_a_curve_that_is_none():
     errors = law(SIZES) * np.array([1, 1, 1.5, 1, 1])
-    fit = fit_curve(points([error * (1 + 0.03 * DEVIATES) for error in errors]), None, T)
+    fit = fit_curve(points([error * (1 + 0.03 * DEVIATES) for error in errors]), None)
     assert not fit.supported and "power law" in fit.why
 
 
 def test_a_band_too_wide():
-    fit = fit_curve(noisy(0.9, (1000, 1500, 2000, 3000), scale=10.0, exponent=-0.6, floor=0.0), None, T)
+    fit = fit_curve(noisy(0.9, (1000, 1500, 2000, 3000), scale=10.0, exponent=-0.6, floor=0.0), None)
     assert not fit.supported and fit.why
 
 
 def test_targets_that_are_refused():
     some = noisy(0.03)
-    assert "already reached with 1,000 images" in fit_curve(some, 0.85, T).refusal
-    assert "never" in fit_curve(some, 0.99, T).refusal
-    beyond = fit_curve(noisy(0.01, floor=0.0, scale=1.0, exponent=-0.15), 0.84, T)
+    assert "already reached with 1,000 images" in fit_curve(some, 0.85).refusal
+    assert "never" in fit_curve(some, 0.99).refusal
+    beyond = fit_curve(noisy(0.01, floor=0.0, scale=1.0, exponent=-0.15), 0.84)
     assert beyond.supported and "40,000" in beyond.refusal and beyond.for_target is None
-    assert fit_curve(some, None, T).refusal == "" and fit_curve(some, None, T).for_target is None
+    assert fit_curve(some, None).refusal == "" and fit_curve(some, None).for_target is None
 
 
 def test_a_target_whose_upper_end_lies_too_far():
     error = float(law(32_000, 0.0, 1.0, -0.25))
-    found = fit_curve(noisy(0.03, floor=0.0, scale=1.0, exponent=-0.25), 1 - error, T).for_target
+    found = fit_curve(noisy(0.03, floor=0.0, scale=1.0, exponent=-0.25), 1 - error).for_target
     assert found is not None and found.low < 40_000 and found.high is None
 
 
 @given(st.lists(st.lists(st.integers(0, 200), min_size=1, max_size=4), min_size=3, max_size=6), st.floats(0, 1))
 def test_any_errors_give_finite_numbers(counts, target):
     sizes = [50 * 3**place for place in range(len(counts))]
-    fit = fit_curve(points([[count / 200 for count in row] for row in counts], sizes), target, 200)
+    fit = fit_curve(points([[count / 200 for count in row] for row in counts], sizes, 200), target)
     numbers = [*fit.sizes, *fit.mean, *fit.low, *fit.high]
     for one in (fit.floor, fit.scale, fit.exponent, fit.at_twice, fit.at_four_times, fit.for_target):
         numbers += [end for end in (one.value, one.low, one.high) if end is not None] if one is not None else []

@@ -65,7 +65,7 @@ def learning_curves(findings: Findings) -> Figure:
 def gaps(findings: Findings) -> Figure:
     """For each comparison the paired gap (points of error), and beside it the error ratio; there must be one.
 
-    The colour is that of the series that is ahead; a filled mark has a p below 0.05 after Holm's correction.
+    The colour is that of the series that is ahead; a filled mark has a corrected p below 0.05.
     """
     compared = [comparison for comparison in findings.comparisons if comparison.differences]
     figure = Figure(figsize=(9, 3.1 * len(compared)), layout="constrained")
@@ -191,7 +191,7 @@ def _gap_panel(axes: Axes, comparison: Comparison, colours: tuple[str, str]) -> 
         colour = colours[0] if gap.value < 0 else colours[1]
         _mark(axes, difference, Interval(100 * gap.value, _times(gap.low, 100), _times(gap.high, 100)), colour)
     ends = [100 * end for difference in comparison.differences for end in _ends(difference.gap)]
-    # a t interval of two seeds can be far wider than all that is of interest: it may leave the frame
+    # the interval of two seeds can be far wider than all that is of interest: it may leave the frame
     widest = 5 * max([0.2, *(100 * abs(difference.gap.value) for difference in comparison.differences)])
     low, high = max(min([0, *ends]), -widest), min(max([0, *ends]), widest)
     room = 0.22 * (high - low or 1.0)  # for the words
@@ -223,7 +223,7 @@ def _ratio_panel(axes: Axes, comparison: Comparison, colours: tuple[str, str]) -
 
 def _mark(axes: Axes, difference: Difference, interval: Interval, colour: str) -> None:
     around = np.array([_reach(interval)]).T / 100
-    clear = difference.p_holm < 0.05
+    clear = difference.p_adjusted < 0.05
     axes.errorbar(
         [difference.images],
         [interval.value],

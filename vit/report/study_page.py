@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
@@ -13,11 +13,23 @@ from vit.report.page import drawn, templates
 from vit.report.study_figures import budget, counted, gaps, learning_curves, price, said
 from vit.report.style import rendered
 from vit.report.variants import variants
-from vit.study.findings import Comparison, Difference, Findings, Fit, Interval, Point
+from vit.study.findings import Comparison, Difference, Findings, Fit, Interval, Point, Series
 from vit.study.folder import StudyDirectory, collect
 from vit.study.summary import summarise, to_json, write_results
 
 Cell = tuple[str, str]  # a value, and in small letters below it its interval
+
+
+class _Row(NamedTuple):
+    """A difference as the page prints it; `reach` as it is, with twice the seeds, with twice the test images."""
+
+    images: int
+    seeds: int
+    gap: Cell
+    ratio: Cell
+    p: str
+    p_adjusted: str
+    reach: tuple[str, str, str]
 
 
 def report_study(folder: Path, target: float | None) -> Findings:
@@ -62,7 +74,6 @@ def _content(findings: Findings, curves: Figure) -> dict[str, Any]:
     protocol = findings.protocol
     points = {series.name: {point.images: point for point in series.points} for series in findings.series}
     sizes = sorted({images for own in points.values() for images in own})
-    last = [own[max(own)] for own in points.values() if own]
     several = findings.comparisons if len(sizes) > 1 else []  # with one size they stand in the table of variants
     listed = {name: value for name, value in protocol.items() if name != "budget_words"}
     return {
@@ -86,17 +97,15 @@ def _content(findings: Findings, curves: Figure) -> dict[str, Any]:
         "prices": [(series, [_price(points[series.name].get(n)) for n in sizes]) for series in findings.series],
         "failed": findings.failed,
         "protocol": [(name.replace("_", " "), _lines(value)) for name, value in listed.items()],
-        "sampling": f"{_sampling(last, findings.test_images):.2f}",
+        "correlations": [(one.name, values) for one in findings.series if (values := _correlations(one))],
         "least_seeds": min((len(point.seeds) for own in points.values() for point in own.values()), default=0),
     }
 
 
-def _variants(findings: Findings) -> list[tuple[str, Cell, list[Any]]]:
+def _variants(findings: Findings) -> list[tuple[str, Cell, "_Row | None"]]:
     """At one size, a row for every series: its error, and its difference from the first."""
-    beside: dict[str, list[Any]] = {
-        pair.second: list(_difference(pair.differences[0])[2:]) for pair in findings.comparisons if pair.differences
-    }
-    return [(one.name, _error(one.points[0]), beside.get(one.name, [])) for one in findings.series]
+    beside = {pair.second: _difference(pair.differences[0]) for pair in findings.comparisons if pair.differences}
+    return [(one.name, _error(one.points[0]), beside.get(one.name)) for one in findings.series]
 
 
 def _error(point: Point | None) -> Cell:
@@ -108,11 +117,21 @@ def _error(point: Point | None) -> Cell:
     return value, f"{around}; {seeds}" if around else seeds
 
 
-def _difference(row: Difference) -> tuple[int, int, Cell, Cell, str, str]:
+def _difference(row: Difference) -> _Row:
     ratio = (number(row.ratio.value), ends(row.ratio, number))
     gap = (_signed(row.gap.value), ends(row.gap, _signed))
-    p = (_p(row.p), _p(row.p_holm)) if len(row.seeds) > 1 else ("", "")  # one seed has nothing to be tested with
-    return row.images, len(row.seeds), gap, ratio, *p
+    if row.reach is None:  # one seed cannot be tested
+        return _Row(row.images, len(row.seeds), gap, ratio, "", "", ("", "", ""))
+    now, seeds, images = (
+        f"{100 * half:.2f}" for half in (row.reach.now, row.reach.twice_the_seeds, row.reach.twice_the_test_images)
+    )
+    return _Row(row.images, len(row.seeds), gap, ratio, _p(row.p), _p(row.p_adjusted), (now, seeds, images))
+
+
+def _correlations(series: Series) -> str:
+    """Of two seeds' errors, at each size: '0.42, 0.51'."""
+    found = [point.seed_correlation for point in series.points if point.seed_correlation is not None]
+    return ", ".join(f"{value:.2f}" for value in found)
 
 
 def _crossing(pair: Comparison) -> str:
@@ -158,13 +177,6 @@ def _lines(value: Any) -> list[str]:
     if isinstance(value, Mapping):
         return [f"{name}: {said(one)}" for name, one in value.items()]
     return [said(value) or "none"]
-
-
-def _sampling(points: list[Point], images: int) -> float:
-    """Half the width, in points, of Wilson's 95 % interval of one accuracy on the test images, at the largest sizes."""
-    share = sum(point.mean.value for point in points) / max(len(points), 1)
-    z = 1.96
-    return 100 * z / (1 + z * z / images) * math.sqrt(share * (1 - share) / images + z * z / (4 * images * images))
 
 
 def percents(interval: Interval) -> Cell:

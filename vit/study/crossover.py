@@ -4,53 +4,65 @@ Inside the measured range only: a crossover that no measured size has shown is n
 """
 
 import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from vit.study.findings import Comparison, Difference, Interval, Series, Verdict
-from vit.study.paired import ALPHA, Errors, differences, log_ratios, mean_interval, t_quantile
-
-Floats = npt.NDArray[np.float64]
+from vit.study.crossed import ALPHA, Floats, MeanSquares
+from vit.study.findings import Comparison, Difference, Interval, Verdict
+from vit.study.paired import Answers, Pair, difference, hochberg, pairs
 
 STEPS = 200  # between two sizes, at which the test of a crossing's interval is made
 
 
 @dataclass(frozen=True)
-class _Ratios:
-    """log(error of the first / error of the second) of each seed at one size.
+class _Tests:
+    """Two series, and all tests of them, not yet corrected."""
 
-    For two power laws this is nearly linear in log n, and its scatter nearly the same at every n.
-    """
-
-    images: int
-    by_seed: dict[int, float]
-    least: float  # smallest standard error of their mean to believe in
-
-    @property
-    def mean(self) -> float:
-        return float(np.mean(list(self.by_seed.values())))
+    first: str
+    second: str
+    pairs: list[Pair]
+    differences: list[Difference]
+    slope: Interval | None
+    slope_p: float | None
 
 
-def compare(first: Series, second: Series, test_images: int) -> Comparison:
-    """The two over all sizes at which they share a seed.
+def compare_with_first(answers: Mapping[str, Answers]) -> list[Comparison]:
+    """The first series with each of the others, over all sizes at which they share a seed.
+
+    All tests are corrected together, so that everything that is claimed of a study holds at once with 95 %.
 
     Args:
-        first, second: errors measured on the same test images.
-        test_images: how many.
+        answers: {series: which test images are wrong}, all measured on the same test images.
     """
-    ours, theirs = _by_size(first), _by_size(second)
-    found = differences(ours, theirs, test_images)
-    ratios = [_ratios(one, ours, theirs, test_images) for one in found]
+    (first, ours), *others = answers.items()
+    tests = [_tests(first, second, ours, theirs) for second, theirs in others]
+    p_values = [one.p for test in tests for one in test.differences if one.reach is not None]
+    p_values += [test.slope_p for test in tests if test.slope_p is not None]
+    adjusted = iter(hochberg(p_values))
+    corrected = [
+        [replace(one, p_adjusted=next(adjusted)) if one.reach is not None else one for one in test.differences]
+        for test in tests
+    ]
+    slopes = [next(adjusted) if test.slope_p is not None else 1.0 for test in tests]
+    return [_comparison(*each) for each in zip(tests, corrected, slopes, strict=True)]
+
+
+def _tests(first: str, second: str, ours: Answers, theirs: Answers) -> _Tests:
+    shared = pairs(ours, theirs)
+    slope, slope_p = _slope(shared)
+    return _Tests(first, second, shared, [difference(pair) for pair in shared], slope, slope_p)
+
+
+def _comparison(tests: _Tests, found: list[Difference], slope_p: float) -> Comparison:
     verdict = _verdict(found)
     crossing = None
     if verdict == "crossing":
-        crossing = _crossing(*_bracket(found, ratios))
+        crossing = _crossing(*_bracket(found, tests.pairs))
         verdict = "crossing" if crossing else "not resolved"
-    slope = _slope(ratios)
-    plain = Comparison(first.name, second.name, found, verdict, crossing, slope, "")
-    return replace(plain, words=" ".join(filter(None, (outcome(plain), _trend(plain, ratios)))))
+    plain = Comparison(tests.first, tests.second, found, verdict, crossing, tests.slope, slope_p, "")
+    return replace(plain, words=" ".join(filter(None, (outcome(plain), _trend(plain, tests.pairs)))))
 
 
 def outcome(comparison: Comparison) -> str:
@@ -92,83 +104,73 @@ def listed(sizes: list[int]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def _by_size(series: Series) -> Errors:
-    return {point.images: dict(zip(point.seeds, point.errors, strict=True)) for point in series.points}
-
-
-def _ratios(one: Difference, ours: Errors, theirs: Errors, test_images: int) -> _Ratios:
-    pairs = np.array([[errors[one.images][seed] for seed in one.seeds] for errors in (ours, theirs)])
-    logs, least = log_ratios(pairs[0], pairs[1], test_images)
-    return _Ratios(one.images, dict(zip(one.seeds, logs.tolist(), strict=True)), least)
-
-
 def _side(one: Difference) -> int:
     """-1: the first makes fewer errors; 1: the second."""
     return int(np.sign(one.gap.value))
 
 
 def _significant(found: list[Difference]) -> list[Difference]:
-    return [one for one in found if one.p_holm < ALPHA]
+    return [one for one in found if one.p_adjusted < ALPHA]
 
 
 def _verdict(found: list[Difference]) -> Verdict:
     """What the tests of the single sizes add up to."""
-    if sum(len(one.seeds) > 1 for one in found) < 2:
+    tested = [one for one in found if len(one.seeds) > 1]
+    significant = _significant(found)
+    if len(tested) < 2:
         return "not resolved"
-    # "At every size" is wrong as soon as it is wrong at one: each test may have the whole 5 % (Berger 1982,
-    # "Multiparameter hypothesis testing and acceptance sampling": intersection-union test).
-    if all(one.gap.high is not None and one.gap.high < 0 for one in found):
-        return "first ahead"
-    if all(one.gap.low is not None and one.gap.low > 0 for one in found):
-        return "second ahead"
-    # "At one size or another" needs the correction for having looked at many.
-    sides = [_side(one) for one in _significant(found)]
+    sides = [_side(one) for one in significant]
+    if len(significant) == len(found) and len(set(sides)) == 1:
+        return "first ahead" if sides[0] < 0 else "second ahead"
     changes = sum(before != after for before, after in itertools.pairwise(sides))
     return "crossing" if changes == 1 else "not resolved"
 
 
-def _bracket(found: list[Difference], ratios: list[_Ratios]) -> tuple[list[_Ratios], int]:
-    """The sizes from the last at which the one is significantly ahead to the first at which the other is; the one."""
+def _bracket(found: list[Difference], shared: list[Pair]) -> tuple[list[Pair], int]:
+    """The sizes from the last at which one is significantly ahead to the first at which the other is, and the one."""
     significant = _significant(found)
     side = _side(significant[0])
     start = max(one.images for one in significant if _side(one) == side)
     stop = min(one.images for one in significant if _side(one) != side)
-    return [one for one in ratios if start <= one.images <= stop and len(one.by_seed) > 1], side
+    return [one for one in shared if start <= one.images <= stop and len(one.seeds) > 1], side
 
 
-def _crossing(ratios: list[_Ratios], side: int) -> Interval | None:
-    """Images at which the mean log ratio, straight between sizes in log n, goes from `side` to the other.
+def _crossing(shared: list[Pair], side: int) -> Interval | None:
+    """Images at which the log ratio of the errors, straight between sizes in log n, goes from `side` to the other.
 
-    The 95 % interval is a test turned round (Fieller 1954, "Some problems in interval estimation"): it begins where the
-    one is first not significantly ahead at 2.5 %, and ends where the other is last not. The test at any number of
-    images is a t test of the seeds' own values there. So it supposes nothing of how a seed's errors at neighbouring
-    sizes, whose subsets lie in each other, hang together, and holds with few seeds, where percentiles of resampled
-    seeds are far too narrow. The sizes at both ends are significant, so it always lies between them.
+    For two power laws that ratio is nearly linear in log n, and its scatter nearly the same at every n. The 95 %
+    interval is an inverted test (Fieller 1954, "Some problems in interval estimation"): it begins where the one is
+    first not significantly ahead at 2.5 %, and ends where the other is last not. The test at any number of images is
+    that of the seeds' and test images' own values there. So it supposes nothing of how neighbouring sizes hang
+    together, whose subsets lie in each other. The sizes at both ends are significant, so the interval always lies
+    between them.
 
     Args:
-        ratios: from the last size at which `side` is significantly ahead to the first at which the other is.
+        shared: from the last size at which `side` is significantly ahead to the first at which the other is.
     """
-    value = _descent(np.log([one.images for one in ratios]), side * np.array([one.mean for one in ratios]))
+    ratios = np.array([one.log_ratio for one in shared])
+    value = _descent(np.log([one.images for one in shared]), side * ratios)
     if value is None:
         return None
     share = np.linspace(0.0, 1.0, STEPS + 1)
-    pairs = list(itertools.pairwise(ratios))
-    places = np.concatenate([np.log(a.images) + share * np.log(b.images / a.images) for a, b in pairs])
-    leads = side * np.concatenate([_advantage(a, b, share) for a, b in pairs])
+    neighbours = list(itertools.pairwise(shared))
+    places = np.concatenate([np.log(a.images) + share * np.log(b.images / a.images) for a, b in neighbours])
+    leads = side * np.concatenate([_leads(a, b, share) for a, b in neighbours])
     low, high = places[leads < 1].min(initial=value), places[leads > -1].max(initial=value)
     return Interval(float(np.exp(value)), float(np.exp(low)), float(np.exp(high)))
 
 
-def _advantage(one: _Ratios, other: _Ratios, share: Floats) -> Floats:
-    """The mean of the seeds' log ratios at `share` of the way to the next size, over half its 95 % t interval."""
-    seeds = [seed for seed in one.by_seed if seed in other.by_seed]
+def _leads(one: Pair, other: Pair, share: Floats) -> Floats:
+    """At `share` of the way to the next size: 1 or -1 where the log ratio is significantly above or below 0, else 0."""
+    seeds = [seed for seed in one.seeds if seed in other.seeds]
     if len(seeds) < 2:
         return np.zeros_like(share)
-    ends = np.array([[some.by_seed[seed] for seed in seeds] for some in (one, other)])
-    curves = np.outer(1 - share, ends[0]) + np.outer(share, ends[1])
-    least = np.hypot((1 - share) * one.least, share * other.least)
-    error = np.maximum(curves.std(axis=1, ddof=1) / len(seeds) ** 0.5, least)
-    return np.asarray(curves.mean(axis=1) / (t_quantile(len(seeds)) * error))
+    ends = [pair.of(seeds) for pair in (one, other)]
+    weights = np.stack([1 - share, share], axis=1)
+    least = np.sqrt(weights**2 @ np.square([pair.least_log_error for pair in ends]))
+    spread = MeanSquares.of(np.stack([pair.log_ratios() for pair in ends])).spread(weights).at_least(least)
+    values = weights @ np.array([pair.log_ratio for pair in ends])
+    return np.where(spread.p_value(values) < ALPHA, np.sign(values), 0.0)
 
 
 def _descent(logs: Floats, means: Floats) -> float | None:
@@ -178,32 +180,38 @@ def _descent(logs: Floats, means: Floats) -> float | None:
     return float(np.median(found)) if found else None
 
 
-def _slope(ratios: list[_Ratios]) -> Interval | None:
-    """Mean of the slopes that the seeds with every size have on their own; None without one."""
-    seeds = sorted(set.intersection(*(set(one.by_seed) for one in ratios))) if len(ratios) > 1 else []
+def _slope(shared: Sequence[Pair]) -> tuple[Interval | None, float | None]:
+    """Slope of the log ratio over log10 n by least squares, and its p, from the seeds that have every size."""
+    seeds = sorted(set.intersection(*(set(one.seeds) for one in shared))) if len(shared) > 1 else []
     if not seeds:
-        return None
-    logs = np.log10([one.images for one in ratios])
-    curves = np.array([[one.by_seed[seed] for one in ratios] for seed in seeds])
-    centred = logs - logs.mean()
-    least = float(((centred / (centred @ centred)) ** 2 @ np.array([one.least for one in ratios]) ** 2) ** 0.5)
-    return mean_interval(curves @ centred / (centred @ centred), least)
+        return None, None
+    whole = [one.of(seeds) for one in shared]
+    centred = np.log10([one.images for one in whole])
+    centred -= centred.mean()
+    weights = centred / (centred @ centred)
+    value = float(weights @ np.array([one.log_ratio for one in whole]))
+    if len(seeds) < 2:
+        return Interval(value, None, None), None
+    least = np.sqrt(weights**2 @ np.square([one.least_log_error for one in whole]))
+    spread = MeanSquares.of(np.stack([one.log_ratios() for one in whole])).spread(weights).at_least(least)
+    reach = float(spread.reach())
+    return Interval(value, value - reach, value + reach), float(spread.p_value(value))
 
 
-def _trend(comparison: Comparison, ratios: list[_Ratios]) -> str:
+def _trend(comparison: Comparison, shared: list[Pair]) -> str:
     """The test of the slope, in one sentence; nothing without an interval."""
     slope = comparison.slope
     if slope is None or slope.low is None or slope.high is None:
         return ""
     name = f"the ratio of errors ({comparison.first} over {comparison.second})"
-    if slope.low <= 0 <= slope.high:
+    if comparison.slope_p >= ALPHA:
         return f"As images are added, {name} does not change measurably."
     value, low, high = (f"{np.exp(end):.2f}" for end in (slope.value, slope.low, slope.high))
     said = (
         f"As images are added, {name} {'grows' if slope.value > 0 else 'shrinks'}: with ten times as many it is "
         f"{value} times what it was (95 % interval {low} to {high})"
     )
-    closing = slope.value * sum(one.mean for one in ratios) < 0
+    closing = slope.value * sum(one.log_ratio for one in shared) < 0
     if closing and comparison.verdict != "crossing":
         said += "; a shrinking gap alone is no evidence of a crossover"
     return said + "."

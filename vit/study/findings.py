@@ -29,7 +29,7 @@ class CellResult:
         seed: of the subset and of the training.
         accuracy: share of the test images that are right.
         validation_loss: of the same checkpoint, in nats.
-        epochs: passes over the training images, as a broken number.
+        epochs: passes over the training images, as a fraction.
         seconds: of training, evaluation included.
         images_per_second: training images per second.
         run: the run folder, relative to the study's folder.
@@ -56,12 +56,19 @@ class CellResult:
 
 @dataclass(frozen=True)
 class Point:
-    """A series at one size: the error of each seed, in the order of `seeds`, and their mean with a t interval."""
+    """A series at one size.
+
+    Attributes:
+        errors: of each seed, in the order of `seeds`.
+        mean: of the errors; its interval is about other seeds and other test images.
+        seed_correlation: of two seeds' errors over the test images; None with one seed.
+    """
 
     images: int
     seeds: list[int]
     errors: list[float]
     mean: Interval
+    seed_correlation: float | None
     seconds: float
     images_per_second: float
 
@@ -109,15 +116,25 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Reach:
+    """Half the width of a gap's 95 % interval: as it is, and as it would be in a larger study."""
+
+    now: float
+    twice_the_seeds: float
+    twice_the_test_images: float
+
+
+@dataclass(frozen=True)
 class Difference:
-    """Two series at one size, paired by seed.
+    """Two series at one size, paired by seed and by test image. Its intervals are about other seeds and test images.
 
     Attributes:
         seeds: those that both have.
-        gap: error of the first minus error of the second, with a paired t interval.
-        ratio: error of the first over error of the second (geometric mean over the seeds).
-        p: of the paired t test.
-        p_holm: after Holm's correction over the sizes.
+        gap: error of the first minus error of the second.
+        ratio: error of the first over error of the second.
+        p: of the test that the gap is zero.
+        p_adjusted: after the correction for all tests of the study (Hochberg).
+        reach: of the gap; None with one seed.
     """
 
     images: int
@@ -125,7 +142,8 @@ class Difference:
     gap: Interval
     ratio: Interval
     p: float
-    p_holm: float
+    p_adjusted: float
+    reach: Reach | None
 
 
 @dataclass(frozen=True)
@@ -136,7 +154,8 @@ class Comparison:
         verdict: inside the measured range only.
         crossing: images at which the two are equally good; None unless the verdict is "crossing". An end is None where
             it may lie outside the measured range.
-        slope: change of log(error ratio) for ten times the images, with a t interval over the seeds' own slopes.
+        slope: change of log(error ratio) for ten times the images.
+        slope_p: of the test that it is zero, corrected with all tests of the study; 1 where there is none.
         words: the comparison in one or two plain sentences, slope test included.
     """
 
@@ -146,6 +165,7 @@ class Comparison:
     verdict: Verdict
     crossing: Interval | None
     slope: Interval | None
+    slope_p: float
     words: str
 
 

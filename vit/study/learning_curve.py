@@ -5,18 +5,16 @@ Empirically"; Hoiem et al. 2021, "Learning Curves for Analysis of Deep Networks"
 (a, b), so c alone is searched, on a grid (variable projection), for all resamples at once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import fdtrc, stdtrit
 
-from vit.study.findings import Fit, Interval, Point
-from vit.study.paired import ALPHA, middle
-
-Floats = npt.NDArray[np.float64]
+from vit.study.crossed import ALPHA, Bools, Floats, MeanSquares
+from vit.study.findings import Fit, Interval
+from vit.study.paired import Answers
 
 RESAMPLES = 1000
 FARTHEST = 4  # times the largest size; beyond it nothing is said
@@ -48,36 +46,62 @@ class _Curves:
         return np.where(reached, np.log(self.centre) + np.log(above) / self.exponent, np.inf)
 
 
-def fit_curve(points: list[Point], target: float | None, test_images: int, seed: int = 0) -> Fit | None:
+@dataclass(frozen=True)
+class _Measured:
+    """A size: its seeds, and which of their test images are wrong, as numbers (k, T)."""
+
+    images: int
+    seeds: list[int]
+    table: Floats
+
+    @property
+    def errors(self) -> Floats:
+        """(k,) of the seeds."""
+        return np.asarray(self.table.mean(axis=1))
+
+    @property
+    def mean(self) -> float:
+        """Of the errors."""
+        return float(self.table.mean())
+
+    @property
+    def by_images(self) -> float:
+        """Standard error of `mean` that other test images cause; 0 with one seed."""
+        return float(MeanSquares.of(self.table[None]).spread().by_images) ** 0.5 if len(self.seeds) > 1 else 0.0
+
+
+def fit_curve(wrong: Answers, target: float | None, seed: int = 0) -> Fit | None:
     """The curve of a series, or None with fewer than 3 sizes.
 
-    Every number carries a 95 % interval from refits to resampled means; what is said beyond the largest size also
-    supposes that the power law goes on. Test images are the same throughout: their choice is in no interval.
+    Every number carries a 95 % interval from refits to resampled means, which vary as other seeds and other test images
+    would make them. What is said beyond the largest size also supposes that the power law goes on.
 
     Args:
-        points: sizes ascending.
-        target: accuracy that somebody wants to reach.
-        test_images: T, on which the errors were measured.
+        wrong: which test images each seed has wrong at each size.
+        target: accuracy that is to be reached.
         seed: of the resamples.
     """
-    if len(points) < 3:
+    if len(wrong) < 3:
         return None
+    points = [_Measured(size, sorted(wrong[size]), _table(wrong[size])) for size in sorted(wrong)]
     images = np.array([point.images for point in points], dtype=np.float64)
-    means = np.array([point.mean.value for point in points])
+    means = np.array([point.mean for point in points])
     # The variance of 3 to 5 seeds is off by a factor of 2 either way and would make poor weights. Relative to the
     # error, scatter changes little with the size, so one relative variance is estimated from all seeds of all sizes.
+    test_images = points[0].table.shape[1]
+    by_images = np.array([point.by_images for point in points])
     relative = _pooled_relative_deviation(points, test_images)
     per_seed = np.array([len(point.errors) for point in points]) ** -0.5
     expected = means
     for _ in range(2):  # the second time with the weights of the fitted errors, which are less noisy than the means
-        errors = np.maximum(relative * expected * per_seed, 1 / test_images)
+        errors = np.maximum(np.hypot(relative * expected * per_seed, by_images), 1 / test_images)
         best = _least_squares(images, means[None], errors)
         expected = np.array([best.error_at(n)[0] for n in images])
     families = []
     if min(len(point.errors) for point in points) > 1:
-        noise = _noise(points, 1 / test_images, seed)
+        noise = _noise(points, by_images, seed)
         families = [_least_squares(images, np.maximum(expected + noise, 0.0), errors)]
-        if middle(families[0].floor, best.floor[0])[0] == 0:
+        if _middle(families[0].floor, best.floor[0])[0] == 0:
             # Where no floor is as likely as a small one, refits that may have one put nearly every curve above the
             # truth without: what the simpler curve allows is added to each interval.
             bare = _least_squares(images, means[None], errors, floorless=True)
@@ -107,26 +131,30 @@ def fit_curve(points: list[Point], target: float | None, test_images: int, seed:
     )
 
 
-def _pooled_relative_deviation(points: list[Point], test_images: int) -> float:
+def _table(by_seed: Mapping[int, Bools]) -> Floats:
+    return np.stack([by_seed[seed] for seed in sorted(by_seed)]).astype(np.float64)
+
+
+def _pooled_relative_deviation(points: list[_Measured], test_images: int) -> float:
     """Standard deviation of a seed's error over the mean error, from all sizes; 0 when no size has two seeds."""
     squares = sum(
-        float(np.sum((np.array(point.errors) - point.mean.value) ** 2)) / max(point.mean.value, 1 / test_images) ** 2
-        for point in points
+        float(np.sum((point.errors - point.mean) ** 2)) / max(point.mean, 1 / test_images) ** 2 for point in points
     )
     freedom = _freedom(points)
     return float((squares / freedom) ** 0.5) if freedom else 0.0
 
 
-def _freedom(points: list[Point]) -> int:
+def _freedom(points: list[_Measured]) -> int:
     return sum(len(point.errors) - 1 for point in points)
 
 
-def _noise(points: list[Point], least: float, seed: int) -> Floats:
-    """By how much the means (R, m) may be off: draws that weigh whole seeds with their deviations at all sizes.
+def _noise(points: list[_Measured], by_images: Floats, seed: int) -> Floats:
+    """By how much the means (R, m) may be off, as other seeds and other test images would make them.
 
-    The subsets of a seed lie in each other, so what is unusual in one is in the next as well; sizes drawn on their own
-    would make the curve look far better known than it is. Seeds are what the study repeats, so the draws are t with
-    (fewest seeds - 1) degrees of freedom: for anything linear in the means, the t interval of the seeds' own values.
+    The subsets of a seed lie in each other, so what is unusual in one is in the next as well: whole seeds are weighed,
+    with their deviations at all sizes. Sizes drawn on their own would make the curve look far better known than it is.
+    These draws are t with (fewest seeds - 1) degrees of freedom: for anything linear in the means, the t interval of
+    the seeds' own values. An image that is hard at one size is hard at the next, so the images' draws are correlated.
     """
     generator = np.random.default_rng(seed)
     seeds = sorted({one for point in points for one in point.seeds})
@@ -134,12 +162,31 @@ def _noise(points: list[Point], least: float, seed: int) -> Floats:
     for place, point in enumerate(points):
         count = len(point.seeds)
         rows = [seeds.index(one) for one in point.seeds]
-        deviations[rows, place] = (np.array(point.errors) - point.mean.value) / (count * (count - 1)) ** 0.5
+        deviations[rows, place] = (point.errors - point.mean) / (count * (count - 1)) ** 0.5
     freedom = min(len(point.seeds) for point in points) - 1
     inflation = (freedom / generator.chisquare(freedom, (RESAMPLES, 1))) ** 0.5
+    least = 1 / points[0].table.shape[1]
     missing = np.maximum(least**2 - (deviations**2).sum(axis=0), 0) ** 0.5  # seeds that agree to the image: see paired
     drawn = generator.standard_normal((RESAMPLES, len(seeds))) @ deviations
-    return np.asarray(inflation * (drawn + missing * generator.standard_normal((RESAMPLES, len(points)))))
+    by_seeds = inflation * (drawn + missing * generator.standard_normal((RESAMPLES, len(points))))
+    correlated = generator.multivariate_normal(np.zeros(len(points)), _correlation(points), RESAMPLES, method="svd")
+    return np.asarray(by_seeds + by_images * correlated)
+
+
+def _correlation(points: list[_Measured]) -> Floats:
+    """(m, m) of the images' mean errors at any two sizes; 1 on the diagonal."""
+    hard = np.stack([point.table.mean(axis=0) for point in points])
+    hard -= hard.mean(axis=1, keepdims=True)
+    lengths = np.maximum(np.linalg.norm(hard, axis=1), 1e-12)
+    found = hard @ hard.T / np.outer(lengths, lengths)
+    np.fill_diagonal(found, 1.0)
+    return np.asarray(found)
+
+
+def _middle(draws: Floats, value: float) -> tuple[float, float]:
+    """The ends of the middle 95 % of draws (R,) around their `value`; by sorting, since a draw may be infinite."""
+    ordered, tail = np.sort(draws), round(len(draws) * ALPHA / 2)
+    return min(float(ordered[tail]), value), max(float(ordered[-1 - tail]), value)
 
 
 def _least_squares(images: Floats, means: Floats, errors: Floats, floorless: bool = False) -> _Curves:
@@ -176,7 +223,7 @@ def _best(
 def _interval(best: _Curves, families: list[_Curves], read: Callable[[_Curves], Floats]) -> Interval:
     """A number of the best curve; its interval covers the middle 95 % of every family of refits."""
     value = float(read(best)[0])
-    ends = [middle(read(curves), value) for curves in families]
+    ends = [_middle(read(curves), value) for curves in families]
     return (
         Interval(value, min(low for low, _ in ends), max(high for _, high in ends))
         if ends
@@ -184,14 +231,14 @@ def _interval(best: _Curves, families: list[_Curves], read: Callable[[_Curves], 
     )
 
 
-def _objections(points: list[Point], best: _Curves, errors: Floats, at_twice: Interval) -> str:
+def _objections(points: list[_Measured], best: _Curves, errors: Floats, at_twice: Interval) -> str:
     """Why no number may be read from a fit; empty when it is sound."""
     if len(points) < 4:
         return "a curve of three parameters needs at least 4 sizes"
     if at_twice.low is None or at_twice.high is None:
         return "with a single seed at a size nobody knows how much the errors scatter"
     freedom, weights = _freedom(points), errors**-2
-    means = np.array([point.mean.value for point in points])
+    means = np.array([point.mean for point in points])
     logs = np.log([point.images for point in points])
     centred = logs - (weights @ logs) / weights.sum()
     slope, deviation = weights * centred @ means / (weights @ centred**2), (weights @ centred**2) ** -0.5
@@ -207,14 +254,14 @@ def _objections(points: list[Point], best: _Curves, errors: Floats, at_twice: In
 
 
 def _for_target(
-    target: float | None, points: list[Point], best: _Curves, families: list[_Curves], why: str
+    target: float | None, points: list[_Measured], best: _Curves, families: list[_Curves], why: str
 ) -> tuple[Interval | None, str]:
     """`Fit.for_target` and `Fit.refusal`."""
     if target is None:
         return None, ""
     error = 1 - target
     for point in points:
-        if point.mean.value <= error:
+        if point.mean <= error:
             return None, f"already reached with {point.images:,} images (mean of the seeds)"
     if why:
         return None, why

@@ -1,20 +1,15 @@
-"""Two networks on the same seeds, or on the same test images: differences with 95 % intervals, and their tests."""
+"""Two networks on the same seeds and test images: differences with 95 % intervals, and their tests."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
-from scipy.special import stdtr, stdtrit
 from scipy.stats import binomtest
 
-from vit.study.findings import Difference, Interval
+from vit.study.crossed import NORMAL_QUANTILE, Bools, Floats, MeanSquares, Spread
+from vit.study.findings import Difference, Interval, Reach
 
-Floats = npt.NDArray[np.float64]
-Errors = Mapping[int, Mapping[int, float]]  # {images: {seed: share of the test images that are wrong}}
-
-ALPHA = 0.05
-_NORMAL_QUANTILE = 1.959963984540054
+Answers = Mapping[int, Mapping[int, Bools]]  # {training images: {seed: (T,) which test images are wrong}}
 
 
 @dataclass(frozen=True)
@@ -26,90 +21,102 @@ class McNemar:
     p: float
 
 
-def mean_interval(values: Sequence[float] | Floats, least: float = 0.0) -> Interval:
-    """The mean with its t interval; without ends when there is one value only.
+@dataclass(frozen=True)
+class Pair:
+    """The seeds that two networks share at one size, and which test images each of them has wrong.
 
-    Args:
-        values: one or more.
-        least: smallest standard error of the mean to believe in.
+    Attributes:
+        first, second: (k, T), a row for each seed.
     """
-    mean = float(np.mean(values))
-    if len(values) < 2:
-        return Interval(mean, None, None)
-    reach = t_quantile(len(values)) * standard_error(values, least)
-    return Interval(mean, mean - reach, mean + reach)
+
+    images: int
+    seeds: list[int]
+    first: Bools
+    second: Bools
+
+    @property
+    def log_ratio(self) -> float:
+        """log(error of the first / error of the second), over all seeds."""
+        first, second = self._errors()
+        return float(np.log(first / second))
+
+    @property
+    def least_log_error(self) -> float:
+        """Smallest standard error of `log_ratio` to believe in: that of one test image more or less."""
+        return 1 / (self.first.shape[1] * min(self._errors()))
+
+    def gaps(self) -> Floats:
+        """(k, T) contributions to the difference of the errors, which is their mean."""
+        return self.first.astype(np.float64) - self.second
+
+    def log_ratios(self) -> Floats:
+        """(k, T) contributions to `log_ratio`, linearized at the errors (delta method)."""
+        first, second = self._errors()
+        return self.first / first - self.second / second
+
+    def of(self, seeds: Sequence[int]) -> "Pair":
+        """The same with these seeds alone."""
+        rows = [self.seeds.index(seed) for seed in seeds]
+        return Pair(self.images, list(seeds), self.first[rows], self.second[rows])
+
+    def _errors(self) -> tuple[float, float]:
+        """Errors that have a logarithm: where one is zero, both become (wrong + 0.5) / (T + 1)."""
+        first, second, images = float(self.first.mean()), float(self.second.mean()), self.first.shape[1]
+        if min(first, second) > 0:
+            return first, second
+        return (first * images + 0.5) / (images + 1), (second * images + 0.5) / (images + 1)
 
 
-def t_quantile(count: int) -> float:
-    """Standard errors from the mean of `count` values to an end of its 95 % interval."""
-    return float(stdtrit(count - 1, 1 - ALPHA / 2))
-
-
-def standard_error(values: Sequence[float] | Floats, least: float = 0.0) -> float:
-    """Of the mean of two or more values, and no smaller than `least`."""
-    return max(float(np.std(values, ddof=1)) / len(values) ** 0.5, least)
-
-
-def middle(draws: Floats, value: float) -> tuple[float, float]:
-    """The ends of the middle 95 % of draws (R,) around their `value`; by sorting, since a draw may be infinite."""
-    ordered, tail = np.sort(draws), round(len(draws) * ALPHA / 2)
-    return min(float(ordered[tail]), value), max(float(ordered[-1 - tail]), value)
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """P values after Holm's correction, in the order given (Holm 1979, "A simple sequentially rejective ...")."""
-    adjusted = [1.0] * len(p_values)
-    largest = 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
-        adjusted[place] = largest
-    return adjusted
-
-
-def log_ratios(first: Floats, second: Floats, test_images: int) -> tuple[Floats, float]:
-    """log(first / second) of each seed's errors (k,), and the smallest standard error of their mean to believe in.
-
-    Where an error is zero, all errors of the call become (wrong + 0.5) / (T + 1), so that they have a logarithm.
-    """
-    both = np.stack([first, second])
-    if both.min() <= 0:
-        both = (both * test_images + 0.5) / (test_images + 1)
-    logs = np.log(both)
-    return logs[0] - logs[1], 1 / (test_images * float(both.mean(axis=1).min()))
-
-
-def differences(first: Errors, second: Errors, test_images: int) -> list[Difference]:
-    """The two at every size where they share a seed, sizes ascending; Holm's correction is over those with a test.
-
-    Args:
-        first, second: errors of the two networks.
-        test_images: T, on which every error was measured.
-    """
+def pairs(first: Answers, second: Answers) -> list[Pair]:
+    """The two networks at every size at which they share a seed, sizes ascending."""
     found = []
     for images in sorted(first.keys() & second.keys()):
         seeds = sorted(first[images].keys() & second[images].keys())
-        if not seeds:
-            continue
-        ours = np.array([first[images][seed] for seed in seeds])
-        theirs = np.array([second[images][seed] for seed in seeds])
-        # Errors are counts of T images. Seeds that agree to the image show that the scatter is too small for this test
-        # set to see, not that there is none: the standard error is never below one image.
-        least = 1 / test_images
-        gap = mean_interval(ours - theirs, least)
-        logs, least_log = log_ratios(ours, theirs, test_images)
-        ratio = mean_interval(logs, least_log)
-        p = 1.0
-        if len(seeds) > 1:
-            statistic = gap.value / standard_error(ours - theirs, least)
-            p = min(1.0, 2 * float(stdtr(len(seeds) - 1, -abs(statistic))))
-        found.append(Difference(images, seeds, gap, _exponential(ratio), p, 1.0))
-    tested = [place for place, one in enumerate(found) if len(one.seeds) > 1]
-    for place, p_holm in zip(tested, holm([found[place].p for place in tested]), strict=True):
-        found[place] = replace(found[place], p_holm=p_holm)
+        if seeds:
+            rows = [np.stack([answers[images][seed] for seed in seeds]) for answers in (first, second)]
+            found.append(Pair(images, seeds, rows[0], rows[1]))
     return found
 
 
-def mcnemar(first_correct: npt.NDArray[np.bool_], second_correct: npt.NDArray[np.bool_]) -> McNemar:
+def difference(pair: Pair) -> Difference:
+    """What the two networks differ by at one size; `p_adjusted` is `p` until it is corrected."""
+    gap, log_ratio = float(pair.gaps().mean()), pair.log_ratio
+    if len(pair.seeds) < 2:
+        ratio = Interval(float(np.exp(log_ratio)), None, None)
+        return Difference(pair.images, pair.seeds, Interval(gap, None, None), ratio, 1.0, 1.0, None)
+    # Errors are counts of T images. Seeds and networks that agree to the image show that the scatter is too small for
+    # this test set to see, not that there is none: the standard error is never below one image.
+    spread = MeanSquares.of(pair.gaps()[None]).spread().at_least(1 / pair.first.shape[1])
+    reach = _half_width(spread)
+    beyond = _half_width(MeanSquares.of(pair.log_ratios()[None]).spread().at_least(pair.least_log_error))
+    p = float(spread.p_value(gap))
+    return Difference(
+        images=pair.images,
+        seeds=pair.seeds,
+        gap=Interval(gap, gap - reach, gap + reach),
+        ratio=Interval(*(float(np.exp(log_ratio + side * beyond)) for side in (0, -1, 1))),
+        p=p,
+        p_adjusted=p,
+        reach=Reach(reach, _half_width(spread.with_twice_the_seeds()), _half_width(spread.with_twice_the_images())),
+    )
+
+
+def hochberg(p_values: Sequence[float]) -> list[float]:
+    """P values after the step-up correction of Hochberg (1988), in the order given.
+
+    All claims with a corrected p below 5 % together hold with 95 %, for tests that are independent or positively
+    dependent, as those are that share seeds and test images (Sarkar 1998). Where all p lie below 5 %, so do the
+    corrected ones: "better at every size" takes no more than 5 % at each (Berger 1982, intersection-union test).
+    """
+    adjusted = [1.0] * len(p_values)
+    smallest = 1.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__, reverse=True)):
+        smallest = min(smallest, (rank + 1) * p_values[place])
+        adjusted[place] = smallest
+    return adjusted
+
+
+def mcnemar(first_correct: Bools, second_correct: Bools) -> McNemar:
     """Whether one of two networks has more of the same images (T,) right: the exact binomial form of the test."""
     only_first = int((first_correct & ~second_correct).sum())
     only_second = int((second_correct & ~first_correct).sum())
@@ -117,7 +124,7 @@ def mcnemar(first_correct: npt.NDArray[np.bool_], second_correct: npt.NDArray[np
     return McNemar(only_first, only_second, float(binomtest(only_first, split).pvalue) if split else 1.0)
 
 
-def paired_gap(first_correct: npt.NDArray[np.bool_], second_correct: npt.NDArray[np.bool_]) -> Interval:
+def paired_gap(first_correct: Bools, second_correct: Bools) -> Interval:
     """Accuracy of the first minus accuracy of the second on the same images (T,), with Tango's score interval.
 
     Tango (1998), "Equivalence test and confidence interval for the difference in proportions for the paired-sample
@@ -141,14 +148,12 @@ def _tango_end(table: McNemar, count: int, value: float, limit: float) -> float:
         share = (max(half * half + product, 0.0) ** 0.5 - half) / (4 * count)
         variance = count * (2 * share + middle * (1 - middle))
         surprise = table.only_first - table.only_second - count * middle
-        if surprise**2 <= _NORMAL_QUANTILE**2 * variance:
+        if surprise**2 <= NORMAL_QUANTILE**2 * variance:
             inside = middle
         else:
             outside = middle
     return inside
 
 
-def _exponential(logs: Interval) -> Interval:
-    """An interval of a logarithm, as one of the number itself."""
-    low, high = (None if end is None else float(np.exp(end)) for end in (logs.low, logs.high))
-    return Interval(float(np.exp(logs.value)), low, high)
+def _half_width(spread: Spread) -> float:
+    return float(spread.reach())

@@ -2,15 +2,18 @@
 
 import csv
 import json
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from vit.files import whole
-from vit.study.crossover import compare, outcome
+from vit.study.crossed import ALPHA, MeanSquares, mean_error
+from vit.study.crossover import compare_with_first, outcome
 from vit.study.findings import CellResult, Comparison, Difference, Findings, Interval, Point, Series
 from vit.study.learning_curve import fit_curve
-from vit.study.paired import ALPHA, holm, mean_interval
+from vit.study.paired import Answers
 
 FEW_PASSES = 3.0  # over the images of the largest size
 COLUMNS = tuple(field.name for field in fields(CellResult) if field.name != "correct")
@@ -33,22 +36,14 @@ def summarise(
     if len({(result.series, result.images, result.seed) for result in results}) < len(results):
         raise ValueError("two runs with the same series, images and seed")
     test_images = len(results[0].correct) if results else 0
-    series = [_series(name, [one for one in results if one.series == name], target) for name in _names(results)]
-    comparisons = [compare(series[0], other, test_images) for other in series[1:]]
-    if len({result.images for result in results}) == 1:
-        comparisons = _corrected(comparisons)
+    answers = {name: _answers([one for one in results if one.series == name]) for name in _names(results)}
+    series = [
+        _series(name, [one for one in results if one.series == name], wrong, target) for name, wrong in answers.items()
+    ]
+    comparisons = compare_with_first(answers) if answers else []
     budget = [_more_steps(results), _few_passes(results)]
     verdict = " ".join(filter(None, [*_sentences(series, comparisons, protocol, failed), *budget]))
     return Findings(verdict, series, comparisons, target, test_images, protocol, failed)
-
-
-def _corrected(comparisons: list[Comparison]) -> list[Comparison]:
-    """Holm's correction over the comparisons, where there is one size: they are the tests made side by side."""
-    corrected = iter(holm([one.differences[0].p for one in comparisons if _tested(one)]))
-    return [
-        replace(one, differences=[replace(one.differences[0], p_holm=next(corrected))]) if _tested(one) else one
-        for one in comparisons
-    ]
 
 
 def _tested(comparison: Comparison) -> bool:
@@ -76,25 +71,31 @@ def _names(results: list[CellResult]) -> list[str]:
     return list(dict.fromkeys(result.series for result in results))
 
 
-def _series(name: str, cells: list[CellResult], target: float | None) -> Series:
-    test_images = len(cells[0].correct)
+def _answers(cells: list[CellResult]) -> Answers:
+    sizes = sorted({cell.images for cell in cells})
+    return {images: {cell.seed: ~cell.correct for cell in cells if cell.images == images} for images in sizes}
+
+
+def _series(name: str, cells: list[CellResult], wrong: Answers, target: float | None) -> Series:
     points = []
-    for images in sorted({cell.images for cell in cells}):
-        here = sorted((cell for cell in cells if cell.images == images), key=lambda cell: cell.seed)
-        errors = [int((~cell.correct).sum()) / test_images for cell in here]  # 1 - accuracy would not be exact
+    for images, by_seed in wrong.items():
+        here = [cell for cell in cells if cell.images == images]
+        seeds = sorted(by_seed)
+        table = np.stack([by_seed[seed] for seed in seeds])
+        several = len(seeds) > 1
         points.append(
             Point(
                 images=images,
-                seeds=[cell.seed for cell in here],
-                errors=errors,
-                mean=mean_interval(errors, 1 / test_images),
+                seeds=seeds,
+                errors=[float(row.mean()) for row in table],
+                mean=mean_error(table),
+                seed_correlation=MeanSquares.of(table[None].astype(float)).correlation() if several else None,
                 seconds=sum(cell.seconds for cell in here) / len(here),
                 images_per_second=sum(cell.images_per_second for cell in here) / len(here),
             )
         )
     first = cells[0]
-    fit = fit_curve(points, target, test_images)
-    return Series(name, first.network, first.parameters, first.flops, points, fit)
+    return Series(name, first.network, first.parameters, first.flops, points, fit_curve(wrong, target))
 
 
 def _sentences(
@@ -110,9 +111,10 @@ def _sentences(
     conditions = _conditions(series, protocol, failed)
     if len({point.images for one in series for point in one.points}) == 1:
         found = [_beside_first(comparisons, series[0].points[0].images)] if len(comparisons) > 1 else found
-        return [*found, "With one size measured, what more images would bring is not known.", conditions]
+        unknown = "With one size measured, what more images would bring is not known."
+        return [*found, _what_would_narrow(comparisons), unknown, conditions]
     changes = [_elsewhere(one) for one in comparisons]
-    return [*found, *changes, _with_twice(series), conditions]
+    return [*found, *changes, _what_would_narrow(comparisons), _with_twice(series), conditions]
 
 
 def _at_largest(comparison: Comparison, series: list[Series]) -> str:
@@ -125,7 +127,7 @@ def _at_largest(comparison: Comparison, series: list[Series]) -> str:
     at = f"At {one.images:,} images"
     if one.gap.low is None or one.gap.high is None:
         return f"{at} the error is {errors[0]} for {first} and {errors[1]} for {second}, from one seed."
-    if comparison.verdict in ("first ahead", "second ahead") or one.p_holm < ALPHA:
+    if comparison.verdict in ("first ahead", "second ahead") or one.p_adjusted < ALPHA:
         low, high = sorted((abs(one.gap.low), abs(one.gap.high)))
         best, other = (0, 1) if one.gap.value < 0 else (1, 0)
         names = (first, second)
@@ -133,13 +135,32 @@ def _at_largest(comparison: Comparison, series: list[Series]) -> str:
             f"{at} use {names[best]} rather than {names[other]}: its error is {errors[best]} against {errors[other]}, "
             f"{100 * abs(one.gap.value):.2f} points less (95 % interval {100 * low:.2f} to {100 * high:.2f})."
         )
-    sizes = len(comparison.differences)
     clear = one.gap.low > 0 or one.gap.high < 0
     return (
         f"{at} {first} and {second} cannot be told apart: the errors are {errors[0]} and {errors[1]}, a difference of "
         f"{100 * one.gap.value:.2f} points (95 % interval {100 * one.gap.low:.2f} to {100 * one.gap.high:.2f}"
-        + (f", which does not allow for tests at {sizes} sizes)." if clear else ").")
+        + (", which is not corrected for the number of tests)." if clear else ").")
     )
+
+
+def _what_would_narrow(comparisons: list[Comparison]) -> str:
+    """For the first comparison that is open at its largest size: what more seeds or more test images would bring."""
+    for comparison in comparisons:
+        one = comparison.differences[-1] if comparison.differences else None
+        if one is None or one.p_adjusted < ALPHA:
+            continue
+        if one.reach is None:
+            return "One seed has no interval: give --seeds 3 or more."
+        now, seeds, images = one.reach.now, one.reach.twice_the_seeds, one.reach.twice_the_test_images
+        better = "more seeds" if seeds < images else "more test images"
+        both = abs(seeds - images) < 0.1 * (now - min(seeds, images))
+        of = f" between {comparison.first} and {comparison.second}" if len(comparisons) > 1 else ""
+        return (
+            f"The difference{of} is known to ±{100 * now:.2f} points. Twice the seeds would make that about "
+            f"±{100 * seeds:.2f}, twice the test images ±{100 * images:.2f}: {'both' if both else better} would help"
+            + (" alike." if both else " most.")
+        )
+    return ""
 
 
 def _beside_first(comparisons: list[Comparison], images: int) -> str:
@@ -149,14 +170,14 @@ def _beside_first(comparisons: list[Comparison], images: int) -> str:
         if not _tested(one):
             groups["Not tested"].append(one.second)
             continue
-        gap, clear = one.differences[0].gap, one.differences[0].p_holm < ALPHA
+        gap, clear = one.differences[0].gap, one.differences[0].p_adjusted < ALPHA
         more = Interval(-gap.value, _minus(gap.high), _minus(gap.low))  # errors of the second beyond the first's
         kind = ("Worse" if more.value > 0 else "Better") if clear else "Not to be told apart from it"
         groups[kind].append(f"{one.second} ({_points(more)})")
     said = " ".join(f"{kind}: {'; '.join(names)}." for kind, names in groups.items() if names)
     return (
         f"At {images:,} images, beside {comparisons[0].first}, in points of error with 95 % intervals, and tested with "
-        f"Holm's correction for {len(comparisons)} comparisons. {said}"
+        f"a correction for {len(comparisons)} comparisons. {said}"
     )
 
 
@@ -187,7 +208,7 @@ def _elsewhere(comparison: Comparison) -> str:
     found = comparison.differences
     if comparison.verdict in ("first ahead", "second ahead"):
         return f"That holds at every size measured, from {found[0].images:,} to {found[-1].images:,} images."
-    if len(found) > 1 and all(one.p_holm >= ALPHA and len(one.seeds) > 1 for one in found):
+    if len(found) > 1 and all(one.p_adjusted >= ALPHA and len(one.seeds) > 1 for one in found):
         return f"Nor can they at any smaller size measured, down to {found[0].images:,} images."
     return outcome(comparison) if found else ""
 

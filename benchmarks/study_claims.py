@@ -1,0 +1,293 @@
+"""How often is what `vit study` says true? Studies are drawn from a known world and judged by its statistics.
+
+    python benchmarks/study_claims.py [--studies 2000] [--only PART]
+
+The world is as studies are. Every study has one test set, which all seeds and networks share. A test image has a
+difficulty that is common to all networks, and one for each network and size. The subsets of a seed lie in each other,
+and the networks of a seed share them. A network errs on an image where
+
+    common difficulty + network's difficulty + chance (network, seed, size, image)  >  threshold + seed's effect
+
+with normal terms of total variance 1 on the left (a crossed probit model).
+"""
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri, stdtr
+from scipy.stats import binomtest
+
+from vit.study.crossed import MeanSquares, mean_error
+from vit.study.crossover import compare_with_first
+from vit.study.findings import Comparison, Fit, Interval
+from vit.study.learning_curve import fit_curve
+from vit.study.paired import Answers
+
+Curve = Callable[[float], float]  # training images -> error in the population of seeds and images
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class World:
+    """What studies are drawn from.
+
+    Attributes:
+        agreement: correlation of two seeds of a network, before the threshold.
+        common: share of the agreement that all networks have in common.
+        scatter: standard deviation of a seed's threshold; half of its variance is that of the subset.
+        nested: correlation of what is drawn for a seed, or for a network's difficulties, at neighbouring sizes.
+    """
+
+    seeds: int = 5
+    test_images: int = 1000
+    sizes: tuple[int, ...] = (1000,)
+    agreement: float = 0.7
+    common: float = 0.6
+    scatter: float = 0.05
+    nested: float = 0.6
+
+
+@dataclass
+class Tally:
+    """Counts of studies."""
+
+    counts: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, name: str, true: bool) -> None:
+        """One more case, in which `name` holds or does not."""
+        kept = self.counts.setdefault(name, [0, 0])
+        kept[0] += bool(true)
+        kept[1] += 1
+
+    def share(self, name: str) -> float:
+        """Of the cases in which `name` held."""
+        hits, cases = self.counts.get(name, [0, 0])
+        return hits / cases if cases else float("nan")
+
+    def words(self, name: str) -> str:
+        """'4.2 % (3.4 to 5.2)', with Wilson's interval."""
+        hits, cases = self.counts.get(name, [0, 0])
+        if not cases:
+            return "none"
+        around = binomtest(hits, cases).proportion_ci(method="wilson")
+        return f"{100 * hits / cases:.1f} % ({100 * around.low:.1f} to {100 * around.high:.1f})"
+
+
+def draw(generator: np.random.Generator, world: World, curves: Sequence[Curve]) -> dict[str, Answers]:
+    """One study: {series: which test images are wrong}."""
+    k, images, places = world.seeds, world.test_images, len(world.sizes)
+    own, rest = world.agreement * (1 - world.common), 1 - world.agreement
+    common = (world.agreement * world.common) ** 0.5 * generator.standard_normal(images, dtype=np.float32)
+    subset = _chain(generator, (places, k), world.nested)
+    found: dict[str, Answers] = {}
+    for number, curve in enumerate(curves):
+        hard = common + own**0.5 * _chain(generator, (places, images), world.nested)
+        effect = world.scatter * 0.5**0.5 * (subset + _chain(generator, (places, k), world.nested))
+        chance = rest**0.5 * _chain(generator, (places, k, images), world.nested)
+        errors = np.array([curve(size) for size in world.sizes])
+        threshold = -ndtri(errors) * (1 + world.scatter**2) ** 0.5  # so that the mean over the seeds is `errors`
+        wrong = hard[:, None] + chance > (threshold[:, None] + effect)[..., None]
+        found["ABCDEFGHIJKLMNOP"[number]] = {
+            size: dict(enumerate(wrong[place])) for place, size in enumerate(world.sizes)
+        }
+    return found
+
+
+def _chain(generator: np.random.Generator, shape: tuple[int, ...], nested: float) -> Floats:
+    """Standard normal deviates; those of neighbouring first indices have the correlation `nested`."""
+    drawn = generator.standard_normal(shape, dtype=np.float32)
+    for place in range(1, len(drawn)):
+        drawn[place] = nested * drawn[place - 1] + (1 - nested**2) ** 0.5 * drawn[place]
+    return drawn
+
+
+def studies(world: World, curves: Sequence[Curve], count: int, seed: int = 0) -> Iterator[dict[str, Answers]]:
+    """`count` studies of one world."""
+    generator = np.random.default_rng([seed, world.seeds, world.test_images, len(curves), len(world.sizes)])
+    for _ in range(count):
+        yield draw(generator, world, curves)
+
+
+def power(at: float, error: float, exponent: float, floor: float = 0.0) -> Curve:
+    """A curve that has `error` with `at` images."""
+    return lambda images: floor + (error - floor) * (images / at) ** exponent
+
+
+def false_claims(world: World, num_series: int, count: int, error: float = 0.1) -> Tally:
+    """Of studies of equal networks: how many claim any difference; and what a test over the seeds alone would claim."""
+    curve = power(world.sizes[-1], error, -0.3)
+    found = Tally()
+    for answers in studies(world, [curve] * num_series, count):
+        comparisons = compare_with_first(answers)
+        found.add("claims", any(claims(comparisons)))
+        found.add("over the seeds alone", any(_over_seeds_alone(answers)))
+    return found
+
+
+def claims(comparisons: Sequence[Comparison]) -> Iterator[bool]:
+    """Whether each test of a study claims something."""
+    for comparison in comparisons:
+        yield from (one.p_adjusted < 0.05 for one in comparison.differences)
+        yield comparison.slope_p < 0.05
+        yield comparison.verdict != "not resolved"
+
+
+def _over_seeds_alone(answers: dict[str, Answers]) -> Iterator[bool]:
+    """Whether the paired t test over the seeds, Holm's correction over the sizes, claims something of each pair.
+
+    That was the test of `vit study` before it allowed for the test images.
+    """
+    first, *others = answers.values()
+    for other in others:
+        smallest = 1.0
+        for size in first:
+            gaps = np.array([first[size][seed].mean() - other[size][seed].mean() for seed in first[size]])
+            error = max(gaps.std(ddof=1) / len(gaps) ** 0.5, 1 / len(first[size][0]))
+            smallest = min(smallest, 2 * float(stdtr(len(gaps) - 1, -abs(gaps.mean()) / error)))
+        yield len(first) * smallest < 0.05
+
+
+def coverage(world: World, curves: tuple[Curve, Curve], count: int) -> Tally:
+    """How often intervals of errors, gaps and ratios hold the truth, and how often the gap is found."""
+    found = Tally()
+    for answers in studies(world, curves, count):
+        (comparison,) = compare_with_first(answers)
+        for one in comparison.differences:
+            ours, theirs = (curve(one.images) for curve in curves)
+            found.add("gap", _holds(one.gap, ours - theirs))
+            found.add("ratio", _holds(one.ratio, ours / theirs))
+            found.add("found", one.p_adjusted < 0.05)
+            first = np.stack(list(answers["A"][one.images].values()))
+            found.add("error", _holds(mean_error(first), ours))
+    return found
+
+
+def crossings(world: World, curves: tuple[Curve, Curve], truth: float, count: int) -> Tally:
+    """How often a crossing is found, and its interval holds the true one."""
+    found = Tally()
+    for answers in studies(world, curves, count):
+        (comparison,) = compare_with_first(answers)
+        found.add("found", comparison.crossing is not None)
+        if comparison.crossing is not None:
+            found.add("crossing", _holds(comparison.crossing, truth))
+    return found
+
+
+def fits(world: World, law: tuple[float, float, float], count: int) -> Tally:
+    """How often the intervals of a fitted curve (floor, scale, exponent) hold the truth."""
+    floor, scale, exponent = law
+
+    def curve(images: float) -> float:
+        return floor + scale * images**exponent
+
+    found, largest = Tally(), world.sizes[-1]
+    for answers in studies(world, [curve], count):
+        fit = fit_curve(answers["A"], None)
+        assert isinstance(fit, Fit)
+        found.add("supported", fit.supported)
+        for name, truth in (("floor", floor), ("scale", scale), ("exponent", exponent)):
+            found.add(name, _holds(getattr(fit, name), truth))
+        found.add("at_twice", _holds(fit.at_twice, curve(2 * largest)))
+        found.add("at_four_times", _holds(fit.at_four_times, curve(4 * largest)))
+        for low, high, images in zip(fit.low, fit.high, fit.sizes, strict=True):
+            found.add("band", low <= curve(images) <= high)
+    return found
+
+
+def gap_found(world: World, count: int, error: float = 0.1) -> float:
+    """The gap in error that is found in 80 % of studies of two networks, by bisection over its size."""
+    low, high = 0.0, 0.9 * error
+    for _ in range(7):
+        middle = (low + high) / 2
+        curves = (power(world.sizes[0], error, 0.0), power(world.sizes[0], error - middle, 0.0))
+        found = coverage(world, curves, count).share("found")
+        low, high = (middle, high) if found < 0.8 else (low, middle)
+    return high
+
+
+def correlation_of_errors(world: World, error: float = 0.1) -> float:
+    """Of two seeds' errors over the test images, in a world of this agreement."""
+    (answers,) = studies(World(10, 10_000, (1000,), world.agreement, world.common, world.scatter), [lambda _: error], 1)
+    return MeanSquares.of(np.stack(list(answers["A"][1000].values()))[None].astype(np.float64)).correlation()
+
+
+def _holds(interval: Interval, truth: float) -> bool:
+    assert interval.low is not None
+    assert interval.high is not None
+    return interval.low <= truth <= interval.high
+
+
+SEVEN = (100, 215, 464, 1000, 2154, 4642, 10_000)
+NULL = [
+    *(
+        (World(seeds=k, test_images=t, agreement=a), 2)
+        for t in (300, 10_000)
+        for k in (3, 5, 10)
+        for a in (0.35, 0.7, 0.92)
+    ),
+    (World(seeds=2, test_images=1000), 2),
+    (World(seeds=3, test_images=300, scatter=0.2), 2),
+    (World(seeds=5, test_images=1000, sizes=(1000, 10_000)), 6),
+    (World(seeds=5, test_images=1000, sizes=SEVEN[::2]), 11),
+    (World(seeds=3, test_images=300, sizes=SEVEN[::2]), 11),
+    (World(seeds=3, test_images=1000, sizes=SEVEN), 2),
+    (World(seeds=5, test_images=10_000, sizes=SEVEN), 2),
+    (World(seeds=10, test_images=300, sizes=SEVEN), 2),
+]
+FIT_NUMBERS = ("supported", "floor", "exponent", "at_twice", "at_four_times", "band")
+STEEP = (power(1000, 0.15, -0.5), power(1000, 0.15, -0.2))
+
+
+def main() -> None:
+    """Print the tables of docs/results.md."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--studies", type=int, default=2000)
+    parser.add_argument("--only", choices=("claims", "coverage", "crossings", "fits", "power"))
+    given = parser.parse_args()
+
+    def wanted(part: str) -> bool:
+        return given.only in (None, part)
+
+    if wanted("claims"):
+        _row("series", "sizes", "seeds", "test images", "correlation", "claims", "over the seeds alone")
+        for world, num_series in NULL:
+            found = false_claims(world, num_series, given.studies)
+            both = (found.words("claims"), found.words("over the seeds alone"))
+            correlation = f"{correlation_of_errors(world):.2f}"
+            _row(num_series, len(world.sizes), world.seeds, world.test_images, correlation, *both)
+    if wanted("coverage"):
+        _row("error", "seeds", "test images", "scatter", "gap", "ratio", "error")
+        for error in (0.02, 0.1, 0.3):
+            for k, t, scatter in ((3, 300, 0.05), (5, 300, 0.2), (5, 1000, 0.05), (10, 1000, 0.05), (3, 10_000, 0.05)):
+                pair = (power(1000, error, 0.0), power(1000, 0.8 * error, 0.0))
+                found = coverage(World(seeds=k, test_images=t, scatter=scatter), pair, given.studies)
+                _row(error, k, t, scatter, found.words("gap"), found.words("ratio"), found.words("error"))
+    if wanted("crossings"):
+        _row("crossing at", "seeds", "test images", "found", "interval holds it")
+        for k, t in ((3, 1000), (5, 1000), (10, 1000), (3, 10_000), (5, 10_000)):
+            found = crossings(World(seeds=k, test_images=t, sizes=SEVEN), STEEP, 1000, given.studies)
+            _row(1000, k, t, found.words("found"), found.words("crossing"))
+    if wanted("fits"):
+        _row("floor, scale, exponent", "seeds", "test images", *FIT_NUMBERS)
+        for law in ((0.03, 2.0, -0.5), (0.0, 1.0, -0.3)):
+            for k, t in ((3, 1000), (5, 1000), (5, 10_000), (10, 10_000)):
+                found = fits(World(seeds=k, test_images=t, sizes=SEVEN), law, given.studies // 2)
+                _row(law, k, t, *(f"{100 * found.share(name):.1f} %" for name in FIT_NUMBERS))
+    if wanted("power"):
+        _row("seeds", "test images", "scatter", "gap found in 80 % of studies, in points, at 10 % error")
+        for scatter in (0.02, 0.1):
+            for k in (3, 5, 10):
+                for t in (300, 1000, 10_000):
+                    gap = gap_found(World(seeds=k, test_images=t, scatter=scatter), max(100, given.studies // 5))
+                    _row(k, t, scatter, f"{100 * gap:.1f}")
+
+
+def _row(*cells: object) -> None:
+    print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

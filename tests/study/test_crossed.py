@@ -1,0 +1,117 @@
+"""Means over seeds and test images that are crossed: against scipy, against repeated studies, and at the borders."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from vit.study.crossed import MeanSquares, Spread, mean_error
+
+
+def spread_of(table):
+    return MeanSquares.of(np.asarray(table, dtype=float)[None]).spread()
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5, 10])
+@pytest.mark.parametrize("away", [0.3, 1.0, 2.5, 12.0])
+def test_without_a_part_of_the_images_it_is_student_s_test(seeds, away):
+    spread = Spread(np.array(4.0), np.array(0.0), np.array(0.0), seeds)
+    assert float(spread.p_value(2 * away)) == pytest.approx(2 * stats.t.sf(away, seeds - 1), rel=1e-6)
+    assert float(spread.reach()) == pytest.approx(2 * stats.t.isf(0.025, seeds - 1), rel=1e-6)
+
+
+def test_without_a_part_of_the_seeds_it_is_the_normal_test():
+    spread = Spread(np.array(0.0), np.array(4.0), np.array(0.0), 3)
+    assert float(spread.p_value(3.0)) == pytest.approx(2 * stats.norm.sf(1.5))
+    assert float(spread.reach()) == pytest.approx(2 * stats.norm.isf(0.025))
+
+
+def test_with_both_it_is_the_distribution_of_the_sum():
+    generator = np.random.default_rng(0)
+    drawn = 1.5 * generator.standard_t(2, 400_000) + 2.0 * generator.standard_normal(400_000)
+    spread = Spread(np.array(1.5**2), np.array(2.0**2), np.array(0.0), 3)
+    for away in (1.0, 4.0, 9.0):
+        assert float(spread.p_value(away)) == pytest.approx(np.mean(np.abs(drawn) > away), abs=0.003)
+    assert float(spread.p_value(spread.reach())) == pytest.approx(0.05, abs=1e-6)
+
+
+def test_the_parts_are_those_of_the_world():
+    """Seeds, images and their interaction with known variances."""
+    generator = np.random.default_rng(1)
+    seeds, images, count = 4, 60, 400
+    found = []
+    for _ in range(count):
+        table = (
+            0.2 * generator.standard_normal((seeds, 1))
+            + 1.5 * generator.standard_normal((1, images))
+            + 1.0 * generator.standard_normal((seeds, images))
+        )
+        squares = MeanSquares.of(table[None])
+        found.append([float(squares.seeds[0, 0]), float(squares.images[0, 0]), float(squares.interaction[0, 0])])
+    of_seeds, of_images, rest = np.mean(found, axis=0)
+    assert rest == pytest.approx(1.0, rel=0.03)
+    assert of_seeds == pytest.approx(1.0 + images * 0.2**2, rel=0.15)
+    assert of_images == pytest.approx(1.0 + seeds * 1.5**2, rel=0.05)
+
+
+def test_a_larger_study_is_foretold():
+    """What is said of twice the seeds and twice the images is what such studies have."""
+    generator = np.random.default_rng(2)
+
+    def reaches(seeds, images):
+        tables = (
+            0.1 * generator.standard_normal((seeds, 1))
+            + generator.standard_normal((1, images))
+            + generator.standard_normal((seeds, images))
+            for _ in range(300)
+        )
+        return [spread_of(table) for table in tables]
+
+    small = reaches(4, 100)
+    for foretold, larger in (
+        ([one.with_twice_the_seeds() for one in small], reaches(8, 100)),
+        ([one.with_twice_the_images() for one in small], reaches(4, 200)),
+    ):
+        assert np.mean([one.reach() for one in foretold]) == pytest.approx(
+            np.mean([one.reach() for one in larger]), rel=0.07
+        )
+
+
+def test_several_quantities_are_combined_as_their_sum_would_be():
+    generator = np.random.default_rng(3)
+    values = generator.standard_normal((3, 4, 50)) + generator.standard_normal((1, 1, 50))
+    weights = np.array([[1.0, 0.0, 0.0], [0.5, -2.0, 1.0]])
+    found = MeanSquares.of(values).spread(weights)
+    for place, row in enumerate(weights):
+        alone = spread_of(np.tensordot(row, values, 1))
+        for name in ("by_seeds", "by_images", "by_both"):
+            assert getattr(found, name)[place] == pytest.approx(float(getattr(alone, name)))
+
+
+def test_the_correlation_of_seeds():
+    generator = np.random.default_rng(4)
+    hard = generator.standard_normal(5000)
+    table = np.sqrt(0.6) * hard + np.sqrt(0.4) * generator.standard_normal((5, 5000))
+    assert MeanSquares.of(table[None]).correlation() == pytest.approx(0.6, abs=0.03)
+    assert MeanSquares.of(np.zeros((1, 3, 10))).correlation() == 0
+    assert MeanSquares.of(np.tile(hard, (1, 3, 1))).correlation() == pytest.approx(1)
+
+
+@given(st.integers(2, 5), st.integers(2, 40), st.integers(0, 2**32 - 1), st.floats(0, 1))
+def test_a_mean_error_lies_in_its_interval_and_between_0_and_1(seeds, images, seed, share):
+    wrong = np.random.default_rng(seed).random((seeds, images)) < share
+    found = mean_error(wrong)
+    assert 0 <= found.low <= found.value <= found.high <= 1 and found.low < found.high
+    assert found.value == pytest.approx(wrong.mean())
+    mirrored = mean_error(~wrong)
+    assert (mirrored.low, mirrored.high) == pytest.approx((1 - found.high, 1 - found.low), abs=1e-6)
+
+
+def test_a_mean_error_of_seeds_that_agree_is_wilson_s():
+    for count in (0, 7):
+        wrong = np.tile(np.arange(359) < count, (3, 1))
+        wilson = stats.binomtest(count, 359).proportion_ci(method="wilson")
+        found = mean_error(wrong)
+        assert (found.low, found.high) == pytest.approx((wilson.low, wilson.high), rel=0.01)
+    assert mean_error(np.zeros((1, 50), dtype=bool)).low is None

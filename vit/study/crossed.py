@@ -1,0 +1,163 @@
+"""Seeds and test images are crossed: every seed is measured on the same images. How far a mean over both may be off.
+
+The value of seed s on test image i is taken as mean + seed effect + image effect + interaction. A repeated study has
+other seeds and other test images, so that the variance of the mean over k seeds and T images is
+
+    S / k + I / T + R / (k T)                                   (S, I, R: variances of the three effects)
+
+(Searle, Casella and McCulloch 1992, "Variance Components", chapter 4; Owen 2007, "The pigeonhole bootstrap"). A test
+over the seeds alone leaves I / T out: the seeds share their test images, so their scatter cannot show it.
+
+The estimate has two independent parts. That of the seeds has k - 1 degrees of freedom, so its quotient is Student's t.
+That of the images has about T degrees of freedom, so its quotient is normal. Tests and intervals use the distribution
+of the sum of the two (Behrens and Fisher). Satterthwaite's single t distribution claims too much with two or three
+seeds: docs/results.md has the numbers.
+"""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr, stdtrit
+
+from vit.study.findings import Interval
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+ALPHA = 0.05
+NORMAL_QUANTILE = 1.959963984540054
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The variance of a mean over seeds and test images; each part is an array of any one shape.
+
+    Attributes:
+        by_seeds: the part that the seeds' scatter shows, S / k + R / (k T).
+        by_images: the part that it does not show, I / T.
+        by_both: R / (k T), which `by_seeds` holds and which more seeds or more images make smaller.
+        num_seeds: k, two or more.
+    """
+
+    by_seeds: Floats
+    by_images: Floats
+    by_both: Floats
+    num_seeds: int
+
+    def p_value(self, value: npt.ArrayLike) -> Floats:
+        """Two-sided p of a mean of `value` where the true one is 0."""
+        scale, weight = _nodes(self.num_seeds - 1)
+        deviation = np.sqrt(self.by_seeds[..., None] * scale + self.by_images[..., None])
+        away = np.abs(np.asarray(value, dtype=np.float64))[..., None]
+        quotient = np.divide(away, deviation, out=np.zeros(np.broadcast_shapes(away.shape, deviation.shape)))
+        return np.asarray(np.minimum(1.0, 2 * ndtr(-quotient) @ weight))
+
+    def reach(self) -> Floats:
+        """Half the width of the 95 % interval."""
+        quantile = float(stdtrit(self.num_seeds - 1, 1 - ALPHA / 2))
+        of_seeds, of_images = quantile * np.sqrt(self.by_seeds), NORMAL_QUANTILE * np.sqrt(self.by_images)
+        low, high = np.maximum(of_seeds, of_images), of_seeds + of_images
+        for _ in range(30):
+            middle = (low + high) / 2
+            inside = self.p_value(middle) > ALPHA
+            low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+        return np.asarray((low + high) / 2)
+
+    def at_least(self, error: npt.ArrayLike) -> "Spread":
+        """The same with no standard error of the images' part below `error`."""
+        return replace(self, by_images=np.maximum(self.by_images, np.square(error)))
+
+    def with_twice_the_seeds(self) -> "Spread":
+        """What a study with twice the seeds can expect."""
+        return replace(self, by_seeds=self.by_seeds / 2, by_both=self.by_both / 2, num_seeds=2 * self.num_seeds)
+
+    def with_twice_the_images(self) -> "Spread":
+        """What a study with twice the test images can expect."""
+        own = np.maximum(self.by_seeds - self.by_both, 0)
+        return replace(self, by_seeds=own + self.by_both / 2, by_images=self.by_images / 2, by_both=self.by_both / 2)
+
+
+@dataclass(frozen=True)
+class MeanSquares:
+    """Mean squares and mean products of M quantities that were measured on the same seeds and test images.
+
+    Attributes:
+        seeds, images, interaction: (M, M) of the analysis of variance.
+    """
+
+    seeds: Floats
+    images: Floats
+    interaction: Floats
+    num_seeds: int
+    num_images: int
+
+    @classmethod
+    def of(cls, values: Floats) -> "MeanSquares":
+        """Of values (M, k, T), k and T two or more."""
+        _, seeds, images = values.shape
+        centred = values - values.mean(axis=(1, 2), keepdims=True)
+        by_seed, by_image = centred.mean(axis=2), centred.mean(axis=1)
+        flat = centred.reshape(len(values), -1)
+        seed_products, image_products = images * by_seed @ by_seed.T, seeds * by_image @ by_image.T
+        rest = flat @ flat.T - seed_products - image_products
+        return cls(
+            seed_products / (seeds - 1),
+            image_products / (images - 1),
+            rest / ((seeds - 1) * (images - 1)),
+            seeds,
+            images,
+        )
+
+    def spread(self, weights: npt.ArrayLike = (1.0,)) -> Spread:
+        """Of the mean of the quantities' sum with `weights` (..., M)."""
+        given = np.asarray(weights, dtype=np.float64)
+        seeds, images, both = (
+            np.maximum(np.einsum("...m,mn,...n->...", given, products, given), 0) / (self.num_seeds * self.num_images)
+            for products in (self.seeds, self.images, self.interaction)
+        )
+        return Spread(seeds, np.maximum(images - both, 0), both, self.num_seeds)
+
+    def correlation(self) -> float:
+        """Of two seeds' values of the first quantity over the test images; 0 where no image differs."""
+        images = max(float(self.images[0, 0] - self.interaction[0, 0]), 0.0) / self.num_seeds
+        both = max(float(self.interaction[0, 0]), 0.0)
+        return images / (images + both) if images + both else 0.0
+
+
+def mean_error(wrong: Bools) -> Interval:
+    """Mean of the seeds' errors with its interval, from which images are wrong (k, T); without ends for one seed.
+
+    It is Wilson's interval with the number of images that would give the same standard error (Korn and Graubard 1998,
+    "Confidence intervals for proportions with small expected number of positive counts"): it stays between 0 and 1, and
+    is no point where no image is wrong.
+    """
+    seeds, images = wrong.shape
+    share = float(wrong.mean())
+    if seeds < 2:
+        return Interval(share, None, None)
+    spread = MeanSquares.of(wrong[None].astype(np.float64)).spread()
+    variance = float(spread.by_seeds + spread.by_images)
+    if variance > 0:
+        count, quantile = share * (1 - share) / variance, float(spread.reach()) / variance**0.5
+    else:  # all seeds have all images right, or all wrong
+        count, quantile = float(images), NORMAL_QUANTILE
+    grown = 1 + quantile**2 / count
+    centre = (share + quantile**2 / (2 * count)) / grown
+    around = quantile / grown * (share * (1 - share) / count + quantile**2 / (4 * count**2)) ** 0.5
+    return Interval(share, max(0.0, min(centre - around, share)), min(1.0, max(centre + around, share)))
+
+
+@lru_cache(maxsize=64)
+def _nodes(freedom: int) -> tuple[Floats, Floats]:
+    """Values (n,) of freedom / chi-square, and the probabilities that stand for them.
+
+    The trapezoidal rule in the logarithm of chi, where the density falls off doubly exponentially above and smoothly
+    below: p values are right to 1e-8 of themselves and better.
+    """
+    logs = np.linspace(-25.0, np.log(freedom**0.5 + 9.0), 400)
+    chi = np.exp(logs)
+    density = freedom * logs - chi**2 / 2
+    weights = np.exp(density - density.max())
+    return np.asarray(freedom / chi**2), np.asarray(weights / weights.sum())
