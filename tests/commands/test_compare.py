@@ -204,3 +204,21 @@ def test_no_torch_is_needed(run):
     environment = {**os.environ, "PYTHONPATH": root}
     done = subprocess.run([sys.executable, "-c", script], check=False, timeout=60, env=environment, capture_output=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_several_seeds_are_taken_together(run, capsys):
+    """Three seeds that agree on the images: as sure as one of them, and no surer."""
+    for network, wrong in (("vit", 12), ("cnn", 4)):
+        for seed in range(3):
+            folder = run(f"{network}{seed}", ["dog"] * wrong + ["cat"] * (100 - wrong), network=network)
+            (folder / "config.yaml").write_text(f"seed: {seed}\nname: {network}{seed}\nmodel: {network}\n")
+            result = json.loads((folder / "result.json").read_text())
+            (folder / "result.json").write_text(json.dumps(result | {"seed": seed}))
+    assert compare(["vit0", "vit1", "vit2", "cnn2", "cnn1", "cnn0"]) == 0
+    out = capsys.readouterr().out
+    assert "differ in their seed alone" in out and "McNemar" not in out
+    words = next(line for line in out.splitlines() if line.startswith("cnn") and "-8.00" in line).split()
+    assert words[1] == "3" and float(words[3].strip("(")) < -8 < float(words[5].strip(")"))
+    assert 0.001 < float(words[6]) < 0.05 and words[6] == words[7], "McNemar's p of 8 images is 0.008"
+    assert compare(["vit0", "cnn0"]) == 0
+    assert "McNemar" in capsys.readouterr().out, "one seed each: the trained models alone"

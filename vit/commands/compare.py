@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from vit.study.findings import Difference
+
 SHOWN = 20
 _SHOWN_COLUMNS = ("predicted", "probability", "loss")
 
@@ -40,6 +42,19 @@ def compare(arguments: Sequence[str]) -> int:
     first, *others = runs
     reporter.line(f"{len(first.rows):,} test images of {first.result['data']}; 95 % intervals")
     reporter.table(("run", "accuracy", "right", "wrong"), [_accuracy(run) for run in runs])
+    if not _show_repeated(reporter, runs):
+        _show_pairs(reporter, first, others)
+    disagreements = _disagreements(runs)
+    _show(reporter, runs, disagreements)
+    if output is not None:
+        _write(output, runs, disagreements)
+        reporter.line(f"\n{len(disagreements):,} rows in {output}")
+    reporter.next_command(_next(runs, output is None and bool(disagreements)))
+    return 0
+
+
+def _show_pairs(reporter: Reporter, first: "_Tested", others: Sequence["_Tested"]) -> None:
+    """Trained models one by one: the first with each other one, over the test images alone."""
     reporter.line(f"\nAccuracy of {first.name} minus that of each other run, on the same images")
     columns = ("against", "difference in points", "only first right", "only other right", "McNemar's p")
     reporter.table(columns, [_difference(first, other) for other in others])
@@ -48,13 +63,60 @@ def compare(arguments: Sequence[str]) -> int:
     )
     if len(others) > 1:
         reporter.line(f"The p are not corrected for {len(others)} comparisons.")
-    disagreements = _disagreements(runs)
-    _show(reporter, runs, disagreements)
-    if output is not None:
-        _write(output, runs, disagreements)
-        reporter.line(f"\n{len(disagreements):,} rows in {output}")
-    reporter.next_command(_next(runs, output is None and bool(disagreements)))
-    return 0
+
+
+def _show_repeated(reporter: Reporter, runs: Sequence["_Tested"]) -> bool:
+    """Recipes that were trained with several seeds, over seeds and test images; False where there is none."""
+    from vit.study.repeats import Run, differences, repeated
+
+    groups = repeated(
+        [
+            Run(run.name, run.result["network"]["name"], run.result.get("seed"), _config(run.path), ~run.correct)
+            for run in runs
+        ]
+    )
+    if not groups:
+        return False
+    reporter.line("\nRuns that differ in their seed alone, together; intervals are about other seeds and test images")
+    rows = []
+    for group in groups:
+        error, seeds = group.error, len(group.wrong)
+        right = {"value": 1 - error.value, "low": 1 - (error.high or 0.0), "high": 1 - (error.low or 0.0)}
+        shown = interval(right) if error.low is not None else f"{100 * (1 - error.value):.2f} %"
+        rows.append((group.name, f"{seeds}", shown))
+    reporter.table(("network", "seeds", "mean accuracy"), rows)
+    if len(groups) == 1:
+        return True
+    reporter.line(f"\nAccuracy of {groups[0].name} minus that of the others, paired by seed and test image")
+    columns = ("against", "common seeds", "difference in points", "p", "p corrected", "2x seeds", "2x test images")
+    reporter.table(columns, [_repeated_row(name, one) for name, one in differences(groups)])
+    return True
+
+
+def _repeated_row(name: str, one: "Difference | None") -> tuple[str, ...]:
+    if one is None:
+        return name, "none", "", "", "", "", ""
+    gap = -100 * one.gap.value  # of accuracies, not of errors
+    if one.gap.low is None or one.gap.high is None or one.reach is None:
+        return name, f"{len(one.seeds)}", f"{gap:+.2f}", "", "", "", ""
+    around = f"{gap:+.2f} ({-100 * one.gap.high:+.2f} to {-100 * one.gap.low:+.2f})"
+    more = (f"±{100 * half:.2f}" for half in (one.reach.twice_the_seeds, one.reach.twice_the_test_images))
+    return name, f"{len(one.seeds)}", around, _p(one.p), _p(one.p_adjusted), *more
+
+
+def _config(run: Path) -> dict[str, Any]:
+    """The recipe of a run as plain values; empty where it cannot be read."""
+    import yaml
+
+    try:
+        found = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 @dataclass(frozen=True)
@@ -161,8 +223,8 @@ def _difference(first: _Tested, other: _Tested) -> tuple[str, str, str, str, str
     gap = paired_gap(first.correct, other.correct)
     test = mcnemar(first.correct, other.correct)
     around = "" if gap.low is None or gap.high is None else f" ({100 * gap.low:+.2f} to {100 * gap.high:+.2f})"
-    p = "< 0.001" if test.p < 0.001 else f"{test.p:.3f}"
-    return other.name, f"{100 * gap.value:+.2f}{around}", f"{test.only_first:,}", f"{test.only_second:,}", p
+    only = (f"{test.only_first:,}", f"{test.only_second:,}")
+    return other.name, f"{100 * gap.value:+.2f}{around}", *only, _p(test.p)
 
 
 def _disagreements(runs: Sequence[_Tested]) -> list[int]:

@@ -1,0 +1,84 @@
+"""Runs that differ in their seed alone: one network, trained several times on the same images."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from vit.study.crossed import Bools, mean_error
+from vit.study.findings import Difference, Interval
+from vit.study.paired import difference, hochberg, pairs
+
+_UNDECIDING = ("seed", "name", "out", "wandb")  # of a recipe: what does not make a run another experiment
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run on the test images that all share.
+
+    Attributes:
+        config: its recipe, as plain values.
+        wrong: (T,) which test images are wrong.
+    """
+
+    name: str
+    network: str
+    seed: int | None
+    config: Mapping[str, Any]
+    wrong: Bools
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """The runs of one recipe, by seed; named by its network, or by its first run where that names two recipes."""
+
+    name: str
+    wrong: dict[int, Bools]
+
+    @property
+    def error(self) -> Interval:
+        """Mean over the seeds; its interval is about other seeds and other test images."""
+        return mean_error(np.stack(list(self.wrong.values())))
+
+
+def repeated(runs: Sequence[Run]) -> list[Repeated]:
+    """The recipes in the order of their first run; empty where no recipe has two seeds, or a seed comes twice."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(_recipe(run), []).append(run)
+    firsts = [group[0] for group in groups.values()]
+    plain = len({run.network for run in firsts}) == len(firsts)
+    found = [
+        Repeated(first.network if plain else first.name, {run.seed or 0: run.wrong for run in group})
+        for first, group in zip(firsts, groups.values(), strict=True)
+    ]
+    several = any(len(one.wrong) > 1 for one in found)
+    return found if several and sum(len(one.wrong) for one in found) == len(runs) else []
+
+
+def differences(groups: Sequence[Repeated]) -> list[tuple[str, Difference | None]]:
+    """The first group with each other one on their common seeds, corrected together; None where they share no seed."""
+    first, *others = groups
+    found: list[tuple[str, Difference | None]] = []
+    for other in others:
+        shared = pairs({0: first.wrong}, {0: other.wrong})
+        found.append((other.name, difference(shared[0]) if shared else None))
+    tested = [one for _, one in found if one is not None and one.reach is not None]
+    adjusted = iter(hochberg([one.p for one in tested]))
+    return [
+        (name, replace(one, p_adjusted=next(adjusted)) if one is not None and one.reach is not None else one)
+        for name, one in found
+    ]
+
+
+def _recipe(run: Run) -> str:
+    """What two runs have in common where they differ in their seed alone; the path of one that does not say it."""
+    if not run.config or run.seed is None:
+        return run.name
+    values = {name: value for name, value in run.config.items() if name not in _UNDECIDING}
+    data = values.get("data")
+    if isinstance(data, dict):
+        values["data"] = {name: value for name, value in data.items() if name != "subset_seed"}
+    return json.dumps(values, sort_keys=True, default=str)
