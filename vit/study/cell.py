@@ -15,9 +15,9 @@ import torch
 from vit.errors import VitError
 from vit.study.folder import failure_file
 from vit.training.callbacks import Listener
+from vit.training.finish import finish
 from vit.training.fit import fit
 from vit.training.plan import Plan, make_plan
-from vit.training.predictions import write_scored
 from vit.training.recipe import Recipe, dump, plain
 from vit.training.run import RunDirectory, check_unchanged, write_beginning
 from vit.training.tracking import Tracker, open_tracker
@@ -76,11 +76,9 @@ def _train(recipe: Recipe, folder: Path, group: str) -> None:
         recipe.wandb, folder, plain(plan.recipe), recipe.name or folder.name, print, group=group, job_type="cell"
     )
     fitted = fit(plan, run, [_Rows(tracker)], resume=resume)
-    for split, scored in fitted.scored.items():
-        write_scored(run.predictions / f"{split}.csv", scored, plan.source.classes)
     tracker.summary({name: metric["value"] for name, metric in fitted.result.metrics.items()})
+    finish(run, fitted, plan.source.classes)
     tracker.finish()
-    fitted.result.write(run.result)
     run.last.unlink(missing_ok=True)  # it is for going on; a study of large networks would fill a disk with them
 
 
