@@ -46,8 +46,7 @@ def run_cell(recipe: Recipe, folder: Path, threads: int, gpu: int | None, group:
     _end_with_parent()
     folder.mkdir(parents=True, exist_ok=True)
     _speak_into(folder / "log.txt")
-    if gpu is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = str(gpu)  # nothing has touched CUDA yet
+    _see_one_gpu(gpu)
     torch.set_num_threads(threads)
     with RunDirectory(folder).held(wait=True):
         failure_file(folder).unlink(missing_ok=True)
@@ -86,8 +85,7 @@ def time_cell(recipe: Recipe, threads: int, gpu: int | None, answer: Any) -> Non
     """Send (seconds of a training step, seconds of scoring an image) of a cell's network through a pipe."""
     _end_with_parent()
     _speak_into(Path(os.devnull))
-    if gpu is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = str(gpu)
+    _see_one_gpu(gpu)
     torch.set_num_threads(threads)
     try:
         answer.send(_timed(make_plan(recipe)))
@@ -120,6 +118,17 @@ def _timed(plan: Plan) -> tuple[float, float]:
     started = time.perf_counter()
     engine.probabilities(batch.image)
     return min(seconds), (time.perf_counter() - started) / len(batch.label)
+
+
+def _see_one_gpu(gpu: int | None) -> None:
+    """Leave one of the visible GPUs visible, by its place among them; nothing has touched CUDA yet.
+
+    A scheduler or a person may have chosen GPUs of the machine by number or by name: "2,3", "GPU-8932f937,MIG-...".
+    """
+    if gpu is not None:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        names = [name.strip() for name in visible.split(",")] if visible.strip() else []
+        os.environ["CUDA_VISIBLE_DEVICES"] = names[gpu] if names else str(gpu)
 
 
 def _end_with_parent() -> None:
