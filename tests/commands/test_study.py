@@ -19,9 +19,10 @@ from vit.study.folder import StudyDirectory, collect
 
 TIMES = ("seconds", "images_per_second")
 NANO = (
-    *("--networks", "vit_nano_patch2_8", "--vary", "model.network.pool=cls,mean"),
+    *("--networks", "vit_nano_patch2_8"),
     *("--set", "augment.name=none", "--set", "model.network.depth=1", "--set", "trainer.accelerator=cpu"),
 )
+POOLS = ("--vary", "model.network.pool=cls,mean")
 GRID = ("--seeds", "2", "--jobs", "2", "--wandb", "off")
 WORKERS = ("--set", "data.cache=none", "--set", "data.num_workers=1", "--set", "model.preprocess.image_size=8")
 
@@ -39,7 +40,7 @@ class Given:
     @property
     def line(self) -> tuple[str, ...]:
         length = ("--sizes", ",".join(self.sizes), "--budget", f"steps:{self.steps}")
-        return ("study", self.data, *NANO, *GRID, *length, *self.options)
+        return ("study", self.data, *NANO, *POOLS, *GRID, *length, *self.options)
 
     @property
     def name(self) -> str:
@@ -191,6 +192,49 @@ def test_a_dry_run_times_a_step_and_trains_nothing(vit, given, tmp_path):
     answer = vit(*given.line, "--out", tmp_path, "--dry_run")
     assert answer.code == 0 and "8 cells, about" in answer.out and "--dry_run" not in answer.out
     assert not list(tmp_path.iterdir())
+
+
+@on_files
+def test_an_ablation_of_the_cache_finds_no_difference(vit, given, tmp_path):
+    """Cells of photographs with crops, kept in memory or read by a process: the same pixels, so the same numbers."""
+    crops = ("--set", "augment.name=light", "--set", "augment.crop=0.35", "--vary", "data.cache=none,memory")
+    length = ("--sizes", "24", "--seeds", "1", "--budget", "steps:6")
+    answer = vit("study", given.data, *NANO, *GRID, *WORKERS, *crops, *length, "--out", tmp_path)
+    assert answer.code == 0, answer.err
+    one, other = rows(tmp_path / given.name)
+    assert (one["series"], other["series"]) == ("cache=none", "cache=memory")
+    assert {**one, "series": "", "run": ""} == {**other, "series": "", "run": ""}
+
+
+@on_files
+@pytest.mark.faults("R9")
+def test_cells_of_replaced_images_are_run_again(vit, whole, given, tmp_path, draw_classes):
+    """Another image under an old name: nothing that was learned from the old one is taken for the new."""
+    study, data = tmp_path / given.name, tmp_path / "data" / given.name
+    shutil.copytree(whole[0], study)
+    shutil.copytree(given.data, data)
+    line = [str(data) if word == given.data else word for word in given.line]
+    answer = vit(*line, "--out", tmp_path, "--dry_run")
+    assert answer.code == 0, answer.err  # moved images are the same ones
+    shutil.copy(data / "red" / "00.png", data / "blue" / "00.png")
+    answer = vit(*line, "--out", tmp_path, "--dry_run")
+    assert answer.code == 2 and "8 of its finished cells would not be in" in answer.err
+
+
+@on_files
+@pytest.mark.parametrize(("rarest", "words"), [(20, "class-balanced"), (8, "with the class shares of all")])
+def test_the_protocol_says_which_subsets_there_were(vit, given, tmp_path, draw_classes, rarest, words):
+    data = tmp_path / "data"
+    draw_classes(data, ("blue", "green"), 20)
+    draw_classes(data, ("red",), rarest)
+    line = [str(data) if word == given.data else word for word in given.line]
+    answer = vit(*line, "--sizes", "20", "--seeds", "1", "--budget", "steps:1", "--out", tmp_path)
+    assert answer.code == 0, answer.err
+    _, protocol, _ = collect(tmp_path / "data")
+    assert protocol["subsets"].startswith(words)
+    assert words in (tmp_path / "data" / "report.html").read_text()
+    kept = next((tmp_path / "data").glob("cells/**/config.yaml")).read_text()
+    assert f"subset: {'balanced' if rarest == 20 else 'natural'}" in kept
 
 
 @pytest.mark.parametrize(

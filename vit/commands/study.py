@@ -3,14 +3,22 @@
 import os
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vit.commands.study_options import grid_of, parse_study, series_of, shard_of
 from vit.commands.study_report import report_findings
 from vit.console import ProgressReport, Reporter, duration, percent
 from vit.errors import StoppedError, UsageError
 from vit.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from vit.data.samples import Source
+    from vit.study.grid import Contents
+
+Series = dict[str, dict[str, Recipe]]
+MANY = 10_000  # images that take a while to read
 
 
 def study(arguments: Sequence[str]) -> int:
@@ -27,16 +35,17 @@ def study(arguments: Sequence[str]) -> int:
     first = next(iter(next(iter(series.values())).values()))
     plan = make_plan(first)
     _check_source(plan)
+    series = _with_subsets(series, plan.source)
     budget, sizes, seeds = grid_of(given, len(plan.source.splits["train"]))
-    fingerprints = {split: samples.fingerprint() for split, samples in plan.source.splits.items()}
-    cells = make_cells(series, sizes, seeds, budget, fingerprints)
+    contents = _contents(reporter, series, plan.source)
+    cells = make_cells(series, sizes, seeds, budget, contents)
     for cell in {(cell.series, cell.choice): cell for cell in reversed(cells)}.values():
         make_plan(cell.recipe)  # a value that cannot be is refused now, not in every cell
     folder = StudyDirectory(Path(given.out).expanduser() / (given.name or _name(given, plan.source.name)))
     folder.check_extends(cells)
     place = machine(given.jobs)
     mine = shard(cells, *shard_of(given.shard))
-    protocol = _protocol(given, plan, budget, sizes, seeds, series, fingerprints, place)
+    protocol = _protocol(given, plan, budget, sizes, seeds, series, contents, place)
     _show(reporter, protocol, mine, place, folder.path)
     if given.dry_run:
         _estimate(reporter, mine, place)
@@ -53,6 +62,43 @@ def _check_source(plan: Any) -> None:
         raise UsageError("a study needs test images", "give --data.test a share above 0")
 
 
+def _with_subsets(series: Series, source: "Source") -> Series:
+    """The same with the kind of subset that "auto" means for these images: at every size the same one."""
+    from vit.data.subset import kind_of
+
+    def decided(recipe: Recipe) -> Recipe:
+        kind = kind_of(source.splits["train"].labels, recipe.data.subset)
+        return replace(recipe, data=replace(recipe.data, subset=kind))
+
+    return {name: {choice: decided(recipe) for choice, recipe in tried.items()} for name, tried in series.items()}
+
+
+def _contents(reporter: Reporter, series: Series, source: "Source") -> "Contents":
+    """Read all images and weights once: a cell's key says what they hold."""
+    from vit.data.content import content_hash
+    from vit.study.grid import Contents
+    from vit.training.weights_hash import weights_hash
+
+    images = sum(len(samples) for samples in source.splits.values())
+    if images > MANY:
+        reporter.notice(f"reading {images:,} images once, so that changed ones are noticed")
+    recipes = [recipe for tried in series.values() for recipe in tried.values()]
+    starts = {recipe.model.init_from for recipe in recipes} - {None}
+    return Contents(
+        source.name,
+        {split: content_hash(samples) for split, samples in source.splits.items()},
+        {start: weights_hash(start) for start in starts if start is not None},
+    )
+
+
+def _subsets(series: Series) -> str:
+    """The protocol's words for the kinds of subsets."""
+    from vit.training.images import SUBSETS
+
+    kinds = {recipe.data.subset for tried in series.values() for recipe in tried.values()}
+    return " or ".join(SUBSETS[kind] for kind in sorted(kinds))
+
+
 def _name(given: Any, data: str) -> str:
     from vit.training.run import slug
 
@@ -65,8 +111,8 @@ def _protocol(
     budget: Any,
     sizes: Sequence[int],
     seeds: Sequence[int],
-    series: dict[str, dict[str, Recipe]],
-    fingerprints: dict[str, str],
+    series: Series,
+    contents: "Contents",
     place: Any,
 ) -> dict[str, Any]:
     tuned = len(next(iter(series.values())))
@@ -75,7 +121,7 @@ def _protocol(
         "data": plan.source.name,
         "classes": len(plan.source.classes),
         "images": {split: len(samples) for split, samples in plan.source.splits.items()},
-        "fingerprints": fingerprints,
+        "fingerprints": dict(contents.images),
         "sizes": list(sizes),
         "seeds": list(seeds),
         "budget": str(budget),
@@ -84,7 +130,7 @@ def _protocol(
         if tuned > 1
         else "fixed recipe",
         **({"settings": choices} if tuned > 1 else {}),
-        "subsets": "class-balanced, each inside the next larger, drawn once per seed and shared by all networks",
+        "subsets": f"{_subsets(series)}, each inside the next larger, drawn once per seed and shared by all networks",
         "series": list(series),
         "jobs": f"{place.jobs} at a time, {place.threads} threads each" + f", {place.gpus} GPUs" * bool(place.gpus),
     }

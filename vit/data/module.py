@@ -109,8 +109,8 @@ class ImageDataModule(LightningDataModule):
         self.preprocess = preprocess
         self.options = options
         self.seed = seed
-        self.in_memory = self._decide_cache()
         self.image_augment = None if augment is None else ImageAugment(augment, preprocess.image_size)
+        self.in_memory = self._decide_cache()
         self.batch_augment = BatchAugment(augment or Augment(), len(source.classes))
         self.consumed = 0
         self._train_sampler: TrainSampler | None = None
@@ -195,9 +195,11 @@ class ImageDataModule(LightningDataModule):
     def _decide_cache(self) -> bool:
         if self.options.cache != "auto":
             return self.options.cache == "memory"
-        side = self.preprocess.image_size * 8 / 7
-        count = sum(len(samples) for samples in self.source.splits.values())
-        return count * side * side * 4 / 3 * 3 <= AUTO_CACHE_BYTES
+        exact = 3 * self.preprocess.image_size**2
+        sizes = dict.fromkeys(self.source.splits, exact)
+        if self.image_augment is not None and self.image_augment.augment.crop < 1.0:
+            sizes["train"] = 3 * self.image_augment.working_side**2 * 4 // 3  # of photographs, which are 4:3
+        return sum(len(self.source.splits[split]) * size for split, size in sizes.items()) <= AUTO_CACHE_BYTES
 
 
 def place() -> tuple[int, int]:
