@@ -155,6 +155,19 @@ def test_shards_together_are_the_study(vit, whole, given, tmp_path):
     assert rows(tmp_path / given.name) == rows(whole[0])
 
 
+@linux_only
+@on_files
+@pytest.mark.slow
+def test_shards_that_start_at_the_same_instant(whole, given, tmp_path):
+    for number in range(int(os.environ.get("VIT_ROUNDS", "20"))):
+        out = tmp_path / f"{number}"
+        line = (*given.line, "--jobs", "1", "--out", out, "--shard")
+        shards = [start(tmp_path, *line, f"{part}/4") for part in range(1, 5)]
+        said = [shard.communicate(timeout=900)[1] for shard in shards]
+        assert [shard.returncode for shard in shards] == [0] * 4, "".join(said)
+        assert same_but_for_kills(whole[0], out / given.name)
+
+
 @on_files
 @pytest.mark.faults("R10")
 def test_a_failed_cell_is_listed_and_the_rest_goes_on(vit, whole, given, tmp_path):
@@ -223,17 +236,18 @@ def test_cells_of_replaced_images_are_run_again(vit, whole, given, tmp_path, dra
 
 @on_files
 @pytest.mark.parametrize(("rarest", "words"), [(20, "class-balanced"), (8, "with the class shares of all")])
-def test_the_protocol_says_which_subsets_there_were(vit, given, tmp_path, draw_classes, rarest, words):
-    data = tmp_path / "data"
-    draw_classes(data, ("blue", "green"), 20)
+def test_the_protocol_says_what_was_chosen_for_these_images(vit, given, tmp_path, draw_classes, rarest, words):
+    data = draw_classes(tmp_path / "data" / given.name, ("blue", "green"), 20)
     draw_classes(data, ("red",), rarest)
-    line = [str(data) if word == given.data else word for word in given.line]
-    answer = vit(*line, "--sizes", "20", "--seeds", "1", "--budget", "steps:1", "--out", tmp_path)
+    line = ("study", data, *NANO[2:], *WORKERS, "--sizes", "20", "--seeds", "1", "--budget", "steps:1")
+    answer = vit(*line, "--wandb", "off", "--out", tmp_path)
     assert answer.code == 0, answer.err
-    _, protocol, _ = collect(tmp_path / "data")
-    assert protocol["subsets"].startswith(words)
-    assert words in (tmp_path / "data" / "report.html").read_text()
-    kept = next((tmp_path / "data").glob("cells/**/config.yaml")).read_text()
+    assert "stratified, seed 0" in answer.out  # how test images were cut
+    study = tmp_path / given.name
+    _, protocol, _ = collect(study)
+    assert protocol["subsets"].startswith(words) and protocol["series"] == ["vit_nano_patch2_8"]
+    assert words in (study / "report.html").read_text()
+    kept = next(study.glob("cells/**/config.yaml")).read_text()
     assert f"subset: {'balanced' if rarest == 20 else 'natural'}" in kept
 
 

@@ -28,6 +28,7 @@ def study(arguments: Sequence[str]) -> int:
     from vit.study.folder import StudyDirectory
     from vit.study.grid import make_cells, shard
     from vit.study.runner import machine
+    from vit.training.locking import alone
     from vit.training.plan import make_plan
 
     reporter = Reporter()
@@ -35,7 +36,7 @@ def study(arguments: Sequence[str]) -> int:
     first = next(iter(next(iter(series.values())).values()))
     plan = make_plan(first)
     _check_source(plan)
-    series = _with_subsets(series, plan.source)
+    series = _decided(series, plan.source)
     budget, sizes, seeds = grid_of(given, len(plan.source.splits["train"]))
     contents = _contents(reporter, series, plan.source)
     cells = make_cells(series, sizes, seeds, budget, contents)
@@ -46,14 +47,15 @@ def study(arguments: Sequence[str]) -> int:
     place = machine(given.jobs)
     mine = shard(cells, *shard_of(given.shard))
     protocol = _protocol(given, plan, budget, sizes, seeds, series, contents, place)
-    _show(reporter, protocol, mine, place, folder.path)
+    _show(reporter, protocol, plan.source.notes, mine, place, folder.path)
     if given.dry_run:
         _estimate(reporter, mine, place)
         reporter.next_command(f"vit study {shlex.join(token for token in arguments if token != '--dry_run')}")
         return 0
     folder.describe(cells, protocol)
     failed = _run(reporter, folder, mine, place)
-    report_findings(reporter, folder.path, None if given.target is None else float(given.target))
+    with alone(folder.lock):  # of shards that end together the last one reports, and sees the cells of all
+        report_findings(reporter, folder.path, None if given.target is None else float(given.target))
     return 5 if failed else 0
 
 
@@ -62,15 +64,23 @@ def _check_source(plan: Any) -> None:
         raise UsageError("a study needs test images", "give --data.test a share above 0")
 
 
-def _with_subsets(series: Series, source: "Source") -> Series:
-    """The same with the kind of subset that "auto" means for these images: at every size the same one."""
+def _decided(series: Series, source: "Source") -> Series:
+    """The same with what "auto" means for these images: one kind of subset for all sizes, a network by its name."""
     from vit.data.subset import kind_of
+    from vit.training.plan import make_plan
 
     def decided(recipe: Recipe) -> Recipe:
         kind = kind_of(source.splits["train"].labels, recipe.data.subset)
         return replace(recipe, data=replace(recipe.data, subset=kind))
 
-    return {name: {choice: decided(recipe) for choice, recipe in tried.items()} for name, tried in series.items()}
+    def named(name: str, recipe: Recipe) -> str:
+        network, space, values = name.partition(" ")
+        return make_plan(recipe).network["name"] + space + values if network == "auto" else name
+
+    return {
+        named(name, next(iter(tried.values()))): {choice: decided(recipe) for choice, recipe in tried.items()}
+        for name, tried in series.items()
+    }
 
 
 def _contents(reporter: Reporter, series: Series, source: "Source") -> "Contents":
@@ -136,14 +146,23 @@ def _protocol(
     }
 
 
-def _show(reporter: Reporter, protocol: dict[str, Any], cells: Sequence[Any], place: Any, folder: Path) -> None:
+def _show(
+    reporter: Reporter,
+    protocol: dict[str, Any],
+    notes: Sequence[str],
+    cells: Sequence[Any],
+    place: Any,
+    folder: Path,
+) -> None:
     images = ", ".join(f"{count:,} {split}" for split, count in protocol["images"].items())
     reporter.line(f"Study of {protocol['data']}")
     reporter.facts(
         [
             ("data", f"{images}; {protocol['classes']} classes"),
+            *(("note", note) for note in notes),
             ("compare", "; ".join(protocol["series"])),
             ("sizes", ", ".join(f"{size:,}" for size in protocol["sizes"])),
+            ("subsets", protocol["subsets"]),
             ("seeds", ", ".join(map(str, protocol["seeds"]))),
             ("budget", protocol["budget_words"]),
             ("tuning", protocol["tuning"]),

@@ -3,6 +3,8 @@
 import errno
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -21,8 +23,9 @@ def hold(lock: Path, wait: bool) -> IO[str] | None:
         if not _locked(file.fileno(), wait):
             file.close()
             return None
-        if lock.is_file() and os.path.samestat(os.fstat(file.fileno()), lock.stat()):
-            return file
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), lock.stat()):
+                return file
         file.close()  # who held it has removed it: what we have locked is no file any more
 
 
@@ -36,6 +39,18 @@ def _locked(descriptor: int, wait: bool) -> bool:
         if error.errno not in _NO_LOCKS:
             raise
     return True
+
+
+@contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Do something that no other process does at the same time; wait for one that does."""
+    file = hold(lock, wait=True)
+    assert file is not None
+    with file:
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
 
 
 def is_held(lock: Path) -> bool:
