@@ -35,7 +35,8 @@ def start(folder: Path, *arguments: object, launcher: str = "", script: str = ""
     """Begin `vit ARGUMENTS` in a folder; by "torchrun" on two processes; after a `script` of Python."""
     program = ["-m", "vit"]
     if script:
-        (folder / "program.py").write_text(f"{script}\nimport sys\nfrom vit.__main__ import main\nsys.exit(main())\n")
+        ending = "import sys\nfrom vit.__main__ import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
+        (folder / "program.py").write_text(f"{script}\n{ending}")
         program = [str(folder / "program.py")]
     port = free_port()
     if launcher == "torchrun":

@@ -123,7 +123,7 @@ def test_names_from_outside_are_harmless(run, capsys):
         (["a", "a/result.json"], "no run folder"),
         (["a", "b", "--output", "a"], "exists"),
         (["a", "untested"], "no test images"),
-        (["a", "cut"], "stopped at its end"),
+        (["a", "cut"], "no predictions/test.csv"),
     ],
     ids=" ".join,
 )

@@ -387,7 +387,7 @@ def test_an_end_before_the_first_checkpoint_says_start_again(vit, colours, tmp_p
         answer = vit("train", colours, *DEMANDING, "--out", tmp_path)
     assert answer.code == 128 + number and "start it again" in answer.err
     answer = vit("train", "--resume", run_folder(tmp_path))
-    assert answer.code == 2 and "no checkpoint yet" in answer.err
+    assert answer.code == 2 and "start it again as a new run" in answer.err
 
 
 @pytest.fixture(scope="module")
@@ -486,3 +486,46 @@ def test_changed_data_are_not_resumed(vit, draw_classes, tmp_path, monkeypatch):
     assert answer.code == 3 and "splits.csv lists: 1 are gone or in another class or split, 1 are new" in answer.err
     (data / "light" / "12.png").rename(data / "light" / "11.png")
     assert vit("train", "--resume", run).code == 0
+
+
+KILLED_AT = """
+import os, signal, sys
+moment, runs = {moment!r}, {runs!r}
+finished = False
+def killed(event, values):
+    global finished
+    if event == "os.rename" and os.fspath(values[1]).endswith("result.json"):
+        if moment == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        finished = True
+        return
+    written = event == "os.rename" or event == "open" and isinstance(values[1], str) and set(values[1]) & set("wax")
+    if finished and written and runs in str(values[event == "os.rename"]):
+        os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(killed)
+"""
+
+
+@pytest.mark.faults("R1")
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_kill_beside_result_json_leaves_a_run_that_can_be_finished(vit, colours, tmp_path, moment):
+    """Killed before result.json gets its name, or at the first file that is written after it."""
+    options = (*STEPS, "--optim.steps", 4, "--out", tmp_path / "runs")
+    script = KILLED_AT.format(moment=moment, runs=str(tmp_path / "runs"))
+    process = start(tmp_path, "train", colours, *options, script=script)
+    _, said = process.communicate(timeout=300)
+    run = run_folder(tmp_path / "runs")
+    finished = (run / "result.json").is_file()
+    assert finished == (moment == "after") == (process.returncode == 0), said  # nothing is written after it
+    if not finished:
+        for command in (("compare", run, "elsewhere"), ("report", run)):
+            answer = vit(*command)
+            assert answer.code == 2 and f"'vit train --resume {run}'" in answer.err
+        assert vit("train", "--resume", run).code == 0
+    names = {path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file()}
+    assert {"result.json", "report.html", "test_classes.json", "predictions/test.csv", "figures/curves.png"} <= names
+    assert not [name for name in names if "partial" in name or name == ".lock"]
+    assert vit("report", run).code == 0
+    other = tmp_path / "other"
+    shutil.copytree(run, other)
+    assert vit("compare", run, other).code == 0

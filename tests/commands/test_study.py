@@ -5,23 +5,60 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import vit as package
+from tests.processes import belonging, finish, linux_only, start, until
 from vit.study.folder import StudyDirectory, collect
 
 TIMES = ("seconds", "images_per_second")
 NANO = (
-    *("--networks", "vit_nano_patch2_8", "--vary", "model.network.pool=cls,mean"),
+    *("--networks", "vit_nano_patch2_8"),
     *("--set", "augment.name=none", "--set", "model.network.depth=1", "--set", "trainer.accelerator=cpu"),
 )
-GRID = ("--sizes", "20,50", "--seeds", "2", "--budget", "steps:12", "--jobs", "2", "--wandb", "off")
+POOLS = ("--vary", "model.network.pool=cls,mean")
+GRID = ("--seeds", "2", "--jobs", "2", "--wandb", "off")
+WORKERS = ("--set", "data.cache=none", "--set", "data.num_workers=1", "--set", "model.preprocess.image_size=8")
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the study of a test learns from."""
+
+    data: str
+    sizes: tuple[str, str]
+    steps: str
+    test_images: int
+    options: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> tuple[str, ...]:
+        length = ("--sizes", ",".join(self.sizes), "--budget", f"steps:{self.steps}")
+        return ("study", self.data, *NANO, *POOLS, *GRID, *length, *self.options)
+
+    @property
+    def name(self) -> str:
+        """Of the study's folder."""
+        return Path(self.data).name
+
+
+@pytest.fixture(scope="module", params=["digits", "files"])
+def given(request, tmp_path_factory, draw_classes):
+    """Digits, which are in memory; and image files, which a process of its own reads for each cell."""
+    if request.param == "digits":
+        return Given("digits", ("20", "50"), "12", 359)
+    data = draw_classes(tmp_path_factory.mktemp("data") / "photos", ("blue", "green", "red"), 20, side=20)
+    return Given(str(data), ("12", "24"), "6", 12, WORKERS)
+
+
+on_digits = pytest.mark.parametrize("given", ["digits"], indirect=True)
+on_files = pytest.mark.parametrize("given", ["files"], indirect=True)
 
 
 def rows(study: Path):
@@ -30,21 +67,21 @@ def rows(study: Path):
 
 
 @pytest.fixture(scope="module")
-def whole(vit, tmp_path_factory):
+def whole(vit, given, tmp_path_factory):
     """A finished study of two networks, two sizes and two seeds; nobody may write into it."""
     out = tmp_path_factory.mktemp("studies")
-    answer = vit("study", "digits", *NANO, *GRID, "--out", out)
+    answer = vit(*given.line, "--out", out)
     assert answer.code == 0, answer.err
-    return out / "digits", answer
+    return out / given.name, answer
 
 
-def test_a_study_leaves_ordinary_runs_and_a_report(vit, whole):
+def test_a_study_leaves_ordinary_runs_and_a_report(vit, whole, given):
     study, answer = whole
     found = rows(study)
     assert [(row["series"], row["images"], row["seed"]) for row in found] == [
-        (f"pool={pool}", images, seed) for pool in ("cls", "mean") for images in ("20", "50") for seed in ("0", "1")
+        (f"pool={pool}", images, seed) for pool in ("cls", "mean") for images in given.sizes for seed in ("0", "1")
     ]
-    assert {row["steps"] for row in found} == {"12"}
+    assert {row["steps"] for row in found} == {given.steps}
     assert {name.name for name in study.iterdir()} >= {
         "study.json",
         "results.csv",
@@ -53,7 +90,8 @@ def test_a_study_leaves_ordinary_runs_and_a_report(vit, whole):
         "report.html",
     }
     assert "report.html" in answer.out and "Next: vit compare" in answer.out
-    assert "on 359 images: mean over the seeds, 95 % interval; 12 optimiser steps at every size" in answer.out
+    length = f"{given.steps} optimiser steps at every size"
+    assert f"on {given.test_images} images: mean over the seeds, 95 % interval; {length}" in answer.out
     run = study / found[0]["run"]
     assert {"config.yaml", "classes.json", "splits.csv", "metrics.csv", "result.json"} <= {
         p.name for p in run.iterdir()
@@ -61,7 +99,7 @@ def test_a_study_leaves_ordinary_runs_and_a_report(vit, whole):
     assert vit("evaluate", run, "--output", study.parent / "evaluation").code == 0
 
 
-def test_networks_of_a_seed_saw_the_same_nested_images(whole):
+def test_networks_of_a_seed_saw_the_same_nested_images(whole, given):
     study, _ = whole
     seen = {}
     for row in rows(study):
@@ -72,60 +110,75 @@ def test_networks_of_a_seed_saw_the_same_nested_images(whole):
         seen[row["series"], row["images"], row["seed"]] = splits["train"]
     networks = sorted({series for series, _, _ in seen})
     for seed in ("0", "1"):
-        for images in ("20", "50"):
+        for images in given.sizes:
             assert seen[networks[0], images, seed] == seen[networks[1], images, seed]
             assert len(seen[networks[0], images, seed]) == int(images)
-        assert seen[networks[0], "20", seed] < seen[networks[0], "50", seed]
-    assert seen[networks[0], "20", "0"] != seen[networks[0], "20", "1"]
+        small, large = given.sizes
+        assert seen[networks[0], small, seed] < seen[networks[0], large, seed]
+    assert seen[networks[0], small, "0"] != seen[networks[0], small, "1"]
 
 
-def test_the_bits_of_every_run_give_its_accuracy(whole):
+def test_the_bits_of_every_run_give_its_accuracy(whole, given):
     results, protocol, failed = collect(whole[0])
     assert len(results) == 8 and not failed and protocol["cells"].startswith("8 of 8")
     for result in results:
-        assert result.correct.mean() == pytest.approx(result.accuracy) and len(result.correct) == 359
+        assert result.correct.mean() == pytest.approx(result.accuracy) and len(result.correct) == given.test_images
 
 
+@on_files
 @pytest.mark.faults("R9")
-def test_done_cells_are_never_run_again(vit, whole, tmp_path):
-    study = tmp_path / "digits"
+def test_done_cells_are_never_run_again(vit, whole, given, tmp_path):
+    study = tmp_path / given.name
     shutil.copytree(whole[0], study)
     before = {path: path.stat().st_mtime_ns for path in study.rglob("result.json")}
-    wider = list(GRID)
-    wider[wider.index("--seeds") + 1] = "3"
-    answer = vit("study", "digits", *NANO, *wider, "--out", tmp_path)
+    answer = vit(*given.line, "--seeds", "3", "--out", tmp_path)
     assert answer.code == 0 and "8 of 12 cells were done before" in answer.err
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert len(rows(study)) == 12
 
 
+@on_digits
 @pytest.mark.faults("R14")
 @pytest.mark.parametrize("other", [("--sizes", "20"), ("--set", "optim.lr=0.002"), ("--budget", "steps:13")])
-def test_another_study_never_takes_the_place_of_a_report(vit, whole, tmp_path, other):
-    study = tmp_path / "digits"
+def test_another_study_never_takes_the_place_of_a_report(vit, whole, given, tmp_path, other):
+    study = tmp_path / given.name
     shutil.copytree(whole[0], study)
     before = {path: path.read_bytes() for path in study.rglob("*") if path.is_file()}
-    answer = vit("study", "digits", *NANO, *GRID, *other, "--out", tmp_path)
+    answer = vit(*given.line, *other, "--out", tmp_path)
     assert answer.code == 2 and "holds another study" in answer.err and "--name" in answer.err
     assert before == {path: path.read_bytes() for path in study.rglob("*") if path.is_file()}
 
 
-def test_shards_together_are_the_study(vit, whole, tmp_path):
+def test_shards_together_are_the_study(vit, whole, given, tmp_path):
     for part in ("1/2", "2/2"):
-        assert vit("study", "digits", *NANO, *GRID, "--out", tmp_path, "--shard", part).code == 0
-    assert rows(tmp_path / "digits") == rows(whole[0])
+        assert vit(*given.line, "--out", tmp_path, "--shard", part).code == 0
+    assert rows(tmp_path / given.name) == rows(whole[0])
 
 
+@linux_only
+@on_files
+@pytest.mark.slow
+def test_shards_that_start_at_the_same_instant(whole, given, tmp_path):
+    for number in range(int(os.environ.get("VIT_ROUNDS", "20"))):
+        out = tmp_path / f"{number}"
+        line = (*given.line, "--jobs", "1", "--out", out, "--shard")
+        shards = [start(tmp_path, *line, f"{part}/4") for part in range(1, 5)]
+        said = [shard.communicate(timeout=900)[1] for shard in shards]
+        assert [shard.returncode for shard in shards] == [0] * 4, "".join(said)
+        assert same_but_for_kills(whole[0], out / given.name)
+
+
+@on_files
 @pytest.mark.faults("R10")
-def test_a_failed_cell_is_listed_and_the_rest_goes_on(vit, whole, tmp_path):
-    study = tmp_path / "digits"
+def test_a_failed_cell_is_listed_and_the_rest_goes_on(vit, whole, given, tmp_path):
+    study = tmp_path / given.name
     shutil.copytree(whole[0], study)
     victim = next(iter(sorted(study.rglob("result.json")))).parent
     shutil.rmtree(victim)
     victim.parent.mkdir(exist_ok=True)
     victim.mkdir()
     (victim / "checkpoints").write_text("in the way")  # no checkpoint can be written here
-    answer = vit("study", "digits", *NANO, *GRID, "--out", tmp_path)
+    answer = vit(*given.line, "--out", tmp_path)
     assert answer.code == 5
     assert "FAILED" in answer.err and "log.txt" in answer.err
     assert len(rows(study)) == 7
@@ -133,25 +186,69 @@ def test_a_failed_cell_is_listed_and_the_rest_goes_on(vit, whole, tmp_path):
     assert len(failed) == 1 and failed[0]["error"] and "1 failed" in protocol["cells"]
     assert str(failed[0]["run"]) in (study / "report.html").read_text()
     (victim / "checkpoints").unlink()
-    assert vit("study", "digits", *NANO, *GRID, "--out", tmp_path).code == 0  # it is tried again
+    assert vit(*given.line, "--out", tmp_path).code == 0  # it is tried again
     assert rows(study) == rows(whole[0])
 
 
-def test_tuning_chooses_on_validation_images_for_every_network_and_size(vit, tmp_path):
-    tuned = (*NANO, "--tune", "optim.lr=x0.000001,x1", "--sizes", "50", "--seeds", "2", "--budget", "steps:30")
-    answer = vit("study", "digits", *tuned, "--wandb", "off", "--out", tmp_path)
+def test_tuning_chooses_on_validation_images_for_every_network_and_size(vit, given, tmp_path):
+    tuned = ("--tune", "optim.lr=x0.000001,x1", "--sizes", given.sizes[1], "--budget", "steps:30")
+    answer = vit(*given.line, *tuned, "--out", tmp_path)
     assert answer.code == 0, answer.err
-    results, protocol, _ = collect(tmp_path / "digits")
+    results, protocol, _ = collect(tmp_path / given.name)
     assert len(results) == 4 and set(protocol["chosen"].values()) == {"lr=0.001"}
-    folders = [path.parent.name for path in (tmp_path / "digits").rglob("result.json")]
+    folders = [path.parent.name for path in (tmp_path / given.name).rglob("result.json")]
     assert sum("lr-1e-09" in name for name in folders) == 2  # the rejected ones, with the first seed alone
     assert "chosen among 2 settings" in protocol["tuning"]
 
 
-def test_a_dry_run_times_a_step_and_trains_nothing(vit, tmp_path):
-    answer = vit("study", "digits", *NANO, *GRID, "--out", tmp_path, "--dry_run")
+def test_a_dry_run_times_a_step_and_trains_nothing(vit, given, tmp_path):
+    answer = vit(*given.line, "--out", tmp_path, "--dry_run")
     assert answer.code == 0 and "8 cells, about" in answer.out and "--dry_run" not in answer.out
     assert not list(tmp_path.iterdir())
+
+
+@on_files
+def test_an_ablation_of_the_cache_finds_no_difference(vit, given, tmp_path):
+    """Cells of photographs with crops, kept in memory or read by a process: the same pixels, so the same numbers."""
+    crops = ("--set", "augment.name=light", "--set", "augment.crop=0.35", "--vary", "data.cache=none,memory")
+    length = ("--sizes", "24", "--seeds", "1", "--budget", "steps:6")
+    answer = vit("study", given.data, *NANO, *GRID, *WORKERS, *crops, *length, "--out", tmp_path)
+    assert answer.code == 0, answer.err
+    one, other = rows(tmp_path / given.name)
+    assert (one["series"], other["series"]) == ("cache=none", "cache=memory")
+    assert {**one, "series": "", "run": ""} == {**other, "series": "", "run": ""}
+
+
+@on_files
+@pytest.mark.faults("R9")
+def test_cells_of_replaced_images_are_run_again(vit, whole, given, tmp_path, draw_classes):
+    """Another image under an old name: nothing that was learned from the old one is taken for the new."""
+    study, data = tmp_path / given.name, tmp_path / "data" / given.name
+    shutil.copytree(whole[0], study)
+    shutil.copytree(given.data, data)
+    line = [str(data) if word == given.data else word for word in given.line]
+    answer = vit(*line, "--out", tmp_path, "--dry_run")
+    assert answer.code == 0, answer.err  # moved images are the same ones
+    shutil.copy(data / "red" / "00.png", data / "blue" / "00.png")
+    answer = vit(*line, "--out", tmp_path, "--dry_run")
+    assert answer.code == 2 and "8 of its finished cells would not be in" in answer.err
+
+
+@on_files
+@pytest.mark.parametrize(("rarest", "words"), [(20, "class-balanced"), (8, "with the class shares of all")])
+def test_the_protocol_says_what_was_chosen_for_these_images(vit, given, tmp_path, draw_classes, rarest, words):
+    data = draw_classes(tmp_path / "data" / given.name, ("blue", "green"), 20)
+    draw_classes(data, ("red",), rarest)
+    line = ("study", data, *NANO[2:], *WORKERS, "--sizes", "20", "--seeds", "1", "--budget", "steps:1")
+    answer = vit(*line, "--wandb", "off", "--out", tmp_path)
+    assert answer.code == 0, answer.err
+    assert "stratified, seed 0" in answer.out  # how test images were cut
+    study = tmp_path / given.name
+    _, protocol, _ = collect(study)
+    assert protocol["subsets"].startswith(words) and protocol["series"] == ["vit_nano_patch2_8"]
+    assert words in (study / "report.html").read_text()
+    kept = next(study.glob("cells/**/config.yaml")).read_text()
+    assert f"subset: {'balanced' if rarest == 20 else 'natural'}" in kept
 
 
 @pytest.mark.parametrize(
@@ -176,44 +273,54 @@ def test_wrong_words_are_refused_before_anything_runs(vit, tmp_path, words, said
     assert not list(tmp_path.iterdir())
 
 
-def start(out: Path, *options: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "vit", "study", "digits", *NANO, *GRID, *options, "--out", str(out)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[1])}
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+def same_but_for_kills(whole: Path, study: Path) -> bool:
+    """Whether a study that was killed has the results of one that was not, and holds no file of a broken write."""
+    assert rows(study) == rows(whole)
+    assert not [path for path in study.rglob("*") if "partial" in path.name or path.name == ".lock"]
+    return True
 
 
-def kill_and_finish(whole: Path, out: Path, kills: int, longest: float, *options: str) -> None:
-    draw = random.Random(7)
-    killed = 0
-    for _ in range(kills):
-        process = start(out, *options)
-        time.sleep(draw.uniform(2.0, longest))
-        killed += process.poll() is None
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-    process = start(out, *options)
-    said, _ = process.communicate(timeout=600)
-    assert process.returncode == 0, said.decode()
-    assert killed > 0
-    assert rows(out / "digits") == rows(whole)
-
-
+@linux_only
 @pytest.mark.faults("R9", "R12")
-def test_a_killed_study_goes_on_where_it_was(whole, tmp_path):
-    kill_and_finish(whole[0], tmp_path, 1, 6.0)
+def test_a_killed_study_goes_on_where_it_was(whole, given, tmp_path):
+    """It is killed while cells train; they and the processes that read their images end by themselves."""
+    process = start(tmp_path, *given.line, "--out", tmp_path)
+    try:
+        until(lambda: list(tmp_path.glob("**/result.json")), 300)
+        process.kill()
+        process.wait(30)
+        assert len(list(tmp_path.glob("**/result.json"))) < 8
+        until(lambda: not belonging(tmp_path), 60)
+    finally:
+        finish(tmp_path, process, 30)
+    process = start(tmp_path, *given.line, "--out", tmp_path)
+    _, said = finish(tmp_path, process, 300)
+    assert process.returncode == 0 and "of 8 cells were done before" in said, said
+    assert same_but_for_kills(whole[0], tmp_path / given.name)
 
 
+@linux_only
 @pytest.mark.faults("R9")
 @pytest.mark.slow
-def test_a_study_killed_five_times_ends_as_if_it_had_not_been(vit, tmp_path):
-    longer = ("--budget", "steps:60", "--seeds", "3")
-    plain = tmp_path / "plain"
-    assert vit("study", "digits", *NANO, *GRID, *longer, "--out", plain).code == 0
-    kill_and_finish(plain / "digits", tmp_path / "killed", 5, 14.0, *longer)
+def test_a_study_killed_five_times_ends_as_if_it_had_not_been(vit, given, tmp_path):
+    line = (*given.line, "--budget", "steps:60", "--seeds", "3", "--out")
+    assert vit(*line, tmp_path / "plain").code == 0
+    draw, killed = random.Random(7), 0
+    for _ in range(5):
+        process = start(tmp_path, *line, tmp_path / "killed")
+        time.sleep(draw.uniform(2.0, 14.0))
+        killed += process.poll() is None
+        process.kill()
+        finish(tmp_path, process, 30)
+    process = start(tmp_path, *line, tmp_path / "killed")
+    _, said = finish(tmp_path, process, 600)
+    assert process.returncode == 0 and killed > 0, said
+    assert same_but_for_kills(tmp_path / "plain" / given.name, tmp_path / "killed" / given.name)
 
 
-def test_a_report_can_be_made_again_without_data_or_torch(whole, tmp_path):
-    study = tmp_path / "digits"
+@on_digits
+def test_a_report_can_be_made_again_without_data_or_torch(whole, given, tmp_path):
+    study = tmp_path / given.name
     shutil.copytree(whole[0], study)
     before = (study / "results.csv").read_bytes(), json.loads((study / "summary.json").read_text())
     for name in ("results.csv", "summary.json", "report.html", "curve.png"):

@@ -101,6 +101,21 @@ def test_the_path_rides_with_its_image(folder: Path, cache: str) -> None:
         assert (batch.key != 0).all()
 
 
+@pytest.mark.parametrize("crop", [0.08, 0.35, 0.9, 1.0])
+def test_pixels_do_not_depend_on_where_images_are_kept(folder: Path, crop: float) -> None:
+    """Of images that are larger than the smallest crop needs, smaller than the network, and not square."""
+    augment = Augment(crop=crop, randaugment=1)
+    batches = [trained_on(module(folder, augment, cache=cache), epochs=2) for cache in ("none", "memory")]
+    assert_same(*batches)
+
+
+def test_auto_keeps_what_fits_at_the_size_that_crops_need(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needed = 14 * 3 * 16 * 16 + 14 * 3 * 27 * 27 * 4 // 3  # validation images, and those that are cropped to a half
+    for room, kept in ((needed + 14, True), (needed - 14, False)):
+        monkeypatch.setattr("vit.data.module.AUTO_CACHE_BYTES", room)
+        assert module(folder, Augment(crop=0.5), cache="auto").in_memory == kept
+
+
 def test_images_in_memory_are_cropped_as_files_are(folder: Path) -> None:
     for name in SHADES:
         Image.open(folder / name).resize((SIDE, SIDE)).save(folder / name)  # of the final size already

@@ -1,4 +1,4 @@
-"""Class-balanced subsets, each inside the next."""
+"""Subsets of the training images, balanced or with the classes' own shares, each inside the next."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vit.data.samples import Samples
-from vit.data.subset import nested_order, subset
+from vit.data.subset import balanced_order, kind_of, natural_order, subset
 from vit.errors import DataError
+
+kinds = pytest.mark.parametrize("kind", ["balanced", "natural"])
 
 
 def samples(labels):
@@ -19,7 +21,7 @@ labels_of_classes = st.lists(st.integers(0, 4), min_size=1, max_size=80)
 
 @given(labels_of_classes, st.integers(0, 9))
 def test_every_beginning_is_as_balanced_as_the_classes_allow(labels, seed):
-    order = nested_order(np.array(labels), seed)
+    order = balanced_order(np.array(labels), seed)
     assert sorted(order.tolist()) == list(range(len(labels)))
     available = np.bincount(labels, minlength=5)
     for count in range(1, len(labels) + 1):
@@ -29,22 +31,41 @@ def test_every_beginning_is_as_balanced_as_the_classes_allow(labels, seed):
             assert taken.max() - unfinished.min() <= 1
 
 
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=30), st.integers(0, 9))
+def test_every_beginning_has_the_shares_of_the_classes(counts, seed):
+    labels = np.repeat(np.arange(len(counts)), counts)
+    order = natural_order(labels, seed)
+    assert sorted(order.tolist()) == list(range(len(labels)))
+    taken = np.cumsum(np.eye(len(counts))[labels[order]], axis=0)  # after each image, of each class
+    shares = np.outer(np.arange(1, len(labels) + 1), np.array(counts) / len(labels))
+    assert np.abs(taken - shares).max() < 1 + 1e-9
+
+
+@kinds
 @given(labels_of_classes, st.integers(0, 9), st.data())
-def test_a_smaller_subset_lies_inside_a_larger_one(labels, seed, data):
+def test_a_smaller_subset_lies_inside_a_larger_one(kind, labels, seed, data):
     large = data.draw(st.integers(1, len(labels)))
     small = data.draw(st.integers(1, large))
     everything = samples(labels)
-    assert set(subset(everything, small, seed).paths) <= set(subset(everything, large, seed).paths)
-    assert len(subset(everything, large, seed)) == large
+    assert set(subset(everything, small, seed, kind).paths) <= set(subset(everything, large, seed, kind).paths)
+    assert len(subset(everything, large, seed, kind)) == large
 
 
-def test_the_choice_follows_the_seed_and_the_names_not_their_order():
-    everything = samples([0, 1, 2] * 20)
+@kinds
+def test_the_choice_follows_the_seed_and_the_names_not_their_order(kind):
+    everything = samples([0, 1, 2, 2] * 15)
     turned = everything.select(np.arange(60)[::-1])
-    assert set(subset(everything, 12, 1).paths) == set(subset(turned, 12, 1).paths)
-    assert set(subset(everything, 12, 1).paths) != set(subset(everything, 12, 2).paths)
+    assert set(subset(everything, 12, 1, kind).paths) == set(subset(turned, 12, 1, kind).paths)
+    assert set(subset(everything, 12, 1, kind).paths) != set(subset(everything, 12, 2, kind).paths)
 
 
-def test_more_than_there_are_is_refused():
+@kinds
+def test_more_than_there_are_is_refused(kind):
     with pytest.raises(DataError, match="61 training images are asked for, there are 60"):
-        subset(samples([0, 1, 2] * 20), 61, 0)
+        subset(samples([0, 1, 2] * 20), 61, 0, kind)
+
+
+def test_natural_is_for_classes_of_unlike_sizes():
+    alike, unlike = np.repeat([0, 1, 2], [10, 5, 8]), np.repeat([0, 1, 2], [11, 5, 8])
+    assert kind_of(alike, "auto") == "balanced" and kind_of(unlike, "auto") == "natural"
+    assert kind_of(unlike, "balanced") == "balanced" and kind_of(alike, "natural") == "natural"

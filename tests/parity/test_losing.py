@@ -34,12 +34,12 @@ processes._says_gone = slow
 ORPHANED = """
 import os, signal, time
 from vit.data import module
-begin = module._begin_worker
+begin = module.begin_worker
 def killed_before(worker):
     os.kill(os.getppid(), signal.SIGKILL)
     time.sleep(0.5)
     begin(worker)
-module._begin_worker = killed_before
+module.begin_worker = killed_before
 """
 
 
@@ -101,3 +101,24 @@ def test_a_loading_process_ends_though_its_training_was_killed_before_it_began(c
     process = start(tmp_path, "train", colours, *options, script=ORPHANED)
     finish(tmp_path, process, 120)  # whoever belongs to it holds what it writes to open
     assert process.returncode == -signal.SIGKILL
+
+
+@linux_only
+@pytest.mark.faults("R12")
+@pytest.mark.slow  # each worker but a forked one imports torch
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_a_loading_process_lives_as_long_as_its_training(colours, tmp_path, method):
+    """However it was started: by a fork server, which is its parent for the system, as for all cells of a study."""
+    script = f"from vit.data import module\nmodule.START = {method!r}\n"
+    options = ("--data.num_workers", 1, "--data.cache", "none", "--wandb", "off", "--out", tmp_path / "runs")
+    process = start(tmp_path, "train", colours, *options, "--epochs", 500, script=script)
+    try:
+        until(lambda: process.poll() is not None or list(tmp_path.glob("runs/**/last.ckpt")), 300)
+        time.sleep(2)  # a worker looks for its training once a second
+        running = process.poll() is None and len(belonging(tmp_path)) > 2
+        process.kill()
+        process.wait(30)
+        until(lambda: not belonging(tmp_path), 60)
+    finally:
+        _, said = finish(tmp_path, process, 30)
+    assert running, said

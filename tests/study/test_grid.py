@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vit.errors import UsageError
-from vit.study.grid import Budget, key_of, make_cells, parse_sizes, shard
+from vit.study.grid import Budget, Contents, key_of, make_cells, parse_sizes, shard
 from vit.training.recipe import Recipe
 
-FINGERPRINTS = {"train": "a", "validation": "b", "test": "c"}
+CONTENTS = Contents("photos", {"train": "a", "validation": "b", "test": "c"}, {"weights.ckpt": "d", "moved.ckpt": "d"})
 
 
 def cells(series=("ViT", "CNN"), sizes=(10, 20), seeds=(0, 1), choices=("",), budget="steps:5"):
     recipes = {name: {choice: Recipe(name=f"{name}{choice}") for choice in choices} for name in series}
-    return make_cells(recipes, sizes, seeds, Budget.parse(budget), FINGERPRINTS)
+    return make_cells(recipes, sizes, seeds, Budget.parse(budget), CONTENTS)
 
 
 def test_sizes_are_counts_shares_and_all():
@@ -80,30 +80,34 @@ def test_every_cell_has_a_folder_of_its_own_that_follows_from_what_decides_it():
 
 def test_the_key_changes_with_all_that_decides_and_with_nothing_else():
     recipe = Recipe()
-    key = key_of(recipe, FINGERPRINTS)
+    key = key_of(recipe, CONTENTS)
     for same in (
         replace(recipe, name="x", out="y", wandb="off"),
-        replace(recipe, data=replace(recipe.data, root="r", num_workers=3, cache="none")),
+        replace(recipe, data=replace(recipe.data, source="elsewhere", root="r", num_workers=3, cache="none")),
     ):
-        assert key_of(same, FINGERPRINTS) == key
+        assert key_of(same, CONTENTS) == key
     others = [
         replace(recipe, seed=1),
         replace(recipe, optim=replace(recipe.optim, lr=0.5)),
         replace(recipe, data=replace(recipe.data, train_images=5)),
+        replace(recipe, data=replace(recipe.data, subset="natural")),
         replace(recipe, model=replace(recipe.model, network={"name": "auto", "depth": 3})),
+        replace(recipe, model=replace(recipe.model, init_from="weights.ckpt")),
     ]
-    keys = {key, *(key_of(other, FINGERPRINTS) for other in others), key_of(recipe, {**FINGERPRINTS, "test": "d"})}
-    assert len(keys) == 2 + len(others)
+    keys = {key, *(key_of(other, CONTENTS) for other in others)}
+    changed = [replace(CONTENTS, data="digits"), replace(CONTENTS, images={**CONTENTS.images, "test": "d"})]
+    keys |= {key_of(recipe, contents) for contents in changed}
+    assert len(keys) == 1 + len(others) + len(changed)
 
 
-def test_the_key_of_a_small_resnet_says_how_it_begins():
-    def key(**network):
-        recipe = Recipe()
-        named = replace(recipe.model, network={"name": "resnet10_small", **network})
-        return key_of(replace(recipe, model=named), FINGERPRINTS)
-
-    assert key() == key(zero_init_last=False) != key(zero_init_last=True)
-    assert key() != "e6eb75628f"  # of cells that began with True, which was the default
+def test_weights_are_known_by_their_content():
+    recipe = Recipe()
+    here, moved = (
+        replace(recipe, model=replace(recipe.model, init_from=name)) for name in ("weights.ckpt", "moved.ckpt")
+    )
+    assert key_of(here, CONTENTS) == key_of(moved, CONTENTS)
+    replaced = replace(CONTENTS, weights={"weights.ckpt": "e"})
+    assert key_of(here, CONTENTS) != key_of(here, replaced)
 
 
 @given(st.integers(1, 9), st.booleans())

@@ -160,7 +160,7 @@ def _read(path: Path) -> _Tested:
 
     run = RunDirectory.open(path)
     if not run.result.is_file():
-        raise UsageError(f"{path} has no result.json: its training has not finished", f"vit train --resume {path}")
+        raise run.unfinished()
     file = run.predictions / "test.csv"
     try:
         result: dict[str, Any] = json.loads(run.result.read_text(encoding="utf-8"))
@@ -170,7 +170,7 @@ def _read(path: Path) -> _Tested:
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{run.result} is damaged ({error})", "train again, or restore the file") from error
     if not file.is_file():
-        raise UsageError(f"{path} has no predictions/test.csv: it was stopped at its end", f"vit train --resume {path}")
+        raise DataError(f"{path} has no predictions/test.csv", "restore the file, or train again")
     return _Tested(path, name, result, read_scored(file, result["images"]["test"]))
 
 

@@ -29,7 +29,7 @@ def recipe_of(run: str, arguments: Sequence[str]) -> Recipe:
     if directory.result.is_file():
         raise UsageError(f"{run} is finished", f"see {directory.result}, or start a new run")
     if not directory.can_resume:
-        raise UsageError(f"{run} has no checkpoint yet", "start it again as a new run")
+        raise directory.unfinished()
     recipe = read_recipe(directory.config)
     others = [token for token in expand(arguments, SHORT, "data.source") if not token.startswith("--resume=")]
     if others:

@@ -3,14 +3,22 @@
 import os
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vit.commands.study_options import grid_of, parse_study, series_of, shard_of
 from vit.commands.study_report import report_findings
 from vit.console import ProgressReport, Reporter, duration, percent
 from vit.errors import StoppedError, UsageError
 from vit.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from vit.data.samples import Source
+    from vit.study.grid import Contents
+
+Series = dict[str, dict[str, Recipe]]
+MANY = 10_000  # images that take a while to read
 
 
 def study(arguments: Sequence[str]) -> int:
@@ -20,6 +28,7 @@ def study(arguments: Sequence[str]) -> int:
     from vit.study.folder import StudyDirectory
     from vit.study.grid import make_cells, shard
     from vit.study.runner import machine
+    from vit.training.locking import alone
     from vit.training.plan import make_plan
 
     reporter = Reporter()
@@ -27,30 +36,77 @@ def study(arguments: Sequence[str]) -> int:
     first = next(iter(next(iter(series.values())).values()))
     plan = make_plan(first)
     _check_source(plan)
+    series = _decided(series, plan.source)
     budget, sizes, seeds = grid_of(given, len(plan.source.splits["train"]))
-    fingerprints = {split: samples.fingerprint() for split, samples in plan.source.splits.items()}
-    cells = make_cells(series, sizes, seeds, budget, fingerprints)
+    contents = _contents(reporter, series, plan.source)
+    cells = make_cells(series, sizes, seeds, budget, contents)
     for cell in {(cell.series, cell.choice): cell for cell in reversed(cells)}.values():
         make_plan(cell.recipe)  # a value that cannot be is refused now, not in every cell
     folder = StudyDirectory(Path(given.out).expanduser() / (given.name or _name(given, plan.source.name)))
     folder.check_extends(cells)
     place = machine(given.jobs)
     mine = shard(cells, *shard_of(given.shard))
-    protocol = _protocol(given, plan, budget, sizes, seeds, series, fingerprints, place)
-    _show(reporter, protocol, mine, place, folder.path)
+    protocol = _protocol(given, plan, budget, sizes, seeds, series, contents, place)
+    _show(reporter, protocol, plan.source.notes, mine, place, folder.path)
     if given.dry_run:
         _estimate(reporter, mine, place)
         reporter.next_command(f"vit study {shlex.join(token for token in arguments if token != '--dry_run')}")
         return 0
     folder.describe(cells, protocol)
     failed = _run(reporter, folder, mine, place)
-    report_findings(reporter, folder.path, None if given.target is None else float(given.target))
+    with alone(folder.lock):  # of shards that end together the last one reports, and sees the cells of all
+        report_findings(reporter, folder.path, None if given.target is None else float(given.target))
     return 5 if failed else 0
 
 
 def _check_source(plan: Any) -> None:
     if "test" not in plan.source.splits:
         raise UsageError("a study needs test images", "give --data.test a share above 0")
+
+
+def _decided(series: Series, source: "Source") -> Series:
+    """The same with what "auto" means for these images: one kind of subset for all sizes, a network by its name."""
+    from vit.data.subset import kind_of
+    from vit.training.plan import make_plan
+
+    def decided(recipe: Recipe) -> Recipe:
+        kind = kind_of(source.splits["train"].labels, recipe.data.subset)
+        return replace(recipe, data=replace(recipe.data, subset=kind))
+
+    def named(name: str, recipe: Recipe) -> str:
+        network, space, values = name.partition(" ")
+        return make_plan(recipe).network["name"] + space + values if network == "auto" else name
+
+    return {
+        named(name, next(iter(tried.values()))): {choice: decided(recipe) for choice, recipe in tried.items()}
+        for name, tried in series.items()
+    }
+
+
+def _contents(reporter: Reporter, series: Series, source: "Source") -> "Contents":
+    """Read all images and weights once: a cell's key says what they hold."""
+    from vit.data.content import content_hash
+    from vit.study.grid import Contents
+    from vit.training.weights_hash import weights_hash
+
+    images = sum(len(samples) for samples in source.splits.values())
+    if images > MANY:
+        reporter.notice(f"reading {images:,} images once, so that changed ones are noticed")
+    recipes = [recipe for tried in series.values() for recipe in tried.values()]
+    starts = {recipe.model.init_from for recipe in recipes} - {None}
+    return Contents(
+        source.name,
+        {split: content_hash(samples) for split, samples in source.splits.items()},
+        {start: weights_hash(start) for start in starts if start is not None},
+    )
+
+
+def _subsets(series: Series) -> str:
+    """The protocol's words for the kinds of subsets."""
+    from vit.training.images import SUBSETS
+
+    kinds = {recipe.data.subset for tried in series.values() for recipe in tried.values()}
+    return " or ".join(SUBSETS[kind] for kind in sorted(kinds))
 
 
 def _name(given: Any, data: str) -> str:
@@ -65,8 +121,8 @@ def _protocol(
     budget: Any,
     sizes: Sequence[int],
     seeds: Sequence[int],
-    series: dict[str, dict[str, Recipe]],
-    fingerprints: dict[str, str],
+    series: Series,
+    contents: "Contents",
     place: Any,
 ) -> dict[str, Any]:
     tuned = len(next(iter(series.values())))
@@ -75,7 +131,7 @@ def _protocol(
         "data": plan.source.name,
         "classes": len(plan.source.classes),
         "images": {split: len(samples) for split, samples in plan.source.splits.items()},
-        "fingerprints": fingerprints,
+        "fingerprints": dict(contents.images),
         "sizes": list(sizes),
         "seeds": list(seeds),
         "budget": str(budget),
@@ -84,20 +140,29 @@ def _protocol(
         if tuned > 1
         else "fixed recipe",
         **({"settings": choices} if tuned > 1 else {}),
-        "subsets": "class-balanced, each inside the next larger, drawn once per seed and shared by all networks",
+        "subsets": f"{_subsets(series)}, each inside the next larger, drawn once per seed and shared by all networks",
         "series": list(series),
         "jobs": f"{place.jobs} at a time, {place.threads} threads each" + f", {place.gpus} GPUs" * bool(place.gpus),
     }
 
 
-def _show(reporter: Reporter, protocol: dict[str, Any], cells: Sequence[Any], place: Any, folder: Path) -> None:
+def _show(
+    reporter: Reporter,
+    protocol: dict[str, Any],
+    notes: Sequence[str],
+    cells: Sequence[Any],
+    place: Any,
+    folder: Path,
+) -> None:
     images = ", ".join(f"{count:,} {split}" for split, count in protocol["images"].items())
     reporter.line(f"Study of {protocol['data']}")
     reporter.facts(
         [
             ("data", f"{images}; {protocol['classes']} classes"),
+            *(("note", note) for note in notes),
             ("compare", "; ".join(protocol["series"])),
             ("sizes", ", ".join(f"{size:,}" for size in protocol["sizes"])),
+            ("subsets", protocol["subsets"]),
             ("seeds", ", ".join(map(str, protocol["seeds"]))),
             ("budget", protocol["budget_words"]),
             ("tuning", protocol["tuning"]),

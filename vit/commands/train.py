@@ -4,6 +4,7 @@ import shlex
 import shutil
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +68,8 @@ def _train(recipe: Recipe, resumed: Path | None, find: bool = False) -> "RunDire
 
 
 def _fit(plan: Any, run: Any, resume: bool, reporter: Reporter, first: bool) -> None:
-    from vit.report.run_figures import write_rows
+    from vit.report.run_figures import write_classes
+    from vit.training.finish import finish
     from vit.training.fit import fit
     from vit.training.tracking import open_tracker
 
@@ -87,9 +89,12 @@ def _fit(plan: Any, run: Any, resume: bool, reporter: Reporter, first: bool) -> 
         watcher.close()
     if not fitted.is_first_process:
         return
-    fitted.result.write(run.result)
-    write_rows(run, fitted, plan.source.classes)
-    _draw(reporter, run, plan, fitted, tracker)
+
+    def show() -> None:
+        write_classes(run, fitted, plan.source.classes)
+        _draw(reporter, run, plan, fitted, tracker)
+
+    finish(run, fitted, plan.source.classes, show)
     tracker.finish()
     _show_result(reporter, run, fitted.result)
 
@@ -101,7 +106,7 @@ def _draw(reporter: Reporter, run: Any, plan: Any, fitted: Any, tracker: Any) ->
 
     try:
         draw_run(run, plan, fitted, tracker)
-        write_run_report(run, plan.source)
+        write_run_report(run, plan.source, asdict(fitted.result))
     except Exception as error:  # noqa: BLE001  whatever it is, the training itself is whole
         again = f"'vit report {shlex.quote(str(run.path))}' tries again"
         reporter.notice(f"WARNING: figures and report could not be drawn: {type(error).__name__}: {error}; {again}")

@@ -5,6 +5,7 @@ runs draw alike. Geometry and mixing of whole batches run on the device, each im
 operations of RandAugment are torchvision's, image by image.
 """
 
+import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -87,6 +88,15 @@ class ImageAugment:
         self.augment = augment
         self.image_size = image_size
         self.colours = v2.RandAugment(augment.randaugment, augment.magnitude, interpolation=InterpolationMode.BILINEAR)
+
+    @property
+    def working_side(self) -> int:
+        """The shorter side in pixels that a picture needs: the smallest crop of it has as many pixels as the network.
+
+        Larger pictures are made smaller first, whether they are kept in memory or not. The smallest crop has the share
+        `crop` of the area and a ratio of 3:4, so its shorter side is sqrt(3/4 crop) of the picture's at least.
+        """
+        return math.ceil(self.image_size / math.sqrt(0.75 * self.augment.crop))
 
     def crop(self, image: Tensor, key: int) -> Tensor:
         """A random box of the picture (torchvision's RandomResizedCrop, drawn from `key`), resized to S."""

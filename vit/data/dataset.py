@@ -31,7 +31,7 @@ class ImageDataset(Dataset[Batch]):
         preprocess: how evaluation sees them.
         augment: how training varies them; None for evaluation.
         seed: of the augmentation's draws.
-        in_memory: keep all images as uint8, decoded once, with the shorter side at most 8/7 of the image size.
+        in_memory: keep all images as uint8, decoded once; the batches are the same.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ImageDataset(Dataset[Batch]):
     @property
     def is_stacked(self) -> bool:
         """Whether all images lie in memory at their final size, uncropped, so that a batch is one gather."""
-        return isinstance(self.memory, Tensor) and (self.augment is None or self.augment.augment.crop == 1.0)
+        return isinstance(self.memory, Tensor) and not self._is_cropped
 
     def __getitems__(self, keys: list[Key]) -> Batch:
         """The batch of some keys (DataLoader calls this instead of one __getitem__ per image)."""
@@ -87,15 +87,31 @@ class ImageDataset(Dataset[Batch]):
         epochs, indices, _ = zip(*keys, strict=True)
         return (hashed(self.seed, epochs, indices) >> np.uint64(1)).tolist()
 
+    @property
+    def _is_cropped(self) -> bool:
+        """Whether every epoch sees another part of an image."""
+        return self.augment is not None and self.augment.augment.crop < 1.0
+
     def _prepared(self, image: Tensor, word: int) -> Tensor:
+        """What `_kept` gives, as the network sees it this time: (3, H, W) -> (3, S, S) uint8."""
+        if self.augment is None:
+            return image
+        return self.augment.recolour(self.augment.crop(image, word) if self._is_cropped else image, word)
+
+    def _kept(self, image: Tensor) -> Tensor:
+        """What all epochs have in common of an image, and all that they need: this is what memory holds."""
         if self.augment is None:
             return self.preprocess(image)
-        return self.augment.recolour(self.augment.crop(image, word), word)
+        if not self._is_cropped:
+            return self.augment.crop(image, 0)
+        limit = self.augment.working_side
+        return resize_shorter(image, limit, self.preprocess.interpolation) if min(image.shape[1:]) > limit else image
 
     def _picture(self, index: int) -> tuple[Tensor, int]:
         if self.memory is not None:
             return self.memory[index], int(self.origin[index])
-        return self._decoded(index)
+        image, origin = self._decoded(index)
+        return self._kept(image), origin
 
     def _decoded(self, index: int) -> tuple[Tensor, int]:
         """One image of the source and its index; a bad training image is replaced by the next good one of the list."""
@@ -120,18 +136,13 @@ class ImageDataset(Dataset[Batch]):
             grey = stacked.ndim == 3
             self.memory = stacked[:, None].expand(-1, 3, -1, -1) if grey else stacked.permute(0, 3, 1, 2).contiguous()
             return
-        limit = self.preprocess.resize_side if self.augment is None else round(side * 8 / 7)
 
-        def small(index: int) -> Tensor:
+        def kept(index: int) -> Tensor:
             image, self.origin[index] = self._decoded(index)
-            if self.augment is None:
-                return self.preprocess(image)
-            return (
-                resize_shorter(image, limit, self.preprocess.interpolation) if min(image.shape[1:]) > limit else image
-            )
+            return self._kept(image)
 
         with decode_threads() as parallel:
-            images = list(parallel(small, range(len(self))))
+            images = list(parallel(kept, range(len(self))))
         exact = all(image.shape[1:] == (side, side) for image in images)
         self.memory = torch.stack(images) if exact else images
 

@@ -1,16 +1,10 @@
 """The LightningDataModule: a source, split and counted, becomes loaders for this process."""
 
-import os
-import signal
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from multiprocessing import parent_process
-from multiprocessing.reduction import ForkingPickler
 from typing import Any, Literal
 
 import numpy as np
-import torch
 import torch.distributed as dist
 from lightning.pytorch import LightningDataModule
 from torch import Tensor
@@ -23,6 +17,7 @@ from vit.data.preprocess import Preprocess
 from vit.data.sampler import EvaluationSampler, Key, TrainSampler
 from vit.data.samples import Source
 from vit.data.threads import available_cores
+from vit.data.workers import START, begin_worker
 from vit.errors import DataError
 
 Cache = Literal["auto", "memory", "none"]
@@ -114,8 +109,8 @@ class ImageDataModule(LightningDataModule):
         self.preprocess = preprocess
         self.options = options
         self.seed = seed
-        self.in_memory = self._decide_cache()
         self.image_augment = None if augment is None else ImageAugment(augment, preprocess.image_size)
+        self.in_memory = self._decide_cache()
         self.batch_augment = BatchAugment(augment or Augment(), len(source.classes))
         self.consumed = 0
         self._train_sampler: TrainSampler | None = None
@@ -185,7 +180,8 @@ class ImageDataModule(LightningDataModule):
             collate_fn=_whole,  # type: ignore[arg-type]
             num_workers=workers,
             persistent_workers=workers > 0 and split == "train",
-            worker_init_fn=_begin_worker if workers else None,
+            worker_init_fn=begin_worker if workers else None,
+            multiprocessing_context=START if workers else None,
         )
 
     def _workers(self, dataset: ImageDataset) -> int:
@@ -199,9 +195,11 @@ class ImageDataModule(LightningDataModule):
     def _decide_cache(self) -> bool:
         if self.options.cache != "auto":
             return self.options.cache == "memory"
-        side = self.preprocess.image_size * 8 / 7
-        count = sum(len(samples) for samples in self.source.splits.values())
-        return count * side * side * 4 / 3 * 3 <= AUTO_CACHE_BYTES
+        exact = 3 * self.preprocess.image_size**2
+        sizes = dict.fromkeys(self.source.splits, exact)
+        if self.image_augment is not None and self.image_augment.augment.crop < 1.0:
+            sizes["train"] = 3 * self.image_augment.working_side**2 * 4 // 3  # of photographs, which are 4:3
+        return sum(len(self.source.splits[split]) * size for split, size in sizes.items()) <= AUTO_CACHE_BYTES
 
 
 def place() -> tuple[int, int]:
@@ -209,35 +207,3 @@ def place() -> tuple[int, int]:
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
     return 0, 1
-
-
-def _begin_worker(worker: int) -> None:
-    """Lower a decode worker's priority, leave it deaf to signals that are meant for the training, and end it with that.
-
-    At equal priority a worker slows the training threads of a CPU up to 10 times. A signal to the whole group (Ctrl-C,
-    `scancel`) reaches workers too, and a training whose workers have gone cannot reach its next step to save there.
-    """
-    os.nice(10)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(signal, "sigtimedwait"):  # Linux
-        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        training = parent_process()
-        assert training is not None
-        threading.Thread(target=_end_with, args=(training.pid,), daemon=True).start()
-    # Tensors go through a socket in the folder for temporary files. It is made here, where a full disk is heard: in the
-    # thread that sends batches it would be waited for.
-    ForkingPickler.dumps(torch.zeros(1).share_memory_())
-
-
-def _end_with(training: int | None) -> None:
-    """Wait for a SIGTERM that the training itself has sent (its loader ends workers so), or for its death.
-
-    torch's workers look for the latter as well, but take whoever is their parent when they begin to for the training:
-    one whose training was killed just before would wait for ever.
-    """
-    while os.getppid() == training:
-        asked = signal.sigtimedwait({signal.SIGTERM}, 1.0)
-        if asked is not None and asked.si_pid == training:
-            break
-    os._exit(0)

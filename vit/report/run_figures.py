@@ -1,6 +1,5 @@
 """The figures and tables that a finished training leaves in its run folder, and sends to its tracker."""
 
-import json
 from typing import Any
 
 import numpy as np
@@ -13,18 +12,15 @@ from vit.training.checkpoint import file_hash
 from vit.training.fit import Fitted
 from vit.training.metrics import Scored, confusion, per_class
 from vit.training.plan import Plan
-from vit.training.predictions import write_scored
-from vit.training.run import RunDirectory
+from vit.training.run import RunDirectory, RunResult
 from vit.training.tracking import Tracker
 
 WORST = 24
 SAMPLES = 24
 
 
-def write_rows(run: RunDirectory, fitted: Fitted, classes: tuple[str, ...]) -> None:
-    """What the best checkpoint said of every validation and test image, and of every class."""
-    for split, scored in fitted.scored.items():
-        write_scored(run.predictions / f"{split}.csv", scored, classes)
+def write_classes(run: RunDirectory, fitted: Fitted, classes: tuple[str, ...]) -> None:
+    """What the best checkpoint said of the images of every class."""
     split = "test" if "test" in fitted.scored else "validation"
     if split in fitted.scored:
         shown = fitted.scored[split]
@@ -67,16 +63,13 @@ def draw_run(run: RunDirectory, plan: Plan, fitted: Fitted, tracker: Tracker) ->
         columns = ("path", "label", "predicted", "probability", "loss")
         rows = [[row[column] for column in columns] for row in worst]
         tracker.table("validation/worst", columns, rows)
-    _finish_tracking(run, tracker)
+    _track_result(run, fitted.result, tracker)
 
 
-def _finish_tracking(run: RunDirectory, tracker: Tracker) -> None:
-    result: dict[str, Any] = json.loads(run.result.read_text(encoding="utf-8"))
-    values = {f"test/{name}": metric["value"] for name, metric in result["metrics"].items()}
-    tracker.summary({**values, **{f"best/{name}": value for name, value in result["validation"].items()}})
-    tracker.artifact(
-        run.best, f"{result['data']}-{result['network']['name']}", {"sha256": file_hash(run.best), **values}
-    )
+def _track_result(run: RunDirectory, result: RunResult, tracker: Tracker) -> None:
+    values = {f"test/{name}": metric["value"] for name, metric in result.metrics.items()}
+    tracker.summary({**values, **{f"best/{name}": value for name, value in result.validation.items()}})
+    tracker.artifact(run.best, f"{result.data}-{result.network['name']}", {"sha256": file_hash(run.best), **values})
 
 
 def _worst(scored: Scored, classes: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -15,7 +15,7 @@ from torch import Tensor
 from vit.data.dataset import array_image
 from vit.data.decode import ImageError, read_image
 from vit.data.samples import Source
-from vit.errors import DataError, UsageError
+from vit.errors import DataError
 from vit.files import whole
 from vit.report.figures import confusion_matrix, curves, reliability
 from vit.report.page import drawn, templates
@@ -47,20 +47,22 @@ class Card:
     picture: Markup | None
 
 
-def write_run_report(run: RunDirectory, source: Source | None) -> None:
+def write_run_report(run: RunDirectory, source: Source | None, result: Mapping[str, Any] | None = None) -> None:
     """Write report.html into the folder of a finished run.
 
     Args:
         source: the run's images; None, or others than it was measured on: the page has no pictures of them.
+        result: the content of its result.json where that is not written yet; None: read it.
 
     Raises:
         UsageError: the run has not finished.
         DataError: one of its files is damaged.
     """
-    if not run.result.is_file():
-        raise UsageError(f"{run.path} has no result.json: its training has not finished", "finish it first: --resume")
+    if result is None and not run.result.is_file():
+        raise run.unfinished()
     try:
-        result: dict[str, Any] = json.loads(run.result.read_text(encoding="utf-8"))
+        result = json.loads(run.result.read_text(encoding="utf-8")) if result is None else result
+        assert result is not None
         classes: list[str] = json.loads(run.classes.read_text(encoding="utf-8"))["classes"]
         split = "test" if "test" in result["images"] else "validation"
         rows = read_scored(run.predictions / f"{split}.csv", result["images"][split])
@@ -72,7 +74,7 @@ def write_run_report(run: RunDirectory, source: Source | None) -> None:
         partial.write_text(html, encoding="utf-8", errors="replace")
 
 
-def _pixels(source: Source | None, split: str, result: dict[str, Any]) -> Pixels | None:
+def _pixels(source: Source | None, split: str, result: Mapping[str, Any]) -> Pixels | None:
     """The images of a split by index; None where the images are not those that the run was measured on."""
     if source is None or split not in source.splits:
         return None
@@ -91,7 +93,7 @@ def _pixels(source: Source | None, split: str, result: dict[str, Any]) -> Pixels
 
 def _content(
     run: RunDirectory,
-    result: dict[str, Any],
+    result: Mapping[str, Any],
     classes: Sequence[str],
     split: str,
     rows: Sequence[ScoredRow],
@@ -165,7 +167,7 @@ def _share(count: int, total: int) -> Cell:
     return f"{100 * count / total:.2f}", f"{100 * within.low:.2f} to {100 * within.high:.2f}"
 
 
-def _metrics(result: dict[str, Any]) -> list[tuple[str, Cell, Cell]]:
+def _metrics(result: Mapping[str, Any]) -> list[tuple[str, Cell, Cell]]:
     """(name, value, value without temperature scaling if that is another) of each metric."""
 
     def said(name: str, metric: dict[str, float] | None) -> Cell:
@@ -200,7 +202,7 @@ def _pairs(labels: Any, guesses: Any, losses: Any) -> list[tuple[int, int, list[
     return [(*pair, sorted(found, key=lambda index: -losses[index])) for pair, found in most]
 
 
-def _facts(result: dict[str, Any]) -> list[tuple[str, str]]:
+def _facts(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     """How the run was made, in a line each."""
     network = ", ".join(f"{name} {value}" for name, value in result["network"].items() if name != "name")
     return [

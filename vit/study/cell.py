@@ -15,9 +15,9 @@ import torch
 from vit.errors import VitError
 from vit.study.folder import failure_file
 from vit.training.callbacks import Listener
+from vit.training.finish import finish
 from vit.training.fit import fit
 from vit.training.plan import Plan, make_plan
-from vit.training.predictions import write_scored
 from vit.training.recipe import Recipe, dump, plain
 from vit.training.run import RunDirectory, check_unchanged, write_beginning
 from vit.training.tracking import Tracker, open_tracker
@@ -46,8 +46,7 @@ def run_cell(recipe: Recipe, folder: Path, threads: int, gpu: int | None, group:
     _end_with_parent()
     folder.mkdir(parents=True, exist_ok=True)
     _speak_into(folder / "log.txt")
-    if gpu is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = str(gpu)  # nothing has touched CUDA yet
+    _see_one_gpu(gpu)
     torch.set_num_threads(threads)
     with RunDirectory(folder).held(wait=True):
         failure_file(folder).unlink(missing_ok=True)
@@ -76,11 +75,9 @@ def _train(recipe: Recipe, folder: Path, group: str) -> None:
         recipe.wandb, folder, plain(plan.recipe), recipe.name or folder.name, print, group=group, job_type="cell"
     )
     fitted = fit(plan, run, [_Rows(tracker)], resume=resume)
-    for split, scored in fitted.scored.items():
-        write_scored(run.predictions / f"{split}.csv", scored, plan.source.classes)
     tracker.summary({name: metric["value"] for name, metric in fitted.result.metrics.items()})
+    finish(run, fitted, plan.source.classes)
     tracker.finish()
-    fitted.result.write(run.result)
     run.last.unlink(missing_ok=True)  # it is for going on; a study of large networks would fill a disk with them
 
 
@@ -88,8 +85,7 @@ def time_cell(recipe: Recipe, threads: int, gpu: int | None, answer: Any) -> Non
     """Send (seconds of a training step, seconds of scoring an image) of a cell's network through a pipe."""
     _end_with_parent()
     _speak_into(Path(os.devnull))
-    if gpu is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = str(gpu)
+    _see_one_gpu(gpu)
     torch.set_num_threads(threads)
     try:
         answer.send(_timed(make_plan(recipe)))
@@ -122,6 +118,17 @@ def _timed(plan: Plan) -> tuple[float, float]:
     started = time.perf_counter()
     engine.probabilities(batch.image)
     return min(seconds), (time.perf_counter() - started) / len(batch.label)
+
+
+def _see_one_gpu(gpu: int | None) -> None:
+    """Leave one of the visible GPUs visible, by its place among them; nothing has touched CUDA yet.
+
+    A scheduler or a person may have chosen GPUs of the machine by number or by name: "2,3", "GPU-8932f937,MIG-...".
+    """
+    if gpu is not None:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        names = [name.strip() for name in visible.split(",")] if visible.strip() else []
+        os.environ["CUDA_VISIBLE_DEVICES"] = names[gpu] if names else str(gpu)
 
 
 def _end_with_parent() -> None:

@@ -29,6 +29,7 @@ class StudyDirectory:
     summary = property(lambda self: self.path / "summary.json")
     curve = property(lambda self: self.path / "curve.png")
     report = property(lambda self: self.path / "report.html")
+    lock = property(lambda self: self.path / ".lock")  # while the report is written
 
     @classmethod
     def open(cls, path: Path) -> "StudyDirectory":
@@ -47,10 +48,11 @@ class StudyDirectory:
         lost = [cell for cell in there if cell["folder"] not in kept and result_of(self.path / cell["folder"])]
         if lost:
             one = lost[0]
+            words = f"{one['series']}, {one['images']:,} images, seed {one['seed']}"
             raise UsageError(
-                f"{self.path} holds another study: {len(lost):,} of its finished cells would not be in this one's "
-                f"report, such as {one['series']}, {one['images']:,} images, seed {one['seed']}",
-                "give --name for a folder of its own, or the options of the study that is there, or more of them",
+                f"{self.path} holds another study, of other options, images or weights: {len(lost):,} of its finished "
+                f"cells would not be in this one's report, such as {words}",
+                "give --name for a folder of its own, or what the study that is there had, or more of it",
             )
 
     def describe(self, cells: Sequence[Cell], protocol: Mapping[str, Any]) -> None:

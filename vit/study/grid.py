@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vit.errors import UsageError
@@ -16,8 +16,9 @@ from vit.training.recipe import Recipe, automatic_batch_size, plain
 from vit.training.run import slug
 
 _BUDGET = re.compile(r"(steps|epochs):(\d+)")
+_VERSION = 2  # of keys; to be raised when one recipe comes to mean another training
 _UNDECIDING = {"out", "name", "wandb"}  # of a recipe; and of its parts:
-_UNDECIDING_DATA = {"root", "download", "cache", "num_workers"}
+_UNDECIDING_DATA = {"source", "root", "download", "cache", "num_workers"}
 
 
 @dataclass(frozen=True)
@@ -122,26 +123,29 @@ def parse_sizes(sizes: Sequence[int | str], pool: int) -> list[int]:
     return sorted(found)
 
 
-def key_of(recipe: Recipe, fingerprints: Mapping[str, str]) -> str:
-    """A hash of all that decides a cell: its recipe without names and places, and the images of every split."""
-    from vit.data.preprocess import Preprocess  # brings torch, which a report does without
-    from vit.models.catalog import CATALOG
-    from vit.models.timm_network import SmallImageResNet
+@dataclass(frozen=True)
+class Contents:
+    """What cells learn from: replaced files are others, and moved ones are the same.
 
+    Attributes:
+        data: the name of the data, which may decide their augmentation.
+        images: {split: hash} of the names, labels and content of all images.
+        weights: {init_from: hash} of the weights that recipes start from.
+    """
+
+    data: str
+    images: Mapping[str, str]
+    weights: Mapping[str, str] = field(default_factory=dict)
+
+
+def key_of(recipe: Recipe, contents: Contents) -> str:
+    """A hash of all that decides a cell: its recipe without names and places, its weights, and all images."""
     values = {name: value for name, value in plain(recipe).items() if name not in _UNDECIDING}
     values["trainer"].pop("checkpoint_every", None)
-    for name, default in (("freeze", "none"), ("lora", None)):
-        if values["model"][name] == default:  # cells from before there was a choice keep their keys
-            del values["model"][name]
-    named = CATALOG.get(str(values["model"]["network"]["name"]))
-    if named is not None and named.network is SmallImageResNet:  # cells from when True was the default are others
-        values["model"]["network"].setdefault("zero_init_last", False)
     values["data"] = {name: value for name, value in values["data"].items() if name not in _UNDECIDING_DATA}
-    if values["model"]["init_from"] is None:  # null is the default, and cells from before null existed keep their keys
-        pixels = values["model"]["preprocess"]
-        chosen = {name: value for name, value in pixels.items() if value is not None}
-        values["model"]["preprocess"] = Preprocess(0).to_dict() | {"image_size": pixels["image_size"]} | chosen
-    text = json.dumps([values, dict(fingerprints)], sort_keys=True)
+    if recipe.model.init_from is not None:
+        values["model"]["init_from"] = contents.weights[recipe.model.init_from]
+    text = json.dumps([_VERSION, values, contents.data, dict(contents.images)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
@@ -150,7 +154,7 @@ def make_cells(
     sizes: Sequence[int],
     seeds: Sequence[int],
     budget: Budget,
-    fingerprints: Mapping[str, str],
+    contents: Contents,
 ) -> list[Cell]:
     """Every cell, small sizes first: an early answer at all sizes' cost is worth more than a late one at one size.
 
@@ -165,7 +169,7 @@ def make_cells(
                     data = replace(recipe.data, train_images=images, subset_seed=seed)
                     whole = budget.apply(replace(recipe, data=data, seed=seed), images)
                     ending = f"-{slug(choice)}" if choice else ""
-                    place = f"{slug(name)}/{images:07d}/seed{seed}{ending}-{key_of(whole, fingerprints)}"
+                    place = f"{slug(name)}/{images:07d}/seed{seed}{ending}-{key_of(whole, contents)}"
                     cells.append(Cell(name, images, seed, choice, whole, Path("cells") / place))
     return cells
 

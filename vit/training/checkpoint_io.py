@@ -10,6 +10,7 @@ import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from vit.errors import CheckpointError, ResourceError
+from vit.files import partial_name
 from vit.training.checkpoint import KEY, read
 
 
@@ -34,7 +35,7 @@ class DurableCheckpointIO(TorchCheckpointIO):
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         target = Path(path)
-        partial = _partial(target)
+        partial = partial_name(target)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             with open(partial, "wb") as file:
@@ -85,8 +86,7 @@ class DurableCheckpointIO(TorchCheckpointIO):
         if self.previous is None or self._last_is_broken or not last.is_file():
             self._last_is_broken = False
             return
-        beside = _partial(self.previous)
-        beside.unlink(missing_ok=True)
+        beside = partial_name(self.previous)
         try:
             os.link(last, beside)
             os.replace(beside, self.previous)
@@ -100,13 +100,3 @@ def store_temperature(path: Path, temperature: float) -> None:
     content = read(path)
     content[KEY]["temperature"] = temperature
     DurableCheckpointIO().save_checkpoint(content, path)
-
-
-def remove_partial(folder: Path) -> None:
-    """Remove what a kill in the middle of a write has left in a folder of checkpoints."""
-    for path in folder.glob(".*.ckpt.partial"):
-        path.unlink(missing_ok=True)
-
-
-def _partial(target: Path) -> Path:
-    return target.with_name(f".{target.name}.partial")

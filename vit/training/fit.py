@@ -21,7 +21,7 @@ from vit.models.network import Network
 from vit.training.calibration import fit_temperature
 from vit.training.callbacks import Averaging, BestCheckpoint, CountConsumed, DescribeCheckpoint, Listener, Recorder
 from vit.training.checkpoint import Description, load
-from vit.training.checkpoint_io import DurableCheckpointIO, remove_partial, store_temperature
+from vit.training.checkpoint_io import DurableCheckpointIO, store_temperature
 from vit.training.classifier import Classifier
 from vit.training.inference import Engine, score
 from vit.training.last_checkpoint import LastCheckpoint
@@ -173,10 +173,8 @@ def _optimise(
         callbacks.append(Averaging(plan.ema_decay, classifier))
     callbacks.append(LastCheckpoint(run.last, plan.checkpoint_seconds, signals, saved=recorder.leave_out))
     trainer = _trainer(plan, run, callbacks, DurableCheckpointIO(run.last, run.previous, recorder.notice))
-    if trainer.is_global_zero:
-        remove_partial(run.last.parent)
-        if not resume:
-            run.previous.unlink(missing_ok=True)
+    if trainer.is_global_zero and not resume:
+        run.previous.unlink(missing_ok=True)
     with together(trainer):
         trainer.fit(classifier, datamodule=data, ckpt_path=run.last if resume else None)
         best = Path(trainer.strategy.broadcast(str(run.best)))

@@ -5,9 +5,11 @@ from dataclasses import replace
 from vit.data.samples import Source
 from vit.data.sources import open_source
 from vit.data.split import complete
-from vit.data.subset import subset
+from vit.data.subset import kind_of, subset
 from vit.errors import UsageError
 from vit.training.recipe import DataConfig, Recipe
+
+SUBSETS = {"balanced": "class-balanced", "natural": "with the class shares of all training images"}
 
 
 def check_shares(found: Source, data: DataConfig) -> None:
@@ -50,6 +52,7 @@ def chosen_part(source: Source, recipe: Recipe) -> Source:
     wanted, train = recipe.data.train_images, source.splits["train"]
     if wanted is None:
         return source
-    note = f"{wanted:,} of {len(train):,} training images (class-balanced, seed {subset_seed(recipe)})"
-    splits = {**source.splits, "train": subset(train, wanted, subset_seed(recipe))}
+    kind, seed = kind_of(train.labels, recipe.data.subset), subset_seed(recipe)
+    note = f"{wanted:,} of {len(train):,} training images ({SUBSETS[kind]}, seed {seed})"
+    splits = {**source.splits, "train": subset(train, wanted, seed, kind)}
     return replace(source, splits=splits, notes=[*source.notes, note])

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from vit.errors import DataError
+from vit.files import whole
 
 if TYPE_CHECKING:
     from vit.training.metrics import Scored
@@ -34,7 +35,7 @@ def write_scored(path: Path, scored: "Scored", classes: tuple[str, ...]) -> None
     """Every image with its true and predicted label, for whoever wants to compute something else."""
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = (scored.labels, scored.predictions, scored.confidences, scored.losses, scored.uncalibrated)
-    with open(path, "w", newline="", encoding="utf-8", errors="surrogateescape") as file:
+    with whole(path) as partial, open(partial, "w", newline="", encoding="utf-8", errors="surrogateescape") as file:
         writer = csv.writer(file)
         writer.writerow(ScoredRow._fields)
         for name, label, guess, *numbers in zip(scored.paths, *columns, strict=True):

@@ -52,10 +52,13 @@ class DataConfig:
         validation: share of the images that become validation images where DATA has none.
         test: share of the images that become test images where DATA has none.
         split_seed: decides which; the same for all runs that are to be compared.
-        train_images: training images used, class-balanced, smaller choices inside larger ones; null: all.
-        subset_seed: decides which; null: the seed of the training.
+        train_images: training images used, smaller choices inside larger ones; null: all.
+        subset: their classes: balanced, as many images of each as there are; natural, with the shares of all training
+            images; auto: natural where the rarest class has less than half the images of the commonest, else balanced.
+        subset_seed: decides which images; null: the seed of the training.
         allow_empty: whether a class folder may be empty.
-        cache: "memory" keeps decoded images, "none" reads files every epoch, "auto" keeps up to 2 GiB.
+        cache: "memory" keeps decoded images, "none" reads files every epoch, "auto" keeps up to 2 GiB; the network sees
+            the same pixels.
         num_workers: processes that decode images; null: by the number of cores.
     """
 
@@ -66,6 +69,7 @@ class DataConfig:
     test: Share = 0.2
     split_seed: Seed = 0
     train_images: PositiveInt | None = None
+    subset: Literal["auto", "balanced", "natural"] = "auto"
     subset_seed: Seed | None = None
     allow_empty: bool = False
     cache: Literal["auto", "memory", "none"] = "auto"

@@ -1,21 +1,17 @@
 """A run: one training and its folder. Every file name in a run folder is said here and nowhere else."""
 
 import base64
-import errno
 import os
 import platform
 import re
-import sys
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any
-
-if sys.platform != "win32":
-    import fcntl
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +19,9 @@ import numpy.typing as npt
 from vit.data.samples import Source
 from vit.data.split import write_splits
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError
-from vit.files import write_json
+from vit.files import partial_name, remove_partial, write_json, write_text
+from vit.training.locking import hold, is_held
 from vit.training.recipe import Recipe, dump
-
-_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)  # a file system on which nobody can lock anything
 
 
 @dataclass(frozen=True)
@@ -53,9 +48,21 @@ class RunDirectory:
         """Whether there is a checkpoint to go on from."""
         return self.last.is_file() or self.previous.is_file()
 
+    def unfinished(self) -> UsageError:
+        """The error of whoever needs the result of this run before it has one: what to do about it."""
+        if self.is_held():
+            mend = "wait for it: it is being trained"
+        elif self.can_resume:
+            mend = f"finish it with 'vit train --resume {shlex.quote(str(self.path))}'"
+        else:
+            mend = "start it again as a new run: it has no checkpoint"
+        return UsageError(f"{self.path} has no result.json: its training has not finished", mend)
+
     @contextmanager
     def held(self, wait: bool = False) -> Iterator[None]:
-        """Keep other processes from training into this folder; a process that is killed holds nothing any more.
+        """Keep other processes from training into this folder, and remove what a killed one had not finished writing.
+
+        A process that is killed does not hold it any more.
 
         Args:
             wait: for the process that does, instead of an error.
@@ -63,10 +70,12 @@ class RunDirectory:
         Raises:
             ResourceError: another one does.
         """
-        file = _hold(self.lock, wait)
+        file = hold(self.lock, wait)
         if file is None:
             raise ResourceError(f"another process is training into {self.path}", "wait for it, or end it")
         with file:
+            for folder in (self.path, self.best.parent, self.predictions, self.figures):
+                remove_partial(folder)
             try:
                 yield
             finally:
@@ -74,10 +83,7 @@ class RunDirectory:
 
     def is_held(self) -> bool:
         """Whether another process is training into this folder."""
-        if sys.platform == "win32" or not self.lock.is_file():
-            return False
-        with open(self.lock, "r+") as file:
-            return not _locked(file.fileno(), wait=False)
+        return is_held(self.lock)
 
     @classmethod
     def below(cls, out: str, data: str, network: str) -> "list[RunDirectory]":
@@ -115,32 +121,6 @@ class RunDirectory:
         if not run.config.is_file():
             raise UsageError(f"{path} is no run folder: it has no config.yaml", "give a folder that 'vit train' made")
         return run
-
-
-def _hold(lock: Path, wait: bool) -> IO[str] | None:
-    """The open file of a lock that is ours now; None when it is another process's and we do not wait."""
-    while True:
-        file = open(lock, "w")  # noqa: SIM115  it stays open for as long as the lock is held
-        if sys.platform == "win32":
-            return file
-        if not _locked(file.fileno(), wait):
-            file.close()
-            return None
-        if lock.is_file() and os.path.samestat(os.fstat(file.fileno()), lock.stat()):
-            return file
-        file.close()  # who held it has removed it: what we have locked is no file any more
-
-
-def _locked(descriptor: int, wait: bool) -> bool:
-    """Whether a lock could be had. Loader workers, which outlive a killed training for seconds, do not inherit it."""
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except (BlockingIOError, PermissionError):
-        return False
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-    return True
 
 
 def checkpoint_of(path: Path) -> Path:
@@ -263,18 +243,19 @@ def unpack(text: str, count: int) -> npt.NDArray[np.bool_]:
 
 def write_beginning(run: RunDirectory, recipe: Recipe, source: Source) -> None:
     """What a run folder holds before the first step: config, class names, the split of every image."""
-    run.config.write_text(dump(recipe), encoding="utf-8")
+    write_text(run.config, dump(recipe))
     write_json(run.classes, {"classes": list(source.classes)})
     write_splits(source, run.splits)
 
 
 def check_unchanged(run: RunDirectory, source: Source) -> None:
     """Raise DataError if the images of a run are not those it began with: its order of images would be another one."""
-    again = run.splits.with_name(".splits.csv.partial")
-    again.unlink(missing_ok=True)
-    write_splits(source, again)
-    now, before = again.read_bytes(), run.splits.read_bytes()
-    again.unlink()
+    again = partial_name(run.splits)
+    try:
+        write_splits(source, again)
+        now, before = again.read_bytes(), run.splits.read_bytes()
+    finally:
+        again.unlink(missing_ok=True)
     if now != before:
         lines, known = set(now.splitlines()), set(before.splitlines())
         raise DataError(

@@ -1,0 +1,61 @@
+"""Hashes of images and weights: a replaced file is another one, a moved one is the same."""
+
+import os
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from vit.data.content import content_hash
+from vit.data.sources import open_source
+from vit.errors import CheckpointError
+from vit.training.weights_hash import weights_hash
+
+
+def of_folder(folder):
+    return content_hash(open_source(str(folder)).splits["train"])
+
+
+def test_a_replaced_image_is_another_one(colours, tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there):
+        shutil.copytree(colours, folder)
+    assert of_folder(here) == of_folder(there)
+    file = here / "red" / "03.png"
+    before = file.stat()
+    pixels = np.asarray(Image.open(file)).copy()
+    pixels[0, 0, 0] ^= 1
+    Image.fromarray(pixels).save(file)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))  # as a copy that keeps its times
+    assert of_folder(here) != of_folder(there)
+    file.write_bytes(b"")  # a broken image is no reason to fail: training finds others for it
+    assert of_folder(here) != of_folder(there)
+
+
+def test_pixels_in_memory_count_too():
+    train = open_source("digits").splits["train"]
+    changed = train.arrays.copy()
+    changed[0, 0, 0] += 1
+    assert content_hash(train) != content_hash(replace(train, arrays=changed))
+    assert content_hash(train) == content_hash(replace(train, arrays=list(train.arrays)))
+
+
+def test_weights_of_a_run_a_file_and_a_folder(digits_run, tmp_path):
+    assert weights_hash(str(digits_run.path)) == weights_hash(str(digits_run.best))
+    assert weights_hash(str(shutil.copy(digits_run.best, tmp_path / "moved.ckpt"))) == weights_hash(
+        str(digits_run.path)
+    )
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(b"weights")
+    before = weights_hash(str(folder))
+    (folder / "README.md").write_text("words")
+    assert weights_hash(str(folder)) == before
+    (folder / "model.safetensors").write_bytes(b"Weights")
+    assert weights_hash(str(folder)) != before
+    assert weights_hash("timm:vit_tiny_patch16_224") == "timm:vit_tiny_patch16_224"
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        weights_hash(str(tmp_path / "nowhere.safetensors"))
