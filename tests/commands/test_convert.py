@@ -18,7 +18,7 @@ QUICK = ("--epochs", 1, "--optim.warmup_epochs", 0, "--wandb", "off")
 @pytest.fixture(scope="module")
 def network():
     torch.manual_seed(0)
-    made = build(resolve({"name": "vit_nano_patch2_8", "depth": 2, "num_heads": 1}, 8, 3)).eval()
+    made = build(resolve({"name": "vit_nano_patch2_8", "depth": 2, "num_heads": 1, "qk_norm": True}, 8, 3)).eval()
     torch.nn.init.normal_(made.head.weight)
     return made
 
@@ -100,7 +100,7 @@ def test_training_takes_network_and_preprocessing_from_the_weights(vit, folder, 
     options = ("--init_from", folder, "--out", tmp_path / "runs", *QUICK)
     answer = vit("train", colours, *options, "--batch_size", 8)
     assert answer.code == 0, answer.err
-    for word in ("weights, names: timm", "weights, matched: 32 tensors", "preprocessor_config.json"):
+    for word in ("weights, names: timm", "weights, matched: 40 tensors", "preprocessor_config.json"):
         assert word in answer.err, answer.err
     assert "learns little" not in answer.out
     (config,) = (tmp_path / "runs").glob("**/config.yaml")

@@ -43,7 +43,7 @@ def test_a_lone_checkpoint_needs_images_for_attention(vit, digits_run, mixed, he
 
 def test_weights_of_others_are_inspected(vit, here):
     torch.manual_seed(0)
-    network = create_network("vit", 10, image_size=8, patch_size=2, embed_dim=64, depth=2, num_heads=1)
+    network = create_network("vit", 10, image_size=8, patch_size=2, embed_dim=64, depth=2, num_heads=1, qk_norm=True)
     weights = network.state_dict()
     save_file(weights, here / "whole.safetensors")
     save_file({name: value for name, value in weights.items() if "head" not in name}, here / "headless.safetensors")

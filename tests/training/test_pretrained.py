@@ -17,7 +17,9 @@ HALF = (0.5, 0.5, 0.5)
 
 
 def weights_of(classes=7, **values):
-    network = build(resolve({"name": "vit_nano_patch2_8", "depth": 2, "num_heads": 1, **values}, 8, classes))
+    network = build(
+        resolve({"name": "vit_nano_patch2_8", "depth": 2, "num_heads": 1, "qk_norm": True, **values}, 8, classes)
+    )
     return {name: value.contiguous() for name, value in network.state_dict().items()}
 
 
@@ -26,7 +28,7 @@ def test_a_bare_file(tmp_path):
     found = open_pretrained(str(tmp_path / "mine.safetensors"))
     assert found.network() | {"mlp_ratio": 2.0} == found.network()
     assert found.network()["name"] == "vit" and found.network()["image_size"] == 8
-    assert found.network({"num_heads": 4})["name"] == "vit" and found.network({"num_heads": 4})["num_heads"] == 4
+    assert found.network()["num_heads"] == 1 and found.network({"num_heads": 4})["num_heads"] == 4
     assert found.preprocess["mean"] == IMAGENET and "default" in found.preprocess_from
     assert found.classes == imagenet_classes(1000) and found.classes[:2] == ("tench", "goldfish")
 
@@ -123,11 +125,16 @@ def test_weights_of_no_vit(change, words, tmp_path):
 
 
 def test_heads_that_nothing_tells(tmp_path):
-    save_file(weights_of(embed_dim=24, num_heads=3), tmp_path / "x.safetensors")
-    found = open_pretrained(str(tmp_path / "x.safetensors"))
-    with pytest.raises(CheckpointError, match="num_heads"):
-        found.network()
-    assert found.network({"num_heads": 3})["num_heads"] == 3
+    for width, heads in (
+        (24, 3),
+        (64, 4),
+        (128, 4),
+    ):  # of the last two timm's and our own networks have other heads than one
+        save_file(weights_of(embed_dim=width, num_heads=heads, qk_norm=False), tmp_path / "x.safetensors")
+        found = open_pretrained(str(tmp_path / "x.safetensors"))
+        with pytest.raises(CheckpointError, match="num_heads"):
+            found.network()
+        assert found.network({"num_heads": heads})["num_heads"] == heads
 
 
 def test_a_run_and_its_checkpoint(digits_run):
@@ -202,3 +209,59 @@ def test_what_vit_export_wrote_is_known_by_its_description(vit, digits_run, tmp_
     (tmp_path / "broken.safetensors").write_bytes(content.replace(b"num_classes", b"num_klasses", 1))
     with pytest.raises(CheckpointError, match="broken description"):
         open_pretrained(str(tmp_path / "broken.safetensors"))
+
+
+def test_what_bare_files_of_clip_do_not_say_is_asked(tmp_path):
+    """OpenAI's CLIP has quick GELU, LAION's has GELU, and no name and no shape shows it."""
+    save_file(weights_of(embed_norm=True), tmp_path / "x.safetensors")
+    found = open_pretrained(str(tmp_path / "x.safetensors"))
+    with pytest.raises(CheckpointError, match=r"do not show its activation; .*--model\.network"):
+        found.network()
+    told = found.network({"activation": "quick_gelu"})
+    assert told["activation"] == "quick_gelu" and told["norm_eps"] == 1e-5
+    tower = {
+        "embeddings.patch_embedding.weight": torch.ones(192, 3, 4, 4),
+        "embeddings.class_embedding": torch.ones(192),
+        "encoder.layers.0.self_attn.q_proj.weight": torch.ones(192, 192),
+    }
+    save_file(tower, tmp_path / "tower.safetensors")
+    with pytest.raises(CheckpointError, match="activation"):
+        open_pretrained(str(tmp_path / "tower.safetensors")).network()
+
+
+def test_the_tower_of_an_openclip_folder_is_the_model_that_its_config_names(tmp_path):
+    """timm's SigLIP for 256 pixels in patches of 32 has GELU's tanh; its weights look as those of SigLIP with GELU."""
+    theirs = timm.create_model("vit_base_patch32_siglip_256", depth=1)
+    save_file({f"visual.trunk.{name}": value for name, value in theirs.state_dict().items()},
+              tmp_path / "open_clip_model.safetensors")  # fmt: skip
+    about = {"model_cfg": {"vision_cfg": {"timm_model_name": "vit_base_patch32_siglip_256"}}}
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(about))
+    assert open_pretrained(str(tmp_path)).network()["activation"] == "gelu_tanh"
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"architecture": "vit_next_patch16_224"}, "does not have; upgrade timm"),
+        ({"architecture": "vit_tiny_patch16_224", "model_args": {"num_heads": 6}}, "by num_heads"),
+        ({"architecture": "vit_tiny_patch16_224", "model_args": {"img_size": 10**9}}, "by img_size"),
+        ({"architecture": "vit_tiny_patch16_224", "model_args": [1]}, "cannot be used"),
+    ],
+)
+def test_a_folder_whose_network_is_not_known_is_refused(config, words, tmp_path):
+    save_file(weights_of(), tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=words):
+        open_pretrained(str(tmp_path))
+
+
+def test_a_file_that_is_not_what_its_name_says_is_refused(tmp_path):
+    save_file(weights_of(), tmp_path / "resnet18.safetensors")
+    with pytest.raises(CheckpointError, match="named as timm's resnet18, whose tensors are others"):
+        open_pretrained(str(tmp_path / "resnet18.safetensors"))
+
+
+def test_a_network_without_positions_is_not_taken_for_a_plain_vit(tmp_path):
+    save_file(weights_of(pos_embed="none"), tmp_path / "x.safetensors")
+    with pytest.raises(CheckpointError, match="rotary or relative positions as well; rename"):
+        open_pretrained(str(tmp_path / "x.safetensors"))

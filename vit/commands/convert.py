@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from jsonargparse.typing import PositiveInt
 
@@ -34,6 +34,12 @@ def convert(arguments: Sequence[str]) -> int:
     )
     parser.add_argument(
         "--num_heads", type=PositiveInt | None, default=None, help="null: what the source says, else 64 channels a head"
+    )
+    parser.add_argument(
+        "--activation",
+        type=Literal["gelu", "gelu_tanh", "quick_gelu"] | None,
+        default=None,
+        help="of the MLPs; null: what the source says (CLIP's and SigLIP's bare files do not)",
     )
     about = "a text file with a class name a line; null: the source's own, ImageNet's for 1,000 outputs"
     parser.add_argument("--classes", type=str | None, default=None, help=about)
@@ -85,7 +91,8 @@ def _write(pretrained: "Pretrained", output: Path, classes: tuple[str, ...], giv
     from vit.training.run import versions
     from vit.training.start import start_from
 
-    own = pretrained.network({} if given.num_heads is None else {"num_heads": int(given.num_heads)})
+    told = {"num_heads": given.num_heads and int(given.num_heads), "activation": given.activation}
+    own = pretrained.network({name: value for name, value in told.items() if value is not None})
     image_size = int(given.image_size or own.pop("image_size"))
     described = {name: value for name, value in own.items() if name != "image_size"}
     if given.patch_size is not None:

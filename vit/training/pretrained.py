@@ -17,12 +17,15 @@ from vit.models.dialects.timm_models import TimmModel, timm_model
 from vit.models.vision_transformer import VisionTransformer
 from vit.training.checkpoint import KEY, PREFIX, Description, check_local, description_of, read
 from vit.training.hubs import from_hugging_face, from_timm, from_torchvision
-from vit.training.preprocess_config import from_hugging_face_config, from_open_clip_config, from_timm_config, squashes
+from vit.training.preprocess_config import from_timm_config
 from vit.training.run import checkpoint_of
-from vit.training.weights_file import FOLDER_FILES, read_config, read_metadata, read_weights_file
+from vit.training.weights_file import FOLDER_FILES, read_metadata, read_weights_file
+from vit.training.weights_folder import read_folder
 
 _SIZE = ("patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio")
 _NOT_SHOWN = ("num_heads", "activation", "layer_scale", "pool", "norm_placement", "norm_eps")  # by shapes, of a ViT
+_DEIT3 = re.compile(r"deit_?3")  # as Meta names its files
+_TELL = "set it with --model.network.NAME ('vit convert': --NAME), or rename the file as timm names the model"
 _HASH_AND_ENDING = re.compile(r"(-[0-9a-f]{8})?(\.\w+)*$")
 
 
@@ -41,6 +44,7 @@ class Pretrained:
         dropped: foreign names that have no place in a network of ours, and why.
         described: the network's description where it is known; {}: shapes and `known` show it.
         known: values of the network that shapes do not show.
+        undecided: values of the network that nothing shows, and that published networks choose differently.
     """
 
     where: str
@@ -53,6 +57,7 @@ class Pretrained:
     dropped: dict[str, str] = field(default_factory=dict)
     described: dict[str, Any] = field(default_factory=dict)
     known: dict[str, Any] = field(default_factory=dict)
+    undecided: tuple[str, ...] = ()
 
     def facts(self) -> list[tuple[str, str]]:
         """Names and values for the terminal."""
@@ -70,10 +75,14 @@ class Pretrained:
         """
         if self.described:
             return {**self.described, **(given or {})}
+        known = {**self.known, **(given or {})}
+        missing = [name for name in self.undecided if name not in known]
+        if missing:
+            raise CheckpointError(f"{self.where}: names and shapes do not show its {' and '.join(missing)}", _TELL)
         try:
-            values = options_of(self.weights, {**self.known, **(given or {})})
-        except (IndexError, KeyError, ValueError) as error:
-            raise CheckpointError(f"{self.where}: {error}", "set it with --model.network.NAME") from error
+            values = options_of(self.weights, known)
+        except Exception as error:
+            raise CheckpointError(f"{self.where}: {error}", _TELL) from error
         return {"name": _catalog_name(values), **values}
 
 
@@ -137,35 +146,12 @@ def _from_timm(source: str, name: str) -> Pretrained:
     weights = from_timm(name)
     model = timm_model(name)
     assert model is not None
-    if model.values is not None:
-        return _foreign(source, weights, {}, model)
-    outputs = int(model.config.get("num_classes", 0))
-    prefixed = {f"model.{key}": value for key, value in weights.items()}
-    described = {"name": model.name, "image_size": int(model.config["input_size"][-1])}
-    preprocess = from_timm_config(model.config)
-    names = imagenet_classes(outputs)
-    return Pretrained(source, "timm", prefixed, outputs, names, preprocess, "timm's configuration", described=described)
+    return _foreign(source, weights, {}, model)
 
 
 def _from_folder(source: str, folder: Path) -> Pretrained:
-    """Weights with config.json: of transformers, of timm's hub, or with open_clip_config.json of OpenCLIP."""
-    config = read_config(folder / "config.json")
-    open_clip, preprocessor = (read_config(folder / f"{name}_config.json") for name in ("open_clip", "preprocessor"))
-    preprocess: tuple[dict[str, Any], str] | None = None
-    try:
-        if preprocessor:
-            cut = "; it squashes pictures to a square, here their middle is cut" if squashes(preprocessor) else ""
-            preprocess = from_hugging_face_config(preprocessor), f"preprocessor_config.json{cut}"
-        elif "pretrained_cfg" in config:
-            preprocess = from_timm_config(config["pretrained_cfg"]), "config.json"
-        elif "preprocess_cfg" in open_clip:
-            preprocess = from_open_clip_config(open_clip["preprocess_cfg"]), "open_clip_config.json"
-    except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise CheckpointError(
-            f"{folder} has preprocessing that cannot be used: {error!r}", "mend its config"
-        ) from error
-    model = timm_model(str(config["architecture"])) if "architecture" in config else None
-    return _foreign(source, read_weights_file(folder), {**config, **open_clip}, model, preprocess, _labels(config))
+    told = read_folder(folder)
+    return _foreign(source, read_weights_file(folder), told.config, told.model, told.preprocess, told.classes)
 
 
 def _foreign(
@@ -177,16 +163,26 @@ def _foreign(
     classes: tuple[str, ...] | None = None,
 ) -> Pretrained:
     """Foreign weights with what a library or a config says of them; else the dialect's defaults."""
+    if model is not None and model.values is None:
+        return _of_timm(source, weights, model, preprocess, classes)
     try:
         dialect, reading = read_weights(weights, config)
     except ValueError as error:
         raise CheckpointError(f"{source}: {error}", "give the weights of a plain ViT") from error
     known, kernel = dict(reading.values), reading.weights.get("patch_embed.proj.weight")
+    is_named = _DEIT3.search(Path(source).name) is not None and "pos_embed" in reading.weights
     if model is not None and model.values is not None and kernel is not None:
         values = dict(model.values)
         if values.pop("embed_dim") == kernel.shape[0]:  # else only the name is that of a model of timm
+            is_named = True
             known |= {key: value for key, value in values.items() if key != "pool" or "head.weight" in reading.weights}
+            known.setdefault("activation", "gelu")
             preprocess = preprocess or (from_timm_config(model.config), f"timm's configuration of {model.name}")
+    if reading.doubt and not is_named:
+        raise CheckpointError(
+            f"{source}: names and shapes fit a plain ViT, and {reading.doubt} as well",
+            "rename the file as timm names the model, or give a folder with timm's config.json, or timm:NAME",
+        )
     head = reading.weights.get("head.weight")
     outputs = 0 if head is None else len(head)
     return Pretrained(
@@ -198,6 +194,33 @@ def _foreign(
         *(preprocess or (reading.preprocess, f"the default of {dialect.name} weights")),
         reading.dropped,
         known=known,
+        undecided=reading.undecided,
+    )
+
+
+def _of_timm(
+    source: str,
+    weights: dict[str, Tensor],
+    model: TimmModel,
+    preprocess: tuple[dict[str, Any], str] | None,
+    classes: tuple[str, ...] | None,
+) -> Pretrained:
+    """Weights of a model of timm that is not a plain ViT: timm's own network computes with them."""
+    try:
+        own, outputs = model.weights_of(weights)
+    except ValueError as error:
+        raise CheckpointError(
+            f"{source} is named as timm's {model.name}, whose tensors are others: {error}",
+            f"rename the file if it is another network, or give timm:{model.name}",
+        ) from error
+    return Pretrained(
+        source,
+        "timm",
+        {f"model.{key}": value for key, value in own.items()},
+        outputs,
+        classes if classes and len(classes) == outputs else imagenet_classes(outputs),
+        *(preprocess or (from_timm_config(model.config), f"timm's configuration of {model.name}")),
+        described={"name": model.name, "image_size": model.image_size},
     )
 
 
@@ -206,15 +229,6 @@ def _short(value: Any) -> str:
     if isinstance(value, tuple | list):
         return " ".join(map(_short, value))
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _labels(config: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Class names of a config.json; None where there are none but LABEL_0, LABEL_1, ..."""
-    labels = config.get("id2label")
-    if not isinstance(labels, Mapping) or not all(str(key).isdigit() for key in labels):
-        return None
-    names = tuple(str(labels[key]) for key in sorted(labels, key=lambda key: int(key)))
-    return None if names[:1] == ("LABEL_0",) else names
 
 
 def imagenet_classes(outputs: int) -> tuple[str, ...] | None:

@@ -37,14 +37,16 @@ def speaks(names: Set[str]) -> bool:
 
 def read(weights: Weights, config: Config) -> Reading:
     """Quick GELU is in no name and no shape: OpenAI's files are known by three names, others say it in their config."""
-    quick = names_openai(weights) or bool(config.get("model_cfg", config).get("quick_gelu", False))
+    openai = names_openai(weights)
+    quick = openai or bool(config.get("model_cfg", config).get("quick_gelu", False))
     weights, dropped = without(weights, _LEFT_OUT)
     weights = renamed(weights, _RULES)
     for name, axes in (("cls_token", 2), ("pos_embed", 1)):
         if name in weights:
             weights[name] = weights[name].reshape((1,) * axes + tuple(weights[name].shape))
     values: dict[str, Any] = {"norm_eps": 1e-5} | ({"activation": "quick_gelu"} if quick else {})
-    return Reading(weights, values, dropped, {**CLIP, "interpolation": "bicubic"})
+    undecided = () if openai or config else ("activation",)
+    return Reading(weights, values, dropped, {**CLIP, "interpolation": "bicubic"}, undecided)
 
 
 def names_openai(weights: Weights) -> bool:

@@ -1,5 +1,7 @@
 """Which dialect a file of weights speaks, found from its names alone."""
 
+from dataclasses import replace
+
 from vit.models.dialects import clip, huggingface, jax, releases, timm, torchvision, towers
 from vit.models.dialects.reading import Config, Dialect, Reading, Weights
 
@@ -34,7 +36,7 @@ def read_weights(weights: Weights, config: Config) -> tuple[Dialect, Reading]:
                 raise ValueError(
                     f"{dialect.name} weights that cannot be read ({type(error).__name__}: {error})"
                 ) from error
-            return dialect, Reading(reading.weights, reading.values, outside | reading.dropped, reading.preprocess)
+            return dialect, replace(reading, dropped=outside | reading.dropped)
         wrapper = next((w for w in _WRAPPERS if any(name.startswith(w) for name in weights)), None)
         if wrapper is None:
             break

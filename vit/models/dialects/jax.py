@@ -6,6 +6,7 @@ class token no position. Sources: google-research/vision_transformer/vit_jax/mod
 
 import re
 from collections.abc import Set
+from typing import Any
 
 import torch
 
@@ -49,9 +50,11 @@ def read(weights: Weights, config: Config) -> Reading:
     weights = _apart(weights)
     ours = renamed(weights, _RULES)
     query = ours.get("blocks.0.attn.query.kernel")  # (D, H, D / H)
-    values = {} if query is None or query.ndim != 3 else {"num_heads": query.shape[1]}
+    values: dict[str, Any] = {} if query is None or query.ndim != 3 else {"num_heads": query.shape[1]}
     named = {_ending(name): _turned(name, value) for name, value in ours.items()}
     named = fused(fused(named, "qkv", ("query", "key", "value")), "kv", ("key", "value"))
+    if "pos_embed" not in named:  # big_vision's ViTs have learned positions, or fixed ones that no file holds
+        values |= {"pos_embed": "sincos2d", "prefix_positions": False}
     preprocess = {**HALF, "interpolation": "bilinear"}
     return Reading(named, values, outside | {f"{prefix}{name}": why for name, why in dropped.items()}, preprocess)
 

@@ -16,6 +16,7 @@ IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 HALF = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
 CLIP = {"mean": (0.48145466, 0.4578275, 0.40821073), "std": (0.26862954, 0.26130258, 0.27577711)}
 _HEADS = {1152: 16, 1280: 16, 1408: 16, 1664: 16}  # SigLIP so400m, ViT-H, ViT-g, ViT-G; in all others a head has 64
+_NARROW = 192  # the width of ViT-Ti; narrower networks have heads of any width
 
 
 @dataclass(frozen=True)
@@ -27,12 +28,16 @@ class Reading:
         values: options of VisionTransformer that shapes do not show: norm_eps, activation, num_heads, pool.
         dropped: foreign names that have no place here, and why.
         preprocess: mean, std, interpolation, crop_fraction, as far as they are known.
+        undecided: options that names, shapes and config leave open, and that published networks choose differently.
+        doubt: another network that has the same names and shapes; "": there is none.
     """
 
     weights: Weights
     values: dict[str, Any] = field(default_factory=dict)
     dropped: dict[str, str] = field(default_factory=dict)
     preprocess: dict[str, Any] = field(default_factory=dict)
+    undecided: tuple[str, ...] = ()
+    doubt: str = ""
 
 
 @dataclass(frozen=True)
@@ -138,7 +143,7 @@ def options_of(weights: Weights, known: Mapping[str, Any]) -> dict[str, Any]:
 def _num_heads(weights: Weights, embed_dim: int) -> int:
     if "blocks.0.attn.q_norm.weight" in weights:
         return embed_dim // len(weights["blocks.0.attn.q_norm.weight"])
-    if embed_dim % 64 and embed_dim not in _HEADS:
+    if (embed_dim % 64 and embed_dim not in _HEADS) or embed_dim < _NARROW:
         raise ValueError(f"nothing says how many heads attention of width {embed_dim} has: give num_heads")
     return _HEADS.get(embed_dim, embed_dim // 64)
 

@@ -3,6 +3,7 @@
 Sources: facebookresearch/dino, dinov2, mae and deit on GitHub.
 """
 
+import math
 from collections.abc import Set
 
 from vit.models.dialects import timm
@@ -20,6 +21,7 @@ _LEFT_OUT = {
     r"decoder_.*": "paints pixels in pretraining alone",
     r"(dino_head|ibot_head|head\.(mlp|last_layer))\b.*": "a head for pretraining alone",
 }
+_ROTARY = "timm's ViTs with rotary positions (vit_base_patch16_rope_224)"
 
 
 def speaks(names: Set[str]) -> bool:
@@ -30,11 +32,17 @@ def speaks(names: Set[str]) -> bool:
 
 def read(weights: Weights, config: Config) -> Reading:
     """DINOv2 with registers gives positions to the class token alone, which is added to that token once and for all."""
+    doubt = _ROTARY if "blocks.0.gamma_1" in weights and not _has_class_position(weights) else ""
     weights, dropped = without(weights, _LEFT_OUT)
     weights = renamed(weights, _RULES)
     if "reg_token" in weights:
         weights = with_position_in_class_token(weights)
-    return Reading(weights, {}, dropped, {**IMAGENET, "interpolation": "bicubic"})
+    return Reading(weights, {}, dropped, {**IMAGENET, "interpolation": "bicubic"}, doubt=doubt)
+
+
+def _has_class_position(weights: Weights) -> bool:
+    """Whether the class token has a position, as in all releases but DeiT III."""
+    return "pos_embed" in weights and math.isqrt(weights["pos_embed"].shape[1]) ** 2 != weights["pos_embed"].shape[1]
 
 
 DIALECT = Dialect("DINO, MAE, DeiT III", speaks, read)

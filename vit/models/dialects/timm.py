@@ -9,6 +9,7 @@ from torch import nn
 from vit.models.dialects.reading import IMAGENET, Config, Dialect, Reading, Weights, renamed, without
 
 _TOWER = "visual.trunk."  # an image tower of OpenCLIP that is a model of timm
+_WIDE_SIGLIP = 1536  # heads of 96 channels, where DINOv2's giant has 64
 _POOLS = {"cls": "token", "cls_dist": "token", "mean": "avg", "patch_mean": "avg", "map": "map"}
 
 
@@ -21,7 +22,30 @@ def read(weights: Weights, config: Config) -> Reading:
     weights = {name.removeprefix(_TOWER): value for name, value in weights.items()}
     if "dist_token" in weights and "head_dist.weight" not in weights:
         weights = renamed(weights, {"dist_token": "reg_token"})
-    return Reading(weights, {}, dropped, {**IMAGENET, "interpolation": "bicubic"})
+    values = {"norm_eps": 1e-5} if "norm_pre.weight" in weights else {}  # CLIP's
+    preprocess = {**IMAGENET, "interpolation": "bicubic"}
+    return Reading(weights, values, dropped, preprocess, _undecided(weights), _doubt(weights))
+
+
+def _undecided(weights: Weights) -> tuple[str, ...]:
+    """What timm's models with these names do differently: CLIP's have GELU or quick GELU, SigLIP's GELU or its tanh."""
+    if "norm_pre.weight" in weights:
+        return ("activation",)
+    if "cls_token" in weights or not {"blocks.0.attn.qkv.bias", "pos_embed"} <= weights.keys():
+        return ()
+    if "blocks.0.ls1.gamma" in weights or "fc_norm.weight" in weights:
+        return ()
+    is_wide = weights["pos_embed"].shape[-1] == _WIDE_SIGLIP
+    return ("activation",) if "attn_pool.latent" in weights and not is_wide else ("activation", "num_heads")
+
+
+def _doubt(weights: Weights) -> str:
+    """Networks of timm whose blocks are others, under names and shapes that a plain ViT could have."""
+    if "pos_embed" not in weights:
+        return "networks with rotary or relative positions"
+    mean_norm = "fc_norm.weight" in weights and "cls_token" not in weights
+    plain = {"blocks.0.attn.qkv.bias", "blocks.0.ls1.gamma", "reg_token"} & weights.keys()
+    return "timm's vit_base_patch16_rpn_224, which normalizes after each branch" if mean_norm and not plain else ""
 
 
 def speaks(names: Set[str]) -> bool:

@@ -57,7 +57,11 @@ def read(weights: Weights, config: Config) -> Reading:
     values = values_of(
         {"hidden_act": "quick_gelu" if is_clip else "gelu_pytorch_tanh", **config}, norm_eps=1e-5 if is_clip else 1e-6
     )
-    return Reading(weights, values, dropped, {**(CLIP if is_clip else HALF), "interpolation": "bicubic"})
+    undecided: tuple[str, ...] = ()
+    if is_clip and not config:  # OpenAI's has quick GELU, LAION's GELU
+        values.pop("activation", None)
+        undecided = ("activation",)
+    return Reading(weights, values, dropped, {**(CLIP if is_clip else HALF), "interpolation": "bicubic"}, undecided)
 
 
 DIALECT = Dialect("Hugging Face CLIP, SigLIP", speaks, read)
