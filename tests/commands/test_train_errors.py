@@ -91,7 +91,7 @@ def test_a_disk_that_fills_up_keeps_the_older_checkpoint(vit, colours, tmp_path,
 @pytest.mark.faults("N1")
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd", "muon"])
 def test_a_learning_rate_that_explodes(vit, tmp_path, optimizer):
-    options = ("--lr", 1e30, "--optim.optimizer", optimizer, "--optim.warmup_epochs", 0, "--optim.clip_norm", 0)
+    options = ("--lr", 1e30, "--optim.optimizer", optimizer, "--optim.warmup", 0, "--optim.clip_norm", 0)
     answer = vit("train", "digits", *options, "--out", tmp_path, *QUICK)
     refused(answer, 6, "not a number at step", "--lr")
     assert answer.err.count("\n") == 1

@@ -19,6 +19,7 @@ from vit.models import catalog
 from vit.training.devices import check_sharding, decide_precision, place
 from vit.training.images import check_shares, chosen_part, subset_seed
 from vit.training.lora import check_choice, layers_to_adapt
+from vit.training.optim import warmup_steps
 from vit.training.pretrained import Pretrained, open_pretrained
 from vit.training.recipe import AugmentConfig, PreprocessConfig, Recipe, automatic_batch_size, seconds
 from vit.training.start import check_fit
@@ -66,6 +67,11 @@ class Plan:
     def total_steps(self) -> int:
         """Optimiser steps of the whole training."""
         return self.rounds * self.steps_per_round
+
+    @property
+    def warmup_steps(self) -> int:
+        """Optimizer steps before the learning rate reaches its highest value."""
+        return warmup_steps(self.recipe.optim, self.total_steps)
 
     @property
     def is_sharded(self) -> bool:

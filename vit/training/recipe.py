@@ -159,7 +159,7 @@ class OptimConfig:
         batch_size: images of one optimiser step, over all processes; null: 128, or 64 with init_from;
             less for small sets.
         accumulate: parts that a batch is computed in, one after another, to save memory.
-        warmup_epochs: length of the linear warm-up; with `steps` the same share of them as of epochs.
+        warmup: share of the training's steps that is a linear warm-up of the learning rate; at most 10,000 steps.
         min_lr: where the cosine ends, as a share of lr.
         weight_decay: decay of matrices; norms, biases, positions and the class token have none.
         momentum: of sgd.
@@ -178,7 +178,7 @@ class OptimConfig:
     steps: PositiveInt | None = None
     batch_size: PositiveInt | None = None
     accumulate: PositiveInt = 1
-    warmup_epochs: NonNegative = 5.0
+    warmup: Share = 0.1
     min_lr: ClosedUnitInterval = 0.01
     weight_decay: NonNegative = 0.05
     momentum: Share = 0.9
