@@ -31,7 +31,8 @@ class ImageDataset(Dataset[Batch]):
         preprocess: how evaluation sees them.
         augment: how training varies them; None for evaluation.
         seed: of the augmentation's draws.
-        in_memory: keep all images as uint8, decoded once, with the shorter side at most 8/7 of the image size.
+        in_memory: keep all images as uint8, decoded once: as evaluation sees them, or, for random crops, with the
+            shorter side at most 8/7 of the image size.
     """
 
     def __init__(
@@ -53,7 +54,11 @@ class ImageDataset(Dataset[Batch]):
     @property
     def is_stacked(self) -> bool:
         """Whether all images lie in memory at their final size, uncropped, so that a batch is one gather."""
-        return isinstance(self.memory, Tensor) and (self.augment is None or self.augment.augment.crop == 1.0)
+        return isinstance(self.memory, Tensor) and not self._crops
+
+    @property
+    def _crops(self) -> bool:
+        return self.augment is not None and self.augment.augment.crops
 
     def __getitems__(self, keys: list[Key]) -> Batch:
         """The batch of some keys (DataLoader calls this instead of one __getitem__ per image)."""
@@ -120,11 +125,11 @@ class ImageDataset(Dataset[Batch]):
             grey = stacked.ndim == 3
             self.memory = stacked[:, None].expand(-1, 3, -1, -1) if grey else stacked.permute(0, 3, 1, 2).contiguous()
             return
-        limit = self.preprocess.resize_side if self.augment is None else round(side * 8 / 7)
+        limit = round(side * 8 / 7)
 
         def small(index: int) -> Tensor:
             image, self.origin[index] = self._decoded(index)
-            if self.augment is None:
+            if not self._crops:
                 return self.preprocess(image)
             return (
                 resize_shorter(image, limit, self.preprocess.interpolation) if min(image.shape[1:]) > limit else image

@@ -115,7 +115,7 @@ class ImageDataModule(LightningDataModule):
         self.options = options
         self.seed = seed
         self.in_memory = self._decide_cache()
-        self.image_augment = None if augment is None else ImageAugment(augment, preprocess.image_size)
+        self.image_augment = None if augment is None else ImageAugment(augment, preprocess)
         self.batch_augment = BatchAugment(augment or Augment(), len(source.classes))
         self.consumed = 0
         self._train_sampler: TrainSampler | None = None
