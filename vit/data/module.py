@@ -35,7 +35,8 @@ class LoaderOptions:
     """How batches are fetched; none of it changes what is in them.
 
     Attributes:
-        batch_size: images per step of the loader, over all processes.
+        batch_size: images of an optimizer step, over all processes.
+        accumulate: batches of the loader in which a step's images come.
         num_workers: processes that decode; None: as many as the machine's cores allow, 0 for images in memory.
         cache: "memory" keeps decoded images; "none" reads files every epoch; "auto" decides by their size.
         evaluation_batch_size: images per step and process in evaluation.
@@ -47,6 +48,7 @@ class LoaderOptions:
     cache: Cache = "auto"
     evaluation_batch_size: int = 128
     batches: int | None = None
+    accumulate: int = 1
 
 
 @dataclass
@@ -129,8 +131,16 @@ class ImageDataModule(LightningDataModule):
                 f"batch_size {self.options.batch_size} > {length} training images",
                 f"give --batch_size {max(1, length // 4)} or less, or add images",
             )
-        batch_size, batches = self.options.batch_size, self.options.batches
-        self._train_sampler = TrainSampler(length, batch_size, self.seed, rank, world_size, batches)
+        accumulate = self.options.accumulate
+        self._train_sampler = TrainSampler(
+            length,
+            self.options.batch_size // accumulate,
+            self.seed,
+            rank,
+            world_size,
+            self.options.batches,
+            accumulate,
+        )
         self._train_sampler.consumed = self.consumed
         return self._loader("train", self._train_sampler)
 

@@ -18,6 +18,7 @@ from vit.data.module import ImageDataModule
 from vit.errors import DivergedError, ProcessesError, ResourceError, StoppedError, UsageError, is_out_of_memory
 from vit.models.catalog import build
 from vit.models.network import Network
+from vit.training.batch_norm import synchronized
 from vit.training.calibration import fit_temperature
 from vit.training.callbacks import Averaging, BestCheckpoint, CountConsumed, DescribeCheckpoint, Listener, Recorder
 from vit.training.checkpoint import Description, load
@@ -107,6 +108,8 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
     for name, value in facts:
         for listener in listeners:
             listener.notice(f"weights, {name}: {value}")
+    if plan.world_size > 1:
+        network = synchronized(network, plan.device)
     network = network.to(memory_format=network.memory_format)
     data = plan.data_module()
     description = Description(plan.source.classes, plan.network, plan.preprocess, plan.precision, versions=versions())
