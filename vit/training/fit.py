@@ -115,7 +115,7 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
     description = Description(plan.source.classes, plan.network, plan.preprocess, plan.precision, versions=versions())
     if plan.recipe.model.freeze == "backbone":
         effort = probe(network, description, data, plan, run, listeners)
-        measured = _measured(plan, data, effort.best)
+        measured = _measured(plan, data, effort.best, plan.device)
     else:
         effort, measured = _optimise(network, description, data, plan, run, listeners, resume, signals)
     best_description, temperature, scored = measured
@@ -183,7 +183,7 @@ def _optimise(
     with together(trainer):
         trainer.fit(classifier, datamodule=data, ckpt_path=run.last if resume else None)
         best = Path(trainer.strategy.broadcast(str(run.best)))
-        measured = _measured(plan, data, best)
+        measured = _measured(plan, data, best, trainer.strategy.root_device)
     effort = Effort(
         best,
         recorder.seconds,
@@ -203,10 +203,10 @@ def _classifier(network: Network, plan: Plan) -> Classifier:
     return Classifier(*given) if rank is None else LoraClassifier(*given, rank)
 
 
-def _measured(plan: Plan, data: ImageDataModule, best: Path) -> _Measured:
-    """Calibrate and score a checkpoint."""
+def _measured(plan: Plan, data: ImageDataModule, best: Path, device: torch.device) -> _Measured:
+    """Calibrate and score a checkpoint, on the device that this process has trained on."""
     network, description = load(best)
-    engine = Engine(network, plan.preprocess, plan.device, plan.precision)
+    engine = Engine(network, plan.preprocess, device, plan.precision)
     scored = _calibrated(engine, data)
     return description, engine.temperature, scored
 
