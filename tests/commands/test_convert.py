@@ -12,7 +12,7 @@ from vit.data.preprocess import Preprocess
 from vit.models.catalog import build, resolve
 from vit.training.checkpoint import load
 
-QUICK = ("--epochs", 1, "--optim.warmup_epochs", 0, "--wandb", "off")
+QUICK = ("--epochs", 1, "--optim.warmup", 0, "--wandb", "off")
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ def test_it_lies_above_the_recipe_of_a_data_set_and_beneath_all_that_is_given(pr
     (tmp_path / "mine.yaml").write_text("optim: {lr: 0.02, layer_decay: 1.0}\naugment: {name: strong}\n")
     mine = printed("digits", "--config", "mine.yaml", "--epochs", 7)
     assert (mine["optim"]["lr"], mine["optim"]["layer_decay"], mine["optim"]["epochs"]) == (0.02, 1.0, 7)
-    assert mine["augment"]["name"] == "strong" and mine["optim"]["warmup_epochs"] == tuned["optim"]["warmup_epochs"]
+    assert mine["augment"]["name"] == "strong" and mine["optim"]["warmup"] == tuned["optim"]["warmup"]
 
 
 def test_a_recipe_may_name_the_weights(printed, digits_run, tmp_path):

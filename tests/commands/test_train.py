@@ -208,7 +208,7 @@ def test_images_choose_their_network(draw_classes, tmp_path, side, network, imag
 
 
 def test_weights_of_a_run_are_a_start(vit, digits_run, tmp_path):
-    options = ("--epochs", 1, "--lr", 1e-9, "--optim.optimizer", "adamw", "--optim.warmup_epochs", 0, "--wandb", "off")
+    options = ("--epochs", 1, "--lr", 1e-9, "--optim.optimizer", "adamw", "--optim.warmup", 0, "--wandb", "off")
     answer = vit("train", "digits", *options, "--model.init_from", digits_run.path, "--out", tmp_path)
     assert answer.code == 0, answer.err
     started, _ = load(digits_run.best)

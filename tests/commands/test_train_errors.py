@@ -21,12 +21,44 @@ def refused(answer, code, *words):
 @pytest.mark.faults("D23")
 def test_a_batch_larger_than_the_data(vit, colours, tmp_path):
     refused(vit("train", colours, "--batch_size", 31, "--out", tmp_path, *QUICK), 3, "31", "30 training images")
+    parts = ("--batch_size", 32, "--optim.accumulate", 2)
+    refused(vit("train", colours, *parts, "--out", tmp_path, *QUICK), 3, "32", "30 training images", "--batch_size 6 ")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_batch_of_parts_may_be_larger_than_the_data(vit, colours, tmp_path):
-    answer = vit("train", colours, "--batch_size", 32, "--optim.accumulate", 2, "--out", tmp_path, *QUICK)
+def test_ten_images_are_enough_for_batch_norm(vit, draw_classes, tmp_path):
+    data = draw_classes(tmp_path / "data", ("dark", "light"), 5)
+    options = ("--network", "resnet10_small", "--image_size", 8, "--out", tmp_path / "runs", *QUICK)
+    answer = vit("train", data, *options)
     assert answer.code == 0, answer.err
+    refused(vit("train", data, "--batch_size", 1, *options), 2, "resnet10_small has batch norm", "--batch_size 2 ")
+
+
+@pytest.mark.parametrize("part", ["val", "test"])
+def test_a_part_of_empty_class_folders(vit, draw_classes, tmp_path, part):
+    data = tmp_path / "data"
+    draw_classes(data / "train", ("dark", "light"), 6)
+    for name in ("dark", "light"):
+        (data / part / name).mkdir(parents=True)
+    words = "validation" if part == "val" else part
+    refused(vit("train", data, "--out", tmp_path / "runs", *QUICK), 3, f"{words} part of data has no images")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_steps_in_parts_are_the_same_steps(vit, colours, tmp_path):
+    """30 images in batches of 9: 3 steps, whether a step is computed at once or in 3 parts."""
+    options = ("--network", "vit_nano_patch2_8", "--batch_size", 9, "--precision", "32-true", "--seed", 5)
+    found = []
+    for parts in (1, 3):
+        out = tmp_path / str(parts)
+        answer = vit("train", colours, *options, "--optim.accumulate", parts, "--out", out, *QUICK)
+        assert answer.code == 0, answer.err
+        (last,) = out.glob("**/last.ckpt")
+        found.append(torch.load(last, weights_only=True))
+    one, three = found
+    assert one["global_step"] == three["global_step"] == 3
+    for name, value in one["state_dict"].items():
+        assert torch.allclose(three["state_dict"][name], value, atol=1e-5), name
 
 
 @pytest.mark.faults("D1")
@@ -91,7 +123,7 @@ def test_a_disk_that_fills_up_keeps_the_older_checkpoint(vit, colours, tmp_path,
 @pytest.mark.faults("N1")
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd", "muon"])
 def test_a_learning_rate_that_explodes(vit, tmp_path, optimizer):
-    options = ("--lr", 1e30, "--optim.optimizer", optimizer, "--optim.warmup_epochs", 0, "--optim.clip_norm", 0)
+    options = ("--lr", 1e30, "--optim.optimizer", optimizer, "--optim.warmup", 0, "--optim.clip_norm", 0)
     answer = vit("train", "digits", *options, "--out", tmp_path, *QUICK)
     refused(answer, 6, "not a number at step", "--lr")
     assert answer.err.count("\n") == 1

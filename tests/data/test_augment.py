@@ -112,6 +112,16 @@ def test_a_pair_is_mixed_both_ways(parts: dict[str, float]) -> None:
     assert (shares[0::2, 0] - shares[1::2, 0]).abs().median() > 0.2
 
 
+@pytest.mark.parametrize("processes", [2, 4])
+def test_even_shares_are_mixed_as_the_whole_batch_is(processes: int) -> None:
+    labels, words, parts = torch.arange(16) % 3, keys(16), {"mixup": 0.5, "cutmix": 1.0}
+    whole = mixed(labels, words, **parts)
+    share = 16 // processes
+    shares = [mixed(labels[i : i + share], words[i : i + share], **parts) for i in range(0, 16, share)]
+    assert torch.equal(torch.cat([images for images, _ in shares]), whole[0])
+    assert torch.equal(torch.cat([targets for _, targets in shares]), whole[1])
+
+
 def test_mixing_is_a_function_of_the_pair_and_its_key() -> None:
     labels, words, parts = torch.arange(8) % 3, keys(8), {"mixup": 0.5, "cutmix": 1.0, "erasing": 0.5}
     images, shares = mixed(labels, words, **parts)

@@ -70,6 +70,21 @@ def assert_rows_belong_together(batch: Batch) -> None:
         assert label == "ab".index(path.split("/")[1])
 
 
+@pytest.mark.faults("I12")
+@pytest.mark.parametrize("cache", ["none", "memory"])
+@pytest.mark.parametrize("preprocess", [Preprocess(SIDE), Preprocess(SIDE, 0.8, interpolation="bilinear")])
+def test_training_without_a_random_crop_sees_what_evaluation_sees(
+    folder: Path, cache: Any, preprocess: Preprocess
+) -> None:
+    train = open_source(str(folder)).splits["train"]
+    source = Source("made", ("a", "b"), {"train": train, "validation": train})
+    data = ImageDataModule(source, preprocess, Augment(), LoaderOptions(14, 0, cache), seed=5)
+    (trained,), (evaluated,) = trained_on(data, epochs=1), list(data.evaluation_loader("validation"))
+    places = [evaluated.path.index(path) for path in trained.path]
+    assert sorted(places) == list(range(14))
+    assert torch.equal(data.augmented(trained).image, preprocess.normalise(evaluated.image[places]))
+
+
 @pytest.mark.faults("I14")
 def test_evaluation_does_not_depend_on_how_it_is_fetched(folder: Path) -> None:
     expected = list(module(folder).evaluation_loader("validation"))
@@ -181,7 +196,7 @@ def test_arrays_are_colour_images(colour: bool, side: int) -> None:
     shape = (6, side, side, 3) if colour else (6, side, side)
     arrays = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     samples = Samples([str(i) for i in range(6)], np.array([0, 1, 2, 0, 1, 2]), arrays=arrays)
-    for augment in (None, ImageAugment(Augment(), SIDE)):
+    for augment in (None, ImageAugment(Augment(), Preprocess(SIDE))):
         dataset = ImageDataset(samples, Preprocess(SIDE), augment, seed=0, in_memory=False)
         batch = dataset.__getitems__([Key(EVALUATION, 4), Key(EVALUATION, 1, valid=False)])
         assert batch.image.shape == (2, 3, SIDE, SIDE) and batch.image.dtype == torch.uint8

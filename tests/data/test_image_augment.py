@@ -7,7 +7,9 @@ from torch import Tensor
 
 from vit.data.augment import Augment, ImageAugment
 from vit.data.draws import hashed
+from vit.data.preprocess import Preprocess
 
+PREPROCESS = Preprocess(32)
 KEYS = (hashed(0, np.arange(300)) >> np.uint64(1)).tolist()
 
 
@@ -24,7 +26,7 @@ def noise(height: int, width: int) -> Tensor:
 
 
 def test_crops_have_the_areas_and_ratios_of_the_paper() -> None:
-    augment = ImageAugment(Augment(crop=0.35), image_size=32)
+    augment = ImageAugment(Augment(crop=0.35), PREPROCESS)
     boxes = []
     for key in KEYS:
         crop = augment.crop(coordinates(), key)
@@ -44,20 +46,20 @@ def test_crops_have_the_areas_and_ratios_of_the_paper() -> None:
 @pytest.mark.parametrize("crop", [0.05, 1.0])
 def test_a_crop_of_any_picture_has_the_size(size: tuple[int, int], crop: float) -> None:
     for key in KEYS[:20]:
-        result = ImageAugment(Augment(crop=crop), image_size=32).crop(noise(*size), key)
+        result = ImageAugment(Augment(crop=crop), PREPROCESS).crop(noise(*size), key)
         assert result.shape == (3, 32, 32) and result.dtype == torch.uint8
 
 
-def test_without_a_crop_the_middle_square_stays() -> None:
-    augment = ImageAugment(Augment(), image_size=32)
-    assert torch.equal(augment.crop(noise(32, 32), KEYS[0]), noise(32, 32))
-    wide = noise(32, 96)
-    assert all(torch.equal(augment.crop(wide, key), wide[:, :, 32:64]) for key in KEYS[:5])
-    assert torch.equal(augment.crop(wide.transpose(1, 2), KEYS[0]), wide.transpose(1, 2)[:, 32:64])
+def test_crops_are_resized_as_evaluation_resizes() -> None:
+    found = {
+        name: ImageAugment(Augment(crop=0.5), Preprocess(32, interpolation=name)).crop(noise(90, 70), KEYS[0])
+        for name in ("bilinear", "bicubic")
+    }
+    assert not torch.equal(found["bilinear"], found["bicubic"])
 
 
 def test_an_image_is_varied_by_its_key_alone() -> None:
-    augment = ImageAugment(Augment(crop=0.5, randaugment=2), image_size=32)
+    augment = ImageAugment(Augment(crop=0.5, randaugment=2), PREPROCESS)
     image = noise(40, 50)
     results = []
     for seed in (1, 2):
@@ -73,7 +75,7 @@ def test_recolouring_leaves_torchs_generator_alone() -> None:
     torch.manual_seed(3)
     image = noise(32, 32)
     before = image.clone()
-    results = [ImageAugment(Augment(randaugment=2), 32).recolour(image, key) for key in KEYS[:50]]
+    results = [ImageAugment(Augment(randaugment=2), PREPROCESS).recolour(image, key) for key in KEYS[:50]]
     assert torch.equal(torch.rand(4), expected)
     assert torch.equal(image, before)
     assert all(result.shape == (3, 32, 32) and result.dtype == torch.uint8 for result in results)
@@ -81,4 +83,4 @@ def test_recolouring_leaves_torchs_generator_alone() -> None:
 
 
 def test_without_randaugment_colours_stay() -> None:
-    assert torch.equal(ImageAugment(Augment(crop=0.5), 32).recolour(noise(32, 32), KEYS[0]), noise(32, 32))
+    assert torch.equal(ImageAugment(Augment(crop=0.5), PREPROCESS).recolour(noise(32, 32), KEYS[0]), noise(32, 32))

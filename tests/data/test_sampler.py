@@ -1,5 +1,7 @@
 """Which image comes when: every image once an epoch, on any number of processes, from wherever a run was stopped."""
 
+from itertools import chain
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -34,6 +36,14 @@ def test_an_order_stays_the_same_for_ever() -> None:
     """A run that another version or machine resumes must see the same images."""
     assert epoch_order(8, 0, 0).tolist() == [4, 1, 3, 7, 6, 0, 2, 5]
     assert epoch_order(8, 7, 3).tolist() == [7, 6, 2, 4, 5, 3, 0, 1]
+
+
+@given(st.integers(12, 80), st.integers(1, 4), st.integers(1, 3))
+def test_a_step_has_the_same_images_in_any_number_of_parts(length: int, part: int, accumulate: int) -> None:
+    whole = epochs(TrainSampler(length, part * accumulate, seed=1), 3)
+    parts = epochs(TrainSampler(length, part, seed=1, accumulate=accumulate), 3)
+    assert list(chain.from_iterable(parts)) == list(chain.from_iterable(whole))
+    assert len(parts) == accumulate * len(whole)
 
 
 def test_no_image_comes_twice_in_an_epoch() -> None:

@@ -55,7 +55,7 @@ KINDS = {
     "augment.flip": "ClosedUnitInterval", "augment.randaugment": "NonNegativeInt", "augment.magnitude": "Magnitude",
     "augment.mixup": "NonNegative", "augment.cutmix": "NonNegative", "augment.erasing": "ClosedUnitInterval",
     "optim.optimizer": "Literal", "optim.lr": "Positive", "optim.epochs": "PositiveInt", "optim.steps": "PositiveInt",
-    "optim.batch_size": "PositiveInt", "optim.accumulate": "PositiveInt", "optim.warmup_epochs": "NonNegative",
+    "optim.batch_size": "PositiveInt", "optim.accumulate": "PositiveInt", "optim.warmup": "Share",
     "optim.min_lr": "ClosedUnitInterval", "optim.weight_decay": "NonNegative", "optim.momentum": "Share",
     "optim.label_smoothing": "Share", "optim.clip_norm": "NonNegative", "optim.layer_decay": "Area",
     "optim.ema_decay": "Share", "optim.on_nan": "Literal", "trainer.devices": "PositiveInt",

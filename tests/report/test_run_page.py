@@ -93,6 +93,17 @@ def pictures(page):
     return [image for image in page.of("img") if image["src"].startswith("data:image/png")]
 
 
+@pytest.mark.parametrize("count", [200, 201])
+def test_a_confusion_matrix_of_very_many_classes_is_left_out(make, count):
+    names = [f"class {place}" for place in range(count)]
+    run, source = make(names, labels=(0, 0, 0, count - 1), guesses=(1, 1, 0, 3))
+    write_run_report(run, source)
+    page = run.report.read_text(encoding="utf-8")
+    check(Page(page))
+    assert ("more than 200 classes is left out" in page) == (count > 200)
+    assert "class 0 taken for class 1: 2 of 3" in page
+
+
 def test_the_page_tells_the_run(make):
     run, source = make()
     page = page_of(run, source)

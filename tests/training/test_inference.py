@@ -11,7 +11,7 @@ from vit.data.module import ImageDataModule, LoaderOptions
 from vit.data.preprocess import Preprocess
 from vit.data.sampler import EvaluationSampler
 from vit.data.samples import Samples, Source
-from vit.errors import UsageError
+from vit.errors import DataError, UsageError
 from vit.models.catalog import create_network
 from vit.training.inference import Engine, _interleave, choose_device, choose_precision, score
 from vit.training.metrics import Scored
@@ -44,6 +44,11 @@ def test_every_image_counts_once_and_in_order(engine, count, batch_size):
     np.testing.assert_allclose(scored.probabilities.sum(axis=1), 1.0, atol=1e-6)
     whole = score(engine, loader(count)[0])
     np.testing.assert_allclose(scored.probabilities, whole.probabilities, atol=1e-6)
+
+
+def test_no_images_are_an_error(engine):
+    with pytest.raises(DataError, match="no images"):
+        score(engine, [])
 
 
 def test_rows_that_fill_a_batch_up_do_not_count(engine):
@@ -88,6 +93,28 @@ def test_choices_of_the_machine():
     assert choose_precision("32-true", torch.device("cpu")) == "32-true"
     assert choose_precision("auto", torch.device("mps")) == "32-true"
     assert choose_precision("auto", torch.device("cpu")) in {"32-true", "bf16-mixed"}
+
+
+@pytest.mark.parametrize("name", ["auto", "cuda"])
+@pytest.mark.parametrize(
+    ("variables", "visible", "expected"),
+    [
+        ({}, 4, 0),
+        ({"LOCAL_RANK": "2"}, 4, 2),
+        ({"SLURM_LOCALID": "3"}, 4, 3),  # tasks of SLURM that all see the GPUs of their node
+        ({"SLURM_LOCALID": "3"}, 1, 0),  # that see one each
+        ({"LOCAL_RANK": "1", "SLURM_LOCALID": "0"}, 4, 1),
+    ],
+)
+def test_each_process_takes_a_gpu_of_its_own(monkeypatch, name, variables, visible, expected):
+    """Whether there is a GPU is simulated; which one is chosen is not."""
+    for variable in ("LOCAL_RANK", "SLURM_LOCALID"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: visible)
+    assert choose_device(name) == torch.device("cuda", expected)
 
 
 @pytest.mark.parametrize(

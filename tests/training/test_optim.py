@@ -11,10 +11,10 @@ from torch import nn
 
 from vit.errors import UsageError
 from vit.models.catalog import create_network
-from vit.training.optim import make_optimizer, make_schedule
+from vit.training.optim import make_optimizer, make_schedule, warmup_steps
 from vit.training.recipe import OptimConfig
 
-CONFIG = OptimConfig(lr=0.1, epochs=10, warmup_epochs=2.0, min_lr=0.01, weight_decay=0.3)
+CONFIG = OptimConfig(lr=0.1, epochs=10, warmup=0.2, min_lr=0.01, weight_decay=0.3)
 
 
 @pytest.fixture(scope="module")
@@ -88,14 +88,27 @@ def test_rate_warms_up_then_follows_a_cosine(network):
 
 
 def test_rate_without_a_warm_up_begins_at_its_peak(network):
-    found = rates(replace(CONFIG, warmup_epochs=0.0, min_lr=0.0), 10, network)
+    found = rates(replace(CONFIG, warmup=0.0, min_lr=0.0), 10, network)
     assert found[0] == pytest.approx(0.1) and found[10] == pytest.approx(0.0, abs=1e-12)
     assert found[5] == pytest.approx(0.1 * (1 + math.cos(math.pi / 2)) / 2)
 
 
-def test_a_warm_up_longer_than_the_training_never_divides_by_zero(network):
-    found = rates(replace(CONFIG, epochs=1, warmup_epochs=5.0), 3, network)
-    assert all(0 < rate <= 0.1 for rate in found)
+@pytest.mark.parametrize("epochs", [1, 3, 5, 6, 50])
+def test_a_short_training_leaves_its_warm_up_as_a_long_one_does(network, epochs):
+    found = rates(OptimConfig(lr=0.1, epochs=epochs), 20 * epochs, network)
+    assert found.index(max(found)) == 2 * epochs and max(found) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+@pytest.mark.parametrize("warmup", [0.5, 0.99])
+def test_a_warm_up_of_nearly_all_steps_leaves_one_at_the_highest_rate(network, steps, warmup):
+    found = rates(replace(CONFIG, warmup=warmup), steps, network)
+    assert all(0 < rate <= 0.1 for rate in found) and max(found[:steps]) == pytest.approx(0.1)
+
+
+def test_a_warm_up_is_never_longer_than_10_000_steps():
+    assert warmup_steps(OptimConfig(warmup=0.1), 90_000) == 9_000
+    assert warmup_steps(OptimConfig(warmup=0.1), 1_000_000) == 10_000
 
 
 def test_muon_needs_blocks():

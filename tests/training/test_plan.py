@@ -58,18 +58,30 @@ def test_an_option_changes_a_preset_in_one_place():
 
 @pytest.mark.parametrize(
     ("batch_size", "accumulate", "steps"),
-    [(100, 1, 12), (100, 2, 13), (100, 4, 13), (1259, 1, 1), (1280, 2, 1), (1258, 2, 1)],
+    [(100, 1, 12), (100, 2, 12), (100, 4, 12), (1259, 1, 1), (1258, 2, 1)],
 )
-def test_steps_count_the_last_parts_of_an_epoch(batch_size, accumulate, steps):
+def test_an_epoch_has_the_same_steps_in_any_number_of_parts(batch_size, accumulate, steps):
     plan = make_plan(recipe(optim={"batch_size": batch_size, "accumulate": accumulate}))
     assert plan.steps_per_epoch == steps
-    loader = plan.data_module().train_dataloader()
-    assert -(-len(loader) // accumulate) == steps
+    assert len(plan.data_module().train_dataloader()) == steps * accumulate
 
 
 def test_a_small_set_gets_small_batches(colours):
     assert make_plan(recipe(data={"source": str(colours)})).batch_size == 3
-    assert make_plan(recipe(data={"source": str(colours)}, optim={"accumulate": 2})).batch_size == 2
+    assert make_plan(recipe(data={"source": str(colours)}, optim={"accumulate": 2})).batch_size == 4
+    strong = make_plan(recipe(data={"source": str(colours)}, augment={"name": "strong"}))
+    assert strong.batch_size == 2
+
+
+def test_no_automatic_batch_is_a_single_image(draw_classes, tmp_path):
+    assert make_plan(recipe(data={"source": str(draw_classes(tmp_path, ("a", "b"), 5))})).batch_size == 2
+
+
+def test_a_recipe_knows_whether_its_augmentation_mixes():
+    for name in ("none", "light", "standard", "strong"):
+        for given in ({}, {"mixup": 0.0}, {"cutmix": 0.0}, {"mixup": 0.0, "cutmix": 0.0}, {"mixup": 0.2}):
+            made = recipe(augment={"name": name, **given})
+            assert made.augment.mixes == make_plan(made).augment.mixes
 
 
 def test_torchrun_decides_the_number_of_processes(monkeypatch):
@@ -82,6 +94,8 @@ def test_torchrun_decides_the_number_of_processes(monkeypatch):
     with pytest.raises(UsageError, match="torchrun started 3"):
         make_plan(recipe(trainer={"devices": 2}))
     assert make_plan(recipe(trainer={"devices": 3})).world_size == 3
+    with pytest.raises(UsageError, match=r"pairs.*multiple of 6"):
+        make_plan(recipe(augment={"cutmix": 1.0}, optim={"batch_size": 9}))
 
 
 @pytest.mark.parametrize(
@@ -96,6 +110,9 @@ def test_torchrun_decides_the_number_of_processes(monkeypatch):
         ({"trainer": {"precision": "16-mixed", "accelerator": "cpu"}}, UsageError, "16-mixed"),
         ({"optim": {"batch_size": 7, "accumulate": 2}}, UsageError, "multiple of 2"),
         ({"optim": {"batch_size": 1260}}, DataError, "1259 training images"),
+        ({"optim": {"batch_size": 7}, "augment": {"name": "strong"}}, UsageError, "multiple of 2"),
+        ({"optim": {"batch_size": 6, "accumulate": 2}, "augment": {"mixup": 0.2}}, UsageError, "multiple of 4"),
+        ({"optim": {"batch_size": 1}, "model": {"network": {"name": "resnet10_small"}}}, UsageError, "batch norm"),
         ({"data": {"validation": 0.0}}, UsageError, "validation is 0"),
         ({"data": {"validation": 0.4, "test": 0.6}}, UsageError, "no training images"),
         ({"data": {"source": "no/such/folder"}}, DataError, "no/such/folder"),

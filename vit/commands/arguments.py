@@ -15,6 +15,9 @@ _UNKNOWN = re.compile(
     re.IGNORECASE,
 )
 _UNKNOWN_IN_GROUP = re.compile(r"Group '(?P<group>[\w.]+)' does not accept option '(?P<key>[^']+)'")
+REMOVED = {  # options of earlier versions, and what says the same today
+    "optim.warmup_epochs": "give optim.warmup, a share of the training: 5 of 50 epochs are 0.1"
+}
 _CHOICE = re.compile(r"(?P<key>[\w.]+)['\"]?: .*?Literal\[(?P<names>[^\]]*)\].*?Got value: (?P<value>\S+)")
 
 
@@ -34,13 +37,11 @@ class Parser(ArgumentParser):
         grouped = _UNKNOWN_IN_GROUP.search(text)
         if grouped:
             given = f"{grouped['group']}.{grouped['key']}"
-            raise UsageError(f"vit {self.command} has no option {given}", nearest(given, self._options(dashed=False)))
+            raise self._unknown(given, dashed=False)
         unknown = _UNKNOWN.search(text)
         if unknown:
             given = next(group for group in unknown.groups() if group).split("=")[0]
-            raise UsageError(
-                f"vit {self.command} has no option {given}", nearest(given, self._options(given.startswith("-")))
-            )
+            raise self._unknown(given, dashed=given.startswith("-"))
         choice = _CHOICE.search(text)
         if choice:
             raise UsageError(
@@ -48,6 +49,10 @@ class Parser(ArgumentParser):
                 nearest(choice["value"], re.findall(r"'([^']*)'", choice["names"])),
             )
         raise UsageError(_tidy(text), f"see 'vit {self.command} --help'")
+
+    def _unknown(self, given: str, dashed: bool) -> UsageError:
+        fix = REMOVED.get(given.removeprefix("--")) or nearest(given, self._options(dashed))
+        return UsageError(f"vit {self.command} has no option {given}", fix)
 
     def _options(self, dashed: bool) -> list[str]:
         flags = [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")]

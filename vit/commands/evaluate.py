@@ -173,7 +173,8 @@ def _write(folder: Path, measured: dict[str, Any], scored: Any, classes: tuple[s
         raise ResourceError(f"cannot make {folder}: {error.strerror}", "choose another --output") from error
     write_json(folder / "metrics.json", {**measured, "classes": list(classes)})
     write_scored(folder / "predictions.csv", scored, classes)
-    save(confusion_matrix(np.array(measured["confusion"]), classes), folder / "confusion_matrix.png")
+    if "confusion" in measured:
+        save(confusion_matrix(np.array(measured["confusion"]), classes), folder / "confusion_matrix.png")
     save(reliability(scored.correct, scored.confidences, scored.uncalibrated), folder / "reliability.png")
 
 

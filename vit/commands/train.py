@@ -175,7 +175,7 @@ def _schedule(plan: Any) -> list[tuple[str, str]]:
         (
             "steps",
             f"{plan.total_steps:,} ({plan.total_steps / plan.steps_per_epoch:,.4g} epochs of "
-            f"{plan.steps_per_epoch:,}), seed {plan.recipe.seed}",
+            f"{plan.steps_per_epoch:,}), {plan.warmup_steps:,} of them warm-up, seed {plan.recipe.seed}",
         ),
     ]
 

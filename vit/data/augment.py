@@ -19,6 +19,7 @@ from torchvision.transforms import InterpolationMode, v2
 from torchvision.transforms.v2 import functional as TF
 
 from vit.data.draws import uniform
+from vit.data.preprocess import Preprocess
 
 Draws = npt.NDArray[np.float64]
 AugmentName = Literal["none", "light", "standard", "strong"]
@@ -59,6 +60,11 @@ class Augment:
         return asdict(self)
 
     @property
+    def crops(self) -> bool:
+        """Whether each picture is cut at random; otherwise it is prepared as for evaluation."""
+        return self.crop < 1.0
+
+    @property
     def mixes(self) -> bool:
         """Whether labels become shares of two classes."""
         return self.mixup > 0 or self.cutmix > 0
@@ -82,11 +88,14 @@ def preset(name: AugmentName, image_size: int, mirrored: bool) -> Augment:
 
 
 class ImageAugment:
-    """What happens to one image before it joins a batch: (3, H, W) uint8 -> (3, S, S) uint8."""
+    """What happens to one image before it joins a batch: (3, H, W) uint8 -> (3, S, S) uint8.
 
-    def __init__(self, augment: Augment, image_size: int) -> None:
+    Without a random crop the pixels are those of evaluation: `preprocess` makes them.
+    """
+
+    def __init__(self, augment: Augment, preprocess: Preprocess) -> None:
         self.augment = augment
-        self.image_size = image_size
+        self.preprocess = preprocess
         self.colours = v2.RandAugment(augment.randaugment, augment.magnitude, interpolation=InterpolationMode.BILINEAR)
 
     @property
@@ -96,23 +105,22 @@ class ImageAugment:
         Larger pictures are made smaller first, whether they are kept in memory or not. The smallest crop has the share
         `crop` of the area and a ratio of 3:4, so its shorter side is sqrt(3/4 crop) of the picture's at least.
         """
-        return math.ceil(self.image_size / math.sqrt(0.75 * self.augment.crop))
+        return math.ceil(self.preprocess.image_size / math.sqrt(0.75 * self.augment.crop))
 
     def crop(self, image: Tensor, key: int) -> Tensor:
         """A random box of the picture (torchvision's RandomResizedCrop, drawn from `key`), resized to S."""
+        if not self.augment.crops:
+            return self.preprocess(image)
         _, height, width = image.shape
         area, ratio, x, y = uniform(4, key, 1).tolist()
         area = height * width * (self.augment.crop + (1.0 - self.augment.crop) * area)
-        if self.augment.crop == 1.0:  # nothing to draw: the middle square
-            box_height = box_width = min(height, width)
-            x = y = 0.5
-        else:
-            ratio = (3 / 4) * (16 / 9) ** ratio  # log-uniform between 3:4 and 4:3
-            box_width = min(width, max(1, round((area * ratio) ** 0.5)))
-            box_height = min(height, max(1, round((area / ratio) ** 0.5)))
+        ratio = (3 / 4) * (16 / 9) ** ratio  # log-uniform between 3:4 and 4:3
+        box_width = min(width, max(1, round((area * ratio) ** 0.5)))
+        box_height = min(height, max(1, round((area / ratio) ** 0.5)))
         top, left = round(y * (height - box_height)), round(x * (width - box_width))
-        size = [self.image_size, self.image_size]
-        return TF.resized_crop(image, top, left, box_height, box_width, size, InterpolationMode.BICUBIC, antialias=True)
+        size = [self.preprocess.image_size] * 2
+        interpolation = InterpolationMode(self.preprocess.interpolation)
+        return TF.resized_crop(image, top, left, box_height, box_width, size, interpolation, antialias=True)
 
     def recolour(self, image: Tensor, key: int) -> Tensor:
         """RandAugment with torch's generator seeded by `key`, and left as it was."""

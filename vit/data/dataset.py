@@ -90,7 +90,7 @@ class ImageDataset(Dataset[Batch]):
     @property
     def _is_cropped(self) -> bool:
         """Whether every epoch sees another part of an image."""
-        return self.augment is not None and self.augment.augment.crop < 1.0
+        return self.augment is not None and self.augment.augment.crops
 
     def _prepared(self, image: Tensor, word: int) -> Tensor:
         """What `_kept` gives, as the network sees it this time: (3, H, W) -> (3, S, S) uint8."""
@@ -100,10 +100,8 @@ class ImageDataset(Dataset[Batch]):
 
     def _kept(self, image: Tensor) -> Tensor:
         """What all epochs have in common of an image, and all that they need: this is what memory holds."""
-        if self.augment is None:
+        if self.augment is None or not self._is_cropped:
             return self.preprocess(image)
-        if not self._is_cropped:
-            return self.augment.crop(image, 0)
         limit = self.augment.working_side
         return resize_shorter(image, limit, self.preprocess.interpolation) if min(image.shape[1:]) > limit else image
 

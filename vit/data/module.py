@@ -30,7 +30,8 @@ class LoaderOptions:
     """How batches are fetched; none of it changes what is in them.
 
     Attributes:
-        batch_size: images per step of the loader, over all processes.
+        batch_size: images of an optimizer step, over all processes.
+        accumulate: batches of the loader in which a step's images come.
         num_workers: processes that decode; None: as many as the machine's cores allow, 0 for images in memory.
         cache: "memory" keeps decoded images; "none" reads files every epoch; "auto" decides by their size.
         evaluation_batch_size: images per step and process in evaluation.
@@ -42,6 +43,7 @@ class LoaderOptions:
     cache: Cache = "auto"
     evaluation_batch_size: int = 128
     batches: int | None = None
+    accumulate: int = 1
 
 
 @dataclass
@@ -109,7 +111,7 @@ class ImageDataModule(LightningDataModule):
         self.preprocess = preprocess
         self.options = options
         self.seed = seed
-        self.image_augment = None if augment is None else ImageAugment(augment, preprocess.image_size)
+        self.image_augment = None if augment is None else ImageAugment(augment, preprocess)
         self.in_memory = self._decide_cache()
         self.batch_augment = BatchAugment(augment or Augment(), len(source.classes))
         self.consumed = 0
@@ -124,8 +126,16 @@ class ImageDataModule(LightningDataModule):
                 f"batch_size {self.options.batch_size} > {length} training images",
                 f"give --batch_size {max(1, length // 4)} or less, or add images",
             )
-        batch_size, batches = self.options.batch_size, self.options.batches
-        self._train_sampler = TrainSampler(length, batch_size, self.seed, rank, world_size, batches)
+        accumulate = self.options.accumulate
+        self._train_sampler = TrainSampler(
+            length,
+            self.options.batch_size // accumulate,
+            self.seed,
+            rank,
+            world_size,
+            self.options.batches,
+            accumulate,
+        )
         self._train_sampler.consumed = self.consumed
         return self._loader("train", self._train_sampler)
 
@@ -197,7 +207,7 @@ class ImageDataModule(LightningDataModule):
             return self.options.cache == "memory"
         exact = 3 * self.preprocess.image_size**2
         sizes = dict.fromkeys(self.source.splits, exact)
-        if self.image_augment is not None and self.image_augment.augment.crop < 1.0:
+        if self.image_augment is not None and self.image_augment.augment.crops:
             sizes["train"] = 3 * self.image_augment.working_side**2 * 4 // 3  # of photographs, which are 4:3
         return sum(len(self.source.splits[split]) * size for split, size in sizes.items()) <= AUTO_CACHE_BYTES
 

@@ -32,25 +32,33 @@ class TrainSampler:
     """Batches of training keys for one process; the processes' batches together are the global batch.
 
     The images of a global batch do not depend on the number of processes: process r takes the r-th contiguous part of
-    it. A remainder smaller than a batch is left out; the next epoch's order brings those images back.
+    it. A remainder too small for a step is left out; the next epoch's order brings those images back.
 
     Args:
         length: number of training images.
         batch_size: images of a global batch; divisible by world_size.
         batches: batches of one iteration, after which the loop validates; by default a pass over the images.
+        accumulate: batches of an optimizer step; a pass has whole steps only.
 
     Attributes:
         consumed: global batches that training has finished, over all passes; iteration starts there.
     """
 
     def __init__(
-        self, length: int, batch_size: int, seed: int, rank: int = 0, world_size: int = 1, batches: int | None = None
+        self,
+        length: int,
+        batch_size: int,
+        seed: int,
+        rank: int = 0,
+        world_size: int = 1,
+        batches: int | None = None,
+        accumulate: int = 1,
     ) -> None:
         if batch_size % world_size:
             raise ValueError(f"a global batch of {batch_size} is not divisible by {world_size} processes")
         self.length, self.batch_size, self.seed = length, batch_size, seed
         self.rank, self.world_size = rank, world_size
-        self.batches_per_pass = length // batch_size
+        self.batches_per_pass = length // (batch_size * accumulate) * accumulate
         self.batches = batches or self.batches_per_pass
         self.consumed = 0
 

@@ -23,6 +23,12 @@ def complete(source: Source, validation: float, test: float, seed: int) -> Sourc
         validation: share of all images that become validation images, if the source has none.
         test: the same for test images.
     """
+    for split, samples in source.splits.items():
+        if len(samples) == 0:
+            raise DataError(
+                f"the {split} part of {source.name} has no images",
+                "add images, or remove its folder: the part is then cut from the training images",
+            )
     shares = {
         split: share
         for split, share in (("validation", validation), ("test", test))

@@ -10,7 +10,7 @@ from vit.files import write_json
 from vit.report.figures import confusion_matrix, curves, displayable, image_grid, reliability, save
 from vit.training.checkpoint import file_hash
 from vit.training.fit import Fitted
-from vit.training.metrics import Scored, confusion, per_class
+from vit.training.metrics import MOST_IN_CONFUSION, Scored, confusion, per_class
 from vit.training.plan import Plan
 from vit.training.run import RunDirectory, RunResult
 from vit.training.tracking import Tracker
@@ -24,9 +24,10 @@ def write_classes(run: RunDirectory, fitted: Fitted, classes: tuple[str, ...]) -
     split = "test" if "test" in fitted.scored else "validation"
     if split in fitted.scored:
         shown = fitted.scored[split]
-        rows = per_class(shown.labels, shown.predictions, classes)
-        counts = confusion(shown.labels, shown.predictions, len(classes)).tolist()
-        write_json(run.path / f"{split}_classes.json", {"per_class": rows, "confusion": counts})
+        content: dict[str, Any] = {"per_class": per_class(shown.labels, shown.predictions, classes)}
+        if len(classes) <= MOST_IN_CONFUSION:
+            content["confusion"] = confusion(shown.labels, shown.predictions, len(classes)).tolist()
+        write_json(run.path / f"{split}_classes.json", content)
 
 
 def draw_run(run: RunDirectory, plan: Plan, fitted: Fitted, tracker: Tracker) -> None:
@@ -37,14 +38,15 @@ def draw_run(run: RunDirectory, plan: Plan, fitted: Fitted, tracker: Tracker) ->
     split = "test" if "test" in scored else "validation"
     if split in scored:
         shown = scored[split]
-        counts = confusion(shown.labels, shown.predictions, len(classes))
-        pictures["confusion_matrix"] = confusion_matrix(counts, classes)
+        if len(classes) <= MOST_IN_CONFUSION:
+            counts = confusion(shown.labels, shown.predictions, len(classes))
+            pictures["confusion_matrix"] = confusion_matrix(counts, classes)
         pictures["reliability"] = reliability(shown.correct, shown.confidences, shown.uncalibrated)
         tracker.confusion_matrix(f"{split}/confusion", shown.labels.tolist(), shown.predictions.tolist(), classes)
     count = min(SAMPLES, len(plan.source.splits["train"]))
     batch = data.augmented(data.dataset("train").__getitems__([Key(0, index) for index in range(count)]))
     augmented = displayable(batch.image, plan.preprocess.mean, plan.preprocess.std)
-    labels = [" + ".join(classes[c] for c in np.flatnonzero(row)) for row in _shares(batch.label.numpy(), len(classes))]
+    labels = [" + ".join(classes[c] for c in found) for found in _shown(batch.label.numpy())]
     pictures["augmented"] = image_grid(list(augmented), labels, "Training images as the network sees them")
     if "validation" in scored:
         dataset = data.dataset("validation")
@@ -91,5 +93,6 @@ def _picture(dataset: ImageDataset, index: int) -> Any:
     return dataset.__getitems__([Key(-1, index)]).image[0]
 
 
-def _shares(labels: np.ndarray[Any, Any], classes: int) -> np.ndarray[Any, Any]:
-    return np.eye(classes)[labels] if labels.ndim == 1 else labels
+def _shown(labels: np.ndarray[Any, Any]) -> list[list[int]]:
+    """The classes of each image: one, or those that were mixed."""
+    return [[int(row)] if labels.ndim == 1 else np.flatnonzero(row).tolist() for row in labels]

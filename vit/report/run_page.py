@@ -21,7 +21,7 @@ from vit.report.figures import confusion_matrix, curves, reliability
 from vit.report.page import drawn, templates
 from vit.report.run_attention import overlays
 from vit.report.thumbnails import encoded, shrunk
-from vit.training.metrics import NAMES, confusion, per_class
+from vit.training.metrics import MOST_IN_CONFUSION, NAMES, confusion, per_class
 from vit.training.predictions import ScoredRow, read_scored
 from vit.training.run import RunDirectory
 
@@ -105,7 +105,8 @@ def _content(
     guesses = np.array([number[row.predicted] for row in rows], dtype=np.int64)
     sure, before = (np.array([row[place] for row in rows], dtype=np.float32) for place in (3, 5))
     correct, losses = labels == guesses, np.array([row.loss for row in rows])
-    counts = confusion(labels, guesses, len(classes))
+    seen = np.bincount(labels, minlength=len(classes))
+    matrix = confusion(labels, guesses, len(classes)) if len(classes) <= MOST_IN_CONFUSION else None
 
     @cache
     def picture(index: int) -> Markup | None:
@@ -134,11 +135,11 @@ def _content(
         "has_pictures": pixels is not None,
         "curves": drawn(curves(run.metrics)),
         "best_epoch": result["best_epoch"] + 1,
-        "classes": _classes(labels, guesses, counts, classes)[:SHOWN_CLASSES],
+        "classes": _classes(labels, guesses, classes)[:SHOWN_CLASSES],
         "class_count": len(classes),
-        "confusion": drawn(confusion_matrix(counts, classes)),
+        "confusion": None if matrix is None else drawn(confusion_matrix(matrix, classes)),
         "pairs": [
-            (classes[true], classes[guess], int(counts[true, guess]), int(counts[true].sum()), cards(order[:OF_A_PAIR]))
+            (classes[true], classes[guess], len(order), int(seen[true]), cards(order[:OF_A_PAIR]))
             for true, guess, order in _pairs(labels, guesses, losses)
         ],
         "worst": cards(np.argsort(-losses, kind="stable")[:PICTURES]),
@@ -181,14 +182,18 @@ def _metrics(result: Mapping[str, Any]) -> list[tuple[str, Cell, Cell]]:
     return [(NAMES[name], said(name, after[name]), said(name, before.get(name))) for name in NAMES if name in after]
 
 
-def _classes(labels: Any, guesses: Any, counts: Any, classes: Sequence[str]) -> list[dict[str, Any]]:
+def _classes(labels: Any, guesses: Any, classes: Sequence[str]) -> list[dict[str, Any]]:
     """A row for each class, the one with the lowest F1 first."""
     rows = per_class(labels, guesses, classes)
-    for place, row in enumerate(rows):
-        wrong = Counter({other: int(n) for other, n in enumerate(counts[place]) if n and other != place})
-        row["recall"] = _share(int(counts[place, place]), int(counts[place].sum()))
+    taken_for: list[Counter[int]] = [Counter() for _ in classes]
+    for label, guess in zip(labels.tolist(), guesses.tolist(), strict=True):
+        taken_for[label][guess] += 1
+    called = np.bincount(guesses, minlength=len(classes))
+    for place, (row, wrong) in enumerate(zip(rows, taken_for, strict=True)):
+        right = wrong.pop(place, 0)
+        row["recall"] = _share(right, right + wrong.total())
         row["missed"] = wrong.total()
-        row["alarms"] = int(counts[:, place].sum() - counts[place, place])
+        row["alarms"] = int(called[place]) - right
         row["taken_for"] = ", ".join(f"{classes[other]} ({n})" for other, n in wrong.most_common(2))
     return sorted(rows, key=lambda row: row["f1"])
 

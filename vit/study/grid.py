@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vit.errors import UsageError
-from vit.training.recipe import Recipe, automatic_batch_size, plain
+from vit.training.batch_size import automatic_batch_size, batch_multiple
+from vit.training.recipe import Recipe, plain
 from vit.training.run import slug
 
 _BUDGET = re.compile(r"(steps|epochs):(\d+)")
@@ -52,9 +53,10 @@ class Budget:
     def apply(self, recipe: Recipe, images: int) -> Recipe:
         """The recipe of a cell with this length; its batch is never larger than its images."""
         optim = recipe.optim
-        batch = optim.batch_size or automatic_batch_size(recipe, images, optim.accumulate)
+        batch = optim.batch_size or automatic_batch_size(recipe, images)
         if batch > images:
-            batch = max(optim.accumulate, images - images % optim.accumulate)
+            multiple = batch_multiple(recipe)
+            batch = max(multiple, images - images % multiple)
         optim = replace(optim, batch_size=batch)
         if self.epochs is not None and self.steps is not None:
             longer = max(self.steps, self.epochs * (images // batch))

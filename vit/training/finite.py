@@ -15,7 +15,7 @@ MOST_SKIPPED = 10
 SMALLEST_SCALE = (
     2.0**-24
 )  # of float16's losses: from 2^16 there, 40 steps must have overflowed without one that did not
-_REMEDY = "lower --lr, lengthen --optim.warmup_epochs, or give --precision 32-true"
+_REMEDY = "lower --lr, raise --optim.warmup, or give --precision 32-true"
 
 
 class Finite:

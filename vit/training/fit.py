@@ -18,6 +18,7 @@ from vit.data.module import ImageDataModule
 from vit.errors import DivergedError, ProcessesError, ResourceError, StoppedError, UsageError, is_out_of_memory
 from vit.models.catalog import build
 from vit.models.network import Network
+from vit.training.batch_norm import synchronized
 from vit.training.calibration import fit_temperature
 from vit.training.callbacks import Averaging, BestCheckpoint, CountConsumed, DescribeCheckpoint, Listener, Recorder
 from vit.training.checkpoint import Description, load
@@ -107,12 +108,14 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
     for name, value in facts:
         for listener in listeners:
             listener.notice(f"weights, {name}: {value}")
+    if plan.world_size > 1:
+        network = synchronized(network, plan.device)
     network = network.to(memory_format=network.memory_format)
     data = plan.data_module()
     description = Description(plan.source.classes, plan.network, plan.preprocess, plan.precision, versions=versions())
     if plan.recipe.model.freeze == "backbone":
         effort = probe(network, description, data, plan, run, listeners)
-        measured = _measured(plan, data, effort.best)
+        measured = _measured(plan, data, effort.best, plan.device)
     else:
         effort, measured = _optimise(network, description, data, plan, run, listeners, resume, signals)
     best_description, temperature, scored = measured
@@ -178,7 +181,7 @@ def _optimise(
     with together(trainer):
         trainer.fit(classifier, datamodule=data, ckpt_path=run.last if resume else None)
         best = Path(trainer.strategy.broadcast(str(run.best)))
-        measured = _measured(plan, data, best)
+        measured = _measured(plan, data, best, trainer.strategy.root_device)
     effort = Effort(
         best,
         recorder.seconds,
@@ -198,10 +201,10 @@ def _classifier(network: Network, plan: Plan) -> Classifier:
     return Classifier(*given) if rank is None else LoraClassifier(*given, rank)
 
 
-def _measured(plan: Plan, data: ImageDataModule, best: Path) -> _Measured:
-    """Calibrate and score a checkpoint."""
+def _measured(plan: Plan, data: ImageDataModule, best: Path, device: torch.device) -> _Measured:
+    """Calibrate and score a checkpoint, on the device that this process has trained on."""
     network, description = load(best)
-    engine = Engine(network, plan.preprocess, plan.device, plan.precision)
+    engine = Engine(network, plan.preprocess, device, plan.precision)
     scored = _calibrated(engine, data)
     return description, engine.temperature, scored
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from vit.data.batch import Batch
 from vit.data.module import place
 from vit.data.preprocess import Preprocess
-from vit.errors import UsageError, nearest
+from vit.errors import DataError, UsageError, nearest
 from vit.models.network import Network
 from vit.training.metrics import Scored
 from vit.training.optim import has_bf16
@@ -22,7 +22,9 @@ CPU_PIXELS = 32 * 224 * 224  # of a pass on a CPU: the activations of more leave
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """The device of this process: the named one, or the first accelerator, or the CPU.
+    """The device of this process: the named one, or an accelerator, or the CPU.
+
+    Of several GPUs that it sees, a process takes the one of its rank on this machine.
 
     Raises:
         UsageError: there is no such device.
@@ -30,7 +32,7 @@ def choose_device(name: str = "auto") -> torch.device:
     if name != "auto":
         return _named_device(name)
     if torch.cuda.is_available():
-        return torch.device("cuda", torch.distributed.get_node_local_rank(0))
+        return _own_gpu()
     return torch.device("mps") if torch.backends.mps.is_available() else torch.device("cpu")
 
 
@@ -42,7 +44,12 @@ def _named_device(name: str) -> torch.device:
     backend = getattr(torch, device.type, None)
     if backend is None or not hasattr(backend, "is_available") or not backend.is_available():
         raise UsageError(f"PyTorch sees no device {name!r} here", "give cpu or auto")
-    return device
+    return _own_gpu() if name == "cuda" else device
+
+
+def _own_gpu() -> torch.device:
+    rank = int(os.environ.get("LOCAL_RANK", os.environ.get("SLURM_LOCALID", "0")))
+    return torch.device("cuda", rank % torch.cuda.device_count())  # a launcher may show each process one GPU alone
 
 
 def choose_precision(precision: str, device: torch.device) -> str:
@@ -118,6 +125,8 @@ def score(engine: Classifies, batches: Iterable[Batch]) -> Scored:
         probabilities.append(engine.probabilities(batch.image)[valid])
         labels.append(batch.label[valid])
         paths += [path for path, kept in zip(batch.path, valid.tolist(), strict=True) if kept]
+    if not labels:
+        raise DataError("there are no images to score", "give images with labels")
     own = Scored(tuple(paths), torch.cat(labels).numpy(), torch.cat(probabilities).numpy(), engine.temperature)
     _, processes = place()
     if processes == 1:

@@ -16,6 +16,9 @@ Floats = npt.NDArray[np.float32]
 
 RESAMPLES = 1000
 CALIBRATION_BINS = 15
+MOST_IN_CONFUSION = (
+    200  # classes of a confusion matrix: nothing can be read in a larger one, and it grows as their square
+)
 NAMES = {
     "acc1": "accuracy",
     "acc5": "top-5 accuracy",
@@ -85,16 +88,18 @@ def measure(scored: Scored, classes: tuple[str, ...], seed: int = 0) -> dict[str
         "metrics": {name: {value, low, high}} for acc1, acc5 (more than five classes), balanced_accuracy, nll and ece,
         with 95 % intervals: Wilson's for the shares acc1 and acc5 (a bootstrap calls 20 of 20 certain), percentiles
         over 1,000 bootstrap samples of the images for the rest; "temperature", and "uncalibrated": nll and ece without
-        it; "per_class": a row per class; "confusion": counts, rows are true classes; "images": n.
+        it; "per_class": a row per class; "confusion": counts, rows are true classes (of at most 200); "images": n.
     """
-    return {
+    measured: dict[str, Any] = {
         "images": len(scored.labels),
         "metrics": with_intervals(scored, len(classes), seed),
         "temperature": scored.temperature,
         "uncalibrated": uncalibrated(scored, len(classes), seed),
         "per_class": per_class(scored.labels, scored.predictions, classes),
-        "confusion": confusion(scored.labels, scored.predictions, len(classes)).tolist(),
     }
+    if len(classes) <= MOST_IN_CONFUSION:
+        measured["confusion"] = confusion(scored.labels, scored.predictions, len(classes)).tolist()
+    return measured
 
 
 def with_intervals(scored: Scored, num_classes: int, seed: int = 0) -> dict[str, dict[str, float]]:

@@ -16,6 +16,7 @@ from vit.models.network import Network
 from vit.training.recipe import OptimConfig
 
 Named = list[tuple[str, nn.Parameter]]
+MOST_WARMUP_STEPS = 10_000  # Dosovitskiy et al. 2021, table 3, whatever the length
 
 
 def parameter_groups(network: Network, named: Named, config: OptimConfig) -> list[dict[str, Any]]:
@@ -99,9 +100,14 @@ class MuonAdamW(Optimizer):
         self.param_groups = [*self.muon.param_groups, *self.adamw.param_groups]
 
 
+def warmup_steps(config: OptimConfig, total_steps: int) -> int:
+    """Optimizer steps before the learning rate reaches its highest value."""
+    return min(round(config.warmup * total_steps), MOST_WARMUP_STEPS, total_steps - 1)
+
+
 def make_schedule(optimizer: Optimizer, config: OptimConfig, total_steps: int) -> LRScheduler:
     """Linear warm-up, then a cosine to `min_lr`: one factor per optimiser step, the same for every group."""
-    warmup = min(int(config.warmup_epochs * total_steps / config.epochs), total_steps - 1)
+    warmup = warmup_steps(config, total_steps)
 
     def factor(step: int) -> float:
         if step < warmup:

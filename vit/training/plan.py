@@ -14,13 +14,16 @@ from vit.data.preprocess import Preprocess
 from vit.data.samples import Samples, Source
 from vit.data.sources import open_source
 from vit.data.split import complete
-from vit.errors import DataError, UsageError
+from vit.errors import UsageError
 from vit.models import catalog
+from vit.training.batch_norm import check_batch_norm
+from vit.training.batch_size import choose_batch_size
 from vit.training.devices import check_sharding, decide_precision, place
 from vit.training.images import check_shares, chosen_part, subset_seed
 from vit.training.lora import check_choice, layers_to_adapt
+from vit.training.optim import warmup_steps
 from vit.training.pretrained import Pretrained, open_pretrained
-from vit.training.recipe import AugmentConfig, PreprocessConfig, Recipe, automatic_batch_size, seconds
+from vit.training.recipe import AugmentConfig, PreprocessConfig, Recipe, seconds
 from vit.training.start import check_fit
 
 UNMIRRORED = frozenset({"digits", "mnist", "kmnist", "svhn", "gtsrb"})  # letters, digits and signs
@@ -68,6 +71,11 @@ class Plan:
         return self.rounds * self.steps_per_round
 
     @property
+    def warmup_steps(self) -> int:
+        """Optimizer steps before the learning rate reaches its highest value."""
+        return warmup_steps(self.recipe.optim, self.total_steps)
+
+    @property
     def is_sharded(self) -> bool:
         """Whether each process keeps only a part of the weights."""
         return self.recipe.trainer.strategy == "fsdp" and self.world_size > 1
@@ -86,8 +94,9 @@ class Plan:
         """The loaders of this plan."""
         data, optim = self.recipe.data, self.recipe.optim
         batches = None if optim.steps is None else self.steps_per_round * optim.accumulate
-        part = self.batch_size // optim.accumulate
-        options = LoaderOptions(part, data.num_workers, data.cache, batches=batches)
+        options = LoaderOptions(
+            self.batch_size, data.num_workers, data.cache, batches=batches, accumulate=optim.accumulate
+        )
         augment = None if self.recipe.model.freeze == "backbone" else self.augment
         return ImageDataModule(self.source, self.preprocess, augment, options, self.recipe.seed)
 
@@ -137,8 +146,9 @@ def make_plan(recipe: Recipe) -> Plan:
     preprocess = _preprocess(recipe.model.preprocess, network["image_size"], {} if start is None else start.preprocess)
     augment = _augment(recipe, network["image_size"], source.name)
     images = len(source.splits["train"])
-    batch_size = _batch_size(recipe, images, world_size)
-    steps_per_epoch = _steps(images, batch_size, recipe.optim.accumulate)
+    batch_size = choose_batch_size(recipe, images, world_size)
+    check_batch_norm(network, batch_size // recipe.optim.accumulate, recipe)
+    steps_per_epoch = images // batch_size
     rounds, steps_per_round = _rounds(recipe, steps_per_epoch)
     return Plan(
         recipe=_resolved(recipe, description, preprocess, augment, batch_size, precision),
@@ -221,31 +231,6 @@ def _augment(recipe: Recipe, image_size: int, data: str) -> Augment:
     base = preset(recipe.augment.name, image_size, mirrored=data not in UNMIRRORED)
     given = {key: value for key, value in vars(recipe.augment).items() if key != "name" and value is not None}
     return replace(base, **given)
-
-
-def _batch_size(recipe: Recipe, images: int, world_size: int) -> int:
-    accumulate = recipe.optim.accumulate
-    parts = accumulate * world_size
-    wanted = recipe.optim.batch_size
-    if wanted is None:
-        return automatic_batch_size(recipe, images, parts)
-    if wanted % parts:
-        raise UsageError(
-            f"--batch_size {wanted} is not divisible by {world_size} processes x {accumulate} parts (optim.accumulate)",
-            f"give a multiple of {parts}",
-        )
-    return wanted
-
-
-def _steps(images: int, batch_size: int, accumulate: int) -> int:
-    """Optimiser steps of an epoch: the last one may have fewer parts (Lightning steps at the end of an epoch)."""
-    parts = images // (batch_size // accumulate)
-    if parts == 0:
-        raise DataError(
-            f"--batch_size {batch_size} > {images} training images",
-            f"give --batch_size {max(1, images // 4)} or less, or add images",
-        )
-    return -(-parts // accumulate)
 
 
 def _absolute(name: str) -> str:

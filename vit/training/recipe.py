@@ -35,8 +35,6 @@ else:
     Finite = restricted_number_type("Finite", float, [(">", -inf), ("<", inf)], docstring="a number")
     Positive = restricted_number_type("Positive", float, [(">", 0.0), ("<", inf)], docstring="a number above 0")
     NonNegative = restricted_number_type("NonNegative", float, [(">=", 0.0), ("<", inf)], docstring="0 or more")
-LARGEST_AUTO_BATCH = 128
-LARGEST_FINE_TUNING_BATCH = 64  # few epochs: at 128 images a step, too few steps
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 NetworkValue = bool | int | float | str | list[int]
 
@@ -150,6 +148,11 @@ class AugmentConfig:
     cutmix: NonNegative | None = None
     erasing: ClosedUnitInterval | None = None
 
+    @property
+    def mixes(self) -> bool:
+        """Whether images are mixed in pairs, as `Augment.mixes` will say; known without torch."""
+        return any(self.name == "strong" if alpha is None else alpha > 0 for alpha in (self.mixup, self.cutmix))
+
 
 @dataclass
 class OptimConfig:
@@ -161,9 +164,10 @@ class OptimConfig:
         epochs: passes over the training images.
         steps: length in optimiser steps, instead of epochs, with five to ten validations; null: by epochs.
         batch_size: images of one optimiser step, over all processes; null: 128, or 64 with init_from;
-            less for small sets.
-        accumulate: parts that a batch is computed in, one after another, to save memory.
-        warmup_epochs: length of the linear warm-up; with `steps` the same share of them as of epochs.
+            less for small sets. With mixup or cutmix each process computes an even number of them.
+        accumulate: parts that a batch is computed in, one after another, to save memory; the steps are the same, but
+            batch norm takes its statistics from each part alone.
+        warmup: share of the training's steps that is a linear warm-up of the learning rate; at most 10,000 steps.
         min_lr: where the cosine ends, as a share of lr.
         weight_decay: decay of matrices; norms, biases, positions and the class token have none.
         momentum: of sgd.
@@ -182,7 +186,7 @@ class OptimConfig:
     steps: PositiveInt | None = None
     batch_size: PositiveInt | None = None
     accumulate: PositiveInt = 1
-    warmup_epochs: NonNegative = 5.0
+    warmup: Share = 0.1
     min_lr: ClosedUnitInterval = 0.01
     weight_decay: NonNegative = 0.05
     momentum: Share = 0.9
@@ -270,13 +274,6 @@ def seconds(text: str) -> float:
     if parts is None:
         raise UsageError(f"--checkpoint_every {text}", "give a number with s, min or h: 90s, 10min, 2h")
     return float(parts[1]) * _SECONDS[parts[2]]
-
-
-def automatic_batch_size(recipe: Recipe, images: int, parts: int) -> int:
-    """The batch size that null stands for in a recipe with so many training images: a multiple of `parts`."""
-    largest = LARGEST_AUTO_BATCH if recipe.model.init_from is None else LARGEST_FINE_TUNING_BATCH
-    smaller = min(largest, max(parts, images // 8))
-    return max(parts, smaller - smaller % parts)
 
 
 def plain(recipe: Recipe) -> dict[str, Any]:

@@ -1,0 +1,119 @@
+"""Batch norm over a whole batch: its statistics are those of all processes' images, as on one process.
+
+Ioffe and Szegedy 2015 (arXiv 1502.03167). PyTorch's SyncBatchNorm refuses tensors of a CPU; there `_CpuSyncBatchNorm`
+computes the same.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from timm.layers.norm_act import BatchNormAct2d, convert_sync_batchnorm
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from vit.errors import UsageError
+from vit.models import catalog
+from vit.models.network import Network
+from vit.training.recipe import Recipe
+
+
+def has_batch_norm(network: nn.Module) -> bool:
+    """Whether a network's answer for an image in training depends on the other images of the batch."""
+    return any(isinstance(layer, _BatchNorm) for layer in network.modules())
+
+
+def check_batch_norm(description: Mapping[str, Any], images: int, recipe: Recipe) -> None:
+    """Raise UsageError if batch norm would see one image at a time.
+
+    Args:
+        description: of the network, completed.
+        images: of a part of a batch, over all processes.
+    """
+    if images > 1 or recipe.model.freeze == "backbone":
+        return
+    with torch.device("meta"):
+        network = catalog.build(description)
+    if has_batch_norm(network):
+        least = 2 * recipe.optim.accumulate
+        raise UsageError(
+            f"{description['name']} has batch norm, which needs 2 images or more at a time, and gets 1 with "
+            f"--batch_size {recipe.optim.batch_size or 'null'}",
+            f"give --batch_size {least} or more, or more training images",
+        )
+
+
+def synchronized(network: Network, device: torch.device) -> Network:
+    """The network with batch norm over all processes that train together; its weights keep their names."""
+    if device.type != "cpu":
+        convert_sync_batchnorm(network)  # in place, for the network itself is not a layer
+        return network
+    for name, layer in list(network.named_modules()):
+        if isinstance(layer, _BatchNorm):
+            network.set_submodule(name, _CpuSyncBatchNorm(layer))
+    return network
+
+
+class _SumOfProcesses(torch.autograd.Function):
+    """The sum of a tensor of every process; gradients of all processes' losses add up in each summand."""
+
+    @staticmethod
+    def forward(context: Any, part: Tensor) -> Tensor:
+        whole = part.clone()
+        dist.all_reduce(whole)
+        return whole
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> Tensor:
+        whole = gradients[0].clone()
+        dist.all_reduce(whole)
+        return whole
+
+
+def _sum(part: Tensor) -> Tensor:
+    whole: Tensor = _SumOfProcesses.apply(part)
+    return whole
+
+
+class _CpuSyncBatchNorm(_BatchNorm):
+    """A batch norm (B, C, ...) whose statistics in training are those of all processes' images.
+
+    Args:
+        layer: whose parameters, buffers and, if it is timm's, activation it takes over.
+    """
+
+    def __init__(self, layer: _BatchNorm) -> None:
+        super().__init__(layer.num_features, layer.eps, layer.momentum, affine=False, track_running_stats=False)
+        self._parameters.update(layer._parameters)
+        self._buffers.update(layer._buffers)
+        self.affine, self.track_running_stats = layer.affine, layer.track_running_stats
+        self.training = layer.training
+        parts: dict[str, Any] = vars(layer)["_modules"] if isinstance(layer, BatchNormAct2d) else {}
+        self.drop, self.act = (parts.get(name, nn.Identity()) for name in ("drop", "act"))
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        """Any number of dimensions."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        normalized = self._over_all_processes(input) if self.training else super().forward(input)
+        activated: Tensor = self.act(self.drop(normalized))
+        return activated
+
+    def _over_all_processes(self, input: Tensor) -> Tensor:
+        x = input.to(torch.promote_types(input.dtype, torch.float32))
+        places, shape = [dim for dim in range(x.ndim) if dim != 1], (1, -1, *[1] * (x.ndim - 2))
+        count = x.numel() // x.shape[1] * dist.get_world_size()  # processes have equally many images
+        mean = _sum(x.sum(places)) / count
+        centered = x - mean.view(shape)
+        variance = _sum(centered.square().sum(places)) / count
+        if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
+            with torch.no_grad():
+                self.num_batches_tracked += 1
+                share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+                self.running_mean.lerp_(mean, share)
+                self.running_var.lerp_(variance * (count / (count - 1)), share)
+        normalized = centered * (variance + self.eps).rsqrt().view(shape)
+        if self.affine:
+            normalized = normalized * self.weight.view(shape) + self.bias.view(shape)
+        return normalized.to(input.dtype)
