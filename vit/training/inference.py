@@ -30,7 +30,8 @@ def choose_device(name: str = "auto") -> torch.device:
     if name != "auto":
         return _named_device(name)
     if torch.cuda.is_available():
-        return torch.device("cuda", torch.distributed.get_node_local_rank(0))
+        # a task of a scheduler may see its own GPU alone
+        return torch.device("cuda", torch.distributed.get_node_local_rank(0) % torch.cuda.device_count())
     return torch.device("mps") if torch.backends.mps.is_available() else torch.device("cpu")
 
 
