@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -46,6 +46,42 @@ def start(folder: Path, *arguments: object, launcher: str = "", script: str = ""
         [sys.executable, *program, *map(str, arguments)], cwd=folder, env=environment(folder) | {"MASTER_PORT": port},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
+
+
+def srun(folder: Path, *commands: Iterable[object], variables: Mapping[str, str] | None = None, script: str = "",
+         ) -> list[subprocess.Popen[str]]:  # fmt: skip
+    """Begin `vit COMMAND` for each command as a task of one step of SLURM would be, with no SLURM.
+
+    A task has its variables, and the working folder FOLDER/taskN: relative paths are those of a machine of its own.
+
+    Args:
+        variables: in place of those that srun sets on one machine for all tasks.
+        script: Python that is run first.
+    """
+    (folder / "task.py").write_text(f"{script}\nimport sys\nfrom vit.__main__ import main\nsys.exit(main())\n")
+    step = variables or {"SLURM_NTASKS": str(len(commands)), "SLURM_NNODES": "1", "SLURM_STEP_ID": "0"}
+    common = environment(folder) | {"SLURM_JOB_ID": "77", "MASTER_PORT": free_port()} | step
+    tasks = []
+    for rank, command in enumerate(commands):
+        (folder / f"task{rank}").mkdir(exist_ok=True)
+        tasks.append(subprocess.Popen(
+            [sys.executable, str(folder / "task.py"), *map(str, command)], cwd=folder / f"task{rank}",
+            env=common | {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank), "SLURM_NODEID": "0"},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        ))  # fmt: skip
+    return tasks
+
+
+def finish_all(folder: Path, tasks: Iterable[subprocess.Popen[str]], seconds: float) -> list[tuple[int, str, str]]:
+    """(exit code, what it printed, what it said on standard error) of tasks that must end by themselves."""
+    ends = []
+    try:
+        for task in tasks:
+            out, said = task.communicate(timeout=seconds)
+            ends.append((task.returncode, out, said))
+    finally:
+        send(belonging(folder), signal.SIGKILL)
+    return ends
 
 
 def until(happened: Callable[[], object], seconds: float) -> None:

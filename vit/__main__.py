@@ -8,6 +8,7 @@ import sys
 from importlib import import_module
 
 from vit.errors import UsageError, VitError, is_out_of_memory, nearest
+from vit.launch import adopt_srun
 
 COMMANDS = {
     "train": "train a ViT or a CNN on a folder of images, a CSV, digits, or a torchvision data set",
@@ -49,6 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments or bool(os.environ.get("VIT_DEBUG"))
     arguments = [argument for argument in arguments if argument != "--debug"]
+    adopt_srun()
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()  # a reader that has gone shows here, not at exit

@@ -1,10 +1,10 @@
-"""A short training that two processes begin and leave in the middle of an epoch, and what must be equal in the end."""
+"""A short training that processes begin and leave in the middle of an epoch, and what must be equal in the end."""
 
 import json
 
 import torch
 
-from tests.processes import TWO, finish, start
+from tests.processes import finish, start
 from tests.runs import run_folder
 
 SHORT = (
@@ -21,12 +21,13 @@ train._Watcher.step = end
 """
 
 
-def begun_by_two(folder, data, *options):
-    """The run folder of two processes that were ended after step 5."""
-    process = start(folder, "train", data, *SHORT, *TWO, *options, "--out", folder / "two", script=ENDED)
+def begun(folder, processes, data, *options):
+    """The run folder of processes that Lightning has started, which were ended after step 5."""
+    command = (data, *SHORT, "--devices", processes, "--trainer.accelerator", "cpu", *options)
+    process = start(folder, "train", *command, "--out", folder / "begun", script=ENDED)
     _, said = finish(folder, process, 400)
     assert process.returncode == 143 and "after step 5, which is saved" in said, said
-    return run_folder(folder / "two")
+    return run_folder(folder / "begun")
 
 
 def same_but_for_rounding(one, other):

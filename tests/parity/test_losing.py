@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from tests.parity.interrupted import SHORT, begun_by_two, same_but_for_rounding
+from tests.parity.interrupted import SHORT, begun, same_but_for_rounding
 from tests.processes import TWO, belonging, finish, linux_only, send, start, until
 from tests.runs import run_folder
 from tests.tables import rows
@@ -30,6 +30,11 @@ def slow(error):
     time.sleep(2)  # a machine that is busy
     return says_gone(error)
 processes._says_gone = slow
+"""
+IMPATIENT = """
+from datetime import timedelta
+from vit.training import processes
+processes.PATIENCE = timedelta(seconds=40)
 """
 ORPHANED = """
 import os, signal, time
@@ -78,17 +83,48 @@ def test_a_process_that_fails_is_heard_first(tmp_path):
 
 
 @linux_only
+@pytest.mark.slow
+@pytest.mark.faults("X5")
+def test_a_process_that_falls_silent_is_not_waited_for(tmp_path):
+    """It is stopped, so that its connections stay open and nothing comes: as from a machine that hangs."""
+    process = start(tmp_path, "train", *DIGITS, *TWO, "--checkpoint_every", "0s", "--out", tmp_path / "runs",
+                    script=IMPATIENT)  # fmt: skip
+    try:
+        until(lambda: list(tmp_path.glob("runs/**/last.ckpt")), 300)
+        send(belonging(tmp_path, "LOCAL_RANK=1"), signal.SIGSTOP)
+        process.wait(200)
+    finally:
+        _, said = finish(tmp_path, process, 30)
+    (line,) = errors(said)
+    assert process.returncode == 8 and line.startswith("vit: error[8]: another process of this training has ended")
+    assert "vit train --resume" in line and "Traceback" not in said
+
+
+@linux_only
 @pytest.mark.faults("R6", "R5")
-def test_what_two_processes_began_one_can_finish(vit, colours, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (2, 1), pytest.param(1, 2, marks=pytest.mark.slow), pytest.param(1, 3, marks=pytest.mark.slow),
+        pytest.param(3, 2, marks=pytest.mark.slow), pytest.param(2, 3, marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_what_some_processes_began_others_can_finish(vit, colours, tmp_path, monkeypatch, before, after):
     """In the middle of an epoch, with everything that does not depend on the number of processes."""
     monkeypatch.setattr("vit.report.run_figures.draw_run", lambda *_: None)
-    two = begun_by_two(tmp_path, colours)
-    assert vit("train", colours, *SHORT, "--out", tmp_path / "one").code == 0
+    batch = ("--batch_size", 12, "--epochs", 5) if 3 in (before, after) else ()
+    many = begun(tmp_path, before, colours, *batch)
+    assert vit("train", colours, *SHORT, *batch, "--out", tmp_path / "one").code == 0
     one = run_folder(tmp_path / "one")
-    answer = vit("train", "--resume", two, "--devices", 1)
-    assert answer.code == 0, answer.err
-    assert same_but_for_rounding(one, two)
-    tables = [[row for row in rows(run / "metrics.csv") if row["val/loss"]] for run in (one, two)]
+    if after == 1:
+        answer = vit("train", "--resume", many, "--devices", 1)
+        assert answer.code == 0, answer.err
+    else:
+        process = start(tmp_path, "train", "--resume", many, "--devices", after, "--trainer.accelerator", "cpu")
+        _, said = finish(tmp_path, process, 400)
+        assert process.returncode == 0, said
+    assert same_but_for_rounding(one, many)
+    tables = [[row for row in rows(run / "metrics.csv") if row["val/loss"]] for run in (one, many)]
     for first, second in zip(*tables, strict=True):
         for name in ("step", "lr", "train/loss", "val/loss", "val/acc1"):
             assert float(second[name]) == pytest.approx(float(first[name]), abs=1e-6), name

@@ -76,7 +76,7 @@ def test_evaluation_counts_every_image_once(vit, digits_run, thousand_and_three,
 
 
 @pytest.mark.faults("X1")
-def test_fewer_images_than_processes(vit, digits_run, odd, tmp_path):
+def test_fewer_images_than_processes_are_evaluated_and_predicted_once(vit, digits_run, odd, tmp_path):
     for name in ("3", "7"):
         shutil.copytree(odd / name, tmp_path / "few" / name, ignore=shutil.ignore_patterns("01*", "02*", "03*"))
     done = torchrun(
@@ -84,8 +84,37 @@ def test_fewer_images_than_processes(vit, digits_run, odd, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "out" / "metrics.json").read_text())["images"] == 2
+    given = ("predict", digits_run.path, tmp_path / "few", "--recursive", "--output")
+    assert vit(*given, tmp_path / "one.csv").code == 0
+    done = torchrun(tmp_path, "-m", "vit", *given, "two.csv", processes=3)
+    assert done.returncode == 0, done.stderr
+    one, two = rows(tmp_path / "one.csv"), rows(tmp_path / "two.csv")
+    assert len(two) == 2 and [(row["path"], row["label"]) for row in two] == [
+        (row["path"], row["label"]) for row in one
+    ]
 
 
+@pytest.mark.faults("X1")
+def test_training_validates_and_tests_every_image_once(vit, colours, tmp_path):
+    """3 validation images and 1 test image on 2 processes; the rate is so small that no weight moves."""
+    lines = ["path,label,split"]
+    for label in ("blue", "green", "red"):
+        lines += [f"{colours / label / f'{place:02d}.png'},{label},train" for place in range(8)]
+        lines.append(f"{colours / label / '08.png'},{label},validation")
+    (tmp_path / "table.csv").write_text("\n".join([*lines, f"{colours / 'red' / '09.png'},red,test", ""]))
+    options = ("--network", "vit_nano_patch2_8", "--epochs", 1, "--batch_size", 8, "--lr", 1e-12, "--precision",
+               "32-true", "--augment", "none", "--optim.optimizer", "sgd", "--wandb", "off")  # fmt: skip
+    assert vit("train", tmp_path / "table.csv", *options, "--out", tmp_path / "one").code == 0
+    done = torchrun(tmp_path, ROOT / "train.py", tmp_path / "table.csv", *options, "--out", tmp_path / "two")
+    assert done.returncode == 0, done.stderr
+    one, two = (json.loads(next((tmp_path / name).glob("**/result.json")).read_text()) for name in ("one", "two"))
+    assert two["images"] == one["images"] == {"train": 24, "validation": 3, "test": 1}
+    assert two["validation"] == pytest.approx(one["validation"], abs=1e-7) and two["correct"] == one["correct"]
+    for name, metric in one["metrics"].items():
+        assert two["metrics"][name] == pytest.approx(metric, abs=1e-6), name
+
+
+@pytest.mark.faults("X1")
 def test_prediction_writes_one_file_with_one_row_per_file(vit, digits_run, mixed, tmp_path):
     assert vit("predict", digits_run.path, mixed, "--output", tmp_path / "one.jsonl").code == 0
     (tmp_path / "two").mkdir()
@@ -106,7 +135,26 @@ def test_prediction_writes_one_file_with_one_row_per_file(vit, digits_run, mixed
         assert dict(second.top) == pytest.approx(dict(first.top), abs=1e-6)
 
 
-@pytest.mark.faults("C15", "W6", "X8", "X9")
+@pytest.mark.faults("C15")
+def test_what_two_processes_learned_in_bfloat16_one_reads_on_a_cpu(vit, tmp_path):
+    options = ("digits", "--epochs", 2, "--batch_size", 128, "--precision", "bf16-mixed", "--wandb", "off")
+    done = torchrun(tmp_path, ROOT / "train.py", *options, "--out", tmp_path / "runs")
+    assert done.returncode == 0, done.stderr
+    (result,) = (tmp_path / "runs").glob("**/result.json")
+    assert json.loads(result.read_text())["precision"] == "bf16-mixed"
+    trained = json.loads(result.read_text())
+    for precision, tolerance in (("auto", 1e-3), ("32-true", 2e-2)):
+        folder = tmp_path / precision
+        answer = vit("evaluate", result.parent, "--device", "cpu", "--precision", precision, "--output", folder)
+        assert answer.code == 0, answer.err
+        found = json.loads((folder / "metrics.json").read_text())
+        for name in ("acc1", "nll"):
+            assert found["metrics"][name]["value"] == pytest.approx(trained["metrics"][name]["value"], abs=tolerance)
+    network, _ = load(result.parent / "checkpoints" / "best.ckpt")
+    assert {str(value.dtype) for value in network.parameters()} == {"torch.float32"}
+
+
+@pytest.mark.faults("W6", "X8", "X9")
 def test_training_takes_the_same_steps_in_one_run_folder(vit, digits_run, tmp_path):
     options = ("--epochs", 1, "--batch_size", 128, "--precision", "32-true", "--augment", "none", "--seed", 5)
     options += ("--augment.shift", 0, "--augment.rotate", 0, "--augment.zoom", 0, "--wandb", "off")

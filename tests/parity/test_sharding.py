@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from tests.parity.interrupted import SHORT, begun_by_two, same_but_for_rounding
+from tests.parity.interrupted import SHORT, begun, same_but_for_rounding
 from tests.processes import finish, linux_only, start
 from tests.runs import run_folder
 from tests.tables import rows
@@ -14,7 +14,7 @@ from tests.tables import rows
 @pytest.mark.faults("R5", "R6")
 def test_what_two_processes_share_goes_on_anywhere_and_ends_as_if_it_were_whole(vit, colours, tmp_path, monkeypatch):
     monkeypatch.setattr("vit.report.run_figures.draw_run", lambda *_: None)
-    two = begun_by_two(tmp_path, colours, "--strategy", "fsdp")
+    two = begun(tmp_path, 2, colours, "--strategy", "fsdp")
     alone = shutil.copytree(two, tmp_path / "alone" / "a" / "b" / "run")
 
     process = start(tmp_path, "train", "--resume", two)

@@ -1,20 +1,43 @@
 """What `vit train --resume` goes on with: a run by its folder, or the newest one that fits the command line."""
 
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vit.commands.arguments import expand
 from vit.commands.recipe_options import SHORT, make_parser, parse_options, read_recipe, to_recipe
 from vit.errors import UsageError, VitError
-from vit.training.recipe import Recipe, plain
+from vit.launch import is_first, is_launched
+from vit.training.recipe import Recipe, dump, plain
+
+if TYPE_CHECKING:
+    from vit.training.meeting import Meeting
 
 AUTO = "auto"
 _BESIDE = {"out", "name", "wandb"}  # of a recipe: they decide nothing that is learned
 _MACHINE = (  # what computes it, which may be another one when a run goes on
     "trainer.devices", "trainer.num_nodes", "trainer.accelerator", "trainer.checkpoint_every", "data.num_workers",
 )  # fmt: skip
+
+
+def recipe_for_all(run: str, arguments: Sequence[str]) -> "tuple[Recipe, Meeting]":
+    """`recipe_of`, read by the first of several processes, because the others may not see the run folder."""
+    from vit.training.devices import place
+    from vit.training.meeting import Meeting
+
+    if is_first():
+        recipe = recipe_of(run, arguments)
+        _, world_size = place(recipe)
+        meeting = Meeting(world_size)
+        meeting.decided("recipe", lambda: dump(recipe))
+        return recipe, meeting
+    meeting = Meeting(2)
+    with tempfile.TemporaryDirectory(prefix="vit-") as folder:
+        config = Path(folder) / "config.yaml"
+        config.write_text(meeting.decided("recipe", str), encoding="utf-8")
+        return read_recipe(config), meeting
 
 
 def recipe_of(run: str, arguments: Sequence[str]) -> Recipe:
@@ -31,6 +54,8 @@ def recipe_of(run: str, arguments: Sequence[str]) -> Recipe:
     if not directory.can_resume:
         raise directory.unfinished()
     recipe = read_recipe(directory.config)
+    if is_launched():  # however many processes there were, the launcher has decided how many there are
+        recipe = replace(recipe, trainer=replace(recipe.trainer, devices="auto", num_nodes=1))
     others = [token for token in expand(arguments, SHORT, "data.source") if not token.startswith("--resume=")]
     if others:
         parser = make_parser()

@@ -1,20 +1,23 @@
 """`vit train DATA`: from images to a classifier in a run folder."""
 
+import json
 import shlex
 import shutil
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vit.commands.recipe_options import make_parser, parse_options, to_recipe
-from vit.commands.resuming import AUTO, newest_run, recipe_of
+from vit.commands.resuming import AUTO, newest_run, recipe_for_all
 from vit.console import ProgressReport, Reporter, duration, interval, percent
 from vit.errors import DisagreementError, StoppedError
+from vit.launch import is_first
 from vit.training.recipe import Recipe, plain
 
 if TYPE_CHECKING:
+    from vit.training.meeting import Meeting
     from vit.training.run import RunDirectory
 
 FEW_IMAGES = 50_000  # Dosovitskiy et al. 2021, section 4.3: below millions a ViT from random weights is behind CNNs
@@ -36,34 +39,46 @@ def train_run(arguments: Sequence[str]) -> "RunDirectory":
     parser = make_parser()
     config = parse_options(parser, arguments)
     if config.resume and config.resume != AUTO:
-        return _train(recipe_of(config.resume, arguments), Path(config.resume).expanduser())
-    return _train(to_recipe(parser, config), None, find=config.resume == AUTO)
+        recipe, meeting = recipe_for_all(config.resume, arguments)
+        return _train(recipe, meeting, Path(config.resume).expanduser())
+
+    from vit.training.devices import place
+    from vit.training.meeting import Meeting
+
+    recipe = to_recipe(parser, config)
+    _, world_size = place(recipe)
+    return _train(recipe, Meeting(world_size), None, find=config.resume == AUTO)
 
 
-def _train(recipe: Recipe, resumed: Path | None, find: bool = False) -> "RunDirectory":
+def _train(recipe: Recipe, meeting: "Meeting", resumed: Path | None, find: bool = False) -> "RunDirectory":
     from vit.training.plan import make_plan
-    from vit.training.processes import is_first
     from vit.training.run import RunDirectory, check_unchanged, write_beginning
 
     first = is_first()
     reporter = Reporter(quiet=not first)
     plan = make_plan(recipe)
-    if find:
-        resumed = newest_run(plan.recipe, plan.network["name"], plan.source.name)
-        found = f"going on with {resumed}" if resumed else "starting a new run"
-        reporter.notice(f"--resume auto: {found}" + ("" if resumed else f", for {recipe.out} has no unfinished one"))
-    if resumed is not None:
-        run = RunDirectory(resumed)
-    elif first:
-        run = RunDirectory.create(recipe.out, plan.source.name, plan.network["name"], recipe.name)
-    else:
-        run = RunDirectory(Path(recipe.out))  # never written to: Lightning hands the first process's folder round
-    with run.held() if first else nullcontext():
-        if first and resumed is not None:
-            check_unchanged(run, plan.source)
-        elif first:
-            write_beginning(run, plan.recipe, plan.source)
-        _fit(plan, run, resumed is not None, reporter, first)
+    with ExitStack() as lock:
+
+        def begin() -> str:
+            going_on = newest_run(plan.recipe, plan.network["name"], plan.source.name) if find else resumed
+            if find:
+                found = f"going on with {going_on}" if going_on else "starting a new run"
+                none = "" if going_on else f", for {recipe.out} has no unfinished one"
+                reporter.notice(f"--resume auto: {found}{none}")
+            if going_on is None:
+                run = RunDirectory.create(recipe.out, plan.source.name, plan.network["name"], recipe.name)
+            else:
+                run = RunDirectory(going_on)
+            lock.enter_context(run.held())
+            if going_on is None:
+                write_beginning(run, plan.recipe, plan.source)
+            else:
+                check_unchanged(run, plan.source)
+            return json.dumps({"run": str(run.path), "resume": going_on is not None})
+
+        decision = json.loads(meeting.decided("run", begin))
+        run = RunDirectory(Path(decision["run"]))
+        _fit(plan, run, decision["resume"], reporter, first)
     return run
 
 

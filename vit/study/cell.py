@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from vit.errors import VitError
+from vit.launch import forget_launcher
 from vit.study.folder import failure_file
 from vit.training.callbacks import Listener
 from vit.training.finish import finish
@@ -44,6 +45,7 @@ def run_cell(recipe: Recipe, folder: Path, threads: int, gpu: int | None, group:
     may have been started again, and two trainings must not write into one folder.
     """
     _end_with_parent()
+    forget_launcher()
     folder.mkdir(parents=True, exist_ok=True)
     _speak_into(folder / "log.txt")
     _see_one_gpu(gpu)
@@ -84,6 +86,7 @@ def _train(recipe: Recipe, folder: Path, group: str) -> None:
 def time_cell(recipe: Recipe, threads: int, gpu: int | None, answer: Any) -> None:
     """Send (seconds of a training step, seconds of scoring an image) of a cell's network through a pipe."""
     _end_with_parent()
+    forget_launcher()
     _speak_into(Path(os.devnull))
     _see_one_gpu(gpu)
     torch.set_num_threads(threads)

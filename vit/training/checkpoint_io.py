@@ -12,6 +12,7 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from vit.errors import CheckpointError, ResourceError
 from vit.files import partial_name
 from vit.training.checkpoint import KEY, read
+from vit.training.meeting import readable_by_all
 
 
 class DurableCheckpointIO(TorchCheckpointIO):
@@ -60,13 +61,16 @@ class DurableCheckpointIO(TorchCheckpointIO):
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
         """The content of a checkpoint; of the previous one where it is `last` and damaged or gone.
 
+        Several processes get the first one's, whether or not they see its files.
+
         Raises:
             CheckpointError: neither can be read.
         """
         try:
-            return read(Path(path))
+            with readable_by_all(Path(path)) as file:
+                return read(file)
         except CheckpointError as error:
-            if Path(path) != self.last or self.previous is None or not self.previous.is_file():
+            if Path(path) != self.last or self.previous is None:
                 raise
             content = self._read_previous(self.previous, error)
             step = int(content["global_step"])
@@ -77,8 +81,13 @@ class DurableCheckpointIO(TorchCheckpointIO):
     @staticmethod
     def _read_previous(previous: Path, error: CheckpointError) -> dict[str, Any]:
         try:
-            return read(previous)
+            with readable_by_all(previous) as file:
+                if not file.is_file():
+                    raise error
+                return read(file)
         except CheckpointError as older:
+            if older is error:
+                raise
             raise CheckpointError(f"{error.problem}, and {older.problem}", "start a new run") from older
 
     def _keep(self, last: Path) -> None:

@@ -1,7 +1,6 @@
 """Train a plan into a run folder."""
 
 import logging
-import os
 import shlex
 import warnings
 from collections.abc import Sequence
@@ -24,15 +23,16 @@ from vit.training.callbacks import Averaging, BestCheckpoint, CountConsumed, Des
 from vit.training.checkpoint import Description, load
 from vit.training.checkpoint_io import DurableCheckpointIO, store_temperature
 from vit.training.classifier import Classifier
+from vit.training.devices import lightning_devices, lightning_environment
 from vit.training.inference import Engine, score
 from vit.training.last_checkpoint import LastCheckpoint
 from vit.training.lora import LoraClassifier, add_adapters
+from vit.training.meeting import readable_by_all
 from vit.training.metrics import Scored, uncalibrated, with_intervals
 from vit.training.plan import Plan
 from vit.training.pretrained import open_pretrained
 from vit.training.probe import probe
 from vit.training.processes import PATIENCE, Agreement, deciding, observe_patiently, together
-from vit.training.recipe import TrainerConfig
 from vit.training.run import Effort, RunDirectory, RunResult, pack, versions
 from vit.training.sharding import ShardedClassifier, Sharding
 from vit.training.signals import Signals, Stop
@@ -180,10 +180,9 @@ def _optimise(
         run.previous.unlink(missing_ok=True)
     with together(trainer):
         trainer.fit(classifier, datamodule=data, ckpt_path=run.last if resume else None)
-        best = Path(trainer.strategy.broadcast(str(run.best)))
-        measured = _measured(plan, data, best, trainer.strategy.root_device)
+        measured = _measured(plan, data, run.best, trainer.strategy.root_device)
     effort = Effort(
-        best,
+        run.best,
         recorder.seconds,
         recorder.images_per_second,
         trainer.global_step,
@@ -203,7 +202,8 @@ def _classifier(network: Network, plan: Plan) -> Classifier:
 
 def _measured(plan: Plan, data: ImageDataModule, best: Path, device: torch.device) -> _Measured:
     """Calibrate and score a checkpoint, on the device that this process has trained on."""
-    network, description = load(best)
+    with readable_by_all(best) as file:
+        network, description = load(file)
     engine = Engine(network, plan.preprocess, device, plan.precision)
     scored = _calibrated(engine, data)
     return description, engine.temperature, scored
@@ -221,22 +221,13 @@ def _calibrated(engine: Engine, data: ImageDataModule) -> dict[str, Scored]:
     return scored
 
 
-def _machines(settings: TrainerConfig, device: torch.device) -> tuple[int | str, int]:
-    """(devices of a machine, machines): torchrun has decided them, if it started this process."""
-    here = os.environ.get("LOCAL_WORLD_SIZE")
-    if here is not None:
-        return int(here), int(os.environ["WORLD_SIZE"]) // int(here)
-    automatic = "auto" if device.type != "cpu" else 1
-    return (automatic if settings.devices == "auto" else settings.devices), settings.num_nodes
-
-
 def _trainer(plan: Plan, run: RunDirectory, callbacks: list[Callback], files: DurableCheckpointIO) -> Trainer:
     settings, optim = plan.recipe.trainer, plan.recipe.optim
     best = BestCheckpoint(
         run.best.parent, run.best.stem, MONITOR, mode="min", auto_insert_metric_name=False, enable_version_counter=False
     )
     observe_patiently()
-    devices, machines = _machines(settings, plan.device)
+    devices, machines = lightning_devices(settings, plan.device)
     trainer = _made_trainer(
         accelerator=settings.accelerator,
         devices=devices,
@@ -247,7 +238,7 @@ def _trainer(plan: Plan, run: RunDirectory, callbacks: list[Callback], files: Du
         accumulate_grad_batches=optim.accumulate,
         gradient_clip_val=optim.clip_norm or None,
         callbacks=[best, *callbacks],
-        plugins=[files],
+        plugins=[files, lightning_environment()],
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,

@@ -20,21 +20,13 @@ from torch.distributed.tensor import DTensor
 from vit.errors import DisagreementError, ProcessesError
 from vit.training.plan import Plan
 from vit.training.recipe import plain
+from vit.training.run import versions
 from vit.training.signals import Stop
 
 PATIENCE = timedelta(minutes=10)  # with a process that does not answer
 LAST_WORDS = 20.0  # seconds, of the first process after another has failed
+_HASHED = ("images", "options")  # of what processes compare: no person can read it
 _GONE = ("gloo", "Connection reset by peer", "Connection closed by peer")
-
-
-def is_first() -> bool:
-    """Whether this is the process that writes files and speaks, whoever started it: torchrun, Lightning or SLURM."""
-    given = os.environ
-    if "RANK" in given:
-        return int(given["RANK"]) == 0
-    if "LOCAL_RANK" in given:  # Lightning counts within a machine
-        return int(given["LOCAL_RANK"]) == int(given.get("NODE_RANK", "0")) == 0
-    return int(given.get("SLURM_PROCID", "0")) == 0
 
 
 def deciding(plan: Plan) -> dict[str, str]:
@@ -42,10 +34,12 @@ def deciding(plan: Plan) -> dict[str, str]:
     values = plain(plan.recipe)
     data = {key: value for key, value in values["data"].items() if key not in ("source", "root", "num_workers")}
     options = {key: value for key, value in values.items() if key not in ("data", "out", "name", "wandb")}
+    own = {name: version for name, version in versions().items() if name != "python"}
     return {
+        "classes": ", ".join(plan.source.classes),
         "images": ", ".join(f"{split} {samples.fingerprint()}" for split, samples in plan.source.splits.items()),
         "options": hashlib.sha256(json.dumps([data, options], sort_keys=True).encode()).hexdigest(),
-        "PyTorch": torch.__version__,
+        **{f"versions of {name}": version for name, version in own.items()},
     }
 
 
@@ -53,7 +47,8 @@ class Agreement(Callback):
     """Compares what all processes are about to do before the first step, and their weights before every validation.
 
     A folder that is not the same on all machines, or another version of the program, would go unnoticed otherwise: each
-    process only sees its own part of a batch.
+    process only sees its own part of a batch. The comparison comes before DDP is built, which would end with an
+    internal error of its own where other classes make weights of another shape.
 
     Args:
         words: what must be the same, by the name that an error calls it; see `deciding`.
@@ -62,12 +57,13 @@ class Agreement(Callback):
     def __init__(self, words: dict[str, str]) -> None:
         self.words = words
 
-    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         others = _gathered(self.words, trainer)
-        for name, own in self.words.items():
+        for name in self.words:
             odd = [str(rank) for rank, words in enumerate(others) if words[name] != others[0][name]]
             if odd:
-                told = "" if len(own) > 20 else f" ({', '.join(sorted({words[name] for words in others}))})"
+                told = "; ".join(dict.fromkeys(words[name] for words in others))
+                told = f" ({told})" if name not in _HASHED and len(told) < 200 else ""
                 raise DisagreementError(
                     f"process {', '.join(odd)} has other {name}{told} than process 0", "make the machines the same"
                 )

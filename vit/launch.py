@@ -1,0 +1,91 @@
+"""Who started this process: a person, or a launcher (torchrun, srun) that has started it as one of several.
+
+torchrun's variables (RANK, WORLD_SIZE, ...) are what PyTorch and Lightning read. A task of srun gets them from its own.
+"""
+
+import os
+import re
+from collections.abc import Mapping, MutableMapping
+
+_RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK")
+_STEP = ("SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS")  # variables that srun sets and sbatch does not
+_SHELLS = ("bash", "interactive")  # names of jobs that are a shell
+
+
+def adopt_srun(variables: MutableMapping[str, str] = os.environ) -> None:
+    """Add torchrun's variables to those of a task that srun has started."""
+    for name, value in srun_as_torchrun(variables).items():
+        variables.setdefault(name, value)
+
+
+def srun_as_torchrun(given: Mapping[str, str]) -> dict[str, str]:
+    """torchrun's variables for one of several tasks of a step of SLURM; none for any other process.
+
+    The step's numbers come first: `srun --ntasks=2` in an allocation of 8 tasks starts 2. A batch script and a shell in
+    an allocation have SLURM_NTASKS, too. They are no step, so that a training that they begin is alone.
+    """
+    if "RANK" in given or "SLURM_PROCID" not in given or not _is_step(given):
+        return {}
+    machines = _number(given, 1, "SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
+    each = _number(given, 1, "SLURM_NTASKS_PER_NODE")
+    tasks = _number(given, each * machines, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS")
+    if tasks == 1:
+        return {}
+    rank, machine = int(given["SLURM_PROCID"]), _number(given, 0, "SLURM_NODEID")
+    here = _tasks_here(given, machine) or (each if each > 1 else -(-tasks // machines))
+    job, step = _number(given, 0, "SLURM_JOB_ID", "SLURM_JOBID"), _number(given, 0, *_STEP[:2])
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(tasks),
+        "LOCAL_RANK": given.get("SLURM_LOCALID", str(rank % here)),
+        "LOCAL_WORLD_SIZE": str(here),
+        "GROUP_RANK": str(machine),
+        "MASTER_ADDR": "127.0.0.1" if machines == 1 else _first_machine(given),
+        "MASTER_PORT": str(15000 + (job + step) % 10000),  # the same for all tasks of a step, another for the next job
+    }
+
+
+def is_launched(variables: Mapping[str, str] = os.environ) -> bool:
+    """Whether a launcher has started this process and all others of its training."""
+    return "RANK" in variables and "WORLD_SIZE" in variables
+
+
+def is_first(variables: Mapping[str, str] = os.environ) -> bool:
+    """Whether this is the process that decides, writes files and speaks, whoever started it."""
+    if "RANK" in variables:
+        return int(variables["RANK"]) == 0
+    # Lightning counts within a machine
+    return int(variables.get("LOCAL_RANK", "0")) == int(variables.get("NODE_RANK", "0")) == 0
+
+
+def forget_launcher(variables: MutableMapping[str, str] = os.environ) -> None:
+    """Make this process one that trains alone, as a cell of a study does, whatever the study was started by."""
+    for name in (*_RANKS, *_STEP):
+        variables.pop(name, None)
+    variables.pop("SLURM_PROCID", None)
+
+
+def _is_step(given: Mapping[str, str]) -> bool:
+    if any(name in given for name in _STEP) or int(given["SLURM_PROCID"]) > 0:
+        return True
+    return "SLURM_JOB_ID" not in given and given.get("SLURM_JOB_NAME") not in _SHELLS
+
+
+def _tasks_here(given: Mapping[str, str], machine: int) -> int:
+    """Tasks of the step on one of its machines, of a list such as 4(x2),1; 0: SLURM does not say."""
+    counts: list[int] = []
+    words = given.get("SLURM_STEP_TASKS_PER_NODE") or given.get("SLURM_TASKS_PER_NODE") or ""
+    for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", words):
+        counts += [int(count)] * int(times or 1)
+    return counts[machine] if machine < len(counts) else 0
+
+
+def _first_machine(given: Mapping[str, str]) -> str:
+    """The first of a list of machines such as node[07-09,12],big1."""
+    names = ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
+    words = next((given[name] for name in names if given.get(name)), "127.0.0.1")
+    return re.sub(r"\[(\d+)[^\]]*\]", r"\1", words).split(",")[0]
+
+
+def _number(given: Mapping[str, str], otherwise: int, *names: str) -> int:
+    return next((int(given[name]) for name in names if given.get(name, "").isdigit()), otherwise)

@@ -1,0 +1,125 @@
+"""What the first of several processes decides before they train together, and files of it that the others read."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from vit.data.module import place
+from vit.errors import ProcessesError
+from vit.launch import is_first
+from vit.training.processes import PATIENCE
+
+_PIECE = 64 * 2**20  # bytes of a file that are sent at once
+
+
+class Meeting:
+    """A store that the first process holds from before the others ask until the training ends.
+
+    Lightning starts its processes late, in `Trainer.fit`. What the first one has said by then waits in the store.
+
+    Args:
+        world_size: number of processes; any number above 1 will do on others than the first.
+    """
+
+    def __init__(self, world_size: int) -> None:
+        self._store = None if world_size == 1 and is_first() else _open_store()
+
+    def decided(self, name: str, decide: Callable[[], str]) -> str:
+        """What `decide` returns on the first process, on every process.
+
+        Raises:
+            ProcessesError: the first process has ended, or decides nothing in time.
+        """
+        if is_first():
+            answer = decide()
+            if self._store is not None:
+                self._store.set(name, answer)
+            return answer
+        assert self._store is not None
+        with _reached():
+            return str(self._store.get(name).decode())
+
+
+def _open_store() -> dist.TCPStore:
+    address = os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    is_server = is_first() and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"  # else torchrun has it
+    with _reached():
+        store = dist.TCPStore(
+            address,
+            int(os.environ.get("MASTER_PORT", "0")),
+            is_master=is_server,
+            timeout=PATIENCE,
+            wait_for_workers=False,
+            multi_tenant=True,  # PyTorch's own rendezvous finds its processes through the same port
+        )
+    os.environ["MASTER_PORT"] = str(store.port)
+    return store
+
+
+@contextmanager
+def _reached() -> Iterator[None]:
+    try:
+        yield
+    except dist.DistError as error:
+        raise ProcessesError("the first process of this training cannot be reached", "see what it said") from error
+
+
+@contextmanager
+def readable_by_all(path: Path) -> Iterator[Path]:
+    """A file of the first process, as this process can read it; every process must enter and leave together.
+
+    It is the file itself where the file system is shared. Otherwise, or where the file system shows this machine an
+    older one, it is a copy that the first process sends, which is removed in the end.
+    """
+    rank, processes = place()
+    if processes == 1:
+        yield path
+        return
+    group = dist.new_group(backend="gloo", timeout=PATIENCE)
+    try:
+        stamps: list[tuple[int, int] | None] = [None] * processes
+        dist.all_gather_object(stamps, _stamp(path), group)
+        first = stamps[0]
+        if first is None:  # each process finds no file, even where an older one lies there
+            yield path if rank == 0 else path.with_name(f".{path.name}.missing")
+            return
+        if all(stamp == first for stamp in stamps):
+            yield path
+            return
+        with tempfile.TemporaryDirectory(prefix="vit-") as folder:
+            copy = Path(folder) / path.name
+            _send(path, copy, first[0], stamps[rank] == first, group)
+            yield path if stamps[rank] == first else copy
+    finally:
+        dist.destroy_process_group(group)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """(size, time of the last change) of a file; None: it cannot be seen."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns
+
+
+def _send(path: Path, copy: Path, size: int, has_it: bool, group: dist.ProcessGroup) -> None:
+    """From the first process to all; those that have the file already let it pass."""
+    rank, _ = place()
+    with (
+        open(path, "rb") if rank == 0 else nullcontext() as source,
+        nullcontext() if rank == 0 or has_it else open(copy, "wb") as target,
+    ):
+        for start in range(0, size, _PIECE):
+            length = min(_PIECE, size - start)
+            piece = torch.empty(length, dtype=torch.uint8)
+            if source is not None:
+                source.readinto(memoryview(piece.numpy()))
+            dist.broadcast(piece, src=0, group=group)
+            if target is not None:
+                target.write(memoryview(piece.numpy()))
