@@ -137,18 +137,27 @@ def _sample(model: str, limit: int, preprocess: "Preprocess") -> "Tensor | None"
 
     from vit.commands.recipe_options import read_recipe
     from vit.data.dataset import array_image
-    from vit.data.decode import read_image
-    from vit.training.images import source_of
+    from vit.data.decode import ImageError, read_image
+    from vit.errors import DataError
+    from vit.training.run import RunDirectory
+    from vit.training.run_images import images_of_run
 
     path = Path(model).expanduser()
-    run = path if path.is_dir() else path.parent.parent
-    if not (run / "config.yaml").is_file():
+    run = RunDirectory(path if path.is_dir() else path.parent.parent)
+    if not run.config.is_file():
         return None
-    found = source_of(read_recipe(run / "config.yaml")).splits
+    found = images_of_run(run, read_recipe(run.config)).splits
     samples = found.get("validation", found["train"])
-    chosen = range(0, len(samples), -(-len(samples) // limit))
-    read = (array_image(samples, i) if samples.arrays is not None else read_image(samples.file(i)) for i in chosen)
-    return torch.stack([preprocess(image) for image in read])
+    pictures = []
+    for place in range(0, len(samples), -(-len(samples) // limit)):
+        try:
+            image = array_image(samples, place) if samples.arrays is not None else read_image(samples.file(place))
+        except ImageError:
+            continue
+        pictures.append(preprocess(image))
+    if not pictures:
+        raise DataError(f"none of the run's images in {samples.root} can be read", "give IMAGES")
+    return torch.stack(pictures)
 
 
 def _show(reporter: Reporter, found: "Inspection") -> None:

@@ -26,7 +26,7 @@ def study(arguments: Sequence[str]) -> int:
     series = series_of(given)
     first = next(iter(next(iter(series.values())).values()))
     plan = make_plan(first)
-    _check_source(plan)
+    _check_source(plan, reporter)
     budget, sizes, seeds = grid_of(given, len(plan.source.splits["train"]))
     fingerprints = {split: samples.fingerprint() for split, samples in plan.source.splits.items()}
     cells = make_cells(series, sizes, seeds, budget, fingerprints)
@@ -48,9 +48,18 @@ def study(arguments: Sequence[str]) -> int:
     return 5 if failed else 0
 
 
-def _check_source(plan: Any) -> None:
+def _check_source(plan: Any, reporter: Reporter) -> None:
+    """Raise an error now, not in every cell, where nothing could be measured."""
+    from vit.data.contents import read_contents
+    from vit.training.run_images import MEASURED, check_readable
+
     if "test" not in plan.source.splits:
         raise UsageError("a study needs test images", "give --data.test a share above 0")
+    progress = ProgressReport(reporter, "image read")
+    try:
+        check_readable(plan.source, read_contents(plan.source, progress.update, MEASURED))
+    finally:
+        progress.close()
 
 
 def _name(given: Any, data: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from vit.commands.recipe_options import make_parser, parse_options, to_recipe
 from vit.commands.resuming import AUTO, newest_run, recipe_of
 from vit.console import ProgressReport, Reporter, duration, interval, percent
-from vit.errors import DisagreementError, StoppedError
+from vit.errors import BadInputsError, DisagreementError, StoppedError
 from vit.training.recipe import Recipe, plain
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 FEW_IMAGES = 50_000  # Dosovitskiy et al. 2021, section 4.3: below millions a ViT from random weights is behind CNNs
 PHOTOGRAPH = 96
+SHOWN_BAD = 5
 SCRATCH = (
     "a ViT from random weights learns little from so few photographs: --init_from WEIGHTS starts from pretrained "
     "ones (a file, a folder, timm:NAME, torchvision:NAME, hf:ORG/NAME)"
@@ -26,7 +27,14 @@ SCRATCH = (
 
 def train(arguments: Sequence[str]) -> int:
     """Train, show the plan and the progress, and leave a run folder."""
-    train_run(arguments)
+    from vit.training.run_images import count_left_out
+
+    run = train_run(arguments)
+    bad = count_left_out(run)
+    if bad:
+        raise BadInputsError(
+            f"{bad:,} validation and test images cannot be read, and were not measured", f"see left_out in {run.result}"
+        )
     return 0
 
 
@@ -47,6 +55,7 @@ def _train(recipe: Recipe, resumed: Path | None, find: bool = False) -> "RunDire
     first = is_first()
     reporter = Reporter(quiet=not first)
     plan = make_plan(recipe)
+    contents = _read_contents(plan.source, reporter) if first else None
     if find:
         resumed = newest_run(plan.recipe, plan.network["name"], plan.source.name)
         found = f"going on with {resumed}" if resumed else "starting a new run"
@@ -58,12 +67,26 @@ def _train(recipe: Recipe, resumed: Path | None, find: bool = False) -> "RunDire
     else:
         run = RunDirectory(Path(recipe.out))  # never written to: Lightning hands the first process's folder round
     with run.held() if first else nullcontext():
-        if first and resumed is not None:
-            check_unchanged(run, plan.source)
-        elif first:
-            write_beginning(run, plan.recipe, plan.source)
+        if contents is not None and resumed is not None:
+            check_unchanged(run, plan.source, contents)
+        elif contents is not None:
+            write_beginning(run, plan.recipe, plan.source, contents)
         _fit(plan, run, resumed is not None, reporter, first)
     return run
+
+
+def _read_contents(source: Any, reporter: Reporter) -> Any:
+    """What the images hold; DataError if validation or test files are none."""
+    from vit.data.contents import read_contents
+    from vit.training.run_images import check_readable
+
+    progress = ProgressReport(reporter, "image read")
+    try:
+        contents = read_contents(source, progress.update)
+    finally:
+        progress.close()
+    check_readable(source, contents)
+    return contents
 
 
 def _fit(plan: Any, run: Any, resume: bool, reporter: Reporter, first: bool) -> None:
@@ -218,5 +241,9 @@ def _show_result(reporter: Reporter, run: Any, result: Any) -> None:
     if result.unreadable_images:
         what = "training images; others stood in for them ('vit data check' lists all)"
         facts.append(("unreadable", f"{result.unreadable_images:,} {what}"))
+    for split, images in result.left_out.items():
+        some = "; ".join(f"{path}: {reason}" for path, reason in list(images.items())[:SHOWN_BAD])
+        more = "; ..." * (len(images) > SHOWN_BAD)
+        facts.append((f"{split} left out", f"{len(images):,} images that cannot be read: {some}{more}"))
     reporter.facts([*facts, ("report", str(run.report)), ("checkpoint", str(run.best))])
     reporter.next_command(f"vit predict {shlex.quote(str(run.path))} FOLDER_OF_IMAGES --gallery")

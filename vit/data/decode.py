@@ -114,15 +114,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
 def decode_image(data: bytes, path: str | os.PathLike[str] = "<bytes>") -> Tensor:
     """Encoded bytes -> (3, H, W) uint8, upright, alpha over white; ImageError as `read_image`."""
     with _no_warnings:  # Pillow warns of odd metadata; only pixels matter here
-        try:
-            image = Image.open(io.BytesIO(data), formats=FORMATS)
-        except Image.DecompressionBombError as error:
-            raise ImageError(path, "too_large", f"more pixels than the limit of {MAX_PIXELS:,}") from error
-        except Exception as error:
-            raise ImageError(path, "not_image", _not_an_image(data)) from error
-        _check_size(image.size, path)
-        if image.format in ("JPEG", "MPO") and data.count(_SCAN) > MAX_SCANS:
-            raise ImageError(path, "too_large", f"{data.count(_SCAN):,} scans in a JPEG; the limit is {MAX_SCANS}")
+        image = _opened(data, path)
         try:
             if image.format == "JPEG" and image.mode in ("L", "RGB"):
                 return _upright(
@@ -133,6 +125,26 @@ def decode_image(data: bytes, path: str | os.PathLike[str] = "<bytes>") -> Tenso
             raise
         except Exception as error:
             raise ImageError(path, "unreadable", f"damaged {image.format}: {_first_line(error)}") from error
+
+
+def check_header(data: bytes, path: str | os.PathLike[str]) -> None:
+    """Raise ImageError if encoded bytes are not an image within the limits; no pixel is decoded."""
+    with _no_warnings:
+        _opened(data, path)
+
+
+def _opened(data: bytes, path: str | os.PathLike[str]) -> Image.Image:
+    """The image of encoded bytes, of which the header alone is read."""
+    try:
+        image = Image.open(io.BytesIO(data), formats=FORMATS)
+    except Image.DecompressionBombError as error:
+        raise ImageError(path, "too_large", f"more pixels than the limit of {MAX_PIXELS:,}") from error
+    except Exception as error:
+        raise ImageError(path, "not_image", _not_an_image(data)) from error
+    _check_size(image.size, path)
+    if image.format in ("JPEG", "MPO") and data.count(_SCAN) > MAX_SCANS:
+        raise ImageError(path, "too_large", f"{data.count(_SCAN):,} scans in a JPEG; the limit is {MAX_SCANS}")
+    return image
 
 
 def image_format(data: bytes) -> str:

@@ -3,7 +3,10 @@
 import csv
 import math
 import os
+from collections.abc import Mapping, Sequence
+from itertools import repeat
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +15,7 @@ from vit.data.samples import Labels, Source
 from vit.errors import DataError
 
 SPLITS = ("train", "validation", "test")
+COLUMNS, CONTENT = ("path", "label", "split"), "content"  # of splits.csv
 
 
 def complete(source: Source, validation: float, test: float, seed: int) -> Source:
@@ -66,16 +70,63 @@ def stratified(labels: Labels, shares: list[float], seed: int) -> list[Labels]:
     return [np.array(sorted(part), dtype=np.int64) for part in parts]
 
 
-def write_splits(source: Source, path: Path) -> None:
-    """Every image with its label and split, as the CSV that `vit train` reads back."""
+class SplitRow(NamedTuple):
+    """One image of splits.csv.
+
+    Attributes:
+        path: of the file, absolute; a name for an image that its data set holds.
+        label: name of its class.
+        content: hash of its bytes or pixels; "" where it could not be read, and in files from before there were hashes.
+    """
+
+    path: str
+    label: str
+    content: str = ""
+
+
+def write_splits(source: Source, path: Path, digests: Mapping[str, Sequence[str]] | None = None) -> None:
+    """Every image with its label and split, as the CSV that `vit train` reads back.
+
+    Args:
+        digests: of each split, a hash for each image, for a fourth column; see `read_contents`.
+    """
     with open(path, "x", newline="", encoding="utf-8", errors="surrogateescape") as file:
         writer = csv.writer(file)
-        writer.writerow(("path", "label", "split"))
-        for split in SPLITS:
-            if split in source.splits:
-                samples = source.splits[split]
-                root = samples.root.resolve() if samples.root is not None else ""
-                names = (source.classes[label] for label in samples.labels.tolist())
-                writer.writerows(
-                    (os.path.join(root, path), name, split) for path, name in zip(samples.paths, names, strict=True)
-                )
+        writer.writerow(COLUMNS if digests is None else (*COLUMNS, CONTENT))
+        for split, rows in split_rows(source, digests).items():
+            writer.writerows((row.path, row.label, split, *(() if digests is None else (row.content,))) for row in rows)
+
+
+def split_rows(source: Source, digests: Mapping[str, Sequence[str]] | None = None) -> dict[str, list[SplitRow]]:
+    """What `write_splits` writes of each split."""
+    found: dict[str, list[SplitRow]] = {}
+    for split in SPLITS:
+        if split in source.splits:
+            samples = source.splits[split]
+            root = samples.root.resolve() if samples.root is not None else ""
+            names = (source.classes[label] for label in samples.labels.tolist())
+            contents = repeat("", len(samples)) if digests is None else digests[split]
+            found[split] = [
+                SplitRow(os.path.join(root, path), name, content)
+                for path, name, content in zip(samples.paths, names, contents, strict=True)
+            ]
+    return found
+
+
+def read_splits(path: Path) -> dict[str, list[SplitRow]]:
+    """What `write_splits` wrote, in its order.
+
+    Raises:
+        DataError: the file is not there, or not as it was written.
+    """
+    found: dict[str, list[SplitRow]] = {}
+    try:
+        with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
+            header, *rows = csv.reader(file)
+        if tuple(header) not in (COLUMNS, (*COLUMNS, CONTENT)) or any(len(row) != len(header) for row in rows):
+            raise ValueError(f"its columns are not {','.join((*COLUMNS, CONTENT))}")
+        for name, label, split, *content in rows:
+            found.setdefault(split, []).append(SplitRow(name, label, *content))
+    except (OSError, ValueError, csv.Error) as error:
+        raise DataError(f"{path} is not as its run wrote it: {error}", "restore it, or train again") from error
+    return found

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from vit.data.contents import read_contents
 from vit.errors import VitError
 from vit.study.folder import failure_file
 from vit.training.callbacks import Listener
@@ -20,6 +21,7 @@ from vit.training.plan import Plan, make_plan
 from vit.training.predictions import write_scored
 from vit.training.recipe import Recipe, dump, plain
 from vit.training.run import RunDirectory, check_unchanged, write_beginning
+from vit.training.run_images import check_readable
 from vit.training.tracking import Tracker, open_tracker
 
 
@@ -66,12 +68,14 @@ def _train(recipe: Recipe, folder: Path, group: str) -> None:
         return  # another shard or an earlier start has done it
     plan = make_plan(recipe)
     resume = run.can_resume and run.config.is_file() and run.config.read_text(encoding="utf-8") == dump(plan.recipe)
+    contents = read_contents(plan.source)
+    check_readable(plan.source, contents)
     if resume:
-        check_unchanged(run, plan.source)
+        check_unchanged(run, plan.source, contents)
     else:
         for file in (run.splits, run.metrics, run.last, run.previous, run.best):
             file.unlink(missing_ok=True)
-        write_beginning(run, plan.recipe, plan.source)
+        write_beginning(run, plan.recipe, plan.source, contents)
     tracker = open_tracker(
         recipe.wandb, folder, plain(plan.recipe), recipe.name or folder.name, print, group=group, job_type="cell"
     )
