@@ -26,17 +26,17 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "passed over and counted by ending; where nothing else is there: refused, with those counts", 3),
         Fault("D12", "links that go round, or back into DATA", "each real folder is read once; the rest is counted"),
         Fault("D13", "a broken link, a file without permission or that vanishes after it was listed",
-              "broken links are counted when DATA is listed; in training the next good image stands in; a validation or "
-              "test file that is not an image is refused before the first step (3); one that breaks while it is decoded "
-              "is left out of the measurement; each is counted in the output and in result.json", 5),
+              "broken links are counted when DATA is listed; in training the next good image stands in; a validation "
+              "or test file that is not an image is refused before the first step (3); one that breaks while it is "
+              "decoded is left out of the measurement; each is counted in the output and in result.json", 5),
         Fault("D14", "a FIFO, socket, device or folder called x.jpg", "passed over and counted; nothing waits on it"),
         Fault("D15", "names with spaces, line breaks, quotes, dashes, emoji, bytes that are no UTF-8, 255 bytes",
               "used byte for byte; harmless on the terminal; tables read back as they were"),
         Fault("D16", "the same picture in train and test", "`vit data check` finds it by its pixels, names both", 5),
         Fault("D17", "100,000 files", "listed in seconds; training and prediction keep little more than their names"),
         Fault("D18", "files come, go, or change class or content between a training and its --resume",
-              "refused, with how many; `vit evaluate RUN` takes the files that splits.csv lists, and refuses those that "
-              "changed", 3),
+              "refused, with how many; `vit evaluate RUN` takes the files that splits.csv lists, and refuses those "
+              "that changed", 3),
         Fault("D19", "file systems list files in different orders",
               "the same split everywhere: it follows from sorted names and the seed"),
         Fault("D20", "DATA is an archive", "refused; nothing is ever unpacked", 3),

@@ -14,6 +14,7 @@ from jsonargparse.typing import PositiveInt
 from vit.commands.arguments import Parser, parse
 from vit.console import Reporter, harmless
 from vit.errors import ResourceError, UsageError, VitError
+from vit.training.model_path import check_model
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,6 +41,7 @@ def demo(arguments: Sequence[str]) -> int:
     parser.add_argument("--top_k", type=PositiveInt, default=5, help="classes that are shown")
     parser.add_argument("--device", type=str, default="auto", help="cpu, cuda, mps")
     given = parse(parser, arguments)
+    check_model(given.model)
     if find_spec("gradio") is None:
         raise UsageError("the page needs gradio", "pip install 'vit-lightning[demo]'")
 

@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 from vit.commands.arguments import Parser, parse
 from vit.console import ProgressReport, Reporter, interval, percent
+from vit.data.names import check_data
 from vit.errors import BadInputsError, ResourceError, UsageError
+from vit.training.model_path import check_model
 
 SPLITS = ("test", "validation", "train")
 
@@ -46,6 +48,13 @@ def evaluate(arguments: Sequence[str]) -> int:
         help="auto: as it was trained, where the hardware can",
     )
     given = parse(parser, arguments)
+    check_model(given.model)
+    if given.data is not None:
+        check_data(given.data)
+    elif _run_of(given.model) is None:
+        raise UsageError(f"{given.model} lies in no run folder, so DATA must be given", "vit evaluate CKPT DATA")
+    if given.output is not None:
+        _check_output(Path(given.output).expanduser())
 
     from vit.data.augment import Augment
     from vit.data.module import ImageDataModule, LoaderOptions
@@ -102,8 +111,7 @@ def _source(given: Any) -> Any:
     if given.data is not None:
         return open_source(given.data, given.root)
     run = _run_of(given.model)
-    if run is None:
-        raise UsageError(f"{given.model} lies in no run folder, so DATA must be given", "vit evaluate CKPT DATA")
+    assert run is not None
     return images_of_run(RunDirectory(run), read_recipe(run / "config.yaml"), given.root)
 
 
@@ -188,16 +196,18 @@ def _by_class_map(source: Any, split: str, classes: tuple[str, ...], reporter: R
     return replace(samples, labels=renumbered)
 
 
+def _check_output(folder: Path) -> None:
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise UsageError(f"--output {folder} is not an empty folder", "give a new folder")
+
+
 def _folder(given: Any, data: str, split: str) -> Path:
     from vit.prediction.files import free_name
     from vit.training.run import slug
 
     run = _run_of(given.model)
     if given.output is not None:
-        folder = Path(given.output).expanduser()
-        if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-            raise UsageError(f"--output {folder} is not an empty folder", "give a new folder")
-        return folder
+        return Path(given.output).expanduser()
     name = f"{slug(data)}-{split}"
     return free_name(run / "evaluations" / name if run is not None else Path(f"evaluation-{name}"))
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from vit.commands.recipe_options import listed_images
 from vit.commands.study_options import grid_of, parse_study, series_of, shard_of
 from vit.commands.study_report import report_findings
 from vit.console import ProgressReport, Reporter, duration, percent
@@ -16,6 +17,9 @@ from vit.training.recipe import Recipe
 def study(arguments: Sequence[str]) -> int:
     """Run the cells that are not done yet, then write the report."""
     given = parse_study(arguments)
+    series = series_of(given)
+    first = next(iter(next(iter(series.values())).values()))
+    listed = listed_images(first)
 
     from vit.study.folder import StudyDirectory
     from vit.study.grid import make_cells, shard
@@ -23,9 +27,7 @@ def study(arguments: Sequence[str]) -> int:
     from vit.training.plan import make_plan
 
     reporter = Reporter()
-    series = series_of(given)
-    first = next(iter(next(iter(series.values())).values()))
-    plan = make_plan(first)
+    plan = make_plan(first, listed)
     _check_source(plan, reporter)
     budget, sizes, seeds = grid_of(given, len(plan.source.splits["train"]))
     fingerprints = {split: samples.fingerprint() for split, samples in plan.source.splits.items()}

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vit.commands.recipe_options import make_parser, parse_options, to_recipe
+from vit.commands.recipe_options import check_names, listed_images, make_parser, parse_options, to_recipe
 from vit.commands.resuming import AUTO, newest_run, recipe_of
 from vit.console import ProgressReport, Reporter, duration, interval, percent
 from vit.errors import BadInputsError, DisagreementError, StoppedError
@@ -27,9 +27,10 @@ SCRATCH = (
 
 def train(arguments: Sequence[str]) -> int:
     """Train, show the plan and the progress, and leave a run folder."""
+    run = train_run(arguments)
+
     from vit.training.run_images import count_left_out
 
-    run = train_run(arguments)
     bad = count_left_out(run)
     if bad:
         raise BadInputsError(
@@ -48,13 +49,16 @@ def train_run(arguments: Sequence[str]) -> "RunDirectory":
 
 
 def _train(recipe: Recipe, resumed: Path | None, find: bool = False) -> "RunDirectory":
+    check_names(recipe)
+    listed = listed_images(recipe)
+
     from vit.training.plan import make_plan
     from vit.training.processes import is_first
     from vit.training.run import RunDirectory, check_unchanged, write_beginning
 
     first = is_first()
     reporter = Reporter(quiet=not first)
-    plan = make_plan(recipe)
+    plan = make_plan(recipe, listed)
     contents = _read_contents(plan.source, reporter) if first else None
     if find:
         resumed = newest_run(plan.recipe, plan.network["name"], plan.source.name)

@@ -11,7 +11,6 @@ import os
 import stat
 import threading
 import warnings
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,17 +18,8 @@ from PIL import Image
 from torch import Tensor
 from torchvision.io import ImageReadMode, decode_jpeg
 
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "MPO")
-FORMATS_OF = {  # the ending of a file's name -> what it may hold; cameras call MPO files .jpg
-    **dict.fromkeys((".jpg", ".jpeg", ".jpe", ".jfif", ".mpo"), ("JPEG", "MPO")),
-    **dict.fromkeys((".tif", ".tiff"), ("TIFF",)),
-    **dict.fromkeys((".ppm", ".pgm", ".pbm", ".pnm"), ("PPM",)),
-    ".png": ("PNG",),
-    ".webp": ("WEBP",),
-    ".bmp": ("BMP",),
-    ".gif": ("GIF",),
-}
-EXTENSIONS = frozenset(FORMATS_OF)
+from vit.data.formats import FORMATS
+
 MAX_PIXELS = 64_000_000
 MAX_ASPECT = 50
 MAX_BYTES = 512 * 2**20
@@ -37,6 +27,7 @@ MAX_SCANS = 100  # of a JPEG: ten are usual; each is a pass over all pixels, and
 BACKGROUND = 255  # alpha is laid over white
 
 _ORIENTATION_TAG = 0x0112
+_HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1", b"avif", b"avis")
 _SCAN = b"\xff\xda"  # the marker of a scan; in the data of one, ff is followed by 00 or a restart
 
 
@@ -227,9 +218,6 @@ def _not_an_image(data: bytes) -> str:
         return "an HTML page, not an image"
     if start.startswith(b"version https://git-lfs"):
         return "a git-lfs pointer, not the image itself"
+    if data[4:8] == b"ftyp" and data[8:12] in _HEIF_BRANDS:
+        return "a HEIC or AVIF photograph; convert it to JPEG"
     return f"not one of {', '.join(FORMATS)}"
-
-
-def has_image_extension(path: Path) -> bool:
-    """Whether the name ends as an image file that `read_image` reads."""
-    return path.suffix.lower() in EXTENSIONS
