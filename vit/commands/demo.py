@@ -13,7 +13,7 @@ from jsonargparse.typing import PositiveInt
 
 from vit.commands.arguments import Parser, parse
 from vit.console import Reporter, harmless
-from vit.errors import ResourceError, UsageError, VitError
+from vit.errors import ResourceError, UsageError, VitError, install
 from vit.training.model_path import check_model
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def demo(arguments: Sequence[str]) -> int:
     given = parse(parser, arguments)
     check_model(given.model)
     if find_spec("gradio") is None:
-        raise UsageError("the page needs gradio", "pip install 'vit-lightning[demo]'")
+        raise UsageError("the page needs gradio", install("demo"))
 
     from vit.prediction.predictor import load
 

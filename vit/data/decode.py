@@ -111,11 +111,9 @@ def decode_image(data: bytes, path: str | os.PathLike[str] = "<bytes>") -> Tenso
                 return _upright(
                     decode_jpeg(torch.frombuffer(bytearray(data), dtype=torch.uint8), ImageReadMode.RGB), image
                 )
-            return _from_pillow(image)
-        except ImageError:
-            raise
         except Exception as error:
             raise ImageError(path, "unreadable", f"damaged {image.format}: {_first_line(error)}") from error
+        return from_pillow(image, path)
 
 
 def check_header(data: bytes, path: str | os.PathLike[str]) -> None:
@@ -132,7 +130,7 @@ def _opened(data: bytes, path: str | os.PathLike[str]) -> Image.Image:
         raise ImageError(path, "too_large", f"more pixels than the limit of {MAX_PIXELS:,}") from error
     except Exception as error:
         raise ImageError(path, "not_image", _not_an_image(data)) from error
-    _check_size(image.size, path)
+    check_size(image.size, path)
     if image.format in ("JPEG", "MPO") and data.count(_SCAN) > MAX_SCANS:
         raise ImageError(path, "too_large", f"{data.count(_SCAN):,} scans in a JPEG; the limit is {MAX_SCANS}")
     return image
@@ -147,7 +145,8 @@ def image_format(data: bytes) -> str:
             return ""
 
 
-def _check_size(size: tuple[int, int], path: str | os.PathLike[str]) -> None:
+def check_size(size: tuple[int, int], path: str | os.PathLike[str]) -> None:
+    """Raise ImageError if (width, height) are beyond the limits."""
     width, height = size
     if width < 1 or height < 1:
         raise ImageError(path, "unreadable", f"{width}x{height} pixels")
@@ -174,10 +173,15 @@ def _upright(pixels: Tensor, image: Image.Image) -> Tensor:
     return pixels.contiguous()
 
 
-def _from_pillow(image: Image.Image) -> Tensor:
-    image.seek(0)
-    image.load()
-    return _upright(_pixels(image), image)
+def from_pillow(image: Image.Image, path: str | os.PathLike[str]) -> Tensor:
+    """Pillow's image, of a size within the limits -> (3, H, W) uint8 as `read_image`; ImageError where damaged."""
+    try:
+        with _no_warnings:
+            image.seek(0)
+            image.load()
+            return _upright(_pixels(image), image)
+    except Exception as error:
+        raise ImageError(path, "unreadable", f"damaged {image.format or 'image'}: {_first_line(error)}") from error
 
 
 def _pixels(image: Image.Image) -> Tensor:

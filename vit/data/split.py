@@ -21,6 +21,9 @@ COLUMNS, CONTENT = ("path", "label", "split"), "content"  # of splits.csv
 def complete(source: Source, validation: float, test: float, seed: int) -> Source:
     """The source with all three splits; those it lacks are cut from train, stratified by class.
 
+    Where most classes have too few images for that, so that less than half of a share would come together, images are
+    taken from all classes alike, and each class keeps at least one for training.
+
     The cut depends on the seed and on the sorted names alone, not on the order in which a file system lists them.
 
     Args:
@@ -36,18 +39,21 @@ def complete(source: Source, validation: float, test: float, seed: int) -> Sourc
         return source
     train = source.splits["train"]
     order = np.array(sorted(range(len(train)), key=train.paths.__getitem__), dtype=np.int64)
-    parts = stratified(train.labels[order], list(shares.values()), seed)
+    labels, wanted = train.labels[order], list(shares.values())
+    parts, how = stratified(labels, wanted, seed), "stratified"
+    if any(2 * len(part) < math.floor(len(train) * share + 0.5) for part, share in zip(parts, wanted, strict=False)):
+        parts, how = unstratified(labels, wanted, seed), "not stratified: most classes have too few images"
     splits = dict(source.splits)
     for split, rows in zip((*shares, "train"), parts, strict=True):
         splits[split] = train.select(np.sort(order[rows]))
     for split in (*shares, "train"):
         if len(splits[split]) == 0:
             raise DataError(
-                f"{len(train)} images are too few to cut a {split} part",
-                "add images, or lower --data.validation and --data.test",
+                f"{len(train)} images of {len(np.unique(labels))} classes are too few to cut a {split} part",
+                "add images, so that most classes have two or more, or give folders or a CSV with splits",
             )
     cut = " and ".join(f"{len(splits[split]):,} for {split}" for split in shares)
-    note = f"cut {cut} from the {len(train):,} training images (stratified, seed {seed})"
+    note = f"cut {cut} from the {len(train):,} training images ({how}, seed {seed})"
     return Source(source.name, source.classes, splits, [*source.notes, note])
 
 
@@ -68,6 +74,17 @@ def stratified(labels: Labels, shares: list[float], seed: int) -> list[Labels]:
             start += count
         parts[-1].extend(rows[start:].tolist())
     return [np.array(sorted(part), dtype=np.int64) for part in parts]
+
+
+def unstratified(labels: Labels, shares: list[float], seed: int) -> list[Labels]:
+    """Rows of each share, then the rest, in an order that the seed decides; the rest has the first of each class."""
+    order = np.argsort(uniform(1, seed, len(labels), np.arange(len(labels)))[:, 0], kind="stable")
+    _, first = np.unique(labels[order], return_index=True)
+    free = np.delete(order, first)
+    ends = np.cumsum([math.floor(len(labels) * share + 0.5) for share in shares])
+    parts = np.split(free, ends)
+    parts[-1] = np.concatenate([parts[-1], order[first]])
+    return [np.sort(part) for part in parts]
 
 
 class SplitRow(NamedTuple):
