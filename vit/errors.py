@@ -1,7 +1,10 @@
 """Every failure that a user can mend: what happened, where, how to mend it, and the exit code that says its kind."""
 
+import shlex
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 
 
 class VitError(Exception):
@@ -79,6 +82,14 @@ def is_out_of_memory(error: BaseException) -> bool:
         or type(error).__name__ == "OutOfMemoryError"  # torch's, which is not imported for this
         or "can't allocate memory" in str(error)  # what PyTorch says of a CPU
     )
+
+
+def install(extra: str) -> str:
+    """How to install one of this program's extras, for the `mend` half of an error: no package index has it."""
+    clone = Path(__file__).parents[1]
+    if not (clone / "pyproject.toml").is_file():
+        return f"in a clone of this program: pip install '.[{extra}]'"
+    return f"{shlex.quote(sys.executable)} -m pip install -e {shlex.quote(f'{clone}[{extra}]')}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -69,10 +70,13 @@ def told(script, digits_run, tmp_path, paths):
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def test_without_gradio_it_says_what_to_install(vit, monkeypatch):
+def test_without_gradio_it_says_what_to_install(vit, digits_run, monkeypatch):
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    answer = vit("demo", "run")
-    assert answer.code == 2 and "pip install 'vit-lightning[demo]'" in answer.err
+    answer = vit("demo", digits_run.path)
+    clone = Path(__file__).parents[2]
+    line = f"{shlex.quote(sys.executable)} -m pip install -e {shlex.quote(f'{clone}[demo]')}"
+    assert answer.code == 2 and answer.err == f"vit: error[2]: the page needs gradio; {line}\n"
+    assert (clone / "pyproject.toml").is_file() and "demo = [" in (clone / "pyproject.toml").read_text()
 
 
 def test_the_map_is_that_of_explain(digits_run, mixed):

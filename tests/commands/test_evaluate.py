@@ -6,6 +6,10 @@ import os
 import shutil
 
 import pytest
+from PIL import Image
+
+from tests.runs import run_folder
+from tests.tables import rows
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -72,10 +76,10 @@ def test_results_lie_in_the_run_and_are_numbered(vit, colours_run):
 @pytest.mark.faults("D7")
 def test_classes_are_matched_by_name(vit, colours_run, colours, here):
     """Two of the three classes: their numbers are others there, and none may be counted wrong for it."""
-    assert vit("evaluate", colours_run, colours, "--output", "all").code == 0
+    assert vit("evaluate", colours_run, colours, "--output", "all", "--include_seen").code == 0
     for name in ("green", "red"):
         shutil.copytree(colours / name, here / "some" / name)
-    answer = vit("evaluate", colours_run, "some", "--output", "part")
+    answer = vit("evaluate", colours_run, "some", "--output", "part", "--include_seen")
     assert answer.code == 0 and "no image of 1 classes: blue" in answer.err
     whole = {row["path"]: row for row in predictions(here / "all")}
     part = predictions(here / "part")
@@ -95,7 +99,7 @@ def test_a_csv_with_classes_in_another_order(vit, colours_run, colours, here):
         writer = csv.writer(file)
         writer.writerow(("path", "label"))
         writer.writerows((colours / name / "00.png", name) for name in ("red", "blue"))
-    assert vit("evaluate", colours_run, "list.csv", "--output", "out").code == 0
+    assert vit("evaluate", colours_run, "list.csv", "--output", "out", "--include_seen").code == 0
     assert [row["label"] for row in predictions(here / "out")] == ["red", "blue"]
 
 
@@ -112,11 +116,79 @@ def test_unknown_classes_are_named(vit, colours_run, colours, here):
 def test_a_run_whose_images_changed_is_not_measured_silently(vit, draw_classes, here):
     data = draw_classes(here / "data", ("dark", "light"), 12)
     assert vit("train", data, "--epochs", 1, "--wandb", "off", "--out", "runs").code == 0
-    (run,) = (path.parent for path in (here / "runs").glob("**/result.json"))
-    shutil.copy(data / "dark" / "00.png", data / "dark" / "0-new.png")
+    run = run_folder(here / "runs")
+    shutil.copy(data / "dark" / "00.png", data / "dark" / "0-new.png")  # another cut would follow from this
+    assert vit("evaluate", run, "--output", "same").code == 0
+    assert measured(here / "same")["metrics"] == json.loads((run / "result.json").read_text())["metrics"]
+    trained, tested = (
+        next(row["path"] for row in rows(run / "splits.csv") if row["split"] == split) for split in ("train", "test")
+    )
+    shutil.copy(trained, tested)
     answer = vit("evaluate", run)
-    assert answer.code == 3 and "not those of the run any more" in answer.err
-    assert vit("evaluate", run, data).code == 0
+    assert answer.code == 3 and "1 test images of data have changed since the run" in answer.err
+
+
+@pytest.fixture
+def trained_on(vit, draw_classes, here):
+    """A run, and the folder of 40 images that it cut into 28 to train on, 4 to validate and 8 to test."""
+    data = draw_classes(here / "photos", ("dark", "light"), 20)
+    options = ("--data.validation", 0.1, "--data.test", 0.2, "--epochs", 1, "--wandb", "off", "--out", "runs")
+    assert vit("train", data, *options).code == 0
+    return run_folder(here / "runs"), data
+
+
+@pytest.mark.faults("D26")
+def test_images_that_the_run_was_trained_on_are_left_out(vit, trained_on, here):
+    run, data = trained_on
+    copy = here / "same pictures" / "elsewhere"  # other folders, other names, and two new pictures
+    for split in ("train", "test"):
+        for path in sorted(data.glob("*/*.png")):
+            (copy / split / path.parent.name).mkdir(parents=True, exist_ok=True)
+            if split == "test" or path.name < "03":
+                shutil.copy(path, copy / split / path.parent.name / f"copy of {path.name}")
+    for name in ("dark", "light"):
+        Image.new("RGB", (12, 12), (9, 9, 9)).save(copy / "test" / name / "new.png")
+    tested = {row["path"]: row["label"] for row in rows(run / "splits.csv") if row["split"] == "test"}
+    for place, given in enumerate((data, copy)):
+        answer = vit("evaluate", run, given, "--output", f"out{place}")
+        assert answer.code == 0, answer.err
+        new = [] if given is data else [("dark/new.png"), ("light/new.png")]
+        assert f"left out: 28 of the run's train images and 4 of the run's validation images; {8 + len(new)} of" in (
+            answer.err
+        )
+        names = {row["path"].removeprefix("test/").replace("copy of ", "") for row in predictions(here / f"out{place}")}
+        assert names == {os.path.relpath(path, data.resolve()) for path in tested} | set(new)
+        left_out = measured(here / f"out{place}")["left_out"]
+        assert left_out["train_images_of_the_run"] == 28 and left_out["validation_images_of_the_run"] == 4
+
+
+@pytest.mark.faults("D26")
+def test_all_images_can_be_asked_for_and_none_is_refused(vit, trained_on, here):
+    run, data = trained_on
+    answer = vit("evaluate", run, data, "--include_seen", "--output", "all")
+    assert answer.code == 0 and "WARNING: 28 of the run's train images" in answer.err
+    assert len(predictions(here / "all")) == 40
+    for row in rows(run / "splits.csv"):
+        if row["split"] == "train":
+            (here / "trained" / row["label"]).mkdir(parents=True, exist_ok=True)
+            shutil.copy(row["path"], here / "trained" / row["label"])
+    answer = vit("evaluate", run, "trained", "--output", "none")
+    assert answer.code == 3 and "all 28 images of trained are images that" in answer.err
+    assert "--include_seen" in answer.err and not (here / "none").exists()
+    shutil.copy(run / "checkpoints" / "best.ckpt", "loose.ckpt")
+    answer = vit("evaluate", "loose.ckpt", data, "--output", "loose")
+    assert answer.code == 0 and "images that it was trained on are not recognized" in answer.err
+
+
+@pytest.mark.faults("D26")
+def test_arrays_and_runs_from_before_contents_were_kept(vit, digits_run, trained_on, here):
+    answer = vit("evaluate", digits_run.path, "digits", "--output", "digits")
+    assert answer.code == 0 and len(predictions(here / "digits")) == 359
+    run, data = trained_on
+    lines = [line.rpartition(",")[0] for line in (run / "splits.csv").read_text().splitlines()]
+    (run / "splits.csv").write_text("\n".join(lines) + "\n")
+    answer = vit("evaluate", run, data, "--output", "old")
+    assert answer.code == 0 and len(predictions(here / "old")) == 8
 
 
 @pytest.mark.faults("K8")

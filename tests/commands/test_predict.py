@@ -125,6 +125,63 @@ def test_an_interrupted_prediction_keeps_its_rows_as_partial(vit, digits_run, mi
     assert os.listdir(here) == ["predictions.csv.partial"] and len(rows(here / "predictions.csv.partial")) == 8
 
 
+@pytest.fixture
+def listed(mixed, here):
+    """A folder with a picture, and a table of it, of one that is not there, of a broken one, and of the first again."""
+    (here / "lists").mkdir()
+    picture = mixed / "a b.png"
+    (here / "lists" / "a b.png").write_bytes(picture.read_bytes())
+    (here / "lists" / "cut.png").write_bytes(picture.read_bytes()[:99])
+    return here / "lists", ["a b.png", "gone.png", "cut.png", "a b.png"]
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [("list.csv", "{},x"), ("list.txt", "{}"), ("semicolons.csv", "{};x"), ("tabs.tsv", "{}\tx")],
+)
+def test_a_list_gives_a_row_for_each_line_in_order(vit, digits_run, listed, here, name, line):
+    folder, names = listed
+    header = [] if name.endswith(".txt") else [line.format("Filename")]
+    (folder / name).write_text("\n".join([*header, *(line.format(name) for name in names)]) + "\n\n")
+    answer = vit("predict", digits_run.path, f"lists/{name}")
+    assert answer.code == 0, answer.err
+    table = rows(here / "predictions.csv")
+    assert [row["path"] for row in table] == [f"lists/{name}" for name in names]
+    assert [row["status"] for row in table] == ["ok", "unreadable", "unreadable", "ok"]
+    assert table[1]["error"] == "No such file or directory" and table[0]["label"] == table[3]["label"] != ""
+
+
+def test_a_list_without_paths_and_one_among_files(vit, digits_run, listed, here):
+    folder, _ = listed
+    (folder / "list.csv").write_text("colour,label\nred,x\n")
+    answer = vit("predict", digits_run.path, "lists/list.csv")
+    assert answer.code == 3 and "lacks the column path; its columns are 'colour', 'label'" in answer.err
+    (folder / "empty.txt").write_text("\n")
+    assert vit("predict", digits_run.path, "lists/empty.txt").code == 3
+    answer = vit("predict", digits_run.path, "lists/a b.png", "lists/list.csv")  # as a shell's lists/* gives them
+    assert answer.code == 0 and [row["status"] for row in rows(here / "predictions.csv")] == ["ok", "not_image"]
+
+
+@pytest.mark.faults("I1")
+def test_nothing_but_bad_files_is_a_failure(vit, digits_run, listed, here):
+    answer = vit("predict", digits_run.path, "lists/cut.png")
+    assert answer.code == 5 and "1 files have no label" in answer.err and answer.out.count("\n") == 2
+    assert [row["status"] for row in rows(here / "predictions.csv")] == ["unreadable"]
+
+
+def test_up_to_ten_files_are_shown_one_by_one(vit, digits_run, mixed, here):
+    picture = (mixed / "a b.png").read_bytes()
+    for place in range(11):
+        (here / f"{place:02d}.png").write_bytes(picture)
+    answer = vit("predict", digits_run.path, *(f"{place:02d}.png" for place in range(10)))
+    row = rows(here / "predictions.csv")[3]
+    shown = f"{row['label']}{100 * float(row['probability']):.2f}%"
+    lines = ["".join(line.split()) for line in answer.out.splitlines()]
+    assert lines[0] == "filelabelprobability" and lines[4] == f"03.png{shown}" and len(lines) == 15
+    answer = vit("predict", digits_run.path, "*.png")
+    assert "".join(answer.out.split()).startswith(f"labelfiles{row['label']}11")
+
+
 @pytest.mark.parametrize(
     ("line", "code", "words"),
     [

@@ -75,22 +75,6 @@ def test_a_folder_without_classes(vit, tmp_path):
     refused(vit("train", tmp_path / "flat", "--out", tmp_path / "runs", *QUICK), 3, "1 images", "<class>")
 
 
-@pytest.mark.faults("D13", "D21")
-@pytest.mark.parametrize("cache", ["memory", "none"])
-def test_a_damaged_validation_image_is_named(vit, draw_classes, tmp_path, cache):
-    data = draw_classes(tmp_path / "data", ("dark", "light"), 8)
-    for split in ("train", "val"):
-        (data / split).mkdir()
-        for name in ("dark", "light"):
-            (data / split / name).mkdir()
-            for path in sorted((data / name).glob("*.png"))[:: 1 if split == "train" else 4]:
-                (data / split / name / path.name).write_bytes(path.read_bytes())
-    broken = data / "val" / "light" / "00.png"
-    broken.write_bytes(broken.read_bytes()[:60])
-    options = ("--data.cache", cache, "--data.num_workers", 1, "--data.test", 0, "--out", tmp_path / "runs")
-    refused(vit("train", data, *options, *QUICK), 3, str(broken))
-
-
 @pytest.mark.faults("F1")
 def test_out_that_cannot_be_written(vit, colours, tmp_path):
     (tmp_path / "file").write_text("mine")

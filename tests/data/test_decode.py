@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vit.data.decode import ImageError, decode_image, has_image_extension, read_image
+from vit.data.decode import ImageError, decode_image, read_image
+from vit.data.formats import has_image_extension
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)
 # What EXIF asks a viewer to do, undone: upright pixels (H, W, 3) -> the pixels as they are stored.

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from vit.data.contents import read_contents
 from vit.data.outputs import is_output
 from vit.data.sources import open_source
 from vit.errors import DataError
@@ -22,7 +23,7 @@ def train(here: Path) -> Callable[[str, str], Path]:
     def begin(data: str, network: str) -> Path:
         source = open_source(data)
         run = RunDirectory.create(".", source.name, network, None)
-        write_beginning(run, Recipe(), source)
+        write_beginning(run, Recipe(), source, read_contents(source))
         (run.path / "figures").mkdir()
         (run.path / "figures" / "confusion_matrix.png").touch()
         return run.path

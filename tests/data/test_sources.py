@@ -123,7 +123,9 @@ def test_what_is_passed_over_is_counted(tmp_path: Path) -> None:
     assert source.classes == ("a", "b") and list(source.splits["train"].paths) == ["a/1.jpg", "b/1.jpg"]
     assert source.notes == [
         "passed over: 2 FIFOs, sockets or devices, 2 broken links, 2 files beside the class folders, "
-        "1 files ending in .heic, 1 files ending in nothing, 5 hidden or system files"
+        "1 files ending in .heic, 1 files ending in nothing, 5 hidden or system files",
+        "convert the HEIC files to JPEG, for example with ImageMagick: "
+        f"find {tmp_path} -name '*.heic' -exec magick mogrify -format jpg {{}} +",
     ]
 
 

@@ -85,8 +85,23 @@ def test_tiny_classes() -> None:
     source = complete(source_of(1, 2, 3, 40), validation=0.2, test=0.2, seed=0)
     counts = {split: np.bincount(source.splits[split].labels, minlength=4).tolist() for split in SPLITS}
     assert counts == {"train": [1, 2, 1, 24], "validation": [0, 0, 1, 8], "test": [0, 0, 1, 8]}
-    with pytest.raises(DataError, match="2 images are too few to cut a validation part"):
-        complete(source_of(1, 1), validation=0.2, test=0.0, seed=0)
+    with pytest.raises(DataError, match="5 images of 5 classes are too few to cut a validation part"):
+        complete(source_of(1, 1, 1, 1, 1), validation=0.2, test=0.0, seed=0)
+
+
+def test_many_classes_of_two_images_are_cut_without_stratification() -> None:
+    """A share of two images of a class is none: over all classes it is a tenth or a fifth all the same."""
+    before = source_of(*[2] * 500)
+    source = complete(before, validation=0.1, test=0.2, seed=3)
+    assert {split: len(source.splits[split]) for split in SPLITS} == {"train": 700, "validation": 100, "test": 200}
+    assert set(source.splits["train"].labels.tolist()) == set(range(500))
+    whole = [path for split in SPLITS for path in source.splits[split].paths]
+    assert sorted(whole) == sorted(before.splits["train"].paths)
+    assert source.notes[-1].endswith("(not stratified: most classes have too few images, seed 3)")
+    again, other = (complete(source_of(*[2] * 500, order_seed=1), 0.1, 0.2, seed) for seed in (3, 4))
+    assert members(again) == members(source) != members(other)
+    few = complete(source_of(*[1] * 60, *[2] * 40), validation=0.1, test=0.2, seed=0)  # 40 of 140 can be spared
+    assert {split: len(few.splits[split]) for split in SPLITS} == {"train": 100, "validation": 14, "test": 26}
 
 
 def test_splits_that_the_source_has_are_kept() -> None:

@@ -43,14 +43,30 @@ def test_a_table_with_splits(tmp_path: Path) -> None:
     assert source.splits["train"].file(1) == tmp_path / "2.jpg"
 
 
+@pytest.mark.parametrize(
+    ("content", "note"),
+    [
+        ("filename,class\n1.jpg,b\n2.jpg,a\n", "'filename' as path, 'class' as label"),
+        ("path;label\n1.jpg;b\n2.jpg;a\n", "separated by semicolons"),
+        ("\ufeffImage Path\tCategory\tx\n1.jpg\tb\ty\n2.jpg\ta\tz\n", "'Image Path' as path, 'Category' as label, sep"),
+        ('class;note;path\nb;"c,d";1.jpg\na;"e;f";2.jpg\n', "'class' as label, separated by semicolons"),
+        ("image,target,subset\n1.jpg,b,train\n2.jpg,a,\n", "'image' as path, 'target' as label, 'subset' as split"),
+    ],
+)  # fmt: skip
+def test_other_separators_and_names_of_columns_are_taken_and_said(tmp_path: Path, content: str, note: str) -> None:
+    source = open_source(str(table(tmp_path, content)))
+    assert labels(source, "train") == {"1.jpg": "b", "2.jpg": "a"}
+    assert len(source.notes) == 1 and note in source.notes[0]
+
+
 @pytest.mark.faults("D24")
 @pytest.mark.faults("N6")
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("", ["lacks the column label and path"]),
-        ("path;label\n1.jpg;a\n", ["lacks the column label and path"]),
-        ("path,class\n1.jpg,a\n", ["lacks the column label"]),
+        ("", ["lacks the column path and label"]),
+        ("path:label\n1.jpg:a\n", ["lacks the column path and label", "'path:label'"]),
+        ("path,colour\n1.jpg,a\n", ["lacks the column label", "'path', 'colour'"]),
         ("path,label\n", ["no training images"]),
         ("path,label,split\n1.jpg,a,val\n", ["no training images"]),
         ("path,label\n1.jpg,a\n2.jpg,a\n", ["one class, 'a'"]),

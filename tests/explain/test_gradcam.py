@@ -88,7 +88,7 @@ def test_without_the_package_the_error_says_what_to_install(small, images, monke
     monkeypatch.setitem(sys.modules, "pytorch_grad_cam", None)
     with pytest.raises(UsageError, match="grad-cam") as error:
         gradcam(small(), images, torch.tensor([0, 0]))
-    assert "vit-lightning[explain]" in str(error.value)
+    assert "[explain]'; or --method rollout" in str(error.value)
     monkeypatch.setattr("vit.explain.methods.find_spec", lambda name: None)
     assert set(choose_methods("all", small())) == set(METHODS) - {"gradcam"}
 

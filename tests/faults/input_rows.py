@@ -26,19 +26,21 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "passed over and counted by ending; where nothing else is there: refused, with those counts", 3),
         Fault("D12", "links that go round, or back into DATA", "each real folder is read once; the rest is counted"),
         Fault("D13", "a broken link, a file without permission or that vanishes after it was listed",
-              "broken links are counted when DATA is listed; in training the next good image stands in, counted in the "
-              "output and in result.json; in evaluation it is an error that names the file", 3),
+              "broken links are counted when DATA is listed; in training the next good image stands in; a validation "
+              "or test file that is not an image is refused before the first step (3); one that breaks while it is "
+              "decoded is left out of the measurement; each is counted in the output and in result.json", 5),
         Fault("D14", "a FIFO, socket, device or folder called x.jpg", "passed over and counted; nothing waits on it"),
         Fault("D15", "names with spaces, line breaks, quotes, dashes, emoji, bytes that are no UTF-8, 255 bytes",
               "used byte for byte; harmless on the terminal; tables read back as they were"),
         Fault("D16", "the same picture in train and test", "`vit data check` finds it by its pixels, names both", 5),
         Fault("D17", "100,000 files", "listed in seconds; training and prediction keep little more than their names"),
-        Fault("D18", "files come, go or change class between a training and its --resume",
-              "refused, with how many; `vit evaluate` refuses changed test images as well", 3),
+        Fault("D18", "files come, go, or change class or content between a training and its --resume",
+              "refused, with how many; `vit evaluate RUN` takes the files that splits.csv lists, and refuses those "
+              "that changed", 3),
         Fault("D19", "file systems list files in different orders",
               "the same split everywhere: it follows from sorted names and the seed"),
         Fault("D20", "DATA is an archive", "refused; nothing is ever unpacked", 3),
-        Fault("D21", "an image fails inside a process that loads", "the error names the file all the same", 3),
+        Fault("D21", "an image fails inside a process that loads", "the message names the file all the same", 5),
         Fault("D22", "a loading process is killed, or /dev/shm is too small for its batches",
               "one line that says so, with what to do (`--data.num_workers 0`); the last checkpoint stands", 7),
         Fault("D23", "a batch is larger than the training set", "refused with both numbers; no run folder is made", 3),
@@ -47,6 +49,9 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("D25", "runs and studies that `--out .` put beside the classes, or into a folder called like a data set",
               "passed over and counted; a folder of nothing else gives way to the data set of its name, any other is "
               "refused", 3),
+        Fault("D26", "a model is measured on images that it was trained on, also in a copy of their folder",
+              "left out, by their content, and counted; refused where no other image is there; `--include_seen` scores "
+              "all", 3),
     ),
     "Images": (
         Fault("I1", "cut short, empty, HTML, a git-lfs pointer, random bytes",

@@ -15,7 +15,7 @@ from vit.commands.recipe_options import make_parser, parse_options, read_recipe,
 from vit.errors import UsageError
 from vit.training.recipe import Recipe, dump, plain
 
-NOWHERE = "no/such/folder"  # reading it would be exit code 3
+NOWHERE = "food101"  # reading it, without its folder, would be exit code 3
 TINY = ("--network", "vit_nano_patch2_8", "--epochs", 1, "--batch_size", 4, "--wandb", "off", "--data.num_workers", 0)
 
 

@@ -189,7 +189,7 @@ def test_it_is_computed_as_it_was_exported_or_not_at_all(model, tmp_path, option
 
 def test_without_onnxruntime_the_extra_is_named(model, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
-    with pytest.raises(UsageError, match=r"pip install 'vit-lightning\[export\]'"):
+    with pytest.raises(UsageError, match=r" -m pip install -e '.*\[export\]'"):
         OnnxEngine(saved(model, tmp_path))
 
 

@@ -13,7 +13,7 @@ from vit.data.sampler import EvaluationSampler
 from vit.data.samples import Samples, Source
 from vit.errors import DataError, UsageError
 from vit.models.catalog import create_network
-from vit.training.inference import Engine, _interleave, choose_device, choose_precision, score
+from vit.training.inference import Engine, _in_order, choose_device, choose_precision, score
 from vit.training.metrics import Scored
 
 
@@ -64,11 +64,18 @@ def test_parts_of_several_processes_come_back_in_order(count, processes):
         keys = [key for key in EvaluationSampler(count, 4, rank, processes).keys if key.valid]
         numbers = np.array([key.index for key in keys], dtype=np.int64)
         probabilities = np.repeat(numbers[:, None], 3, axis=1).astype(np.float32)
-        return Scored(tuple(str(number) for number in numbers), numbers, probabilities)
+        places = [place * processes + rank for place in range(len(keys))]
+        read = numbers % 4 != 2  # the others could not be read
+        scored = Scored(tuple(str(number) for number in numbers[read]), numbers[read], probabilities[read], 1.0, {
+            str(number): "damaged" for number in numbers[~read]
+        })  # fmt: skip
+        return scored, [place for place, good in zip(places, read, strict=True) if good]
 
-    merged = _interleave([part(rank) for rank in range(processes)])
-    assert merged.paths == tuple(map(str, range(count)))
-    assert merged.labels.tolist() == merged.probabilities[:, 0].tolist() == list(range(count))
+    expected = [number for number in range(count) if number % 4 != 2]
+    merged = _in_order([part(rank) for rank in range(processes)])
+    assert merged.paths == tuple(map(str, expected))
+    assert merged.labels.tolist() == merged.probabilities[:, 0].tolist() == expected
+    assert sorted(merged.left_out, key=int) == [str(number) for number in range(2, count, 4)]
 
 
 def test_temperature_softens(engine):

@@ -203,14 +203,14 @@ def test_an_ended_run_ends_bit_equal(vit, colours, start, tmp_path, monkeypatch)
 )  # fmt: skip
 def test_where_it_cannot_be(vit, digits_run, here, words, said):
     words = [digits_run.path if word == "RUN" else word for word in words]
-    refused(vit("train", "no/such/folder", *words), 2, *said)
+    refused(vit("train", "food101", *words), 2, *said)
     assert not list(here.iterdir())
 
 
 @pytest.mark.faults("K11")
 def test_without_peft_it_says_how_to_install_it(vit, digits_run, here, without_peft):
-    answer = vit("train", "no/such/folder", "--lora", 8, "--init_from", digits_run.path)
-    refused(answer, 2, "--lora needs peft; pip install 'vit-lightning[lora]'")
+    answer = vit("train", "food101", "--lora", 8, "--init_from", digits_run.path)
+    refused(answer, 2, "--lora needs peft; ", " -m pip install -e ", "[lora]")
     assert not list(here.iterdir())
 
 

@@ -10,6 +10,7 @@ from jsonargparse.typing import PositiveInt
 from vit.commands.arguments import Parser, new_file, parse
 from vit.console import Reporter
 from vit.errors import CheckpointError, DataError
+from vit.training.model_path import check_weights
 
 if TYPE_CHECKING:
     from vit.training.pretrained import Pretrained
@@ -45,6 +46,7 @@ def convert(arguments: Sequence[str]) -> int:
     parser.add_argument("--classes", type=str | None, default=None, help=about)
     given = parse(parser, arguments)
     output = new_file(given.output)
+    check_weights(given.source)
 
     from vit.training.pretrained import open_pretrained
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from vit.commands.arguments import Parser, new_file, parse
 from vit.console import ProgressReport, Reporter
+from vit.data.sources import open_source
 from vit.errors import BadInputsError, ResourceError, UsageError, nearest
 
 if TYPE_CHECKING:
@@ -51,12 +52,11 @@ def check_data(arguments: Sequence[str]) -> int:
     parser.add_argument("--strict", action="store_true", help="exit code 5 for warnings too")
     given = parse(parser, arguments)
     output = _output(given.output)
+    source = open_source(given.data, given.root, allow_empty=True)
 
     from vit.data.check import check
-    from vit.data.sources import open_source
 
     reporter = Reporter()
-    source = open_source(given.data, given.root, allow_empty=True)
     reporter.notice(
         f"{sum(map(len, source.splits.values())):,} images of {source.name} ({', '.join(source.splits)}), "
         f"{len(source.classes):,} classes"

@@ -13,7 +13,8 @@ from jsonargparse.typing import PositiveInt
 
 from vit.commands.arguments import Parser, parse
 from vit.console import Reporter, harmless
-from vit.errors import ResourceError, UsageError, VitError
+from vit.errors import ResourceError, UsageError, VitError, install
+from vit.training.model_path import check_model
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,8 +41,9 @@ def demo(arguments: Sequence[str]) -> int:
     parser.add_argument("--top_k", type=PositiveInt, default=5, help="classes that are shown")
     parser.add_argument("--device", type=str, default="auto", help="cpu, cuda, mps")
     given = parse(parser, arguments)
+    check_model(given.model)
     if find_spec("gradio") is None:
-        raise UsageError("the page needs gradio", "pip install 'vit-lightning[demo]'")
+        raise UsageError("the page needs gradio", install("demo"))
 
     from vit.prediction.predictor import load
 

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vit.commands.arguments import Parser, parse
-from vit.console import Reporter, interval, percent
-from vit.errors import ResourceError, UsageError
+from vit.console import ProgressReport, Reporter, interval, percent
+from vit.data.names import check_data
+from vit.errors import BadInputsError, ResourceError, UsageError
+from vit.training.model_path import check_model
 
 SPLITS = ("test", "validation", "train")
 
@@ -31,6 +33,11 @@ def evaluate(arguments: Sequence[str]) -> int:
         default="auto",
         help="auto: test, else validation, else all",
     )
+    parser.add_argument(
+        "--include_seen",
+        action="store_true",
+        help="score images of DATA that the run trained or validated on as well; without it they are left out",
+    )
     parser.add_argument("--root", type=str | None, default=None, help="folder of torchvision data sets")
     parser.add_argument("--output", type=str | None, default=None, help="folder for the results; null: inside the run")
     parser.add_argument("--device", type=str, default="auto", help="cpu, cuda, mps")
@@ -41,6 +48,13 @@ def evaluate(arguments: Sequence[str]) -> int:
         help="auto: as it was trained, where the hardware can",
     )
     given = parse(parser, arguments)
+    check_model(given.model)
+    if given.data is not None:
+        check_data(given.data)
+    elif _run_of(given.model) is None:
+        raise UsageError(f"{given.model} lies in no run folder, so DATA must be given", "vit evaluate CKPT DATA")
+    if given.output is not None:
+        _check_output(Path(given.output).expanduser())
 
     from vit.data.augment import Augment
     from vit.data.module import ImageDataModule, LoaderOptions
@@ -51,28 +65,33 @@ def evaluate(arguments: Sequence[str]) -> int:
 
     with distributed() as rank:
         reporter = Reporter(quiet=rank > 0)
-        predictor = load(given.model, given.device, given.precision)
         source = _source(given)
         split = _choose_split(source, given)
-        if given.data is None:
-            _check_unchanged(_run_of(given.model), source, split)
         folder = _folder(given, source.name, split)  # refused before the work, made after it
-        samples = _by_class_map(source, split, predictor.classes, reporter)
+        predictor = load(given.model, given.device, given.precision)
+        chosen, seen = _unseen(reporter, given, source, split)
+        samples = _by_class_map(chosen, split, predictor.classes, reporter)
         reporter.notice(
             f"{len(samples):,} images of {source.name} ({split}), "
             f"{predictor.engine.device.type}, {predictor.engine.precision}"
         )
-        chosen = Source(source.name, predictor.classes, {split: samples})
-        loader = ImageDataModule(chosen, predictor.preprocess, Augment(), LoaderOptions(1), seed=0).evaluation_loader(
+        labelled = Source(source.name, predictor.classes, {split: samples})
+        loader = ImageDataModule(labelled, predictor.preprocess, Augment(), LoaderOptions(1), seed=0).evaluation_loader(
             split
         )
         scored = score(predictor.engine, loader)
     if rank > 0:
         return 0
-    measured = measure(scored, predictor.classes)
+    measured = {**measure(scored, predictor.classes), "left_out": {**seen, "unreadable": dict(scored.left_out)}}
     _write(folder, measured, scored, predictor.classes)
     _show(reporter, measured, predictor.classes, folder)
     reporter.next_command(f"vit predict {shlex.quote(given.model)} FOLDER_OF_IMAGES")
+    if scored.left_out:
+        path, reason = next(iter(scored.left_out.items()))
+        raise BadInputsError(
+            f"{len(scored.left_out):,} images cannot be read, and were not measured, such as {path}: {reason}",
+            f"see left_out in {folder / 'metrics.json'}",
+        )
     return 0
 
 
@@ -86,14 +105,14 @@ def _run_of(model: str) -> Path | None:
 def _source(given: Any) -> Any:
     from vit.commands.recipe_options import read_recipe
     from vit.data.sources import open_source
-    from vit.training.images import source_of
+    from vit.training.run import RunDirectory
+    from vit.training.run_images import images_of_run
 
     if given.data is not None:
         return open_source(given.data, given.root)
     run = _run_of(given.model)
-    if run is None:
-        raise UsageError(f"{given.model} lies in no run folder, so DATA must be given", "vit evaluate CKPT DATA")
-    return source_of(read_recipe(run / "config.yaml"), given.root)
+    assert run is not None
+    return images_of_run(RunDirectory(run), read_recipe(run / "config.yaml"), given.root)
 
 
 def _choose_split(source: Any, given: Any) -> str:
@@ -104,22 +123,53 @@ def _choose_split(source: Any, given: Any) -> str:
     return next(split for split in SPLITS if split in source.splits)
 
 
-def _check_unchanged(run: Path | None, source: Any, split: str) -> None:
-    """Raise DataError if the run's images changed since: they may have moved from its training part to this one."""
-    import json
+def _unseen(reporter: Reporter, given: Any, source: Any, split: str) -> tuple[Any, dict[str, int]]:
+    """The source without the images that the run trained or validated on, and how many these are.
 
+    Of the run's own images, those of the split that was asked for, whatever it is.
+
+    Raises:
+        DataError: none is left; or the run's own images have changed.
+    """
+    from dataclasses import replace
+
+    import numpy as np
+
+    from vit.data.contents import read_contents
     from vit.errors import DataError
     from vit.training.run import RunDirectory
+    from vit.training.run_images import check_contents, seen_in_training
 
-    result = RunDirectory(run).result if run is not None else None
-    if result is None or not result.is_file():
-        return
-    known = json.loads(result.read_text(encoding="utf-8"))["fingerprints"].get(split)
-    if known != source.splits[split].fingerprint():
+    path = _run_of(given.model)
+    if path is None:
+        reporter.notice(f"{given.model} lies in no run folder: images that it was trained on are not recognized")
+        return source, {}
+    run = RunDirectory(path)
+    progress = ProgressReport(reporter, "image read")
+    try:
+        contents = read_contents(source, progress.update, (split,))
+    finally:
+        progress.close()
+    if given.data is None:
+        check_contents(run, source, split, contents)
+        return source, {}
+    seen = seen_in_training(run, source, split, contents)
+    counts = {f"{name}_images_of_the_run": len(places) for name, places in seen.items()}
+    words = " and ".join(f"{len(places):,} of the run's {name} images" for name, places in seen.items() if len(places))
+    if not words:
+        return source, counts
+    if given.include_seen:
+        reporter.notice(f"WARNING: {words} are scored too: what they say of new images is too good (--include_seen)")
+        return source, dict.fromkeys(counts, 0)
+    samples = source.splits[split]
+    kept = np.setdiff1d(np.arange(len(samples)), np.concatenate(list(seen.values())))
+    if not len(kept):
         raise DataError(
-            f"the {split} images of {source.name} are not those of the run any more",
-            "give DATA, to measure on the images as they are now",
+            f"all {len(samples):,} images of {source.name} are images that {path} was trained or validated on",
+            "give other images, or --include_seen to score these",
         )
+    reporter.notice(f"left out: {words}; {len(kept):,} of {len(samples):,} images are measured (--include_seen: all)")
+    return replace(source, splits={**source.splits, split: samples.select(kept)}), counts
 
 
 def _by_class_map(source: Any, split: str, classes: tuple[str, ...], reporter: Reporter) -> Any:
@@ -146,16 +196,18 @@ def _by_class_map(source: Any, split: str, classes: tuple[str, ...], reporter: R
     return replace(samples, labels=renumbered)
 
 
+def _check_output(folder: Path) -> None:
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise UsageError(f"--output {folder} is not an empty folder", "give a new folder")
+
+
 def _folder(given: Any, data: str, split: str) -> Path:
     from vit.prediction.files import free_name
     from vit.training.run import slug
 
     run = _run_of(given.model)
     if given.output is not None:
-        folder = Path(given.output).expanduser()
-        if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-            raise UsageError(f"--output {folder} is not an empty folder", "give a new folder")
-        return folder
+        return Path(given.output).expanduser()
     name = f"{slug(data)}-{split}"
     return free_name(run / "evaluations" / name if run is not None else Path(f"evaluation-{name}"))
 

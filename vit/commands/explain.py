@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from vit.commands.arguments import Parser, new_file, parse
 from vit.console import ProgressReport, Reporter
 from vit.errors import DataError, ResourceError
+from vit.prediction.files import free_name, list_files
+from vit.training.model_path import check_model
 
 if TYPE_CHECKING:
     from vit.explain.explainer import Explanation
@@ -58,11 +60,12 @@ def explain(arguments: Sequence[str]) -> int:
     parser.add_argument("--device", type=str, default="auto", help="cpu, cuda, mps")
     given = parse(parser, arguments)
     wanted = None if given.output is None else new_file(given.output)
+    check_model(given.model)
+    files = list_files(given.images, given.recursive)
 
     from vit.data.decode import ImageError
     from vit.explain.explainer import Explainer
     from vit.models.vision_transformer import VisionTransformer
-    from vit.prediction.files import free_name, list_files
     from vit.prediction.predictor import load
     from vit.report.explain_page import ExplainPage
     from vit.report.overlay import head_grid, strip
@@ -70,7 +73,6 @@ def explain(arguments: Sequence[str]) -> int:
 
     reporter = Reporter()
     explainer = Explainer(load(given.model, given.device), given.method, given.label, given.layers, given.faithfulness)
-    files = list_files(given.images, given.recursive)
     folder = wanted or free_name(Path("explanations"))
     reporter.notice(f"{len(files):,} files, {', '.join(explainer.methods)}, {explainer.predictor.engine.device.type}")
 

@@ -7,6 +7,8 @@ from typing import Literal
 
 from vit.commands.arguments import Parser, parse
 from vit.console import Reporter
+from vit.prediction.files import free_name, list_files
+from vit.training.model_path import check_model
 
 NEXT = {
     "onnx": "vit predict {path} FOLDER_OF_IMAGES",
@@ -36,11 +38,12 @@ def export(arguments: Sequence[str]) -> int:
     about = "files, a folder or a pattern to compare on; null: random images"
     parser.add_argument("--verify", metavar="IMAGES", type=str | None, default=None, help=about)
     given = parse(parser, arguments)
+    check_model(given.model)
+    files = list_files([given.verify], recursive=True) if given.verify else []
 
     from vit.export.deployed import Trained
     from vit.export.exporting import FORMATS, check_output
     from vit.export.exporting import export as write
-    from vit.prediction.files import free_name, list_files
     from vit.training.checkpoint import load
     from vit.training.run import checkpoint_of
 
@@ -49,7 +52,6 @@ def export(arguments: Sequence[str]) -> int:
     output = Path(given.output).expanduser() if given.output else None
     if output is not None:
         check_output(given.format, output)
-    files = list_files([given.verify], recursive=True) if given.verify else []
     trained = Trained(*load(checkpoint_of(Path(given.model))))
     if output is None:
         output = free_name(Path(f"{trained.description.network['name']}{chosen.ending}"))

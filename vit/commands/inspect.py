@@ -10,6 +10,8 @@ from jsonargparse.typing import PositiveInt
 from vit.commands.arguments import Parser, new_file, parse
 from vit.console import Reporter
 from vit.errors import ResourceError, UsageError
+from vit.prediction.files import free_name, list_files
+from vit.training.model_path import check_weights
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,12 +50,13 @@ def inspect(arguments: Sequence[str]) -> int:
     parser.add_argument("--device", type=str, default="auto", help="cpu, cuda, mps")
     given = parse(parser, arguments)
     wanted = None if given.output is None else new_file(given.output)
+    check_weights(given.model)
+    files = list_files(given.images, given.recursive) if given.images else []
 
     from vit.explain.cost import over_sizes, parts, sides_around
     from vit.explain.distance import reach
     from vit.explain.embeddings import position_similarity, principal_filters
     from vit.models.vision_transformer import VisionTransformer
-    from vit.prediction.files import free_name
     from vit.report.inspect_page import Inspection, write_inspection
     from vit.training.inference import choose_device
 
@@ -65,7 +68,7 @@ def inspect(arguments: Sequence[str]) -> int:
             f"{given.model} holds a {type(network).__name__}, and this looks into ViTs of ours",
             "see 'vit explain' for what a CNN looks at",
         )
-    images = _images(given, preprocess)
+    images = _images(given, files, preprocess)
     reporter.notice(f"{resolved['name']}, {0 if images is None else len(images)} images, {device.type}")
     network = network.to(device)
     found = Inspection(
@@ -109,17 +112,15 @@ def _model(source: str) -> "tuple[Network, Mapping[str, Any], Preprocess]":
     return network, resolved, Preprocess(image_size, **pretrained.preprocess)
 
 
-def _images(given: Any, preprocess: "Preprocess") -> "Tensor | None":
+def _images(given: Any, files: Sequence[str], preprocess: "Preprocess") -> "Tensor | None":
     """Pictures (n, 3, S, S) uint8 of the files given, else of the run's own images; None where there are none."""
     import torch
 
     from vit.data.decode import ImageError, read_image
     from vit.errors import DataError
-    from vit.prediction.files import list_files
 
-    if not given.images:
+    if not files:
         return _sample(given.model, given.limit, preprocess)
-    files = list_files(given.images, given.recursive)
     pictures = []
     for path in files[:: -(-len(files) // given.limit)]:
         try:
@@ -137,18 +138,27 @@ def _sample(model: str, limit: int, preprocess: "Preprocess") -> "Tensor | None"
 
     from vit.commands.recipe_options import read_recipe
     from vit.data.dataset import array_image
-    from vit.data.decode import read_image
-    from vit.training.images import source_of
+    from vit.data.decode import ImageError, read_image
+    from vit.errors import DataError
+    from vit.training.run import RunDirectory
+    from vit.training.run_images import images_of_run
 
     path = Path(model).expanduser()
-    run = path if path.is_dir() else path.parent.parent
-    if not (run / "config.yaml").is_file():
+    run = RunDirectory(path if path.is_dir() else path.parent.parent)
+    if not run.config.is_file():
         return None
-    found = source_of(read_recipe(run / "config.yaml")).splits
+    found = images_of_run(run, read_recipe(run.config)).splits
     samples = found.get("validation", found["train"])
-    chosen = range(0, len(samples), -(-len(samples) // limit))
-    read = (array_image(samples, i) if samples.arrays is not None else read_image(samples.file(i)) for i in chosen)
-    return torch.stack([preprocess(image) for image in read])
+    pictures = []
+    for place in range(0, len(samples), -(-len(samples) // limit)):
+        try:
+            image = array_image(samples, place) if samples.arrays is not None else read_image(samples.file(place))
+        except ImageError:
+            continue
+        pictures.append(preprocess(image))
+    if not pictures:
+        raise DataError(f"none of the run's images in {samples.root} can be read", "give IMAGES")
+    return torch.stack(pictures)
 
 
 def _show(reporter: Reporter, found: "Inspection") -> None:

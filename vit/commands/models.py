@@ -1,12 +1,14 @@
 """`vit models [PATTERN]`: networks with parameters and FLOPs."""
 
 from collections.abc import Sequence
+from fnmatch import fnmatch
 
 from jsonargparse.typing import PositiveInt
 
 from vit.commands.arguments import Parser, parse
 from vit.console import Reporter
-from vit.errors import UsageError, nearest
+from vit.errors import UsageError
+from vit.models.names import OWN, suggestion, timm_names
 
 
 def models(arguments: Sequence[str]) -> int:
@@ -26,13 +28,15 @@ def models(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--limit", type=PositiveInt, default=40, help="lines at most")
     given = parse(parser, arguments)
+    if given.pattern is not None and timm_names() and not any(fnmatch(n, given.pattern) for n in (*OWN, *timm_names())):
+        raise UsageError(f"no network matches {given.pattern!r}", suggestion(given.pattern.strip("*")))
 
     from vit.models.catalog import CATALOG, describe, names
 
     reporter = Reporter()
     matching = list(CATALOG) if given.pattern is None else names(given.pattern)
     if not matching:
-        raise UsageError(f"no network matches {given.pattern!r}", nearest(given.pattern.strip("*"), names()))
+        raise UsageError(f"no network matches {given.pattern!r}", suggestion(given.pattern.strip("*")))
     rows = [
         (name, size, f"{parameters:,}", f"{flops / 1e9:.2f}", about)
         for name, size, parameters, flops, about in describe(matching[: given.limit])

@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Literal
 from jsonargparse.typing import PositiveInt
 
 from vit.commands.arguments import Parser, new_file, parse
-from vit.console import ProgressReport, Reporter
+from vit.console import ProgressReport, Reporter, percent
 from vit.errors import BadInputsError, UsageError
+from vit.prediction.files import check_output, free_name, list_files
+from vit.training.model_path import check_model
 
 if TYPE_CHECKING:
     from vit.prediction.predictor import Prediction
     from vit.prediction.rows import RowWriter
 
 SHOWN_BAD = 10
+SHOWN_FILES = 10  # more are counted by label
 SHOWN_LABELS = 20
 
 
@@ -33,7 +36,13 @@ def predict(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "model", metavar="RUN|CKPT|ONNX", type=str, help="a run folder, a checkpoint, or an exported .onnx file"
     )
-    parser.add_argument("images", metavar="IMAGES", type=str, nargs="+", help="files, folders, patterns")
+    parser.add_argument(
+        "images",
+        metavar="IMAGES",
+        type=str,
+        nargs="+",
+        help="files, folders, patterns, or a list: a CSV with a column path, or a .txt",
+    )
     parser.add_argument(
         "--output",
         type=str | None,
@@ -44,7 +53,10 @@ def predict(arguments: Sequence[str]) -> int:
     parser.add_argument("--recursive", action="store_true", help="read folders in folders")
     parser.add_argument("--gallery", action="store_true", help="also write a page of thumbnails with their labels")
     parser.add_argument(
-        "--on_bad", type=Literal["report", "fail"], default="report", help="exit code for bad files: 0 or 5"
+        "--on_bad",
+        type=Literal["report", "fail"],
+        default="report",
+        help="exit code for bad files: 0, or 5; 5 always where all are bad",
     )
     parser.add_argument("--batch_size", type=PositiveInt, default=64, help="files computed at once")
     parser.add_argument("--device", type=str, default="auto", help="cpu, cuda, mps")
@@ -58,8 +70,9 @@ def predict(arguments: Sequence[str]) -> int:
     rank, processes = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     reporter = Reporter(quiet=rank > 0)
     output = _output(given.output, given.gallery)
+    check_model(given.model)
+    files = list_files(given.images, given.recursive)
 
-    from vit.prediction.files import list_files
     from vit.prediction.predictor import load
     from vit.prediction.rows import JsonLinesWriter, merge, open_writer
     from vit.training.inference import distributed
@@ -68,7 +81,6 @@ def predict(arguments: Sequence[str]) -> int:
     predictor = load(given.model, given.device, given.precision)
     top_k = min(given.top_k, len(predictor.classes))
     writer.top_k = top_k
-    files = list_files(given.images, given.recursive)
     reporter.notice(
         f"{len(files):,} files, {len(predictor.classes)} classes, "
         f"{predictor.engine.device.type}, {predictor.engine.precision}"
@@ -92,18 +104,17 @@ def predict(arguments: Sequence[str]) -> int:
         for path in parts:
             path.unlink()
     _summarise(reporter, output, given.gallery, tally)
-    if tally.without_label and given.on_bad == "fail":
+    if tally.without_label and (given.on_bad == "fail" or not tally.labels):
         raise BadInputsError(f"{tally.without_label} files have no label", f"see the rows in {output}")
     reporter.next_command(f"vit evaluate {shlex.quote(given.model)} LABELLED_FOLDER")
     return 0
 
 
 def _output(wanted: str | None, gallery: bool) -> Path:
-    from vit.prediction.files import free_name
-
     if wanted is None:
         return free_name(Path("predictions.csv"), beside=(".html", ".csv.partial"))
     path = new_file(wanted)
+    check_output(path)
     if gallery and gallery_page(path).exists():
         raise UsageError(f"the page {gallery_page(path)} exists", "give --output another name, or remove the page")
     return path
@@ -123,10 +134,13 @@ class _Tally:
 
     statuses: Counter[str] = field(default_factory=Counter)
     labels: Counter[str] = field(default_factory=Counter)
+    first: "list[Prediction]" = field(default_factory=list)
     bad: "list[Prediction]" = field(default_factory=list)
 
     def add(self, row: "Prediction") -> None:
         self.statuses[row.status] += 1
+        if len(self.first) < SHOWN_FILES:
+            self.first.append(row)
         if row.status == "ok":
             self.labels[row.label] += 1
         elif len(self.bad) < SHOWN_BAD:
@@ -158,7 +172,12 @@ def gallery_page(output: Path) -> Path:
 
 
 def _summarise(reporter: Reporter, output: Path, gallery: bool, tally: _Tally) -> None:
-    reporter.table(("label", "files"), tally.labels.most_common(SHOWN_LABELS))
+    if tally.statuses.total() <= SHOWN_FILES:
+        good = [(row.path, row.label, percent(row.probability or 0.0)) for row in tally.first if row.status == "ok"]
+        if good:
+            reporter.table(("file", "label", "probability"), good)
+    else:
+        reporter.table(("label", "files"), tally.labels.most_common(SHOWN_LABELS))
     if len(tally.labels) > SHOWN_LABELS:
         reporter.line(f"... and {len(tally.labels) - SHOWN_LABELS} more labels")
     total, without = tally.statuses.total(), tally.without_label

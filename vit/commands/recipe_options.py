@@ -6,6 +6,11 @@ from pathlib import Path
 from jsonargparse import ActionConfigFile, Namespace
 
 from vit.commands.arguments import Parser, expand, find_config, parse, shipped_configs
+from vit.data.names import KNOWN, check_data
+from vit.data.samples import Source
+from vit.data.sources import open_source
+from vit.models.names import check_network
+from vit.training.model_path import check_weights
 from vit.training.recipe import AugmentConfig, DataConfig, ModelConfig, OptimConfig, Recipe, TrainerConfig, plain_values
 
 SHORT = {
@@ -99,6 +104,22 @@ def to_recipe(parser: Parser, config: Namespace) -> Recipe:
     """A parsed command line or file as a Recipe."""
     whole = parser.instantiate(config)
     return plain_values(Recipe(**{key: getattr(whole, key) for key in Recipe.__annotations__}))
+
+
+def check_names(recipe: Recipe) -> None:
+    """Raise an error if the network, the weights to start from or DATA are not there: before torch is imported."""
+    network = recipe.model.network.get("name", "auto")
+    if network != "auto":
+        check_network(str(network))
+    if recipe.model.init_from is not None:
+        check_weights(recipe.model.init_from)
+    check_data(recipe.data.source)
+
+
+def listed_images(recipe: Recipe) -> Source | None:
+    """The images of DATA where they are files, also before torch is imported; None for data sets with a name."""
+    data = recipe.data
+    return None if data.source in KNOWN else open_source(data.source, data.root, allow_empty=data.allow_empty)
 
 
 def read_recipe(path: Path) -> Recipe:

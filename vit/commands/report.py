@@ -14,6 +14,7 @@ from vit.errors import UsageError, VitError
 
 if TYPE_CHECKING:
     from vit.data.samples import Source
+    from vit.training.run import RunDirectory
 
 
 def report(arguments: Sequence[str]) -> int:
@@ -52,18 +53,18 @@ def _report_run(reporter: Reporter, path: Path, root: str | None) -> None:
     from vit.training.run import RunDirectory
 
     run = RunDirectory.open(path)
-    write_run_report(run, _source(reporter, run.config, root))
+    write_run_report(run, _source(reporter, run, root))
     reporter.facts([("report", str(run.report))])
     reporter.next_command(f"vit predict {shlex.quote(str(path))} FOLDER_OF_IMAGES --gallery")
 
 
-def _source(reporter: Reporter, config: Path, root: str | None) -> "Source | None":
+def _source(reporter: Reporter, run: "RunDirectory", root: str | None) -> "Source | None":
     """The run's images, or None and a notice where they cannot be had any more."""
     from vit.commands.recipe_options import read_recipe
-    from vit.training.images import source_of
+    from vit.training.run_images import images_of_run
 
     try:
-        return source_of(read_recipe(config), root)
+        return images_of_run(run, read_recipe(run.config), root)
     except VitError as error:
         reporter.notice(f"the page has no pictures: {error}")
         return None

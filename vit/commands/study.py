@@ -2,11 +2,12 @@
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vit.commands.recipe_options import listed_images
 from vit.commands.study_options import grid_of, parse_study, series_of, shard_of
 from vit.commands.study_report import report_findings
 from vit.console import ProgressReport, Reporter, duration, percent
@@ -14,16 +15,19 @@ from vit.errors import StoppedError, UsageError
 from vit.training.recipe import Recipe
 
 if TYPE_CHECKING:
+    from vit.data.contents import Contents
     from vit.data.samples import Source
-    from vit.study.grid import Contents
+    from vit.study.grid import Inputs
 
 Series = dict[str, dict[str, Recipe]]
-MANY = 10_000  # images that take a while to read
 
 
 def study(arguments: Sequence[str]) -> int:
     """Run the cells that are not done yet, then write the report."""
     given = parse_study(arguments)
+    series = series_of(given)
+    first = next(iter(next(iter(series.values())).values()))
+    listed = listed_images(first)
 
     from vit.study.folder import StudyDirectory
     from vit.study.grid import make_cells, shard
@@ -32,36 +36,45 @@ def study(arguments: Sequence[str]) -> int:
     from vit.training.plan import make_plan
 
     reporter = Reporter()
-    series = series_of(given)
-    first = next(iter(next(iter(series.values())).values()))
-    plan = make_plan(first)
-    _check_source(plan)
+    plan = make_plan(first, listed)
+    contents = _read(reporter, plan)
     series = _decided(series, plan.source)
     budget, sizes, seeds = grid_of(given, len(plan.source.splits["train"]))
-    contents = _contents(reporter, series, plan.source)
-    cells = make_cells(series, sizes, seeds, budget, contents)
+    inputs = _inputs(series, plan.source, contents)
+    cells = make_cells(series, sizes, seeds, budget, inputs)
     for cell in {(cell.series, cell.choice): cell for cell in reversed(cells)}.values():
         make_plan(cell.recipe)  # a value that cannot be is refused now, not in every cell
     folder = StudyDirectory(Path(given.out).expanduser() / (given.name or _name(given, plan.source.name)))
     folder.check_extends(cells)
     place = machine(given.jobs)
     mine = shard(cells, *shard_of(given.shard))
-    protocol = _protocol(given, plan, budget, sizes, seeds, series, contents, place)
+    protocol = _protocol(given, plan, budget, sizes, seeds, series, inputs, place)
     _show(reporter, protocol, plan.source.notes, mine, place, folder.path)
     if given.dry_run:
         _estimate(reporter, mine, place)
         reporter.next_command(f"vit study {shlex.join(token for token in arguments if token != '--dry_run')}")
         return 0
     folder.describe(cells, protocol)
-    failed = _run(reporter, folder, mine, place)
+    failed = _run(reporter, folder, mine, place, contents.by_path(plan.source))
     with alone(folder.lock):  # of shards that end together the last one reports, and sees the cells of all
         report_findings(reporter, folder.path, None if given.target is None else float(given.target))
     return 5 if failed else 0
 
 
-def _check_source(plan: Any) -> None:
+def _read(reporter: Reporter, plan: Any) -> "Contents":
+    """What all images hold; an error now, not in every cell, where nothing could be measured."""
+    from vit.data.contents import read_contents
+    from vit.training.run_images import check_readable
+
     if "test" not in plan.source.splits:
         raise UsageError("a study needs test images", "give --data.test a share above 0")
+    progress = ProgressReport(reporter, "image read")
+    try:
+        contents = read_contents(plan.source, progress.update)
+    finally:
+        progress.close()
+    check_readable(plan.source, contents)
+    return contents
 
 
 def _decided(series: Series, source: "Source") -> Series:
@@ -83,22 +96,15 @@ def _decided(series: Series, source: "Source") -> Series:
     }
 
 
-def _contents(reporter: Reporter, series: Series, source: "Source") -> "Contents":
-    """Read all images and weights once: a cell's key says what they hold."""
-    from vit.data.content import content_hash
-    from vit.study.grid import Contents
+def _inputs(series: Series, source: "Source", contents: "Contents") -> "Inputs":
+    """All that cells learn from: a cell's key says what images and weights hold."""
+    from vit.study.grid import Inputs
     from vit.training.weights_hash import weights_hash
 
-    images = sum(len(samples) for samples in source.splits.values())
-    if images > MANY:
-        reporter.notice(f"reading {images:,} images once, so that changed ones are noticed")
     recipes = [recipe for tried in series.values() for recipe in tried.values()]
     starts = {recipe.model.init_from for recipe in recipes} - {None}
-    return Contents(
-        source.name,
-        {split: content_hash(samples) for split, samples in source.splits.items()},
-        {start: weights_hash(start) for start in starts if start is not None},
-    )
+    weights = {start: weights_hash(start) for start in starts if start is not None}
+    return Inputs(source.name, contents.hashes(source), weights)
 
 
 def _subsets(series: Series) -> str:
@@ -122,7 +128,7 @@ def _protocol(
     sizes: Sequence[int],
     seeds: Sequence[int],
     series: Series,
-    contents: "Contents",
+    inputs: "Inputs",
     place: Any,
 ) -> dict[str, Any]:
     tuned = len(next(iter(series.values())))
@@ -131,7 +137,7 @@ def _protocol(
         "data": plan.source.name,
         "classes": len(plan.source.classes),
         "images": {split: len(samples) for split, samples in plan.source.splits.items()},
-        "fingerprints": dict(contents.images),
+        "fingerprints": dict(inputs.images),
         "sizes": list(sizes),
         "seeds": list(seeds),
         "budget": str(budget),
@@ -172,7 +178,7 @@ def _show(
     )
 
 
-def _run(reporter: Reporter, folder: Any, cells: Sequence[Any], place: Any) -> int:
+def _run(reporter: Reporter, folder: Any, cells: Sequence[Any], place: Any, digests: Mapping[str, str]) -> int:
     """Run cells, those first that tuning chooses by; returns how many failed."""
     from vit.study.folder import tuned
     from vit.study.runner import run_cells
@@ -182,12 +188,13 @@ def _run(reporter: Reporter, folder: Any, cells: Sequence[Any], place: Any) -> i
     try:
         if any(cell.choice for cell in cells):
             first = {cell.group: cell.seed for cell in reversed(cells)}
-            run_cells(folder.path, [c for c in cells if c.seed == first[c.group]], place, group, watcher.told)
+            tried = [cell for cell in cells if cell.seed == first[cell.group]]
+            run_cells(folder.path, tried, place, group, digests, watcher.told)
             keyed = [(cell.group, cell.seed, cell.choice, cell.folder.as_posix()) for cell in cells]
             choices = tuned(folder, keyed)
             cells = [cell for cell in cells if choices.get(cell.group) == cell.choice]
             watcher.expect(cells)
-        run_cells(folder.path, cells, place, group, watcher.told)
+        run_cells(folder.path, cells, place, group, digests, watcher.told)
     except KeyboardInterrupt as error:
         raise StoppedError(130, "interrupted", "to go on, give the same command again") from error
     finally:

@@ -10,8 +10,9 @@ from jsonargparse import ActionConfigFile
 from jsonargparse.typing import OpenUnitInterval
 
 from vit.commands.arguments import Parser, find_config, parse, shipped_configs
-from vit.commands.recipe_options import SHORT, make_parser, to_recipe
+from vit.commands.recipe_options import SHORT, check_names, make_parser, to_recipe
 from vit.errors import UsageError
+from vit.models.names import check_network
 from vit.training.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -121,6 +122,8 @@ def series_of(given: Any) -> dict[str, dict[str, Recipe]]:
     named = given.networks if isinstance(given.networks, dict) else {word: word for word in _words(given.networks)}
     for label, word in named.items():
         is_recipe = word in shipped_configs() or Path(word).expanduser().suffix in (".yaml", ".yml")
+        if not is_recipe and word != "auto":
+            check_network(word, [name for name in shipped_configs() if not name.startswith("studies/")])
         networks[str(label)] = [f"--config={find_config(word)}"] if is_recipe else [f"--model.network.name={word}"]
     if not networks:
         raise UsageError("--networks is empty", "give at least one; 'vit models' lists them")
@@ -138,6 +141,9 @@ def series_of(given: Any) -> dict[str, dict[str, Recipe]]:
         tune = yaml.safe_load(Path(tune).expanduser().read_text(encoding="utf-8"))
     vary, tune = ({key: _words(values) for key, values in grid.items()} for grid in (given.vary, tune or {}))
     series = make_series(networks, shared, vary, tune, read)
+    for choices in series.values():
+        for recipe in choices.values():
+            check_names(recipe)
     sources = {recipe.data.source for choices in series.values() for recipe in choices.values()}
     if len(sources) > 1:
         raise UsageError(f"the recipes name different data: {', '.join(sorted(sources))}", "give DATA")

@@ -9,10 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vit.commands.recipe_options import make_parser, parse_options, to_recipe
+from vit.commands.recipe_options import check_names, listed_images, make_parser, parse_options, to_recipe
 from vit.commands.resuming import AUTO, newest_run, recipe_for_all
 from vit.console import ProgressReport, Reporter, duration, interval, percent
-from vit.errors import DisagreementError, StoppedError
+from vit.errors import BadInputsError, DisagreementError, StoppedError
 from vit.launch import is_first
 from vit.training.recipe import Recipe, plain
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 FEW_IMAGES = 50_000  # Dosovitskiy et al. 2021, section 4.3: below millions a ViT from random weights is behind CNNs
 PHOTOGRAPH = 96
+SHOWN_BAD = 5
 SCRATCH = (
     "a ViT from random weights learns little from so few photographs: --init_from WEIGHTS starts from pretrained "
     "ones (a file, a folder, timm:NAME, torchvision:NAME, hf:ORG/NAME)"
@@ -30,7 +31,15 @@ SCRATCH = (
 
 def train(arguments: Sequence[str]) -> int:
     """Train, show the plan and the progress, and leave a run folder."""
-    train_run(arguments)
+    run = train_run(arguments)
+
+    from vit.training.run_images import count_left_out
+
+    bad = count_left_out(run)
+    if bad:
+        raise BadInputsError(
+            f"{bad:,} validation and test images cannot be read, and were not measured", f"see left_out in {run.result}"
+        )
     return 0
 
 
@@ -51,15 +60,19 @@ def train_run(arguments: Sequence[str]) -> "RunDirectory":
 
 
 def _train(recipe: Recipe, meeting: "Meeting", resumed: Path | None, find: bool = False) -> "RunDirectory":
+    check_names(recipe)
+    listed = listed_images(recipe)
+
     from vit.training.plan import make_plan
     from vit.training.run import RunDirectory, check_unchanged, write_beginning
 
     first = is_first()
     reporter = Reporter(quiet=not first)
-    plan = make_plan(recipe)
+    plan = make_plan(recipe, listed)
     with ExitStack() as lock:
 
         def begin() -> str:
+            contents = _read_contents(plan.source, reporter)
             going_on = newest_run(plan.recipe, plan.network["name"], plan.source.name) if find else resumed
             if find:
                 found = f"going on with {going_on}" if going_on else "starting a new run"
@@ -71,15 +84,29 @@ def _train(recipe: Recipe, meeting: "Meeting", resumed: Path | None, find: bool 
                 run = RunDirectory(going_on)
             lock.enter_context(run.held())
             if going_on is None:
-                write_beginning(run, plan.recipe, plan.source)
+                write_beginning(run, plan.recipe, plan.source, contents)
             else:
-                check_unchanged(run, plan.source)
+                check_unchanged(run, plan.source, contents)
             return json.dumps({"run": str(run.path), "resume": going_on is not None})
 
         decision = json.loads(meeting.decided("run", begin))
         run = RunDirectory(Path(decision["run"]))
         _fit(plan, run, decision["resume"], reporter, first)
     return run
+
+
+def _read_contents(source: Any, reporter: Reporter) -> Any:
+    """What the images hold; DataError if validation or test files are none."""
+    from vit.data.contents import read_contents
+    from vit.training.run_images import check_readable
+
+    progress = ProgressReport(reporter, "image read")
+    try:
+        contents = read_contents(source, progress.update)
+    finally:
+        progress.close()
+    check_readable(source, contents)
+    return contents
 
 
 def _fit(plan: Any, run: Any, resume: bool, reporter: Reporter, first: bool) -> None:
@@ -238,5 +265,9 @@ def _show_result(reporter: Reporter, run: Any, result: Any) -> None:
     if result.unreadable_images:
         what = "training images; others stood in for them ('vit data check' lists all)"
         facts.append(("unreadable", f"{result.unreadable_images:,} {what}"))
+    for split, images in result.left_out.items():
+        some = "; ".join(f"{path}: {reason}" for path, reason in list(images.items())[:SHOWN_BAD])
+        more = "; ..." * (len(images) > SHOWN_BAD)
+        facts.append((f"{split} left out", f"{len(images):,} images that cannot be read: {some}{more}"))
     reporter.facts([*facts, ("report", str(run.report)), ("checkpoint", str(run.best))])
     reporter.next_command(f"vit predict {shlex.quote(str(run.path))} FOLDER_OF_IMAGES --gallery")

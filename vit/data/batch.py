@@ -14,10 +14,11 @@ class Batch:
         image: (B, 3, S, S) uint8 as loaded; float and normalised once it is on the device.
         label: (B,) int64 class numbers, -1 where unknown; (B, C) float after mixup or cutmix.
         path: B names, as the user wrote or listed them.
-        error: B reasons why the image that belongs there could not be read, and in training another one stands in its
-            place; "" for those that could.
+        error: B reasons why the image that belongs there could not be read; "" for those that could. In training
+            another image stands in its place; in evaluation the row is not valid.
         key: (B,) int64, the word that everything drawn for this image in this epoch follows from; 0 in evaluation.
-        valid: (B,) bool; False for rows that only make the batches of all processes equally long.
+        valid: (B,) bool; False for rows that only make the batches of all processes equally long, and for images that
+            evaluation could not read.
     """
 
     image: Tensor

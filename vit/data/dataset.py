@@ -41,7 +41,7 @@ class ImageDataset(Dataset[Batch]):
         self.preprocess = preprocess
         self.augment = augment
         self.seed = seed
-        self.unreadable: dict[int, str] = {}  # training images that others have to stand in for, and why
+        self.unreadable: dict[int, str] = {}  # why; others stand in for training images, evaluation leaves them out
         self.memory: list[Tensor] | Tensor | None = None
         self.origin: Labels = np.arange(len(samples))  # which image lies at each place of memory
         if in_memory or samples.arrays is not None:
@@ -77,8 +77,12 @@ class ImageDataset(Dataset[Batch]):
             path=tuple(self.samples.paths[index] for index in indices),
             error=tuple(self.unreadable.get(index, "") for index in asked),
             key=torch.tensor(words),
-            valid=torch.tensor([key.valid for key in keys]),
+            valid=torch.tensor([key.valid and self._is_there(key.index) for key in keys]),
         )
+
+    def _is_there(self, index: int) -> bool:
+        """Whether the image of an index, or one that stands in for it, was read."""
+        return self.augment is not None or index not in self.unreadable
 
     def _words(self, keys: list[Key]) -> list[int]:
         """The word of each key (see `Batch.key`)."""
@@ -112,10 +116,19 @@ class ImageDataset(Dataset[Batch]):
         return self._kept(image), origin
 
     def _decoded(self, index: int) -> tuple[Tensor, int]:
-        """One image of the source and its index; a bad training image is replaced by the next good one of the list."""
+        """One image of the source and its index; a bad training image is replaced by the next good one of the list.
+
+        In evaluation an image that cannot be read is black, and its row is not valid.
+        """
         if self.samples.arrays is not None:
             return array_image(self.samples, index), index
-        tries = 1 if self.augment is None else min(10, len(self))
+        if self.augment is None:
+            try:
+                return read_image(self.samples.file(index)), index
+            except ImageError as error:
+                self.unreadable[index] = error.reason
+                return torch.zeros(3, self.preprocess.image_size, self.preprocess.image_size, dtype=torch.uint8), index
+        tries = min(10, len(self))
         for place in range(index, index + tries):
             try:
                 return read_image(self.samples.file(place % len(self))), place % len(self)
@@ -124,7 +137,7 @@ class ImageDataset(Dataset[Batch]):
                 if place == index:
                     self.unreadable[index] = str(error)
         raise DataError(
-            f"{failure}", "mend or remove the file ('vit predict' lists every file that cannot be read)"
+            f"{failure}", "fix or remove the file ('vit data check' lists every file that cannot be read)"
         ) from failure
 
     def _fill_memory(self) -> None:

@@ -11,7 +11,6 @@ import os
 import stat
 import threading
 import warnings
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,17 +18,8 @@ from PIL import Image
 from torch import Tensor
 from torchvision.io import ImageReadMode, decode_jpeg
 
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "MPO")
-FORMATS_OF = {  # the ending of a file's name -> what it may hold; cameras call MPO files .jpg
-    **dict.fromkeys((".jpg", ".jpeg", ".jpe", ".jfif", ".mpo"), ("JPEG", "MPO")),
-    **dict.fromkeys((".tif", ".tiff"), ("TIFF",)),
-    **dict.fromkeys((".ppm", ".pgm", ".pbm", ".pnm"), ("PPM",)),
-    ".png": ("PNG",),
-    ".webp": ("WEBP",),
-    ".bmp": ("BMP",),
-    ".gif": ("GIF",),
-}
-EXTENSIONS = frozenset(FORMATS_OF)
+from vit.data.formats import FORMATS
+
 MAX_PIXELS = 64_000_000
 MAX_ASPECT = 50
 MAX_BYTES = 512 * 2**20
@@ -37,6 +27,7 @@ MAX_SCANS = 100  # of a JPEG: ten are usual; each is a pass over all pixels, and
 BACKGROUND = 255  # alpha is laid over white
 
 _ORIENTATION_TAG = 0x0112
+_HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1", b"avif", b"avis")
 _SCAN = b"\xff\xda"  # the marker of a scan; in the data of one, ff is followed by 00 or a restart
 
 
@@ -114,25 +105,35 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
 def decode_image(data: bytes, path: str | os.PathLike[str] = "<bytes>") -> Tensor:
     """Encoded bytes -> (3, H, W) uint8, upright, alpha over white; ImageError as `read_image`."""
     with _no_warnings:  # Pillow warns of odd metadata; only pixels matter here
-        try:
-            image = Image.open(io.BytesIO(data), formats=FORMATS)
-        except Image.DecompressionBombError as error:
-            raise ImageError(path, "too_large", f"more pixels than the limit of {MAX_PIXELS:,}") from error
-        except Exception as error:
-            raise ImageError(path, "not_image", _not_an_image(data)) from error
-        _check_size(image.size, path)
-        if image.format in ("JPEG", "MPO") and data.count(_SCAN) > MAX_SCANS:
-            raise ImageError(path, "too_large", f"{data.count(_SCAN):,} scans in a JPEG; the limit is {MAX_SCANS}")
+        image = _opened(data, path)
         try:
             if image.format == "JPEG" and image.mode in ("L", "RGB"):
                 return _upright(
                     decode_jpeg(torch.frombuffer(bytearray(data), dtype=torch.uint8), ImageReadMode.RGB), image
                 )
-            return _from_pillow(image)
-        except ImageError:
-            raise
         except Exception as error:
             raise ImageError(path, "unreadable", f"damaged {image.format}: {_first_line(error)}") from error
+        return from_pillow(image, path)
+
+
+def check_header(data: bytes, path: str | os.PathLike[str]) -> None:
+    """Raise ImageError if encoded bytes are not an image within the limits; no pixel is decoded."""
+    with _no_warnings:
+        _opened(data, path)
+
+
+def _opened(data: bytes, path: str | os.PathLike[str]) -> Image.Image:
+    """The image of encoded bytes, of which the header alone is read."""
+    try:
+        image = Image.open(io.BytesIO(data), formats=FORMATS)
+    except Image.DecompressionBombError as error:
+        raise ImageError(path, "too_large", f"more pixels than the limit of {MAX_PIXELS:,}") from error
+    except Exception as error:
+        raise ImageError(path, "not_image", _not_an_image(data)) from error
+    check_size(image.size, path)
+    if image.format in ("JPEG", "MPO") and data.count(_SCAN) > MAX_SCANS:
+        raise ImageError(path, "too_large", f"{data.count(_SCAN):,} scans in a JPEG; the limit is {MAX_SCANS}")
+    return image
 
 
 def image_format(data: bytes) -> str:
@@ -144,7 +145,8 @@ def image_format(data: bytes) -> str:
             return ""
 
 
-def _check_size(size: tuple[int, int], path: str | os.PathLike[str]) -> None:
+def check_size(size: tuple[int, int], path: str | os.PathLike[str]) -> None:
+    """Raise ImageError if (width, height) are beyond the limits."""
     width, height = size
     if width < 1 or height < 1:
         raise ImageError(path, "unreadable", f"{width}x{height} pixels")
@@ -171,10 +173,15 @@ def _upright(pixels: Tensor, image: Image.Image) -> Tensor:
     return pixels.contiguous()
 
 
-def _from_pillow(image: Image.Image) -> Tensor:
-    image.seek(0)
-    image.load()
-    return _upright(_pixels(image), image)
+def from_pillow(image: Image.Image, path: str | os.PathLike[str]) -> Tensor:
+    """Pillow's image, of a size within the limits -> (3, H, W) uint8 as `read_image`; ImageError where damaged."""
+    try:
+        with _no_warnings:
+            image.seek(0)
+            image.load()
+            return _upright(_pixels(image), image)
+    except Exception as error:
+        raise ImageError(path, "unreadable", f"damaged {image.format or 'image'}: {_first_line(error)}") from error
 
 
 def _pixels(image: Image.Image) -> Tensor:
@@ -215,9 +222,6 @@ def _not_an_image(data: bytes) -> str:
         return "an HTML page, not an image"
     if start.startswith(b"version https://git-lfs"):
         return "a git-lfs pointer, not the image itself"
+    if data[4:8] == b"ftyp" and data[8:12] in _HEIF_BRANDS:
+        return "a HEIC or AVIF photograph; convert it to JPEG"
     return f"not one of {', '.join(FORMATS)}"
-
-
-def has_image_extension(path: Path) -> bool:
-    """Whether the name ends as an image file that `read_image` reads."""
-    return path.suffix.lower() in EXTENSIONS

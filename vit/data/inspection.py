@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.data.dataset import array_image
-from vit.data.decode import FORMATS_OF, ImageError, decode_image, image_format, read_bytes
+from vit.data.decode import ImageError, decode_image, image_format, read_bytes
 from vit.data.fingerprint import SMALL, Bytes, Fingerprint, fingerprint
+from vit.data.formats import FORMATS_OF
 from vit.data.samples import Labels, Source
 from vit.data.split import SPLITS
 from vit.data.threads import decode_threads

@@ -4,10 +4,9 @@ digits                          scikit-learn's 1,797 real 8x8 scans; comes with 
 mnist, cifar10, ...             a torchvision data set, read from --data.root
 FOLDER/train|val|test/CLASS/*   class folders per split
 FOLDER/CLASS/*                  class folders, to be split; folders of runs beside them are passed over
-FILE.csv                        columns path,label[,split]; paths relative to the file
+FILE.csv                        columns path,label[,split], or as others call them; paths relative to the file
 """
 
-import csv
 import os
 import unicodedata
 from collections import Counter
@@ -17,19 +16,20 @@ from pathlib import Path
 
 import numpy as np
 
-from vit.data import torchvision_sets
-from vit.data.decode import has_image_extension
+from vit.data.formats import has_image_extension, how_to_convert
+from vit.data.names import DIGITS, KNOWN, LAYOUT, check_data
 from vit.data.outputs import holds_runs, is_output
 from vit.data.samples import Samples, Source
-from vit.errors import DataError, UsageError, nearest
+from vit.data.tables import read_table
+from vit.errors import DataError, nearest
 
 SPLIT_FOLDERS = {
     "train": ("train", "training"),
     "validation": ("validation", "valid", "val"),
     "test": ("test", "testing"),
 }
+ENDING = "files ending in "
 ARCHIVES = frozenset((".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar"))
-LAYOUT = "expected FOLDER/<class>/<image>, FOLDER/train/<class>/<image>, or a CSV with the columns path,label[,split]"
 
 
 def open_source(data: str, root: str | None = None, download: bool = False, allow_empty: bool = False) -> Source:
@@ -46,22 +46,20 @@ def open_source(data: str, root: str | None = None, download: bool = False, allo
         UsageError: DATA is neither a file nor a folder nor a known name.
         DataError: it is there, but cannot be used to train a classifier.
     """
+    check_data(data)
     path = Path(data).expanduser()
-    known = {"digits", *torchvision_sets.NAMES}
-    if path.is_dir() and not (data in known and is_output(path)):
+    if path.is_dir() and not (data in KNOWN and is_output(path)):
         source = _folder(path, allow_empty)
     elif path.is_file() and path.suffix.lower() in ARCHIVES:
         raise DataError(f"{data} is an archive", "unpack it, and give the folder")
     elif path.is_file():
         source = _table(path)
-    elif data == "digits":
+    elif data == DIGITS:
         source = _digits()
-    elif data in torchvision_sets.NAMES:
-        source = torchvision_sets.read(data, root, download)
-    elif os.sep in data or path.suffix:
-        raise DataError(f"there is no {data}", LAYOUT)
     else:
-        raise UsageError(f"DATA is {data!r}, no folder and no known data set", nearest(data, known))
+        from vit.data import torchvision_sets  # needs torch, which a folder that is refused does not
+
+        source = torchvision_sets.read(data, root, download)
     _check(source, data)
     return source
 
@@ -149,16 +147,25 @@ def _class_folders(root: Path, folders: dict[str, str], allow_empty: bool, notes
             files = sorted(image_files(here, passed_over_here, elsewhere=others - {_identity(here)}))
             if not files and split == "train" and not allow_empty:
                 beside_images = f" ({_kinds(passed_over_here)})" if passed_over_here else ""
-                raise DataError(
-                    f"class folder {here} has no images{beside_images}", "remove it, or give --data.allow_empty true"
-                )
+                mend = _how_to_convert(passed_over_here, here) or "remove it, or give --data.allow_empty true"
+                raise DataError(f"class folder {here} has no images{beside_images}", mend)
             passed_over += passed_over_here
             listed[split] += [(os.path.join(folder, name, file), name) for file in files]
     if passed_over:
         notes.append(f"passed over: {_kinds(passed_over)}")
+        notes += filter(None, [_how_to_convert(passed_over, root)])
+    if class_names["train"] and not listed["train"] and passed_over:
+        raise DataError(
+            f"{root} has no training images ({_kinds(passed_over)})", _how_to_convert(passed_over, root) or LAYOUT
+        )
     classes = tuple(class_names["train"])
     splits = {split: _samples(root, rows, classes, f"{root / folders[split]}") for split, rows in listed.items()}
     return Source(root.resolve().name, classes, splits, notes)
+
+
+def _how_to_convert(passed_over: Counter[str], folder: Path) -> str:
+    """What to do with photographs of other formats among what was passed over; empty where there is none."""
+    return how_to_convert((kind.removeprefix(ENDING) for kind in passed_over if kind.startswith(ENDING)), folder)
 
 
 def _kinds(passed_over: Counter[str]) -> str:
@@ -229,7 +236,7 @@ def image_files(
             elif _is_folder(entry):
                 walk(name)
             elif not has_image_extension(Path(entry.name)):
-                passed_over[f"files ending in {Path(entry.name).suffix or 'nothing'}"] += 1
+                passed_over[f"{ENDING}{Path(entry.name).suffix or 'nothing'}"] += 1
             elif entry.is_symlink() and not os.path.exists(entry.path):
                 passed_over["broken links"] += 1
             elif not entry.is_file():
@@ -256,25 +263,12 @@ def _samples(root: Path, rows: Sequence[tuple[str, str]], classes: tuple[str, ..
 
 
 def _table(path: Path) -> Source:
-    try:
-        with open(path, newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
-            reader = csv.DictReader(file)
-            missing = {"path", "label"} - set(reader.fieldnames or ())
-            if missing:
-                raise DataError(
-                    f"{path} lacks the column {' and '.join(sorted(missing))}",
-                    "its first line must be path,label[,split]",
-                )
-            rows = [(reader.line_num, row) for row in reader]
-    except csv.Error as error:
-        raise DataError(
-            f"{path} is not a CSV: {error}", "save it as UTF-8 CSV with the columns path,label[,split]"
-        ) from error
+    table = read_table(path, ("path", "label"), ("split",))
     synonyms = {name: split for split, names in SPLIT_FOLDERS.items() for name in names} | {"": "train"}
     listed: dict[str, list[tuple[str, str]]] = {"train": []}
     seen: dict[str, int] = {}
-    for line, row in rows:
-        file_name, label, split = row["path"] or "", row["label"] or "", (row.get("split") or "").casefold()
+    for line, row in table.rows:
+        file_name, label, split = row["path"], row["label"], row.get("split", "").casefold()
         if split not in synonyms:
             raise DataError(f"{path}, line {line}: split is {row['split']!r}", nearest(split, synonyms.keys() - {""}))
         if not label or not file_name:
@@ -294,6 +288,5 @@ def _table(path: Path) -> Source:
     classes = tuple(sorted({name for _, name in listed["train"]}))
     if not classes:
         raise DataError(f"{path} has no training images", "leave split empty or write train")
-    return Source(
-        path.stem, classes, {split: _samples(path.parent, part, classes, str(path)) for split, part in listed.items()}
-    )
+    splits = {split: _samples(path.parent, part, classes, str(path)) for split, part in listed.items()}
+    return Source(path.stem, classes, splits, [table.note] if table.note else [])

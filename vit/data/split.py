@@ -3,7 +3,10 @@
 import csv
 import math
 import os
+from collections.abc import Mapping, Sequence
+from itertools import repeat
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,10 +15,14 @@ from vit.data.samples import Labels, Source
 from vit.errors import DataError
 
 SPLITS = ("train", "validation", "test")
+COLUMNS, CONTENT = ("path", "label", "split"), "content"  # of splits.csv
 
 
 def complete(source: Source, validation: float, test: float, seed: int) -> Source:
     """The source with all three splits; those it lacks are cut from train, stratified by class.
+
+    Where most classes have too few images for that, so that less than half of a share would come together, images are
+    taken from all classes alike, and each class keeps at least one for training.
 
     The cut depends on the seed and on the sorted names alone, not on the order in which a file system lists them.
 
@@ -38,18 +45,21 @@ def complete(source: Source, validation: float, test: float, seed: int) -> Sourc
         return source
     train = source.splits["train"]
     order = np.array(sorted(range(len(train)), key=train.paths.__getitem__), dtype=np.int64)
-    parts = stratified(train.labels[order], list(shares.values()), seed)
+    labels, wanted = train.labels[order], list(shares.values())
+    parts, how = stratified(labels, wanted, seed), "stratified"
+    if any(2 * len(part) < math.floor(len(train) * share + 0.5) for part, share in zip(parts, wanted, strict=False)):
+        parts, how = unstratified(labels, wanted, seed), "not stratified: most classes have too few images"
     splits = dict(source.splits)
     for split, rows in zip((*shares, "train"), parts, strict=True):
         splits[split] = train.select(np.sort(order[rows]))
     for split in (*shares, "train"):
         if len(splits[split]) == 0:
             raise DataError(
-                f"{len(train)} images are too few to cut a {split} part",
-                "add images, or lower --data.validation and --data.test",
+                f"{len(train)} images of {len(np.unique(labels))} classes are too few to cut a {split} part",
+                "add images, so that most classes have two or more, or give folders or a CSV with splits",
             )
     cut = " and ".join(f"{len(splits[split]):,} for {split}" for split in shares)
-    note = f"cut {cut} from the {len(train):,} training images (stratified, seed {seed})"
+    note = f"cut {cut} from the {len(train):,} training images ({how}, seed {seed})"
     return Source(source.name, source.classes, splits, [*source.notes, note])
 
 
@@ -72,16 +82,74 @@ def stratified(labels: Labels, shares: list[float], seed: int) -> list[Labels]:
     return [np.array(sorted(part), dtype=np.int64) for part in parts]
 
 
-def write_splits(source: Source, path: Path) -> None:
-    """Every image with its label and split, as the CSV that `vit train` reads back."""
+def unstratified(labels: Labels, shares: list[float], seed: int) -> list[Labels]:
+    """Rows of each share, then the rest, in an order that the seed decides; the rest has the first of each class."""
+    order = np.argsort(uniform(1, seed, len(labels), np.arange(len(labels)))[:, 0], kind="stable")
+    _, first = np.unique(labels[order], return_index=True)
+    free = np.delete(order, first)
+    ends = np.cumsum([math.floor(len(labels) * share + 0.5) for share in shares])
+    parts = np.split(free, ends)
+    parts[-1] = np.concatenate([parts[-1], order[first]])
+    return [np.sort(part) for part in parts]
+
+
+class SplitRow(NamedTuple):
+    """One image of splits.csv.
+
+    Attributes:
+        path: of the file, absolute; a name for an image that its data set holds.
+        label: name of its class.
+        content: hash of its bytes or pixels; "" where it could not be read, and in files from before there were hashes.
+    """
+
+    path: str
+    label: str
+    content: str = ""
+
+
+def write_splits(source: Source, path: Path, digests: Mapping[str, Sequence[str]] | None = None) -> None:
+    """Every image with its label and split, as the CSV that `vit train` reads back.
+
+    Args:
+        digests: of each split, a hash for each image, for a fourth column; see `read_contents`.
+    """
     with open(path, "x", newline="", encoding="utf-8", errors="surrogateescape") as file:
         writer = csv.writer(file)
-        writer.writerow(("path", "label", "split"))
-        for split in SPLITS:
-            if split in source.splits:
-                samples = source.splits[split]
-                root = samples.root.resolve() if samples.root is not None else ""
-                names = (source.classes[label] for label in samples.labels.tolist())
-                writer.writerows(
-                    (os.path.join(root, path), name, split) for path, name in zip(samples.paths, names, strict=True)
-                )
+        writer.writerow(COLUMNS if digests is None else (*COLUMNS, CONTENT))
+        for split, rows in split_rows(source, digests).items():
+            writer.writerows((row.path, row.label, split, *(() if digests is None else (row.content,))) for row in rows)
+
+
+def split_rows(source: Source, digests: Mapping[str, Sequence[str]] | None = None) -> dict[str, list[SplitRow]]:
+    """What `write_splits` writes of each split."""
+    found: dict[str, list[SplitRow]] = {}
+    for split in SPLITS:
+        if split in source.splits:
+            samples = source.splits[split]
+            root = samples.root.resolve() if samples.root is not None else ""
+            names = (source.classes[label] for label in samples.labels.tolist())
+            contents = repeat("", len(samples)) if digests is None else digests[split]
+            found[split] = [
+                SplitRow(os.path.join(root, path), name, content)
+                for path, name, content in zip(samples.paths, names, contents, strict=True)
+            ]
+    return found
+
+
+def read_splits(path: Path) -> dict[str, list[SplitRow]]:
+    """What `write_splits` wrote, in its order.
+
+    Raises:
+        DataError: the file is not there, or not as it was written.
+    """
+    found: dict[str, list[SplitRow]] = {}
+    try:
+        with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
+            header, *rows = csv.reader(file)
+        if tuple(header) not in (COLUMNS, (*COLUMNS, CONTENT)) or any(len(row) != len(header) for row in rows):
+            raise ValueError(f"its columns are not {','.join((*COLUMNS, CONTENT))}")
+        for name, label, split, *content in rows:
+            found.setdefault(split, []).append(SplitRow(name, label, *content))
+    except (OSError, ValueError, csv.Error) as error:
+        raise DataError(f"{path} is not as its run wrote it: {error}", "restore it, or train again") from error
+    return found

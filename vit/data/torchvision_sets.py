@@ -15,7 +15,7 @@ _BY_TRAIN: Splits = {"train": {"train": True}, "test": {"train": False}}
 _BY_SPLIT: Splits = {"train": {"split": "train"}, "test": {"split": "test"}}
 _WITH_VAL: Splits = {**_BY_SPLIT, "validation": {"split": "val"}}
 
-_SETS: dict[str, tuple[Callable[..., Any], Splits]] = {
+SETS: dict[str, tuple[Callable[..., Any], Splits]] = {
     "mnist": (datasets.MNIST, _BY_TRAIN),
     "fashion_mnist": (datasets.FashionMNIST, _BY_TRAIN),
     "kmnist": (datasets.KMNIST, _BY_TRAIN),
@@ -30,12 +30,11 @@ _SETS: dict[str, tuple[Callable[..., Any], Splits]] = {
     "fgvc_aircraft": (datasets.FGVCAircraft, _WITH_VAL),
     "oxford_iiit_pet": (datasets.OxfordIIITPet, {"train": {"split": "trainval"}, "test": {"split": "test"}}),
 }
-NAMES = frozenset(_SETS)
 
 
 def read(name: str, root: str | None, download: bool) -> Source:
     """A torchvision data set with its own splits; DataError when its files are not below `root`."""
-    make, arguments = _SETS[name]
+    make, arguments = SETS[name]
     if root is None:
         raise DataError(
             f"{name} needs the folder that holds it", "give --data.root FOLDER, and --data.download true to fetch it"

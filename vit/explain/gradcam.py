@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from vit.errors import UsageError
+from vit.errors import UsageError, install
 from vit.models.network import Network
 from vit.models.vision_transformer import VisionTransformer
 
@@ -23,7 +23,7 @@ def gradcam(network: Network, images: Tensor, classes: Tensor) -> Tensor:
         from pytorch_grad_cam.utils.model_targets import ClassifierOutputTarget
     except ImportError as error:
         raise UsageError(
-            "the method gradcam needs the package grad-cam", "pip install 'vit-lightning[explain]', or --method rollout"
+            "the method gradcam needs the package grad-cam", f"{install('explain')}; or --method rollout"
         ) from error
     if isinstance(network, VisionTransformer):
         layer, places = _last_tokens(network), _TokenGrid(network)

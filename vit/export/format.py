@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from vit.errors import UsageError
+from vit.errors import UsageError, install
 from vit.export.deployed import Trained
 from vit.training.checkpoint import Description
 
@@ -42,9 +42,7 @@ class Format(ABC):
         """Raise UsageError when a package that this format needs is not there."""
         missing = [package for package in self.packages if find_spec(package) is None]
         if missing:
-            raise UsageError(
-                f"--format {name} needs {', '.join(missing)}", f"pip install 'vit-lightning[{self.extra}]'"
-            )
+            raise UsageError(f"--format {name} needs {', '.join(missing)}", install(self.extra))
 
 
 def words(description: Description) -> str:

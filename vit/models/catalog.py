@@ -17,6 +17,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from vit.errors import UsageError, nearest
+from vit.models.names import suggestion
 from vit.models.network import Network
 from vit.models.timm_network import SmallImageResNet, TimmNetwork
 from vit.models.vision_transformer import VisionTransformer
@@ -77,7 +78,7 @@ def entry(name: str) -> Entry:
     if timm.is_model(name):
         size = timm.models.get_pretrained_cfg_value(name, "input_size") or (3, 224, 224)
         return Entry(TimmNetwork, {"model": name, "image_size": size[-1]}, "timm")
-    raise UsageError(f"no network is called {name!r} (--network)", f"{nearest(name, names())} 'vit models' lists all")
+    raise UsageError(f"no network is called {name!r} (--network)", f"{suggestion(name)} 'vit models' lists all")
 
 
 def resolve(description: Mapping[str, Any], image_size: int | None, num_classes: int) -> dict[str, Any]:

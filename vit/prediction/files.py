@@ -5,7 +5,11 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from vit.errors import DataError
+from vit.data.tables import read_table
+from vit.errors import DataError, UsageError, nearest
+
+OUTPUTS = (".csv", ".jsonl", ".parquet")
+TABLES, NAMES = (".csv", ".tsv"), ".txt"
 
 
 def list_files(inputs: Sequence[str | os.PathLike[str]], recursive: bool) -> list[str]:
@@ -14,9 +18,14 @@ def list_files(inputs: Sequence[str | os.PathLike[str]], recursive: bool) -> lis
     A file stands as given; a folder gives the files in it (and below it, if `recursive`), sorted, without hidden
     ones; a pattern gives what it matches, sorted. What a folder holds is not judged here: a text file gets its row too.
 
+    Tables with a column of paths, and .txt files with a name a line, are lists, where nothing else is given: each of
+    their lines gives a file, in order, twice if it stands there twice, and whether it exists or not.
+
     Raises:
         DataError: an input does not exist, matches nothing, or there is no file at all.
     """
+    if inputs and all(_is_list(os.path.expanduser(os.fspath(item))) for item in inputs):
+        return [name for item in inputs for name in _listed(Path(item).expanduser())]
     found: dict[str, None] = {}
     skipped_folders = 0
     for given in (os.fspath(item) for item in inputs):
@@ -39,6 +48,28 @@ def list_files(inputs: Sequence[str | os.PathLike[str]], recursive: bool) -> lis
         mend = "add --recursive to read the folders in it" if skipped_folders else "give a folder that holds images"
         raise DataError(f"{', '.join(str(item) for item in inputs)} holds no files{more}", mend)
     return list(found)
+
+
+def _is_list(name: str) -> bool:
+    return name.lower().endswith((*TABLES, NAMES)) and os.path.isfile(name)
+
+
+def _listed(path: Path) -> list[str]:
+    """The files that a table or a text names, relative to its folder."""
+    if path.suffix.lower() == NAMES:
+        lines = path.read_text(encoding="utf-8-sig", errors="surrogateescape").splitlines()
+        names = [line.strip() for line in lines if line.strip()]
+    else:
+        names = [row["path"] for _, row in read_table(path, ("path",)).rows]
+    if not names:
+        raise DataError(f"{path} lists no files", "give a file a line")
+    return [os.path.join(path.parent, name) if path.parent != Path() else name for name in names]
+
+
+def check_output(path: Path) -> None:
+    """Raise UsageError if rows cannot be written to a file of this name."""
+    if path.suffix.lower() not in OUTPUTS:
+        raise UsageError(f"--output {path} ends in {path.suffix or 'nothing'}", nearest(path.suffix, OUTPUTS))
 
 
 def _in_folder(folder: str, recursive: bool) -> tuple[list[str], int]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from vit.errors import CheckpointError, UsageError
+from vit.errors import CheckpointError, UsageError, install
 from vit.training.checkpoint import KEY, Description
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class OnnxEngine:
         try:
             import onnxruntime
         except ImportError as error:
-            raise UsageError(f"{path} needs onnxruntime", "pip install 'vit-lightning[export]'") from error
+            raise UsageError(f"{path} needs onnxruntime", install("export")) from error
         content = _checked(path)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()

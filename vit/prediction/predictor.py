@@ -5,12 +5,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
+import numpy as np
 import torch
+from PIL.Image import Image as PillowImage
 from torch import Tensor
 
 from vit.data.decode import ImageError, read_image
+from vit.data.in_memory import TAKEN, InMemory, name_of, pixels_of
 from vit.data.preprocess import Preprocess
 from vit.data.threads import decode_threads
 from vit.errors import UsageError
@@ -21,6 +24,8 @@ from vit.training.inference import Engine, choose_device
 from vit.training.run import checkpoint_of
 
 T = TypeVar("T")
+Image = str | os.PathLike[str] | InMemory
+_Named = tuple[str, str | InMemory]  # path of its row, and the image
 Status = Literal["ok", "unreadable", "not_image", "too_large"]
 
 BATCH = 64
@@ -62,33 +67,43 @@ class Predictor:
 
     def predict(
         self,
-        images: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        images: Image | Iterable[Image],
         top_k: int = 5,
         recursive: bool = False,
         batch_size: int = BATCH,
     ) -> Iterator[Prediction]:
-        """One Prediction per file, in order, as they come.
+        """One Prediction per image, in order, as they come.
 
         Args:
-            images: files, folders or patterns.
+            images: files, folders or patterns; or PIL images, uint8 arrays (H, W) or (H, W, 3), uint8 tensors
+                (3, H, W), or batches of these. An image without a file is called "image 0", "image 1", ...
             top_k: how many classes `top` holds.
             recursive: whether folders in folders are read.
             batch_size: files that are computed at once.
         """
-        inputs = [images] if isinstance(images, str | os.PathLike) else images
-        return self.predict_files(list_files(inputs, recursive), top_k, batch_size)
+        inputs: list[Any] = [images] if _is_one(images) else list(cast(Iterable[Any], images))
+        if all(isinstance(item, str | os.PathLike) for item in inputs):
+            return self.predict_files(list_files(inputs, recursive), top_k, batch_size)
+        return self._predict([_named(item, place) for place, item in enumerate(inputs)], top_k, batch_size)
 
     def predict_files(self, paths: Sequence[str], top_k: int = 5, batch_size: int = BATCH) -> Iterator[Prediction]:
-        """As `predict`, for a list of files.
+        """As `predict`, for a list of files."""
+        return self._predict([(path, path) for path in paths], top_k, batch_size)
+
+    def _predict(
+        self, named: Sequence[tuple[str, str | InMemory]], top_k: int, batch_size: int
+    ) -> Iterator[Prediction]:
+        """A Prediction for each (name, image).
 
         On a CPU decoding and computing take turns, each on all cores; side by side they would slow each other down. An
         accelerator computes while the CPU decodes the next files.
         """
         ahead = 1 if self.engine.device.type == "cpu" else AHEAD
         with decode_threads() as parallel:
-            for window in _batched(paths, batch_size * ahead):
-                inputs = parallel(lambda path: read_input(path, self.preprocess), window)
-                for part in _batched(zip(window, inputs, strict=True), batch_size):
+            for window in _batched(named, batch_size * ahead):
+                inputs = parallel(lambda one: read_input(one[1], self.preprocess, one[0]), window)
+                names = [name for name, _ in window]
+                for part in _batched(zip(names, inputs, strict=True), batch_size):
                     yield from self._predict_batch(part, top_k)
 
     def _predict_batch(self, part: Sequence[tuple[str, Tensor | ImageError]], top_k: int) -> Iterator[Prediction]:
@@ -109,10 +124,26 @@ class Predictor:
                 yield Prediction(path, "ok", top[0][0], top[0][1], top)
 
 
-def read_input(path: str, preprocess: Preprocess) -> Tensor | ImageError:
-    """A file as a network's input (3, S, S) uint8, or why it cannot be one."""
+def _is_one(images: Any) -> bool:
+    """Whether this is one path or image, and not several."""
+    if isinstance(images, np.ndarray | Tensor):
+        return images.ndim < 4
+    return isinstance(images, str | os.PathLike | PillowImage) or not isinstance(images, Iterable)
+
+
+def _named(image: Any, place: int) -> _Named:
+    """An image with the name of its row; UsageError if it is nothing that can be predicted."""
+    if isinstance(image, str | os.PathLike):
+        return os.fspath(image), os.fspath(image)
+    if not isinstance(image, PillowImage | np.ndarray | Tensor):
+        raise UsageError(f"image {place} is of type {type(image).__name__}", TAKEN)
+    return name_of(image, place), image
+
+
+def read_input(image: str | InMemory, preprocess: Preprocess, name: str = "") -> Tensor | ImageError:
+    """A file, or an image of that name, as a network's input (3, S, S) uint8, or why it cannot be one."""
     try:
-        return preprocess(read_image(path))
+        return preprocess(read_image(image) if isinstance(image, str) else pixels_of(image, name))
     except ImageError as error:
         return error
 

@@ -16,7 +16,8 @@ from typing import IO, Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vit.errors import ResourceError, UsageError, nearest
+from vit.errors import ResourceError
+from vit.prediction.files import check_output
 from vit.prediction.predictor import Prediction
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -136,10 +137,8 @@ _WRITERS: dict[str, type[RowWriter]] = {".csv": CsvWriter, ".jsonl": JsonLinesWr
 
 def open_writer(path: Path, top_k: int) -> RowWriter:
     """The writer for a file name's ending; UsageError for another ending."""
-    writer = _WRITERS.get(path.suffix.lower())
-    if writer is None:
-        raise UsageError(f"--output {path} ends in {path.suffix or 'nothing'}", nearest(path.suffix, _WRITERS))
-    return writer(path, top_k)
+    check_output(path)
+    return _WRITERS[path.suffix.lower()](path, top_k)
 
 
 def column_names(top_k: int) -> list[str]:

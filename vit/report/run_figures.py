@@ -51,9 +51,10 @@ def draw_run(run: RunDirectory, plan: Plan, fitted: Fitted, tracker: Tracker) ->
     if "validation" in scored:
         dataset = data.dataset("validation")
         worst = _worst(scored["validation"], classes)
+        places = {path: place for place, path in enumerate(dataset.samples.paths)}
         captions = [f"{row['label']} → {row['predicted']}, {row['probability']:.0%}" for row in worst]
         pictures["worst"] = image_grid(
-            [_picture(dataset, row["index"]) for row in worst],
+            [_picture(dataset, places[row["path"]]) for row in worst],
             captions,
             "Validation images with the largest loss: true → predicted, probability",
         )
@@ -78,7 +79,6 @@ def _worst(scored: Scored, classes: tuple[str, ...]) -> list[dict[str, Any]]:
     order = np.argsort(-scored.losses, kind="stable")[:WORST]
     return [
         {
-            "index": int(i),
             "path": scored.paths[i],
             "label": classes[scored.labels[i]],
             "predicted": classes[scored.predictions[i]],

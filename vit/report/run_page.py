@@ -1,6 +1,7 @@
 """A run as one HTML page that needs nothing but itself: how good, where it errs, how sure it may be, how made."""
 
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ PICTURES = 24  # of the worst, and of the most doubtful
 PAIRS, OF_A_PAIR = 8, 6
 EXPLAINED = 6  # right and wrong images with a map each
 SHOWN_CLASSES = 60
+LEFT_OUT = 20
 THUMBNAIL = 128  # pixels, of the longer side
 
 Cell = tuple[str, str]  # a value, and in small letters below it its interval
@@ -66,7 +68,7 @@ def write_run_report(run: RunDirectory, source: Source | None, result: Mapping[s
         classes: list[str] = json.loads(run.classes.read_text(encoding="utf-8"))["classes"]
         split = "test" if "test" in result["images"] else "validation"
         rows = read_scored(run.predictions / f"{split}.csv", result["images"][split])
-        content = _content(run, result, classes, split, rows, _pixels(source, split, result))
+        content = _content(run, result, classes, split, rows, _pixels(source, split, rows))
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise DataError(f"{run.path} is damaged: {error}", "restore its files, or train again") from error
     html = templates.get_template("run.html").render(content)
@@ -74,17 +76,25 @@ def write_run_report(run: RunDirectory, source: Source | None, result: Mapping[s
         partial.write_text(html, encoding="utf-8", errors="replace")
 
 
-def _pixels(source: Source | None, split: str, result: Mapping[str, Any]) -> Pixels | None:
-    """The images of a split by index; None where the images are not those that the run was measured on."""
+def _pixels(source: Source | None, split: str, rows: Sequence[ScoredRow]) -> Pixels | None:
+    """The images of rows by their index; None where the images are not those that the run was measured on."""
     if source is None or split not in source.splits:
         return None
     samples = source.splits[split]
-    if samples.fingerprint() != result["fingerprints"][split]:
+    names = (source.classes[label] for label in samples.labels.tolist())
+    places = {
+        (os.path.join(samples.root or "", path), name): place
+        for place, (path, name) in enumerate(zip(samples.paths, names, strict=True))
+    }
+    try:
+        found = [places[os.path.join(samples.root or "", row.path), row.label] for row in rows]
+    except KeyError:
         return None
 
     def pixels(index: int) -> Tensor | None:
         try:
-            return read_image(samples.file(index)) if samples.arrays is None else array_image(samples, index)
+            place = found[index]
+            return read_image(samples.file(place)) if samples.arrays is None else array_image(samples, place)
         except ImageError:
             return None  # the file changed since it was measured
 
@@ -219,6 +229,13 @@ def _facts(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("seed", str(result["seed"])),
         ("time", f"{result['seconds']:,.0f} s, {result['images_per_second']:,.0f} training images/s"),
         ("device", f"{result['device']}, {result['precision']}"),
+        *(("left out", f"{split}: {path}: {reason}") for split, path, reason in _left_out(result)),
         *([("steps left out", f"{result['skipped_steps']:,}")] if result.get("skipped_steps") else []),
         ("versions", ", ".join(f"{name} {version}" for name, version in result["versions"].items())),
     ]
+
+
+def _left_out(result: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """(split, name, reason) of images that could not be read and were not measured."""
+    found = result.get("left_out", {})
+    return [(split, path, reason) for split, some in found.items() for path, reason in some.items()][:LEFT_OUT]

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Mapping
 from dataclasses import replace
 from multiprocessing import connection, parent_process
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import torch
 
+from vit.data.contents import known_contents, read_contents
 from vit.errors import VitError
 from vit.launch import forget_launcher
 from vit.study.folder import failure_file
@@ -21,6 +23,7 @@ from vit.training.fit import fit
 from vit.training.plan import Plan, make_plan
 from vit.training.recipe import Recipe, dump, plain
 from vit.training.run import RunDirectory, check_unchanged, write_beginning
+from vit.training.run_images import check_readable
 from vit.training.tracking import Tracker, open_tracker
 
 
@@ -38,11 +41,16 @@ class _Rows(Listener):
         self.tracker.log({key: value for key, value in row.items() if key != "step"}, step)
 
 
-def run_cell(recipe: Recipe, folder: Path, threads: int, gpu: int | None, group: str) -> None:
+def run_cell(
+    recipe: Recipe, folder: Path, threads: int, gpu: int | None, group: str, digests: Mapping[str, str]
+) -> None:
     """Train a cell into its folder, or go on with it; what it prints is in log.txt, why it failed in failure.txt.
 
     The process ends with code 0, or 1 after a failure. It ends at once if the process that began it is gone: the study
     may have been started again, and two trainings must not write into one folder.
+
+    Args:
+        digests: {path: digest} of the images, which the study has read already.
     """
     _end_with_parent()
     forget_launcher()
@@ -53,7 +61,7 @@ def run_cell(recipe: Recipe, folder: Path, threads: int, gpu: int | None, group:
     with RunDirectory(folder).held(wait=True):
         failure_file(folder).unlink(missing_ok=True)
         try:
-            _train(recipe, folder, group)
+            _train(recipe, folder, group, digests)
         except BaseException as error:  # noqa: BLE001  whatever it was, the study must be able to say it
             traceback.print_exc()
             words = str(error) if isinstance(error, VitError) else f"{type(error).__name__}: {error}"
@@ -61,18 +69,20 @@ def run_cell(recipe: Recipe, folder: Path, threads: int, gpu: int | None, group:
             sys.exit(1)
 
 
-def _train(recipe: Recipe, folder: Path, group: str) -> None:
+def _train(recipe: Recipe, folder: Path, group: str, digests: Mapping[str, str]) -> None:
     run = RunDirectory(folder)
     if run.result.is_file():
         return  # another shard or an earlier start has done it
     plan = make_plan(recipe)
     resume = run.can_resume and run.config.is_file() and run.config.read_text(encoding="utf-8") == dump(plan.recipe)
+    contents = known_contents(plan.source, digests) or read_contents(plan.source)
+    check_readable(plan.source, contents)
     if resume:
-        check_unchanged(run, plan.source)
+        check_unchanged(run, plan.source, contents)
     else:
         for file in (run.splits, run.metrics, run.last, run.previous, run.best):
             file.unlink(missing_ok=True)
-        write_beginning(run, plan.recipe, plan.source)
+        write_beginning(run, plan.recipe, plan.source, contents)
     tracker = open_tracker(
         recipe.wandb, folder, plain(plan.recipe), recipe.name or folder.name, print, group=group, job_type="cell"
     )

@@ -126,7 +126,7 @@ def parse_sizes(sizes: Sequence[int | str], pool: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Contents:
+class Inputs:
     """What cells learn from: replaced files are others, and moved ones are the same.
 
     Attributes:
@@ -140,14 +140,14 @@ class Contents:
     weights: Mapping[str, str] = field(default_factory=dict)
 
 
-def key_of(recipe: Recipe, contents: Contents) -> str:
+def key_of(recipe: Recipe, inputs: Inputs) -> str:
     """A hash of all that decides a cell: its recipe without names and places, its weights, and all images."""
     values = {name: value for name, value in plain(recipe).items() if name not in _UNDECIDING}
     values["trainer"].pop("checkpoint_every", None)
     values["data"] = {name: value for name, value in values["data"].items() if name not in _UNDECIDING_DATA}
     if recipe.model.init_from is not None:
-        values["model"]["init_from"] = contents.weights[recipe.model.init_from]
-    text = json.dumps([_VERSION, values, contents.data, dict(contents.images)], sort_keys=True)
+        values["model"]["init_from"] = inputs.weights[recipe.model.init_from]
+    text = json.dumps([_VERSION, values, inputs.data, dict(inputs.images)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
@@ -156,7 +156,7 @@ def make_cells(
     sizes: Sequence[int],
     seeds: Sequence[int],
     budget: Budget,
-    contents: Contents,
+    inputs: Inputs,
 ) -> list[Cell]:
     """Every cell, small sizes first: an early answer at all sizes' cost is worth more than a late one at one size.
 
@@ -171,7 +171,7 @@ def make_cells(
                     data = replace(recipe.data, train_images=images, subset_seed=seed)
                     whole = budget.apply(replace(recipe, data=data, seed=seed), images)
                     ending = f"-{slug(choice)}" if choice else ""
-                    place = f"{slug(name)}/{images:07d}/seed{seed}{ending}-{key_of(whole, contents)}"
+                    place = f"{slug(name)}/{images:07d}/seed{seed}{ending}-{key_of(whole, inputs)}"
                     cells.append(Cell(name, images, seed, choice, whole, Path("cells") / place))
     return cells
 

@@ -1,7 +1,7 @@
 """Runs cells side by side, each in a fresh process that a warm one forks off: torch is imported once for all."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection, get_all_start_methods, get_context
 from multiprocessing.process import BaseProcess
@@ -44,11 +44,17 @@ def machine(jobs: int | None) -> Machine:
 
 
 def run_cells(
-    study: Path, cells: Sequence[Cell], place: Machine, group: str, told: Callable[[Cell, str], None]
+    study: Path,
+    cells: Sequence[Cell],
+    place: Machine,
+    group: str,
+    digests: Mapping[str, str],
+    told: Callable[[Cell, str], None],
 ) -> None:
     """Run every cell that has no result yet, in order; one that fails does not stop the rest.
 
     Args:
+        digests: {path: digest} of the images.
         told: called with a cell and "started", "done" or "failed".
     """
     context: Any = _context()
@@ -59,7 +65,7 @@ def run_cells(
         while waiting or running:
             while waiting and free:
                 cell, slot = waiting.popleft(), free.pop()
-                about = (cell.recipe, study / cell.folder, place.threads, place.gpu(slot), group)
+                about = (cell.recipe, study / cell.folder, place.threads, place.gpu(slot), group, digests)
                 process = context.Process(target=run_cell, args=about)
                 process.start()
                 running[process.sentinel] = (process, cell, slot)

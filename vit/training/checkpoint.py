@@ -19,7 +19,6 @@ import hashlib
 import json
 import math
 import os
-import re
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,12 +31,12 @@ from vit.data.preprocess import Interpolation, Preprocess
 from vit.errors import CheckpointError
 from vit.models.catalog import build, resolve
 from vit.models.network import Network
+from vit.training.model_path import check_local as check_local
 
 FORMAT = 1
 KEY = "vit"
 PREFIX = "network."
 MAX_SIDE = 4096
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # Path has made one slash of two
 _REMEDY = "give a run folder or a checkpoint that 'vit train' wrote"
 
 
@@ -131,12 +130,6 @@ def load(path: Path) -> tuple[Network, Description]:
     network = build(checked).eval()
     network.load_state_dict(weights)
     return network, description
-
-
-def check_local(path: Path) -> None:
-    """Raise CheckpointError if a path is an address: nothing is fetched that a user has not looked at."""
-    if _ADDRESS.match(str(path)):
-        raise CheckpointError(f"{path} is an address, not a file", "download it first, then give the file")
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from vit.training.pretrained import open_pretrained
 from vit.training.probe import probe
 from vit.training.processes import PATIENCE, Agreement, deciding, observe_patiently, together
 from vit.training.run import Effort, RunDirectory, RunResult, pack, versions
+from vit.training.run_images import measured_part
 from vit.training.sharding import ShardedClassifier, Sharding
 from vit.training.signals import Signals, Stop
 from vit.training.start import start_from
@@ -121,14 +122,18 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
     best_description, temperature, scored = measured
     if effort.is_first_process:
         store_temperature(effort.best, temperature)
+    measured_on = {
+        split: measured_part(samples, scored[split].left_out) if split in scored else samples
+        for split, samples in plan.source.splits.items()
+    }
     result = RunResult(
         network=plan.network,
         parameters=plan.parameters,
         flops=plan.flops,
         data=plan.source.name,
         classes=len(plan.source.classes),
-        images={split: len(samples) for split, samples in plan.source.splits.items()},
-        fingerprints={split: samples.fingerprint() for split, samples in plan.source.splits.items()},
+        images={split: len(samples) for split, samples in measured_on.items()},
+        fingerprints={split: samples.fingerprint() for split, samples in measured_on.items()},
         seed=plan.recipe.seed,
         epochs=plan.total_steps / plan.steps_per_epoch,
         steps=effort.steps,
@@ -145,6 +150,7 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
         correct={split: pack(some.correct) for split, some in scored.items()},
         skipped_steps=effort.skipped_steps,
         unreadable_images=effort.unreadable_images,
+        left_out={split: dict(some.left_out) for split, some in scored.items() if some.left_out},
     )
     if effort.is_first_process:
         run.previous.unlink(missing_ok=True)

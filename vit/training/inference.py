@@ -116,34 +116,51 @@ class Classifies(Protocol):
 
 
 def score(engine: Classifies, batches: Iterable[Batch]) -> Scored:
-    """Score every valid image of all processes, each once, in the order of the list; every process gets all rows."""
+    """Score every valid image of all processes, each once, in the order of the list; every process gets all rows.
+
+    Raises:
+        DataError: none of the images can be read.
+    """
+    rank, processes = place()
     paths: list[str] = []
     labels: list[Tensor] = []
     probabilities: list[Tensor] = []
+    places: list[int] = []  # in the list: process r scores images r, r + n, r + 2n, ...
+    left_out: dict[str, str] = {}
+    seen = 0
     for batch in batches:
-        valid = batch.valid
+        valid = batch.valid.cpu()
         probabilities.append(engine.probabilities(batch.image)[valid])
-        labels.append(batch.label[valid])
-        paths += [path for path, kept in zip(batch.path, valid.tolist(), strict=True) if kept]
+        labels.append(batch.label[batch.valid].cpu())
+        kept = valid.nonzero().flatten().tolist()
+        paths += [batch.path[row] for row in kept]
+        places += [(seen + row) * processes + rank for row in kept]
+        left_out |= {path: error for path, error in zip(batch.path, batch.error, strict=True) if error}
+        seen += len(batch)
     if not labels:
         raise DataError("there are no images to score", "give images with labels")
-    own = Scored(tuple(paths), torch.cat(labels).numpy(), torch.cat(probabilities).numpy(), engine.temperature)
-    _, processes = place()
-    if processes == 1:
-        return own
-    parts: list[Scored] = [own] * processes
-    dist.all_gather_object(parts, own)
-    return _interleave(parts)
+    found = Scored(
+        tuple(paths), torch.cat(labels).numpy(), torch.cat(probabilities).numpy(), engine.temperature, left_out
+    )
+    if processes > 1:
+        parts: list[tuple[Scored, list[int]]] = [(found, places)] * processes
+        dist.all_gather_object(parts, (found, places))
+        found = _in_order(parts)
+    if not found.paths:
+        name, reason = next(iter(found.left_out.items()), ("", "there are none"))
+        raise DataError(f"none of {len(found.left_out):,} images can be read: {name}: {reason}", "fix the files")
+    return found
 
 
-def _interleave(parts: list[Scored]) -> Scored:
-    """Process r scored images r, r + n, r + 2n, ...: put them back in order."""
-    places = np.concatenate([np.arange(len(part.labels)) * len(parts) + rank for rank, part in enumerate(parts)])
-    order = np.argsort(places)
-    paths = [path for part in parts for path in part.paths]
+def _in_order(parts: list[tuple[Scored, list[int]]]) -> Scored:
+    """What several processes scored, by the places of its rows in the list."""
+    order = np.argsort(np.concatenate([np.array(places, dtype=np.int64) for _, places in parts]))
+    scored = [part for part, _ in parts]
+    paths = [path for part in scored for path in part.paths]
     return Scored(
         tuple(paths[i] for i in order),
-        np.concatenate([part.labels for part in parts])[order],
-        np.concatenate([part.probabilities for part in parts])[order],
-        parts[0].temperature,
+        np.concatenate([part.labels for part in scored])[order],
+        np.concatenate([part.probabilities for part in scored])[order],
+        scored[0].temperature,
+        {path: reason for part in scored for path, reason in part.left_out.items()},
     )

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from vit.errors import UsageError
+from vit.errors import UsageError, install
 from vit.models.adapt import head_names
 from vit.models.network import Network
 from vit.training.classifier import Classifier
@@ -35,7 +35,7 @@ def check_choice(model: ModelConfig) -> None:
     if model.freeze == "backbone":
         raise UsageError("--lora with --freeze backbone, which trains the last layer alone", "leave one of them out")
     if find_spec("peft") is None:
-        raise UsageError("--lora needs peft", "pip install 'vit-lightning[lora]'")
+        raise UsageError("--lora needs peft", install("lora"))
 
 
 def layers_to_adapt(network: Network, rank: int) -> list[str]:

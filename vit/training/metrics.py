@@ -1,7 +1,7 @@
 """How good a classifier is on labelled images: numbers with 95 % intervals, per-class figures, calibration."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -37,12 +37,14 @@ class Scored:
         labels: (n,) true class numbers.
         probabilities: (n, C) after softmax.
         temperature: by which the logits were divided before it.
+        left_out: images that could not be read, which have no row: {name: reason}.
     """
 
     paths: tuple[str, ...]
     labels: Labels
     probabilities: Floats
     temperature: float = 1.0
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def predictions(self) -> Labels:

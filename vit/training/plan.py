@@ -101,8 +101,11 @@ class Plan:
         return ImageDataModule(self.source, self.preprocess, augment, options, self.recipe.seed)
 
 
-def make_plan(recipe: Recipe) -> Plan:
+def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
     """Work a recipe out.
+
+    Args:
+        found: what `open_source` made of its data, where somebody has read it already.
 
     Raises:
         CheckpointError: the weights to start from cannot be used.
@@ -128,7 +131,8 @@ def make_plan(recipe: Recipe) -> Plan:
         if recipe.model.lora is not None:
             layers_to_adapt(empty, recipe.model.lora)
     data = recipe.data
-    found = open_source(data.source, data.root, data.download, data.allow_empty)
+    if found is None:
+        found = open_source(data.source, data.root, data.download, data.allow_empty)
     if description.get("name", "auto") == "auto":
         name, side = _automatic(_typical_side(found.splits["train"]))
         description["name"] = name

@@ -80,7 +80,8 @@ def probe(
                 _store(
                     network, head, found, (mean, std), run, replace(description, metrics={**measured, "epoch": place})
                 )
-    return Effort(run.best, time.perf_counter() - began, len(labels) / computed, steps)
+    seconds, unreadable = time.perf_counter() - began, len(plan.source.splits["train"]) - len(labels)
+    return Effort(run.best, seconds, len(labels) / computed, steps, unreadable_images=unreadable)
 
 
 def _head(network: Network, called: str) -> tuple[str, nn.Linear]:
@@ -98,8 +99,8 @@ def _features(engine: Engine, batches: Iterable[Batch]) -> tuple[Tensor, Tensor]
     """What the head reads (n, D) float32, and class numbers (n,), on the engine's device."""
     features, labels = [], []
     for batch in batches:
-        features.append(engine.logits(batch.image).clone())  # a plain tensor: gradients flow behind it
-        labels.append(batch.label)
+        features.append(engine.logits(batch.image)[batch.valid].clone())  # a plain tensor: gradients flow behind it
+        labels.append(batch.label[batch.valid])
     return torch.cat(features), torch.cat(labels).to(engine.device)
 
 

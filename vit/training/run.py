@@ -6,22 +6,25 @@ import platform
 import re
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from vit.data.samples import Source
-from vit.data.split import write_splits
+from vit.data.split import SplitRow, read_splits, split_rows, write_splits
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError
-from vit.files import partial_name, remove_partial, write_json, write_text
+from vit.files import remove_partial, write_json, write_text
 from vit.training.locking import hold, is_held
 from vit.training.recipe import Recipe, dump
+
+if TYPE_CHECKING:
+    from vit.data.contents import Contents
 
 
 @dataclass(frozen=True)
@@ -196,6 +199,8 @@ class RunResult:
         seconds: of the whole fit, the parts of an interrupted one together.
         skipped_steps: optimiser steps that were left out because a loss or gradient was no number.
         unreadable_images: training images that could not be read; others stood in for them.
+        images: of each split; of validation and test those that were measured.
+        left_out: validation and test images that could not be read and were not measured: {split: {path: reason}}.
     """
 
     network: dict[str, Any]
@@ -221,6 +226,7 @@ class RunResult:
     correct: dict[str, str] = field(default_factory=dict)
     skipped_steps: int = 0
     unreadable_images: int = 0
+    left_out: dict[str, dict[str, str]] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=versions)
 
     def write(self, path: Path) -> None:
@@ -241,25 +247,29 @@ def unpack(text: str, count: int) -> npt.NDArray[np.bool_]:
     return bits[:count].astype(np.bool_)
 
 
-def write_beginning(run: RunDirectory, recipe: Recipe, source: Source) -> None:
-    """What a run folder holds before the first step: config, class names, the split of every image."""
+def write_beginning(run: RunDirectory, recipe: Recipe, source: Source, contents: "Contents") -> None:
+    """What a run folder holds before the first step: config, class names, the split and content of every image."""
     write_text(run.config, dump(recipe))
     write_json(run.classes, {"classes": list(source.classes)})
-    write_splits(source, run.splits)
+    write_splits(source, run.splits, contents.digests)
 
 
-def check_unchanged(run: RunDirectory, source: Source) -> None:
+def check_unchanged(run: RunDirectory, source: Source, contents: "Contents") -> None:
     """Raise DataError if the images of a run are not those it began with: its order of images would be another one."""
-    again = partial_name(run.splits)
-    try:
-        write_splits(source, again)
-        now, before = again.read_bytes(), run.splits.read_bytes()
-    finally:
-        again.unlink(missing_ok=True)
-    if now != before:
-        lines, known = set(now.splitlines()), set(before.splitlines())
-        raise DataError(
-            f"the images of {source.name} are not those that {run.splits} lists: {len(known - lines):,} are gone "
-            f"or in another class or split, {len(lines - known):,} are new there",
-            "put them back, or start a new run",
-        )
+    before, now = read_splits(run.splits), split_rows(source, contents.digests)
+    if before.keys() == now.keys() and all(_same(before[split], now[split]) for split in now):
+        return
+    known, here = ({(split, *row) for split, rows in found.items() for row in rows} for found in (before, now))
+    gone, new = len(known - here), len(here - known)
+    raise DataError(
+        f"the images of {source.name} are not those that {run.splits} lists: {gone:,} are gone, changed, "
+        f"or in another class or split, {new:,} are new there",
+        "put them back, or start a new run",
+    )
+
+
+def _same(before: Sequence[SplitRow], now: Sequence[SplitRow]) -> bool:
+    """Whether two lists hold the same images; one whose content was not known before may hold anything."""
+    return len(before) == len(now) and all(
+        old[:2] == new[:2] and old.content in ("", new.content) for old, new in zip(before, now, strict=True)
+    )

@@ -8,14 +8,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vit.data.content import content_hash
+from vit.data.contents import known_contents, read_contents
 from vit.data.sources import open_source
 from vit.errors import CheckpointError
 from vit.training.weights_hash import weights_hash
 
 
+def train_hash(source):
+    return read_contents(source).hashes(source)["train"]
+
+
 def of_folder(folder):
-    return content_hash(open_source(str(folder)).splits["train"])
+    return train_hash(open_source(str(folder)))
 
 
 def test_a_replaced_image_is_another_one(colours, tmp_path):
@@ -35,11 +39,21 @@ def test_a_replaced_image_is_another_one(colours, tmp_path):
 
 
 def test_pixels_in_memory_count_too():
-    train = open_source("digits").splits["train"]
+    digits = open_source("digits")
+    train = digits.splits["train"]
     changed = train.arrays.copy()
     changed[0, 0, 0] += 1
-    assert content_hash(train) != content_hash(replace(train, arrays=changed))
-    assert content_hash(train) == content_hash(replace(train, arrays=list(train.arrays)))
+    others = [replace(digits, splits={"train": replace(train, arrays=some)}) for some in (changed, list(train.arrays))]
+    assert [train_hash(other) == train_hash(digits) for other in others] == [False, True]
+
+
+def test_what_was_read_once_is_known_of_a_part(colours):
+    source = open_source(str(colours))
+    whole = read_contents(source)
+    part = replace(source, splits={"train": source.splits["train"].select([3, 1, 7])})
+    assert known_contents(part, whole.by_path(source)) == read_contents(part)
+    more = replace(part, splits={"train": replace(part.splits["train"], paths=["a", "b", "c"])})
+    assert known_contents(more, whole.by_path(source)) is None
 
 
 def test_weights_of_a_run_a_file_and_a_folder(digits_run, tmp_path):

@@ -1,0 +1,92 @@
+"""What is typed wrong is said before torch is imported, which takes seconds."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.processes import environment
+from vit.data import torchvision_sets
+from vit.data.names import TORCHVISION
+from vit.models.catalog import CATALOG
+from vit.models.names import OWN, suggestion, timm_names
+
+ALL_IN_ONE = """
+import contextlib, io, json, os, sys
+from vit.__main__ import main
+heavy = {"torch", "timm", "lightning", "torchvision", "sklearn", "pyarrow"}
+for line in sys.stdin:
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        code = main(line.split())
+    print(json.dumps([code, said.getvalue(), sorted(heavy & set(sys.modules)), sorted(os.listdir())]))
+"""
+WRONG = [
+    ("train digits --network vit_tiny", 2, "did you mean 'vit_tiny_cifar' or 'vit_tiny_patch16_224'?"),
+    ("train digits --network resnet_18", 2, "did you mean 'resnet18_cifar' or 'resnet18'?"),
+    ("train nothing", 2, "DATA is 'nothing'"),
+    ("train no/thing", 3, "there is no no/thing"),
+    ("train empty", 3, "empty has no class folders"),
+    ("train digits --init_from nothing.ckpt", 4, "there is no checkpoint nothing.ckpt"),
+    ("train digits --init_from https://host/x.pth", 4, "download it first"),
+    ("train --resume nothing", 2, "nothing is no run folder"),
+    ("study digits --networks digits_cnnn", 2, "did you mean 'digits_cnn'?"),
+    ("study digits --networks digits,vit_tyni_cifar", 2, "did you mean 'vit_tiny_cifar'?"),
+    ("study nothing", 2, "DATA is 'nothing'"),
+    ("predict nothing empty", 4, "there is no checkpoint nothing"),
+    ("predict m.ckpt nothing.jpg", 3, "there is no nothing.jpg"),
+    ("predict m.ckpt empty", 3, "empty holds no files"),
+    ("predict m.ckpt m.ckpt --output mine.csv", 2, "mine.csv exists"),
+    ("predict m.ckpt m.ckpt --output rows.txt", 2, "rows.txt ends in .txt"),
+    ("evaluate nothing digits", 4, "there is no checkpoint nothing"),
+    ("evaluate empty digits", 4, "empty has no checkpoints/best.ckpt"),
+    ("evaluate m.ckpt", 2, "DATA must be given"),
+    ("evaluate m.ckpt nothing", 2, "DATA is 'nothing'"),
+    ("evaluate m.ckpt digits --output mine.csv", 2, "mine.csv is not an empty folder"),
+    ("explain nothing empty", 4, "there is no checkpoint nothing"),
+    ("explain m.ckpt nothing.jpg", 3, "there is no nothing.jpg"),
+    ("inspect nothing", 4, "there is no checkpoint nothing"),
+    ("export nothing", 4, "there is no checkpoint nothing"),
+    ("export m.ckpt --verify nothing", 3, "there is no nothing"),
+    ("convert nothing.pth --output x.ckpt", 4, "there is no file nothing.pth"),
+    ("demo nothing", 4, "there is no checkpoint nothing"),
+    ("data check no/thing", 3, "there is no no/thing"),
+    ("models vit_tny", 2, "did you mean 'vit_tiny_cifar' or 'vit_tiny_patch16_224'?"),
+]
+
+
+@pytest.mark.faults("K1")
+def test_it_is_refused_without_torch(here):
+    (here / "empty").mkdir()
+    (here / "m.ckpt").touch()
+    (here / "mine.csv").write_text("mine")
+    done = subprocess.run(
+        [sys.executable, "-c", ALL_IN_ONE], input="\n".join(line for line, _, _ in WRONG),
+        env=environment(here), cwd=here, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(answers) == len(WRONG), done.stderr
+    for (line, code, words), answer in zip(WRONG, answers, strict=True):
+        assert answer[0] == code and words in answer[1] and answer[1].count("vit: error[") == 1, (line, answer)
+        assert answer[2:] == [[], ["empty", "m.ckpt", "mine.csv"]], (line, answer)
+
+
+def test_names_are_those_of_what_they_name():
+    import timm
+    from timm.models._registry import _deprecated_models
+
+    assert tuple(CATALOG) == OWN and set(torchvision_sets.SETS) == TORCHVISION
+    assert timm_names() == {*timm.list_models(), *_deprecated_models}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("vit_smal_patch16_224", "did you mean 'vit_small_patch16_224'?"),
+        ("resnet18_cifa", "did you mean 'resnet18_cifar'?"),
+        ("convnext_tny", "did you mean 'convnext_tiny'?"),
+        ("resnet50x", "did you mean 'resnet50'?"),
+    ],
+)
+def test_names_of_ours_are_suggested_first(name, words):
+    assert suggestion(name) == words

@@ -1,0 +1,43 @@
+"""Images that a program holds -> what the decoder makes of a file: upright RGB uint8 tensors, alpha over white."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+from torch import Tensor
+
+from vit.data.decode import check_size, from_pillow
+from vit.errors import UsageError
+
+InMemory = Image.Image | npt.NDArray[Any] | Tensor
+
+TAKEN = "give a path, a PIL image, a uint8 array (H, W), (H, W, 3) or (H, W, 4), or a uint8 tensor (3, H, W)"
+
+
+def name_of(image: InMemory, place: int) -> str:
+    """The file that a PIL image was opened from, else its number."""
+    return str(getattr(image, "filename", "")) or f"image {place}"
+
+
+def pixels_of(image: InMemory, name: str) -> Tensor:
+    """One image as (3, H, W) uint8.
+
+    Raises:
+        ImageError: a PIL image cannot be decoded, or it is larger than the limits.
+        UsageError: an array or tensor is of a shape or type that no image has.
+    """
+    if isinstance(image, Image.Image):
+        check_size(image.size, name)
+        return from_pillow(image, name)
+    if isinstance(image, Tensor):
+        if image.dtype != torch.uint8 or image.ndim != 3 or image.shape[0] not in (1, 3):
+            raise UsageError(f"{name} is a tensor {tuple(image.shape)} of {image.dtype}, not an image", TAKEN)
+        check_size((image.shape[2], image.shape[1]), name)
+        return image.detach().cpu().expand(3, -1, -1).contiguous()
+    plane = image[:, :, 0] if image.ndim == 3 and image.shape[2] == 1 else image
+    if plane.dtype != np.uint8 or plane.ndim not in (2, 3) or (plane.ndim == 3 and plane.shape[2] not in (3, 4)):
+        raise UsageError(f"{name} is an array {image.shape} of {image.dtype}, not an image", TAKEN)
+    check_size((plane.shape[1], plane.shape[0]), name)
+    return from_pillow(Image.fromarray(np.ascontiguousarray(plane)), name)
