@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vit.errors import UsageError
-from vit.training.recipe import Recipe, automatic_batch_size, plain
+from vit.training.recipe import UNDECIDING, Recipe, automatic_batch_size, plain
 from vit.training.run import slug
 
 _BUDGET = re.compile(r"(steps|epochs):(\d+)")
-_UNDECIDING = {"out", "name", "wandb"}  # of a recipe; and of its parts:
 _UNDECIDING_DATA = {"root", "download", "cache", "num_workers"}
 
 
@@ -128,7 +127,7 @@ def key_of(recipe: Recipe, fingerprints: Mapping[str, str]) -> str:
     from vit.models.catalog import CATALOG
     from vit.models.timm_network import SmallImageResNet
 
-    values = {name: value for name, value in plain(recipe).items() if name not in _UNDECIDING}
+    values = {name: value for name, value in plain(recipe).items() if name not in UNDECIDING}
     values["trainer"].pop("checkpoint_every", None)
     for name, default in (("freeze", "none"), ("lora", None)):
         if values["model"][name] == default:  # cells from before there was a choice keep their keys

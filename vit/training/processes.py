@@ -19,7 +19,7 @@ from torch.distributed.tensor import DTensor
 
 from vit.errors import DisagreementError, ProcessesError
 from vit.training.plan import Plan
-from vit.training.recipe import plain
+from vit.training.recipe import UNDECIDING, plain
 from vit.training.signals import Stop
 
 PATIENCE = timedelta(minutes=10)  # with a process that does not answer
@@ -41,7 +41,7 @@ def deciding(plan: Plan) -> dict[str, str]:
     """What decides a training, in words that processes can compare; a machine may have paths of its own."""
     values = plain(plan.recipe)
     data = {key: value for key, value in values["data"].items() if key not in ("source", "root", "num_workers")}
-    options = {key: value for key, value in values.items() if key not in ("data", "out", "name", "wandb")}
+    options = {key: value for key, value in values.items() if key not in {"data"} | UNDECIDING}
     return {
         "images": ", ".join(f"{split} {samples.fingerprint()}" for split, samples in plan.source.splits.items()),
         "options": hashlib.sha256(json.dumps([data, options], sort_keys=True).encode()).hexdigest(),
