@@ -22,6 +22,7 @@ from vit.data.decode import has_image_extension
 from vit.data.outputs import holds_runs, is_output
 from vit.data.samples import Samples, Source
 from vit.errors import DataError, UsageError, nearest
+from vit.tables import unescape
 
 SPLIT_FOLDERS = {
     "train": ("train", "training"),
@@ -274,7 +275,8 @@ def _table(path: Path) -> Source:
     listed: dict[str, list[tuple[str, str]]] = {"train": []}
     seen: dict[str, int] = {}
     for line, row in rows:
-        file_name, label, split = row["path"] or "", row["label"] or "", (row.get("split") or "").casefold()
+        file_name, label = unescape(row["path"] or ""), unescape(row["label"] or "")  # our own splits.csv has quotes
+        split = (row.get("split") or "").casefold()
         if split not in synonyms:
             raise DataError(f"{path}, line {line}: split is {row['split']!r}", nearest(split, synonyms.keys() - {""}))
         if not label or not file_name:

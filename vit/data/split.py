@@ -1,6 +1,5 @@
 """Cut validation and test images from the training images where the source has none of its own."""
 
-import csv
 import math
 import os
 from pathlib import Path
@@ -10,6 +9,7 @@ import numpy as np
 from vit.data.draws import uniform
 from vit.data.samples import Labels, Source
 from vit.errors import DataError
+from vit.tables import new_table
 
 SPLITS = ("train", "validation", "test")
 
@@ -68,14 +68,11 @@ def stratified(labels: Labels, shares: list[float], seed: int) -> list[Labels]:
 
 def write_splits(source: Source, path: Path) -> None:
     """Every image with its label and split, as the CSV that `vit train` reads back."""
-    with open(path, "x", newline="", encoding="utf-8", errors="surrogateescape") as file:
-        writer = csv.writer(file)
-        writer.writerow(("path", "label", "split"))
+    with new_table(path, ("path", "label", "split"), mode="x") as table:
         for split in SPLITS:
             if split in source.splits:
                 samples = source.splits[split]
                 root = samples.root.resolve() if samples.root is not None else ""
                 names = (source.classes[label] for label in samples.labels.tolist())
-                writer.writerows(
-                    (os.path.join(root, path), name, split) for path, name in zip(samples.paths, names, strict=True)
-                )
+                for name, label in zip(samples.paths, names, strict=True):
+                    table.row((os.path.join(root, name), label, split))
