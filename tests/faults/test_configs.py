@@ -167,7 +167,7 @@ def test_numbers_as_people_write_them(vit, parser, tmp_path, text, value):
     assert yaml.safe_load(printed.out)["optim"]["lr"] == value
 
 
-@pytest.mark.faults("K7")
+@pytest.mark.faults("K7", simulated="torch says that there is no GPU")
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -80,7 +80,7 @@ def test_names_that_are_no_utf8(tmp_path):
     assert pq.read_table(tmp_path / "rows.parquet").to_pylist()[0]["path"] == "caf\\udce9.png"
 
 
-@pytest.mark.faults("R11")
+@pytest.mark.faults("R11", simulated="KeyboardInterrupt is raised")
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_writer_that_is_interrupted_keeps_its_rows_under_another_name(tmp_path, ending):
     path = tmp_path / f"rows{ending}"

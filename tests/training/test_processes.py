@@ -34,7 +34,7 @@ def other(monkeypatch):
     return answer
 
 
-@pytest.mark.faults("X6", "X7")
+@pytest.mark.faults("X6", "X7", simulated="one process is told what others would answer")
 @pytest.mark.parametrize(("name", "value", "told"), [
     ("images", "train " + "3c4d" * 9, "images than"), ("options", "1" * 64, "options than"),
     ("PyTorch", "2.10.0", "PyTorch (2.10.0, 2.14.1) than"),
@@ -48,7 +48,7 @@ def test_processes_that_would_not_do_the_same_do_not_begin(other, name, value, t
     assert caught.value.code == 8 and told in str(caught.value)
 
 
-@pytest.mark.faults("X6", "X7")
+@pytest.mark.faults("X6", "X7", simulated="what would be compared is computed in one process")
 def test_what_is_compared_follows_from_the_data_and_the_options(colours, tmp_path, draw_classes):
     def words(**changes):
         source = changes.pop("source", colours)
@@ -61,7 +61,7 @@ def test_what_is_compared_follows_from_the_data_and_the_options(colours, tmp_pat
     assert words(source=fewer)["images"] != first["images"] and words(source=fewer)["options"] == first["options"]
 
 
-@pytest.mark.faults("X10")
+@pytest.mark.faults("X10", simulated="one process is told what others would answer")
 def test_weights_that_differ_are_found_before_a_validation(other):
     network = torch.nn.Linear(2, 2)
     sums = [float(weight.detach().double().sum()) for weight in network.parameters()]
@@ -72,7 +72,7 @@ def test_weights_that_differ_are_found_before_a_validation(other):
         Agreement(WORDS).on_validation_start(trainer(), network)
 
 
-@pytest.mark.faults("X3", "X5")
+@pytest.mark.faults("X3", "X5", simulated="PyTorch's errors are raised in one process")
 @pytest.mark.parametrize(("error", "children"), [
     (RuntimeError("[/src/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:1"), ()),
     (RuntimeError("[/src/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 600000ms for recv"), ()),
@@ -92,7 +92,7 @@ def test_other_errors_stay_what_they_are(error, children):
     assert caught.value is error
 
 
-@pytest.mark.faults("X8")
+@pytest.mark.faults("X8", simulated="variables of the environment are set, nothing is started")
 @pytest.mark.parametrize(("variables", "first"), [
     ({}, True),
     ({"RANK": "0", "LOCAL_RANK": "0"}, True), ({"RANK": "2", "LOCAL_RANK": "0", "NODE_RANK": "0"}, False),
@@ -107,7 +107,7 @@ def test_one_process_speaks_whoever_started_them(monkeypatch, variables, first):
     assert is_first() == first
 
 
-@pytest.mark.faults("X2")
+@pytest.mark.faults("X2", simulated="the source is searched for the word")
 def test_metrics_are_never_added_up_by_lightning():
     """`self.log(..., sync_dist=True)` floors counts: torchmetrics adds the processes' states."""
     files = list((Path(processes.__file__).parents[1]).rglob("*.py"))

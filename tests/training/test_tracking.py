@@ -357,7 +357,7 @@ tracker.finish()
     assert lines[1].startswith("Weights & Biases lacks the end (no answer); upload it with: wandb sync ")
 
 
-@pytest.mark.faults("W7")
+@pytest.mark.faults("W7", simulated="wandb's log raises the error")
 def test_the_first_error_is_one_warning_and_the_last_word(folder, notices, monkeypatch, tmp_path):
     import wandb
 
@@ -394,7 +394,7 @@ def test_what_cannot_be_shown_is_one_warning(method, folder, notices, tmp_path):
     assert notices[1].startswith("Weights & Biases stopped (")
 
 
-@pytest.mark.faults("W9")
+@pytest.mark.faults("W9", simulated="the import of wandb fails")
 def test_without_wandb_training_goes_on(folder, notices, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     tracker = begin("auto", folder, notices)

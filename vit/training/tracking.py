@@ -4,10 +4,12 @@ Our own metrics file is the truth that reports and studies read; this is the win
 a tracker is opened: ranks other than zero take `NoTracker` and never load it.
 """
 
+import errno
 import os
 import re
 import secrets
 import shlex
+import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +22,7 @@ from vit.training import wandb_login
 _SECRET = re.compile("key|token|passw|secret|credential", re.IGNORECASE)
 _HARMLESS = (bool, int, float, type(None))
 _FINISH_SECONDS = 60.0
+_ROOM = 4096  # bytes, a page: less is a full disk
 _SETTINGS: dict[str, Any] = {
     "init_timeout": 20.0,
     "login_timeout": 5.0,
@@ -45,7 +48,7 @@ _SETTINGS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Sharing:
-    """What a tracker may hand over beside numbers, the configuration, class names and figures drawn from these.
+    """What a tracker may hand over beside numbers, configuration, class names and figures of these.
 
     Attributes:
         media: pictures that show images of the data, and file names with their labels.
@@ -171,6 +174,7 @@ class _WandbTracker:
                     self._run.log({}, commit=True)  # the last row, which would replace numbers of the summary
                 self._run.summary.update(self._summary)
                 self._run.finish()
+                _check_room(self._run.dir)
             except Exception as error:  # noqa: BLE001
                 trouble.append(_words(error))
             _close(self._wandb)
@@ -195,6 +199,7 @@ class _WandbTracker:
     def _attempt(self, action: Callable[[], object]) -> None:
         if self._state == "open":
             try:
+                _check_room(self._run.dir)
                 action()
             except Exception as error:  # noqa: BLE001  training never dies of tracking
                 self._state = "failed"
@@ -274,6 +279,12 @@ def _public(value: Any) -> Any:
     if isinstance(value, str) and (Path(value).is_absolute() or value.startswith("~")):
         return f".../{Path(value).name}"
     return [_public(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _check_room(folder: str) -> None:
+    """Raise OSError where a disk is full: wandb writes rows in a process of its own, which drops them silently."""
+    if shutil.disk_usage(folder).free < _ROOM:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _close(wandb: Any) -> None:
