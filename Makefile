@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check bench format clean
+.PHONY: demo test check faults bench format clean
 
 demo: $(VENV)/installed
 	$(BIN)/python demo.py
@@ -15,6 +15,11 @@ check: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+faults: $(VENV)/installed # runs what docs/faults.md claims, and writes it
+	$(BIN)/python -m pytest -m faults --record_faults --numprocesses logical --maxprocesses 8 --dist loadfile
+	$(BIN)/python -m pytest -m "faults and slow" --record_faults
+	$(BIN)/python -m tests.faults.table
 
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/train_fashion_mnist.py

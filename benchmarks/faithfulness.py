@@ -11,7 +11,6 @@ photos will do that look like the model's own.
 """
 
 import argparse
-import csv
 import platform
 import statistics
 import time
@@ -33,6 +32,7 @@ def measure(model: str, photos: str, limit: int, background: str, steps: int, ou
     from vit.explain.faithfulness import blurred, cells_of, faithfulness, mean_colour
     from vit.explain.methods import choose_methods
     from vit.prediction.files import list_files
+    from vit.tables import new_table
 
     fill = {"mean": mean_colour, "blur": blurred}[background]
     predictor = vit.load(model)
@@ -41,9 +41,7 @@ def measure(model: str, photos: str, limit: int, background: str, steps: int, ou
     grid = getattr(getattr(network, "patch_embed", None), "grid_size", None)
     cells = cells_of(network.image_size, grid)
     started = time.monotonic()
-    with open(output, "x", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(COLUMNS)
+    with new_table(output, COLUMNS, digits=6, mode="x") as table:
         for place, path in enumerate(list_files([photos], recursive=True)[:limit]):
             image = predictor.preprocess(read_image(path))
             probability, number = predictor.engine.probabilities(image[None])[0].max(dim=0)
@@ -55,22 +53,21 @@ def measure(model: str, photos: str, limit: int, background: str, steps: int, ou
                 predictor.engine.probabilities, image, fades, maps, cells, int(number), steps, seed=place
             )
             for method, one in found.items():
-                values = [f"{value:.6f}" for value in (one.deletion, one.insertion, one.random)]
-                rows.writerow(
-                    [path, predictor.classes[int(number)], f"{float(probability):.4f}", background, method, *values]
-                )
-            file.flush()
+                areas = (one.deletion, one.insertion, one.random)
+                table.row([path, predictor.classes[int(number)], float(probability), background, method, *areas])
+            table.flush()
             print(f"{place + 1} photos, {time.monotonic() - started:.0f} s", flush=True)
 
 
 def summarise(path: Path) -> None:
     from scipy.stats import t
 
+    from vit.tables import records
+
     print(f"{processor()}; Python {platform.python_version()}, " + ", ".join(f"{p} {version(p)}" for p in PACKAGES))
     groups: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
-    with open(path, newline="") as file:
-        for row in csv.DictReader(file):
-            groups[row["background"], row["method"]].append(row)
+    for row in records(path):
+        groups[row["background"], row["method"]].append(row)
     columns = ("background", "method", "n", "deletion", "random minus deletion", "better on")
     columns += ("insertion", "insertion minus random", "better on")
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")

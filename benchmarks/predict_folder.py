@@ -14,7 +14,6 @@ hard-edged shapes, about 40 kB each, the same on every machine.
 """
 
 import argparse
-import csv
 import os
 import tempfile
 import time
@@ -47,6 +46,8 @@ def timm(files: list[str], folder: Path, bf16: bool) -> float:
     from torch.utils.data import DataLoader, Dataset
     from torchvision import transforms
 
+    from vit.tables import new_table
+
     class Photos(Dataset[tuple[Tensor, str]]):
         prepare = transforms.Compose(
             [
@@ -66,13 +67,13 @@ def timm(files: list[str], folder: Path, bf16: bool) -> float:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = create_model("vit_tiny_patch16_224", num_classes=len(CLASSES)).eval().to(device)
     started = time.perf_counter()
-    with open(folder / "timm.csv", "w", newline="") as file, torch.inference_mode():
-        rows = csv.writer(file)
+    with new_table(folder / "timm.csv", ("path", "label", "probability", *"2345")) as table, torch.inference_mode():
         for images, paths in DataLoader(Photos(), batch_size=64, num_workers=2):
             with torch.autocast(device.type, torch.bfloat16) if bf16 else nullcontext():
                 logits = model(images.to(device))
             values, places = logits.float().softmax(dim=1).topk(5)
-            rows.writerows([path, p[0], *v] for path, p, v in zip(paths, places.tolist(), values.tolist(), strict=True))
+            for path, place, value in zip(paths, places.tolist(), values.tolist(), strict=True):
+                table.row([path, place[0], *value])
     return len(files) / (time.perf_counter() - started)
 
 

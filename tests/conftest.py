@@ -15,6 +15,12 @@ import pytest
 from hypothesis import settings
 from PIL import Image
 
+from tests.faults.recording import (  # noqa: F401  hooks of pytest
+    pytest_addoption,
+    pytest_configure,
+    pytest_itemcollected,
+)
+
 settings.register_profile("vit", derandomize=True, deadline=None, database=None)
 settings.load_profile("vit")
 

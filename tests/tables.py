@@ -2,10 +2,33 @@
 
 import csv
 import os
+import re
+from pathlib import Path
 from typing import Any
+
+from vit.tables import records
+
+FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]+\S")
 
 
 def rows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """A CSV file, a mapping for each row; names that are no UTF-8 stay as they are."""
-    with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
-        return list(csv.DictReader(file))
+    """A CSV file, a mapping for each row, as it was written; names that are not UTF-8 stay as they are."""
+    return records(Path(path))
+
+
+def formulas(path: Path) -> list[str]:
+    """Cells that a spreadsheet computes, whichever of the usual delimiters it splits at; a number is harmless."""
+    found = []
+    for delimiter in ",;\t":
+        with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
+            cells = [cell for row in csv.reader(file, delimiter=delimiter) for cell in row]
+        found += [cell for cell in cells if FORMULA.match(cell) and not is_number(cell)]
+    return found
+
+
+def is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

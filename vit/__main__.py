@@ -3,7 +3,6 @@
 import errno
 import os
 import re
-import signal
 import sys
 from importlib import import_module
 
@@ -27,6 +26,8 @@ COMMANDS = {
 }
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
 _MISSING_RESOURCES = _DISK | {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+_SIGPIPE = 128 + 13  # as a program that the signal ends; Windows has no such signal
+_PLATFORM = "vit runs on Linux and macOS; Windows is not tested: use WSL 2 if anything fails"
 _LOST_WORKER = re.compile(
     r"DataLoader worker \(pid.*(killed by signal|exited unexpectedly)|shared memory\(shm\)"
     r"|DataLoader worker process.*No space left on device",
@@ -48,6 +49,8 @@ Exit codes: 0 done; 1 internal error; 2 wrong usage; 3 unusable data; 4 unusable
 def main(argv: list[str] | None = None) -> int:
     """Run a command line; returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if sys.platform == "win32":
+        print(f"vit: {_PLATFORM}", file=sys.stderr)
     debug = "--debug" in arguments or bool(os.environ.get("VIT_DEBUG"))
     arguments = [argument for argument in arguments if argument != "--debug"]
     adopt_srun()
@@ -63,7 +66,7 @@ def main(argv: list[str] | None = None) -> int:
         return _report(130, "interrupted")
     except BrokenPipeError:  # `vit ... | head`: nobody reads on
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain at exit
-        return 128 + signal.SIGPIPE
+        return _SIGPIPE
     except Exception as error:
         if debug:
             raise

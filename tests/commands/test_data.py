@@ -55,7 +55,7 @@ def test_errors_are_told_listed_and_fail(vit, photos, here):
     assert table[0]["path"] == "photos/train/dog/<script>alert(1)<.jpg"
     leak = table[1]
     assert leak["path"] == "photos/test/dog/\x1b[31mred\n.png" and leak["other_path"] == "photos/train/=cat/0.png"
-    assert (leak["split"], leak["label"], leak["other_split"], leak["other_label"]) == ("test", "dog", "train", "'=cat")
+    assert (leak["split"], leak["label"], leak["other_split"], leak["other_label"]) == ("test", "dog", "train", "=cat")
 
 
 def test_warnings_fail_only_where_asked(vit, photos, here):

@@ -55,6 +55,40 @@ sys.exit(main(["train", sys.argv[1], "--network", "vit_nano_patch2_8", "--epochs
 """
 
 
+# A run that goes on while the disk of its wandb folder has 40 kB; then a tracker of numbers alone, as a study's cells.
+TRACKED = """
+import json, os, subprocess, sys
+from pathlib import Path
+data, folder = sys.argv[1], Path(sys.argv[2])
+def mount(path):
+    path.mkdir(exist_ok=True, parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40k", "none", path], check=True)
+from tests.conftest import ask
+from vit.commands import train
+from vit.training.tracking import open_tracker
+def die(watcher, done, *rest):
+    if done == 3:
+        raise RuntimeError
+step, train._Watcher.step = train._Watcher.step, die
+quick = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--epochs", 2, "--checkpoint_every", "0s")
+ask("train", data, *quick, "--out", folder, "--wandb", "offline")
+train._Watcher.step = step
+import wandb
+wandb.teardown()
+(run,) = folder.glob("*/*/*")
+mount(run / "wandb")
+answer = ask("train", "--resume", run)
+mount(folder / "cell" / "wandb")
+notices = []
+tracker = open_tracker("offline", folder / "cell", {}, "cell", notices.append)
+for step in range(2000):
+    tracker.log({"train/loss": 1.0, "lr": 0.1}, step)
+tracker.finish()
+free = [os.statvfs(place / "wandb").f_bavail for place in (run, folder / "cell")]
+print(json.dumps([answer.code, answer.err, (run / "result.json").is_file(), notices, free]))
+"""
+
+
 def can_mount():
     done = subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, check=False)
     return done.returncode == 0
@@ -88,6 +122,23 @@ def test_no_room_for_temporary_files_is_said_and_not_waited_for(colours, tmp_pat
     assert done.returncode == 7 and "TMPDIR" in done.stderr, done.stderr
 
 
+@pytest.mark.skipif(shutil.which("unshare") is None or not can_mount(), reason="may not mount")
+@pytest.mark.faults("W7")
+def test_a_disk_that_fills_up_under_wandb_is_one_warning(colours, tmp_path):
+    done = subprocess.run(
+        ["unshare", "-m", sys.executable, "-c", TRACKED, colours, tmp_path],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    code, said, finished, notices, free = json.loads(done.stdout.splitlines()[-1])
+    assert (code, finished) == (0, True), said
+    for lines in (said.splitlines(), notices):
+        (line,) = [line for line in lines if "Weights & Biases" in line and "is offline" not in line]
+        assert "No space left on device" in line and "wandb sync" in line
+    assert free[1] == 0
+
+
 @pytest.mark.faults("F4")
 def test_one_file_that_cannot_be_replaced(tmp_path):
     (tmp_path / "last.ckpt").mkdir()  # not even root can replace a folder by a file
@@ -96,7 +147,7 @@ def test_one_file_that_cannot_be_replaced(tmp_path):
     assert os.listdir(tmp_path) == ["last.ckpt"]
 
 
-@pytest.mark.faults("F5")
+@pytest.mark.faults("F5", simulated="os.link fails")
 def test_a_file_system_without_links_keeps_the_checkpoint_before(tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError(errno.EPERM, "Operation not permitted")
@@ -109,7 +160,7 @@ def test_a_file_system_without_links_keeps_the_checkpoint_before(tmp_path, monke
     assert found == {"last.ckpt": 2, "previous.ckpt": 1}
 
 
-@pytest.mark.faults("F5")
+@pytest.mark.faults("F5", simulated="fcntl.lockf fails")
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
 def test_a_file_system_without_locks_can_be_trained_on(tmp_path, monkeypatch, number):
     import fcntl

@@ -32,7 +32,6 @@ def predictions(folder):
         return list(csv.DictReader(file))
 
 
-@pytest.mark.faults("C15")
 def test_a_run_gives_the_numbers_of_its_result_again(vit, digits_run, here):
     answer = vit("evaluate", digits_run.path, "--output", "again")
     assert answer.code == 0

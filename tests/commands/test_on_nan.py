@@ -39,7 +39,7 @@ def poison(monkeypatch):
     return spoil
 
 
-@pytest.mark.faults("N1")
+@pytest.mark.faults("N1", simulated="a loss is set to NaN")
 @pytest.mark.parametrize(
     ("network", "optimizer", "accumulate", "spoilt"),
     [(VIT, "adamw", 1, 4), (VIT, "muon", 1, 4), (CNN, "sgd", 1, 4), (CNN, "adamw", 2, 7), (VIT, "muon", 2, 8)],
@@ -85,7 +85,7 @@ def test_steps_that_were_left_out_are_counted_and_told(vit, colours, tmp_path, p
     assert "nan" not in metrics.read_text()
 
 
-@pytest.mark.faults("N2")
+@pytest.mark.faults("N2", simulated="the validation loss is set to NaN")
 def test_an_epoch_whose_validation_loss_is_no_number_is_never_the_best(vit, colours, tmp_path, monkeypatch):
     step = Classifier.validation_step
 
@@ -101,7 +101,7 @@ def test_an_epoch_whose_validation_loss_is_no_number_is_never_the_best(vit, colo
     assert json.loads(result.read_text())["best_epoch"] == 1
 
 
-@pytest.mark.faults("N1")
+@pytest.mark.faults("N1", simulated="losses are set to NaN")
 def test_ten_in_a_row_are_too_many(vit, colours, tmp_path, poison):
     poison(*range(3, 100))
     answer = vit("train", colours, *QUICK, *VIT, "--optim.on_nan", "skip", "--out", tmp_path)
@@ -114,7 +114,7 @@ def test_nine_in_a_row_are_not(vit, colours, tmp_path, poison):
     assert vit("train", colours, *QUICK, *VIT, "--optim.on_nan", "skip", "--out", tmp_path).code == 0
 
 
-@pytest.mark.faults("N1")
+@pytest.mark.faults("N1", simulated="a loss is set to NaN")
 def test_stopping_says_the_step_and_keeps_the_last_good_weights(vit, colours, tmp_path, poison):
     poison(8)
     answer = vit("train", colours, *QUICK, *VIT, "--checkpoint_every", "0s", "--out", tmp_path)
@@ -124,7 +124,7 @@ def test_stopping_says_the_step_and_keeps_the_last_good_weights(vit, colours, tm
     assert kept["global_step"] == 7 and all(value.isfinite().all() for value in kept["state_dict"].values())
 
 
-@pytest.mark.faults("N1")
+@pytest.mark.faults("N1", simulated="a gradient is made infinite")
 def test_weights_that_are_no_numbers_are_not_saved(vit, colours, tmp_path, monkeypatch):
     """A gradient can be infinite where the loss is not: the weights show it first."""
     backward = torch.Tensor.backward

@@ -108,7 +108,7 @@ def test_the_page_shows_every_file(vit, digits_run, mixed, here):
     assert html.count("<figure ") == len(rows(here / "rows.csv")) and "<script" not in html
 
 
-@pytest.mark.faults("R11")
+@pytest.mark.faults("R11", simulated="KeyboardInterrupt is raised")
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, RuntimeError])
 def test_an_interrupted_prediction_keeps_its_rows_as_partial(vit, digits_run, mixed, here, monkeypatch, kind):
     original, calls = Predictor._predict_batch, []

@@ -121,7 +121,7 @@ def test_parts_of_a_batch_make_one_row_and_the_planned_steps(uninterrupted):
     assert float(table[-1]["lr"]) == pytest.approx(1e-3 * 0.01)  # the schedule has just ended
 
 
-@pytest.mark.faults("R5")
+@pytest.mark.faults("R5", simulated="an exception where a process would die")
 @pytest.mark.parametrize("step", [5, 6, 12])
 def test_an_ended_run_ends_bit_equal(vit, colours, uninterrupted, tmp_path, monkeypatch, step):
     with monkeypatch.context() as patch:
@@ -138,7 +138,7 @@ def test_an_ended_run_ends_bit_equal(vit, colours, uninterrupted, tmp_path, monk
     assert rows(run) == rows(uninterrupted)
 
 
-@pytest.mark.faults("R1", "R5")
+@pytest.mark.faults("R1", "R5", simulated="an exception where a process would die")
 @pytest.mark.parametrize(
     ("options", "step"),
     [
@@ -191,7 +191,7 @@ def test_a_run_that_ended_in_a_validation_ends_bit_equal(vit, colours, whole, tm
     assert same_end(run, whole((*options, "--name", "batches-of-one")))
 
 
-@pytest.mark.faults("R2", "F7")
+@pytest.mark.faults("R2", "F7", simulated="an exception where a process would die")
 @pytest.mark.parametrize("place", ["half a file", "before the rename", "between the renames", "after the rename"])
 @pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow), 6, pytest.param(8, marks=pytest.mark.slow)])
 def test_a_run_that_died_while_it_saved_ends_bit_equal(vit, colours, uninterrupted, tmp_path, monkeypatch, place, step):
@@ -369,7 +369,7 @@ def test_a_second_ctrl_c_ends_at_once_and_spoils_nothing(vit, colours, uninterru
     assert same_end(run, uninterrupted)
 
 
-@pytest.mark.faults("R6")
+@pytest.mark.faults("R6", simulated="an exception where a process would die")
 def test_another_number_of_workers_changes_nothing(vit, colours, whole, tmp_path, monkeypatch):
     options = (*STEPS, "--data.cache", "none", "--data.num_workers", 0)
     with monkeypatch.context() as patch:

@@ -83,7 +83,7 @@ def test_out_that_cannot_be_written(vit, colours, tmp_path):
     assert (tmp_path / "file").read_text() == "mine"
 
 
-@pytest.mark.faults("F2")
+@pytest.mark.faults("F2", simulated="torch.save fails")
 def test_a_disk_that_fills_up_keeps_the_older_checkpoint(vit, colours, tmp_path, monkeypatch):
     saved = []
     save = torch.save
@@ -114,7 +114,7 @@ def test_a_learning_rate_that_explodes(vit, tmp_path, optimizer):
     assert not list(tmp_path.glob("**/result.json"))
 
 
-@pytest.mark.faults("N1")
+@pytest.mark.faults("N1", simulated="a network's output is set to NaN")
 def test_a_loss_that_turns_nan_late_names_its_images(vit, tmp_path, monkeypatch):
     calls = []
     forward = VisionTransformer.forward
@@ -140,7 +140,7 @@ def test_settings_that_only_training_can_refuse(vit, colours, tmp_path, options,
     refused(vit("train", colours, "--network", "vit_nano_patch2_8", *options, "--out", tmp_path, *QUICK), 2, *words)
 
 
-@pytest.mark.faults("N4")
+@pytest.mark.faults("N4", simulated="the network raises what PyTorch raises")
 @pytest.mark.parametrize("kind", ["GPU", "CPU", "Python"])
 def test_out_of_memory_says_what_to_try(vit, colours, tmp_path, monkeypatch, kind):
     forward = VisionTransformer.forward

@@ -52,7 +52,7 @@ def read_by_a_child(folder: Path, files: dict[str, bytes]) -> dict[str, Outcome]
     for name, content in files.items():
         (folder / name).write_bytes(content)
     command = [sys.executable, "-W", "error", "-c", READ_ALL, str(folder / "!sound.jpg")]
-    child = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parents[2])
+    child = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=Path(__file__).parents[2])
     outcomes = [Outcome(*json.loads(line)) for line in child.stdout.splitlines()]
     assert child.returncode == 0, (child.returncode, child.stderr[-2000:], outcomes[-1:])
     assert len(outcomes) == len(files) + 1

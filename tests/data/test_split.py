@@ -60,7 +60,7 @@ def test_shares_are_of_all_images() -> None:
     assert source.notes == [note] and source.classes == ("0", "1")
 
 
-@pytest.mark.faults("D19")
+@pytest.mark.faults("D19", simulated="names are given in another order")
 @pytest.mark.parametrize("order_seed", [1, 2])
 def test_the_order_of_listing_does_not_matter(order_seed: int) -> None:
     listed = members(complete(source_of(30, 20, 7), 0.2, 0.1, seed=3))
@@ -73,7 +73,7 @@ def test_the_seed_decides_and_nothing_else() -> None:
     assert all(splits[0][split] != splits[2][split] for split in SPLITS)
 
 
-@pytest.mark.faults("D19")
+@pytest.mark.faults("D19", simulated="a cut is compared with one from before")
 def test_a_cut_stays_the_same_for_ever() -> None:
     """Runs of other machines and earlier versions are compared on these images."""
     source = complete(source_of(6, 6, order_seed=0), validation=0.2, test=0.2, seed=0)

@@ -212,7 +212,7 @@ class _Wrong(Weights):
         return lambda batch: self.change(right(batch))
 
 
-@pytest.mark.faults("E1")
+@pytest.mark.faults("E1", simulated="an exporter that changes the answers")
 @pytest.mark.parametrize(
     "change",
     [lambda p: p + 2e-4, lambda p: p.flip(1), lambda p: p * float("nan"), lambda p: (p * 1e3).softmax(dim=1)],

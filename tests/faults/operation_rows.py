@@ -192,8 +192,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault(
             "W7",
             "a disk that fills up under wandb's files",
-            "wandb's trouble is one warning; F2 for the checkpoints",
-            7,
+            "one warning, and training goes on; where checkpoints are on the same disk, F2",
         ),
         Fault("W8", "secrets and names of the machine in what is uploaded", "left out; a key is in no file of the run"),
         Fault("W9", "wandb is missing or broken", "one line; training goes on without it"),

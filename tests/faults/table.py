@@ -1,49 +1,92 @@
-"""docs/faults.md, made from the rows that the tests are marked with: `python -m tests.faults.table` writes it."""
+"""docs/faults.md, made from the rows, from the tests' marks, and from a recorded run of these tests.
 
-import re
+`make faults` runs the tests and writes it: `pytest -m faults --record_faults`, the same with -m "faults and slow", and
+`python -m tests.faults.table`.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.faults import input_rows, operation_rows
+from tests.faults.marks import Mark, marks
+from tests.faults.recording import Outcomes, read
 from tests.faults.rows import Fault
 
 SECTIONS: dict[str, tuple[Fault, ...]] = {**input_rows.SECTIONS, **operation_rows.SECTIONS}
 FAULTS = tuple(fault for faults in SECTIONS.values() for fault in faults)
 DOCUMENT = Path(__file__).parents[2] / "docs" / "faults.md"
+REAL, SIMULATED, FAILED, NOT_SHOWN = "a real fault", "a simulation", "**failed**", "**not shown**"
 
 BEGINNING = """# Faults: what breaks, and what happens then
 
-Made from `tests/faults/` by `python -m tests.faults.table`; do not edit. Every row whose last column is empty is shown
-by at least one test that carries its number: `pytest -m faults` runs them, `pytest -m "faults and slow"` the long ones.
+Made by `make faults`; do not edit. The last two columns are derived from a recorded run of the tests that carry a row's
+number. "A real fault": the fault itself happens in at least one test that passed. "A simulation": all passing tests put
+something in its place, and the last column says what. A date: only tests marked `slow` show the row, and they passed on
+that day. `make test` runs all other tests, and fails if this page claims a row whose test is missing or failed.
 
 Exit codes: 0 done; 1 internal error; 2 wrong usage; 3 unusable data; 4 unusable checkpoint; 5 some inputs failed (each
 is listed); 6 training diverged; 7 a resource is missing (disk, memory, permission); 8 processes lost each other;
 130 / 143 / 138 ended by Ctrl-C, SIGTERM or SIGUSR1, with everything saved. An error is one line that says what, where
-and how to mend it; `--debug` adds the traceback.
+and how to fix it; `--debug` adds the traceback.
 """
 
 
-def document() -> str:
+@dataclass(frozen=True)
+class State:
+    """How far a row is shown.
+
+    Attributes:
+        shown: one of REAL, SIMULATED, FAILED, NOT_SHOWN.
+        date: of the run of slow tests, where no other test shows the row.
+        simulated: what stands in for the fault, where every passing test simulates it.
+    """
+
+    shown: str
+    date: str = ""
+    simulated: str = ""
+
+
+def states(carried: list[Mark], outcomes: Outcomes) -> dict[str, State]:
+    """The state of every row: what is recorded counts for tests that still exist and still carry the number."""
+    found = {}
+    for fault in FAULTS:
+        mine = [mark for mark in carried if mark.id == fault.id]
+        results = {mark: outcomes.get(mark.test, {}).get("rows", {}).get(fault.id) for mark in mine}
+        passed = [mark for mark, result in results.items() if result == "passed"]
+        real = [mark for mark in passed if not mark.simulated]
+        evidence = real or passed
+        dates = [outcomes[mark.test]["date"] for mark in evidence]
+        quick = any(not outcomes[mark.test]["slow"] for mark in evidence)
+        if "failed" in results.values():
+            found[fault.id] = State(FAILED)
+        elif not passed:
+            found[fault.id] = State(NOT_SHOWN)
+        else:
+            words = "; ".join(dict.fromkeys(mark.simulated for mark in passed)) if not real else ""
+            found[fault.id] = State(REAL if real else SIMULATED, "" if quick else max(dates), words)
+    return found
+
+
+def document(known: dict[str, State]) -> str:
     """The text of docs/faults.md."""
-    kept = sum(not fault.open for fault in FAULTS)
-    parts = [BEGINNING, f"{kept} of {len(FAULTS)} are so.\n"]
+    counts = Counter(state.shown for state in known.values())
+    counted = [f"{counts[REAL]} are shown by a real fault", f"{counts[SIMULATED]} by a simulation"]
+    counted += [f"{counts[shown]} {words}" for shown, words in ((FAILED, "failed"), (NOT_SHOWN, "are not shown"))
+                if counts[shown]]  # fmt: skip
+    parts = [BEGINNING, f"Of {len(FAULTS)} rows, {', '.join(counted)}.\n"]
     for title, faults in SECTIONS.items():
-        lines = [f"## {title}\n", "| # | fault | what happens | exit code | not so yet |", "|---|---|---|---|---|"]
+        head = "| # | fault | what happens | exit code | shown by | simulated, or why not shown |"
+        lines = [f"## {title}\n", head, "|---|---|---|---|---|---|"]
         for fault in faults:
+            state = known[fault.id]
             code = "" if fault.code is None else str(fault.code)
-            lines.append(" | ".join((f"| {fault.id}", fault.what, fault.then, code, f"{fault.open} |")))
+            shown = f"{state.shown}, {state.date}" if state.date else state.shown
+            why = fault.open if state.shown == NOT_SHOWN else state.simulated
+            lines.append(" | ".join((f"| {fault.id}", fault.what, fault.then, code, shown, f"{why} |")))
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
 
 
-def marked(tests: Path) -> dict[str, list[str]]:
-    """Which test files carry which number, read from their text: {id: names of files}."""
-    found: dict[str, list[str]] = {}
-    for path in sorted(tests.rglob("test_*.py")):
-        for names in re.findall(r"mark\.faults\(([^)]*)\)", path.read_text(encoding="utf-8")):
-            for name in re.findall(r"\"(\w+)\"", names):
-                found.setdefault(name, []).append(path.name)
-    return found
-
-
 if __name__ == "__main__":
-    DOCUMENT.write_text(document(), encoding="utf-8")
+    DOCUMENT.write_text(document(states(marks(), read())), encoding="utf-8")

@@ -60,6 +60,7 @@ KINDS = {
     "optim.label_smoothing": "Share", "optim.clip_norm": "NonNegative", "optim.layer_decay": "Area",
     "optim.ema_decay": "Share", "optim.on_nan": "Literal", "trainer.devices": "PositiveInt",
     "trainer.num_nodes": "PositiveInt", "trainer.precision": "Literal", "wandb": "Literal",
+    "wandb_media": "bool", "wandb_model": "bool",
 }  # fmt: skip
 FREE = {  # any text, or with a range of their own that is tried below
     "data.source", "data.root", "model.network", "model.preprocess.mean", "model.preprocess.std", "model.init_from",
@@ -167,7 +168,7 @@ def test_numbers_as_people_write_them(vit, parser, tmp_path, text, value):
     assert yaml.safe_load(printed.out)["optim"]["lr"] == value
 
 
-@pytest.mark.faults("K7")
+@pytest.mark.faults("K7", simulated="torch says that there is no GPU")
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -261,7 +261,7 @@ def test_a_loading_process_that_is_killed_is_a_resource_error(vit, colours, tmp_
     assert not list(tmp_path.glob("**/result.json"))
 
 
-@pytest.mark.faults("D22")
+@pytest.mark.faults("D22", simulated="PyTorch's error is raised")
 def test_too_little_shared_memory_is_said_and_not_waited_for(vit, colours, tmp_path, monkeypatch):
     def full(tensor):
         raise RuntimeError(

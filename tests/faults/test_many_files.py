@@ -85,7 +85,7 @@ def said(process):
 
 
 @pytest.mark.slow
-@pytest.mark.faults("D17")
+@pytest.mark.faults("D17", "R11")
 def test_memory_of_prediction_does_not_grow_and_a_kill_loses_no_row(many, digits_run, tmp_path):
     few = said(python(PREDICT, digits_run.path, many / "few", "--output", tmp_path / "few.csv"))
     killed = python(PREDICT, digits_run.path, many / "all", "--recursive", "--output", tmp_path / "all.csv")

@@ -1,6 +1,5 @@
 """From runs to findings: series, the verdict's sentences, plain values, results.csv."""
 
-import csv
 import json
 import re
 from dataclasses import replace
@@ -8,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.tables import formulas, rows
 from vit.report.study_page import percents
 from vit.study.findings import CellResult
 from vit.study.summary import COLUMNS, summarise, to_json, write_results
@@ -186,16 +186,22 @@ def test_results_are_written_whole_and_exact(tmp_path):
     path.write_text("old")
     write_results(cells[::-1], path)
     assert list(tmp_path.iterdir()) == [path]
-    with open(path, newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert tuple(rows[0]) == COLUMNS and "correct" not in COLUMNS and len(rows) == len(cells)
-    keys = [(row["series"], int(row["images"]), int(row["seed"])) for row in rows]
+    table = rows(path)
+    assert tuple(table[0]) == COLUMNS and "correct" not in COLUMNS and len(table) == len(cells)
+    keys = [(row["series"], int(row["images"]), int(row["seed"])) for row in table]
     assert keys == [(name, images, seed) for name in ("cnn", "vit") for images in SIZES for seed in (0, 1)]
-    for row in rows:
+    for row in table:
         (cell,) = (
             c for c in cells if (c.series, c.images, c.seed) == (row["series"], int(row["images"]), int(row["seed"]))
         )
         assert all(type(getattr(cell, name))(text) == getattr(cell, name) for name, text in row.items())
+
+
+@pytest.mark.faults("H2")
+def test_a_series_may_be_called_like_a_formula(tmp_path):
+    write_results(study({"=1+1": law(2, -0.4), "a;=1+1": law(1, -0.4)}, seeds=1), tmp_path / "results.csv")
+    assert formulas(tmp_path / "results.csv") == []
+    assert {row["series"] for row in rows(tmp_path / "results.csv")} == {"=1+1", "a;=1+1"}
 
 
 def test_results_that_cannot_be_written_leave_the_old_ones(tmp_path):

@@ -208,7 +208,7 @@ def test_plain_weights_are_not_ours(network, tmp_path):
     refused(tmp_path / "x.ckpt", "did not write")
 
 
-@pytest.mark.faults("F2")
+@pytest.mark.faults("F2", simulated="torch.save fails")
 def test_a_failed_write_leaves_the_old_file_whole(content, tmp_path, monkeypatch):
     path = tmp_path / "last.ckpt"
     DurableCheckpointIO().save_checkpoint(content, path)
@@ -230,7 +230,7 @@ def test_a_failed_write_leaves_the_old_file_whole(content, tmp_path, monkeypatch
         DurableCheckpointIO().save_checkpoint(content, path / "below" / "last.ckpt")
 
 
-@pytest.mark.faults("R13")
+@pytest.mark.faults("R13", simulated="calls are recorded, no power is cut")
 def test_a_write_is_synced_before_it_is_renamed(content, tmp_path, monkeypatch):
     order = []
     for name in ("fsync", "replace"):

@@ -169,7 +169,7 @@ def start(vit, colours, tmp_path_factory):
     return run_folder(out)
 
 
-@pytest.mark.faults("R1", "R5")
+@pytest.mark.faults("R1", "R5", simulated="an exception where a process would die")
 def test_an_ended_run_ends_bit_equal(vit, colours, start, tmp_path, monkeypatch):
     monkeypatch.setattr(train, "_draw", lambda *_: None)
     options = (
@@ -207,7 +207,7 @@ def test_where_it_cannot_be(vit, digits_run, here, words, said):
     assert not list(here.iterdir())
 
 
-@pytest.mark.faults("K11")
+@pytest.mark.faults("K11", simulated="the import of peft fails")
 def test_without_peft_it_says_how_to_install_it(vit, digits_run, here, without_peft):
     answer = vit("train", "food101", "--lora", 8, "--init_from", digits_run.path)
     refused(answer, 2, "--lora needs peft; ", " -m pip install -e ", "[lora]")

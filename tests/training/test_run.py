@@ -35,7 +35,7 @@ def test_a_slug_is_one_harmless_part_of_a_path(name):
 
 
 @pytest.mark.faults("K6")
-@pytest.mark.faults("R8")
+@pytest.mark.faults("R8", simulated="a clock that stands still, by a patch")
 def test_a_folder_is_never_used_again(tmp_path, monkeypatch):
     monkeypatch.setattr(time, "strftime", lambda _: "20260101-120000")
     made = [RunDirectory.create(str(tmp_path), "data", "net", None).path for _ in range(3)]
@@ -59,7 +59,7 @@ def test_a_place_that_cannot_be_written_is_a_resource_error(tmp_path, place):
         RunDirectory.create(str(tmp_path / place), "data", "net", None)
 
 
-@pytest.mark.faults("F1")
+@pytest.mark.faults("F1", simulated="os.fsync fails")
 def test_a_full_disk_shows_at_once(tmp_path, monkeypatch):
     def full(_):
         raise OSError(28, "No space left on device")

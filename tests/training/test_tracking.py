@@ -4,7 +4,6 @@ import json
 import os
 import re
 import socket
-import struct
 import subprocess
 import sys
 import time
@@ -13,8 +12,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from vit.training import tracking
-from vit.training.tracking import NoTracker, open_tracker
+from tests.wandb_files import elsewhere, history, kept, logs, plain  # noqa: F401  elsewhere is a fixture
+from vit.training import tracking, wandb_login
+from vit.training.tracking import NoTracker, Sharing, open_tracker
 
 pytest.importorskip("wandb")
 
@@ -76,30 +76,6 @@ server.serve_forever()
 """
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    """Nobody is logged in, the working folder and the home folder are empty, and stay so."""
-    for name in [name for name in os.environ if name.startswith("WANDB_") or name.lower().endswith("_proxy")]:
-        monkeypatch.delenv(name)
-    for name in ("WANDB_DATA_DIR", "WANDB_CACHE_DIR", "WANDB_ERROR_REPORTING"):
-        monkeypatch.setenv(name, "")  # so that what the tracker sets is undone
-        monkeypatch.delenv(name)
-    home, work = tmp_path / "home", tmp_path / "work"
-    home.mkdir()
-    work.mkdir()
-    for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    monkeypatch.chdir(work)
-    yield
-    wandb = sys.modules.get("wandb")
-    if wandb is not None:
-        wandb.teardown()
-    assert list(work.iterdir()) == []
-    assert list(home.iterdir()) == []
-
-
 @pytest.fixture
 def notices():
     return []
@@ -121,43 +97,12 @@ def server(monkeypatch):
     process.stdout.close()
 
 
+EVERYTHING = Sharing(media=True, model=True)
+
+
 def begin(mode, folder, notices, **more):
-    return open_tracker(mode, folder, {"optim": {"lr": 0.001}}, "first", notices.append, **more)
-
-
-def records(file):
-    """The records of a .wandb file, which is a LevelDB log of protobuf messages."""
-    from wandb.proto.wandb_internal_pb2 import Record
-
-    data, position, parts = file.read_bytes(), 7, b""
-    assert data[:4] == b":W&B"
-    while position + 7 <= len(data):
-        room = 32768 - position % 32768
-        if room < 7:
-            position += room
-            continue
-        length, kind = struct.unpack_from("<HB", data, position + 4)
-        parts += data[position + 7 : position + 7 + length]
-        position += 7 + length
-        if kind in (1, 4):  # whole, or last part
-            yield Record.FromString(parts)
-            parts = b""
-
-
-def logs(folder):
-    return sorted((folder / "wandb").glob("*run-*/*.wandb"))
-
-
-def kept(folder, kind):
-    return [getattr(record, kind) for file in logs(folder) for record in records(file) if record.HasField(kind)]
-
-
-def plain(items):
-    return {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in items}
-
-
-def history(folder):
-    return [plain(row.item) for row in kept(folder, "history")]
+    about = {"sharing": EVERYTHING} | more
+    return open_tracker(mode, folder, {"optim": {"lr": 0.001}}, "first", notices.append, **about)
 
 
 def text_of(folder):
@@ -175,12 +120,15 @@ def test_what_is_tracked_is_in_the_run_folder(folder, notices, tmp_path, monkeyp
         "network": {"num_tokens": 7, "qkv_bias": True},
         "data": {"hub_token": "hush-1", "sources": [{"password": "hush-2", "api_key": None}]},
     }
-    tracker = open_tracker("offline", folder, config, "first", notices.append, group="study", job_type="probe")
+    tracker = open_tracker(
+        "offline", folder, config, "first", notices.append, group="study", job_type="probe", sharing=EVERYTHING
+    )
     for step in range(3):
         tracker.log({"train/loss": 1.0 / (step + 1), "epoch": step}, step)
         tracker.log({"val/acc1": (0.5, 0.75, 0.25)[step]}, step)
-        tracker.image("figures/curve", picture, "a curve")
-        tracker.table("val/worst", ["image", "loss"], [[picture, 2.5], [Path("not/an/image.txt"), 1.5]])
+        tracker.figure("figures/curve", picture, "a curve")
+        tracker.media("figures/worst", picture, "photographs")
+        tracker.image_table("val/worst", ["path", "loss"], [["photographs/a.png", 2.5], ["photographs/b.png", 1.5]])
         tracker.confusion_matrix("val/confusion", [0, 1, 1, -1], [0, 0, 1, 1], ["cat", "dog"])
     tracker.summary({"val/acc1": 0.75})
     tracker.artifact(checkpoint, "best of first", {"val/acc1": 0.75, "token": "hush-3"})
@@ -203,6 +151,7 @@ def test_what_is_tracked_is_in_the_run_folder(folder, notices, tmp_path, monkeyp
     assert [row["train/loss"] for row in rows] == [1.0, 1 / 2, 1 / 3]
     assert [row["val/acc1"] for row in rows] == [0.5, 0.75, 0.25]
     assert [row["figures/curve/caption"] for row in rows] == ["a curve"] * 3
+    assert [row["figures/worst/caption"] for row in rows] == ["photographs"] * 3
     assert [row["val/worst/nrows"] for row in rows] == [2] * 3
     assert [row["val/confusion_table/nrows"] for row in rows] == [4] * 3
     summary = {}
@@ -218,7 +167,6 @@ def test_what_is_tracked_is_in_the_run_folder(folder, notices, tmp_path, monkeyp
     assert [entry.local_path for entry in model.manifest.contents] == [str(checkpoint)]
     tables = [artifact for artifact in artifacts if artifact.type == "run_table"]
     assert all(str(folder) in entry.local_path for table in tables for entry in table.manifest.contents)
-    assert any(entry.path.endswith(".png") for table in tables for entry in table.manifest.contents)
 
     everything = text_of(folder)
     assert b"hush" not in everything
@@ -287,8 +235,8 @@ def test_a_login_in_netrc_counts(folder, notices, monkeypatch, tmp_path):
 
 def test_the_old_address_in_netrc_counts(monkeypatch, tmp_path):
     (tmp_path / "netrc").write_text(f"machine api.wandb.ai login user password {KEY}\n")
-    assert tracking._in_netrc("api.forge.coreweave.com")
-    assert not tracking._in_netrc("wandb.example.org")
+    assert wandb_login._in_netrc("api.forge.coreweave.com")
+    assert not wandb_login._in_netrc("wandb.example.org")
 
 
 @pytest.mark.faults("W1")
@@ -409,7 +357,7 @@ tracker.finish()
     assert lines[1].startswith("Weights & Biases lacks the end (no answer); upload it with: wandb sync ")
 
 
-@pytest.mark.faults("W7")
+@pytest.mark.faults("W7", simulated="wandb's log raises the error")
 def test_the_first_error_is_one_warning_and_the_last_word(folder, notices, monkeypatch, tmp_path):
     import wandb
 
@@ -422,7 +370,7 @@ def test_the_first_error_is_one_warning_and_the_last_word(folder, notices, monke
     monkeypatch.setattr(wandb.Run, "log", full)
     for step in range(1, 4):
         tracker.log({"train/loss": 1.0}, step)
-        tracker.image("figures/curve", tmp_path / "none.png")
+        tracker.figure("figures/curve", tmp_path / "none.png")
     tracker.summary({"val/acc1": 1.0})
     tracker.artifact(tmp_path / "none.ckpt", "best", {})
     tracker.finish()
@@ -430,13 +378,13 @@ def test_the_first_error_is_one_warning_and_the_last_word(folder, notices, monke
     assert notices[1].startswith("Weights & Biases stopped (OSError: No space left on device); training goes on")
 
 
-@pytest.mark.parametrize("method", ["image", "table", "confusion_matrix", "artifact"])
+@pytest.mark.parametrize("method", ["figure", "media", "confusion_matrix", "artifact"])
 def test_what_cannot_be_shown_is_one_warning(method, folder, notices, tmp_path):
     tracker = begin("offline", folder, notices)
     missing = tmp_path / "none.png"
     arguments = {
-        "image": ("figures/curve", missing),
-        "table": ("val/worst", ["image"], [[missing]]),
+        "figure": ("figures/curve", missing),
+        "media": ("figures/worst", missing),
         "confusion_matrix": ("val/confusion", [0, 1], [0], ["cat", "dog"]),
         "artifact": (missing, "best", {}),
     }
@@ -446,7 +394,7 @@ def test_what_cannot_be_shown_is_one_warning(method, folder, notices, tmp_path):
     assert notices[1].startswith("Weights & Biases stopped (")
 
 
-@pytest.mark.faults("W9")
+@pytest.mark.faults("W9", simulated="the import of wandb fails")
 def test_without_wandb_training_goes_on(folder, notices, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     tracker = begin("auto", folder, notices)
@@ -466,8 +414,8 @@ from pathlib import Path
 from vit.training.tracking import open_tracker
 tracker = open_tracker("off", Path({str(folder)!r}), {{}}, "first", print)
 tracker.log({{"train/loss": 1.0}}, 0)
-tracker.image("figures/curve", Path("none.png"), caption="a curve")
-tracker.table("val/worst", ["image"], [])
+tracker.figure("figures/curve", Path("none.png"), caption="a curve")
+tracker.image_table("val/worst", ["path"], [])
 tracker.confusion_matrix("val/confusion", [0], [0], ["cat"])
 tracker.summary({{"val/acc1": 1.0}})
 tracker.artifact(Path("none.ckpt"), "best", {{}})

@@ -1,6 +1,5 @@
 """`vit compare RUN RUN...`: which of some trained models is better on the images that all of them were tested on."""
 
-import csv
 import json
 import shlex
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from vit.commands.arguments import Parser, new_file, parse
 from vit.console import Reporter, interval
 from vit.errors import DataError, ResourceError, UsageError
+from vit.tables import new_table
 from vit.training.predictions import ScoredRow, read_scored
 
 if TYPE_CHECKING:
@@ -257,14 +257,11 @@ def _write(path: Path, runs: Sequence[_Tested], disagreements: Sequence[int]) ->
     """A row for each image, in the order of the test images; names as in predictions/test.csv."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "x", newline="", encoding="utf-8", errors="surrogateescape") as file:
-            writer = csv.writer(file)
-            writer.writerow(
-                ("path", "label", *(f"{column} by {run.name}" for run in runs for column in _SHOWN_COLUMNS))
-            )
+        columns = ("path", "label", *(f"{column} by {run.name}" for run in runs for column in _SHOWN_COLUMNS))
+        with new_table(path, columns, mode="x") as table:
             for index in disagreements:
                 own = (getattr(run.rows[index], column) for run in runs for column in _SHOWN_COLUMNS)
-                writer.writerow((*runs[0].rows[index][:2], *own))
+                table.row((*runs[0].rows[index][:2], *own))
     except OSError as error:
         raise ResourceError(f"cannot write {path}: {error.strerror}", "choose another --output") from error
 

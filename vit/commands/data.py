@@ -1,6 +1,5 @@
 """`vit data check DATA`: what is wrong with a data set, before it is trained on."""
 
-import csv
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,6 +11,7 @@ from vit.commands.arguments import Parser, new_file, parse
 from vit.console import ProgressReport, Reporter
 from vit.data.sources import open_source
 from vit.errors import BadInputsError, ResourceError, UsageError, nearest
+from vit.tables import new_table
 
 if TYPE_CHECKING:
     from vit.data.check import Checked, Finding
@@ -149,13 +149,11 @@ def _count(number: int, name: str) -> str:
 def _write(output: Path, findings: "Iterable[Finding]") -> None:
     """The findings as a CSV; it never takes the place of a file."""
     from vit.data.check import Finding
-    from vit.prediction.rows import spreadsheet_safe
 
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        with open(output, "x", newline="", encoding="utf-8", errors="surrogateescape") as file:
-            writer = csv.writer(file)
-            writer.writerow(field.name for field in fields(Finding))
-            writer.writerows(map(spreadsheet_safe, astuple(finding)) for finding in findings)
+        with new_table(output, [field.name for field in fields(Finding)], mode="x") as table:
+            for finding in findings:
+                table.row(astuple(finding))
     except OSError as error:
         raise ResourceError(f"cannot write {output}: {error.strerror}", "choose another --output") from error

@@ -1,6 +1,5 @@
 """`vit explain RUN|CKPT IMAGES...`: which parts of an image spoke for a class, and whether that is true."""
 
-import csv
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from vit.commands.arguments import Parser, new_file, parse
 from vit.console import ProgressReport, Reporter
 from vit.errors import DataError, ResourceError
 from vit.prediction.files import free_name, list_files
+from vit.tables import Cell, new_table
 from vit.training.model_path import check_model
 
 if TYPE_CHECKING:
@@ -80,9 +80,7 @@ def explain(arguments: Sequence[str]) -> int:
     unreadable: list[tuple[str, str]] = []
     progress = ProgressReport(reporter, "image")
     _make(folder)
-    with open(folder / "explanations.csv", "w", newline="", encoding="utf-8", errors="surrogateescape") as file:
-        rows = csv.writer(file)
-        rows.writerow(COLUMNS)
+    with new_table(folder / "explanations.csv", COLUMNS, digits=6) as table:
         progress.update(0, len(files))
         for place, path in enumerate(files, start=1):
             try:
@@ -98,8 +96,9 @@ def explain(arguments: Sequence[str]) -> int:
             if heads is not None:
                 picture.with_name(f"{picture.stem}-heads.png").write_bytes(heads)
             page.add(found, heads)
-            rows.writerows(_rows(found, picture.name))
-            file.flush()
+            for row in _rows(found, picture.name):
+                table.row(row)
+            table.flush()
     progress.close()
     page.write(folder / "explanations.html", unreadable)
     _summarise(reporter, page.scores(), unreadable)
@@ -126,15 +125,12 @@ def _slug(path: str) -> str:
     return slug(Path(path).stem)[:60]
 
 
-def _rows(found: "Explanation", picture: str) -> list[list[str]]:
-    from vit.prediction.rows import spreadsheet_safe
-
-    names = [spreadsheet_safe(text) for text in (found.path, found.label, found.explained)]
-    rows = []
+def _rows(found: "Explanation", picture: str) -> list[list[Cell]]:
+    rows: list[list[Cell]] = []
     for method in found.maps:
         one = found.faithfulness.get(method)
-        numbers = [f"{value:.6f}" for value in (one.deletion, one.insertion, one.random)] if one else ["", "", ""]
-        rows.append([*names, f"{found.probability:.6f}", method, *numbers, picture])
+        areas = [one.deletion, one.insertion, one.random] if one else [None, None, None]
+        rows.append([found.path, found.label, found.explained, found.probability, method, *areas, picture])
     return rows
 
 

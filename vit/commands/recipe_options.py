@@ -60,6 +60,10 @@ def make_parser() -> Parser:
     parser.add_argument("--out", type=str, default=defaults.out, help="folder that run folders are made in")
     parser.add_argument("--name", type=str | None, default=None, help="last part of the run folder's name")
     parser.add_argument("--wandb", type=kinds["wandb"], default=defaults.wandb, help="Weights & Biases")
+    about = "whether it also gets pictures that show your images, and file names with labels"
+    parser.add_argument("--wandb_media", type=bool, default=defaults.wandb_media, help=about)
+    about = "whether it also gets the best checkpoint"
+    parser.add_argument("--wandb_model", type=bool, default=defaults.wandb_model, help=about)
     return parser
 
 

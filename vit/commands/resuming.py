@@ -10,13 +10,12 @@ from vit.commands.arguments import expand
 from vit.commands.recipe_options import SHORT, make_parser, parse_options, read_recipe, to_recipe
 from vit.errors import UsageError, VitError
 from vit.launch import is_first, is_launched
-from vit.training.recipe import Recipe, dump, plain
+from vit.training.recipe import UNDECIDING, Recipe, dump, plain
 
 if TYPE_CHECKING:
     from vit.training.meeting import Meeting
 
 AUTO = "auto"
-_BESIDE = {"out", "name", "wandb"}  # of a recipe: they decide nothing that is learned
 _MACHINE = (  # what computes it, which may be another one when a run goes on
     "trainer.devices", "trainer.num_nodes", "trainer.accelerator", "trainer.checkpoint_every", "data.num_workers",
 )  # fmt: skip
@@ -92,7 +91,7 @@ def _on_machine_of(given: Recipe, recipe: Recipe) -> Recipe:
 
 
 def _deciding(recipe: Recipe) -> dict[str, Any]:
-    return {key: value for key, value in plain(_on_machine_of(Recipe(), recipe)).items() if key not in _BESIDE}
+    return {key: value for key, value in plain(_on_machine_of(Recipe(), recipe)).items() if key not in UNDECIDING}
 
 
 def _check_same(run: str, recipe: Recipe, given: Recipe) -> None:

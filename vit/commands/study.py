@@ -161,6 +161,7 @@ def _show(
     folder: Path,
 ) -> None:
     images = ", ".join(f"{count:,} {split}" for split, count in protocol["images"].items())
+    mode = cells[0].recipe.wandb if cells else "off"
     reporter.line(f"Study of {protocol['data']}")
     reporter.facts(
         [
@@ -173,6 +174,7 @@ def _show(
             ("budget", protocol["budget_words"]),
             ("tuning", protocol["tuning"]),
             ("cells", f"{len(cells):,}, {protocol['jobs']}"),
+            *((("W&B", f"{mode}: numbers and configuration of every cell, no figures or images"),) * (mode != "off")),
             ("folder", str(folder)),
         ]
     )

@@ -132,7 +132,7 @@ def series_of(given: Any) -> dict[str, dict[str, Recipe]]:
         data["data.source"] = given.source
     mode = given.wandb
     if mode == "auto":
-        from vit.training.tracking import logged_in
+        from vit.training.wandb_login import logged_in
 
         mode = "online" if logged_in() else "off"
     shared = {**data, **given.set, "wandb": mode}

@@ -1,11 +1,11 @@
 """What a study found, on the terminal: `vit study` ends with it, `vit report` is it."""
 
-import csv
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.console import Reporter
+from vit.tables import records
 
 if TYPE_CHECKING:
     from vit.study.findings import Findings, Fit, Point
@@ -85,8 +85,7 @@ def _next(study: "StudyDirectory", findings: "Findings") -> str:
         return f"vit report {shlex.quote(str(study.path))} --target 0.95"
     if findings.comparisons and findings.comparisons[0].differences:
         pair, last = findings.comparisons[0], findings.comparisons[0].differences[-1]
-        with open(study.results, newline="", encoding="utf-8") as file:
-            runs = {(row["series"], row["images"], row["seed"]): row["run"] for row in csv.DictReader(file)}
+        runs = {(row["series"], row["images"], row["seed"]): row["run"] for row in records(study.results)}
         names = [runs[name, str(last.images), str(last.seeds[0])] for name in (pair.first, pair.second)]
         return "vit compare " + " ".join(shlex.quote(str(study.path / name)) for name in names)
     return "vit study --help"

@@ -113,13 +113,14 @@ def _fit(plan: Any, run: Any, resume: bool, reporter: Reporter, first: bool) -> 
     from vit.report.run_figures import write_classes
     from vit.training.finish import finish
     from vit.training.fit import fit
-    from vit.training.tracking import open_tracker
+    from vit.training.tracking import Sharing, open_tracker
 
-    _show_plan(reporter, plan, run)
+    sharing = Sharing(plan.recipe.wandb_media, plan.recipe.wandb_model)
+    _show_plan(reporter, plan, run, sharing)
     if first:
         _warn_of_space(reporter, plan, run)
     mode: Any = plan.recipe.wandb if first else "off"
-    tracker = open_tracker(mode, run.path, plain(plan.recipe), run.path.name, reporter.notice)
+    tracker = open_tracker(mode, run.path, plain(plan.recipe), run.path.name, reporter.notice, sharing=sharing)
     watcher = _Watcher(reporter, tracker, plan.rounds)
     try:
         fitted = fit(plan, run, [watcher], resume=resume)
@@ -154,7 +155,9 @@ def _draw(reporter: Reporter, run: Any, plan: Any, fitted: Any, tracker: Any) ->
         reporter.notice(f"WARNING: figures and report could not be drawn: {type(error).__name__}: {error}; {again}")
 
 
-def _show_plan(reporter: Reporter, plan: Any, run: Any) -> None:
+def _show_plan(reporter: Reporter, plan: Any, run: Any, sharing: Any) -> None:
+    from vit.training.wandb_login import intended
+
     optim, source = plan.recipe.optim, plan.source
     images = ", ".join(f"{len(samples):,} {split}" for split, samples in source.splits.items())
     classes = ", ".join(source.classes[:6]) + (", ..." if len(source.classes) > 6 else "")
@@ -182,6 +185,7 @@ def _show_plan(reporter: Reporter, plan: Any, run: Any) -> None:
             *_schedule(plan),
             ("device", f"{plan.device.type}, {plan.precision}"),
             ("run", str(run.path)),
+            ("W&B", sharing.words(*intended(plan.recipe.wandb))),
         ]
     )
 

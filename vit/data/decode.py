@@ -26,6 +26,7 @@ MAX_BYTES = 512 * 2**20
 MAX_SCANS = 100  # of a JPEG: ten are usual; each is a pass over all pixels, and one may be 36 bytes
 BACKGROUND = 255  # alpha is laid over white
 
+_OPENING = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))  # each where it exists
 _ORIENTATION_TAG = 0x0112
 _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1", b"avif", b"avis")
 _SCAN = b"\xff\xda"  # the marker of a scan; in the data of one, ff is followed by 00 or a restart
@@ -84,7 +85,7 @@ def read_image(path: str | os.PathLike[str]) -> Tensor:
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
     """The content of a regular file; never waits on a FIFO or a device."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | _OPENING)
     except (OSError, ValueError) as error:
         raise ImageError(path, "unreadable", getattr(error, "strerror", None) or str(error)) from error
     status = os.fstat(descriptor)

@@ -1,6 +1,5 @@
 """Cut validation and test images from the training images where the source has none of its own."""
 
-import csv
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ import numpy as np
 from vit.data.draws import uniform
 from vit.data.samples import Labels, Source
 from vit.errors import DataError
+from vit.tables import new_table, read_table
 
 SPLITS = ("train", "validation", "test")
 COLUMNS, CONTENT = ("path", "label", "split"), "content"  # of splits.csv
@@ -113,11 +113,10 @@ def write_splits(source: Source, path: Path, digests: Mapping[str, Sequence[str]
     Args:
         digests: of each split, a hash for each image, for a fourth column; see `read_contents`.
     """
-    with open(path, "x", newline="", encoding="utf-8", errors="surrogateescape") as file:
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS if digests is None else (*COLUMNS, CONTENT))
+    with new_table(path, COLUMNS if digests is None else (*COLUMNS, CONTENT), mode="x") as table:
         for split, rows in split_rows(source, digests).items():
-            writer.writerows((row.path, row.label, split, *(() if digests is None else (row.content,))) for row in rows)
+            for row in rows:
+                table.row((row.path, row.label, split, *(() if digests is None else (row.content,))))
 
 
 def split_rows(source: Source, digests: Mapping[str, Sequence[str]] | None = None) -> dict[str, list[SplitRow]]:
@@ -144,12 +143,11 @@ def read_splits(path: Path) -> dict[str, list[SplitRow]]:
     """
     found: dict[str, list[SplitRow]] = {}
     try:
-        with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
-            header, *rows = csv.reader(file)
+        header, rows = read_table(path)
         if tuple(header) not in (COLUMNS, (*COLUMNS, CONTENT)) or any(len(row) != len(header) for row in rows):
             raise ValueError(f"its columns are not {','.join((*COLUMNS, CONTENT))}")
         for name, label, split, *content in rows:
             found.setdefault(split, []).append(SplitRow(name, label, *content))
-    except (OSError, ValueError, csv.Error) as error:
+    except (OSError, ValueError) as error:
         raise DataError(f"{path} is not as its run wrote it: {error}", "restore it, or train again") from error
     return found

@@ -4,7 +4,6 @@ While rows are added the file is called NAME.partial; it gets its name when it i
 what it wrote.
 """
 
-import csv
 import json
 import os
 from abc import ABC, abstractmethod
@@ -19,14 +18,9 @@ import pyarrow.parquet as pq
 from vit.errors import ResourceError
 from vit.prediction.files import check_output
 from vit.prediction.predictor import Prediction
+from vit.tables import TableWriter, create
 
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 _FLUSH_ROWS = 4096
-
-
-def spreadsheet_safe(text: str) -> str:
-    """Text that no spreadsheet runs as a formula: a quote goes before =, +, -, @ and tabs (OWASP, CSV injection)."""
-    return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
 
 
 class RowWriter(ABC):
@@ -75,7 +69,7 @@ class _TextWriter(RowWriter):
     file: IO[str]
 
     def _open(self) -> None:
-        self.file = open(self.partial, "w", newline="", encoding="utf-8", errors="surrogateescape")  # noqa: SIM115
+        self.file = create(self.partial)
 
     def flush(self) -> None:
         self.file.flush()
@@ -89,14 +83,10 @@ class CsvWriter(_TextWriter):
 
     def _open(self) -> None:
         super()._open()
-        self.rows = csv.writer(self.file)
-        self.rows.writerow(column_names(self.top_k))
+        self.rows = TableWriter(self.file, column_names(self.top_k), digits=6)
 
     def write(self, prediction: Prediction) -> None:
-        row = flat(prediction, self.top_k)
-        self.rows.writerow(
-            spreadsheet_safe(cell) if isinstance(cell, str) else "" if cell is None else f"{cell:.6f}" for cell in row
-        )
+        self.rows.row(flat(prediction, self.top_k))
 
 
 class JsonLinesWriter(_TextWriter):

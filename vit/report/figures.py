@@ -1,6 +1,5 @@
 """Pictures of a run, drawn from its files and results by matplotlib."""
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from vit.report.style import plain
 from vit.report.style import save as save  # drawn here, saved by whoever asked for it
+from vit.tables import records
 from vit.training.metrics import CALIBRATION_BINS, Floats
 
 _TRAIN, _VALIDATION = "tab:blue", "tab:orange"
@@ -20,8 +20,7 @@ _TRAIN, _VALIDATION = "tab:blue", "tab:orange"
 
 def curves(metrics: Path) -> Figure:
     """Loss and accuracy over epochs, from metrics.csv."""
-    with open(metrics, newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["val/acc1"] or row["train/images_per_second"]]
+    rows = [row for row in records(metrics) if row["val/acc1"] or row["train/images_per_second"]]
     epochs = [int(row["epoch"]) + 1 for row in rows]
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     loss, accuracy = figure.subplots(1, 2)

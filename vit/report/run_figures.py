@@ -17,6 +17,7 @@ from vit.training.tracking import Tracker
 
 WORST = 24
 SAMPLES = 24
+SHOWING_IMAGES = {"augmented", "worst"}
 
 
 def write_classes(run: RunDirectory, fitted: Fitted, classes: tuple[str, ...]) -> None:
@@ -61,11 +62,12 @@ def draw_run(run: RunDirectory, plan: Plan, fitted: Fitted, tracker: Tracker) ->
     for name, figure in pictures.items():
         path = run.figures / f"{name}.png"
         save(figure, path)
-        tracker.image(f"figures/{name}", path)
+        show = tracker.media if name in SHOWING_IMAGES else tracker.figure
+        show(f"figures/{name}", path)
     if "validation" in scored:
         columns = ("path", "label", "predicted", "probability", "loss")
         rows = [[row[column] for column in columns] for row in worst]
-        tracker.table("validation/worst", columns, rows)
+        tracker.image_table("validation/worst", columns, rows)
     _track_result(run, fitted.result, tracker)
 
 

@@ -13,12 +13,11 @@ from pathlib import Path
 
 from vit.errors import UsageError
 from vit.training.batch_size import automatic_batch_size, batch_multiple
-from vit.training.recipe import Recipe, plain
+from vit.training.recipe import UNDECIDING, Recipe, plain
 from vit.training.run import slug
 
 _BUDGET = re.compile(r"(steps|epochs):(\d+)")
 _VERSION = 2  # of keys; to be raised when one recipe comes to mean another training
-_UNDECIDING = {"out", "name", "wandb"}  # of a recipe; and of its parts:
 _UNDECIDING_DATA = {"source", "root", "download", "cache", "num_workers"}
 
 
@@ -142,7 +141,7 @@ class Inputs:
 
 def key_of(recipe: Recipe, inputs: Inputs) -> str:
     """A hash of all that decides a cell: its recipe without names and places, its weights, and all images."""
-    values = {name: value for name, value in plain(recipe).items() if name not in _UNDECIDING}
+    values = {name: value for name, value in plain(recipe).items() if name not in UNDECIDING}
     values["trainer"].pop("checkpoint_every", None)
     values["data"] = {name: value for name, value in values["data"].items() if name not in _UNDECIDING_DATA}
     if recipe.model.init_from is not None:

@@ -1,6 +1,5 @@
 """The runs of a study -> what they found, as values, as a paragraph and as files."""
 
-import csv
 import json
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -14,6 +13,7 @@ from vit.study.crossover import compare_with_first, outcome
 from vit.study.findings import CellResult, Comparison, Difference, Findings, Interval, Point, Series
 from vit.study.learning_curve import fit_curve
 from vit.study.paired import Answers
+from vit.tables import new_table
 
 FEW_PASSES = 3.0  # over the images of the largest size
 COLUMNS = tuple(field.name for field in fields(CellResult) if field.name != "correct")
@@ -59,12 +59,9 @@ def to_json(findings: Findings) -> dict[str, Any]:
 def write_results(results: list[CellResult], path: Path) -> None:
     """results.csv: a row for each run by series, images and seed, every digit of every number; whole or not at all."""
     order = _names(results)
-    with whole(path) as partial, open(partial, "w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file)
-        rows.writerow(COLUMNS)
+    with whole(path) as partial, new_table(partial, COLUMNS) as table:
         for result in sorted(results, key=lambda one: (order.index(one.series), one.images, one.seed)):
-            cells = (getattr(result, name) for name in COLUMNS)
-            rows.writerow(repr(float(cell)) if isinstance(cell, float) else str(cell) for cell in cells)
+            table.row(getattr(result, name) for name in COLUMNS)
 
 
 def _names(results: list[CellResult]) -> list[str]:

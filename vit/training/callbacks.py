@@ -1,6 +1,5 @@
 """What happens beside the optimisation: counting, recording, describing checkpoints."""
 
-import csv
 import math
 import time
 from dataclasses import replace
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from vit.data.module import ImageDataModule
 from vit.files import whole
+from vit.tables import TableWriter, create, new_table, records
 from vit.training.checkpoint import KEY, Description
 from vit.training.classifier import Classifier
 
@@ -206,10 +206,9 @@ class Recorder(Callback):
         rows = rows[: self._rows]
         self._rows = len(rows)
         # whole, because a kill here must not lose the rows
-        with whole(self.path) as partial, open(partial, "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, COLUMNS)
-            writer.writeheader()
-            writer.writerows(rows)
+        with whole(self.path) as partial, new_table(partial, COLUMNS) as table:
+            for row in rows:
+                table.row(row.get(name) for name in COLUMNS)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.leave_out()
@@ -258,8 +257,8 @@ class Recorder(Callback):
             "seconds": round(self.seconds, 3),
             **row,
         }
-        with open(self.path, "a", newline="", encoding="utf-8") as file:
-            csv.DictWriter(file, COLUMNS).writerow(whole)
+        with create(self.path, "a") as file:
+            TableWriter(file).row(whole.get(name) for name in COLUMNS)
         self._rows = (self._rows or 0) + 1
         for listener in self.listeners:
             listener.row(whole, trainer.global_step)
@@ -267,6 +266,4 @@ class Recorder(Callback):
 
 def _rows_until(path: Path, step: int) -> list[dict[str, str]]:
     """Rows up to a step; a last line that was cut short is dropped."""
-    with open(path, newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if None not in row.values()]
-    return [row for row in rows if int(row["step"]) <= step]
+    return [row for row in records(path) if int(row["step"]) <= step]

@@ -46,11 +46,7 @@ class DurableCheckpointIO(TorchCheckpointIO):
             if target == self.last:
                 self._keep(target)
             os.replace(partial, target)
-            folder = os.open(target.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            _sync_folder(target.parent)
         except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
             with suppress(OSError):  # the folder itself may be gone
                 partial.unlink(missing_ok=True)
@@ -102,6 +98,17 @@ class DurableCheckpointIO(TorchCheckpointIO):
             beside.unlink(missing_ok=True)  # a rename between two names of one file does nothing
         except OSError:  # a file system without links
             os.replace(last, self.previous)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename in a folder survive a power cut, where a folder can be opened: not on Windows."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def store_temperature(path: Path, temperature: float) -> None:

@@ -1,11 +1,11 @@
 """predictions/SPLIT.csv: what a run said of every image of a split, in the order of the split."""
 
-import csv
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from vit.errors import DataError
 from vit.files import whole
+from vit.tables import new_table, read_table
 
 if TYPE_CHECKING:
     from vit.training.metrics import Scored
@@ -35,11 +35,9 @@ def write_scored(path: Path, scored: "Scored", classes: tuple[str, ...]) -> None
     """Every image with its true and predicted label, for whoever wants to compute something else."""
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = (scored.labels, scored.predictions, scored.confidences, scored.losses, scored.uncalibrated)
-    with whole(path) as partial, open(partial, "w", newline="", encoding="utf-8", errors="surrogateescape") as file:
-        writer = csv.writer(file)
-        writer.writerow(ScoredRow._fields)
+    with whole(path) as partial, new_table(partial, ScoredRow._fields, digits=6) as table:
         for name, label, guess, *numbers in zip(scored.paths, *columns, strict=True):
-            writer.writerow((name, classes[label], classes[guess], *(f"{number:.6f}" for number in numbers)))
+            table.row((name, classes[label], classes[guess], *map(float, numbers)))
 
 
 def read_scored(path: Path, count: int) -> list[ScoredRow]:
@@ -49,8 +47,7 @@ def read_scored(path: Path, count: int) -> list[ScoredRow]:
         DataError: it is not as it was written, or has not `count` rows.
     """
     try:
-        with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
-            header, *rows = csv.reader(file)
+        header, rows = read_table(path)
         if tuple(header) not in (ScoredRow._fields, _OLD) or len(rows) != count:
             raise ValueError(f"it should have the columns {','.join(ScoredRow._fields)} and {count:,} rows")
         if any(len(row) != len(header) for row in rows):

@@ -6,7 +6,6 @@ the smallest validation loss is kept. Each penalty is an "epoch" of metrics.csv;
 starts from what the one before has found.
 """
 
-import csv
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -22,6 +21,7 @@ from vit.data.module import ImageDataModule
 from vit.errors import UsageError
 from vit.models.adapt import head_names
 from vit.models.network import Network
+from vit.tables import new_table
 from vit.training.callbacks import COLUMNS, Listener
 from vit.training.checkpoint import KEY, PREFIX, Description
 from vit.training.checkpoint_io import DurableCheckpointIO
@@ -63,16 +63,14 @@ def probe(
     nn.init.zeros_(found.weight)
     nn.init.zeros_(found.bias)
     best, steps = float("inf"), 0
-    with open(run.metrics, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
+    with new_table(run.metrics, COLUMNS) as table:
         for place, penalty in enumerate(PENALTIES):
             loss, iterations = _fit_head(found, features, labels, penalty)
             steps += iterations
             measured = _measured(found, val_features, val_labels)
             row = {"epoch": place, "step": steps, "train/loss": loss, **measured}
             row |= {"train/images_per_second": len(labels) / computed, "seconds": time.perf_counter() - began}
-            writer.writerow(row)
+            table.row(row.get(name) for name in COLUMNS)
             for listener in listeners:
                 listener.row(row, steps)
             if measured["val/loss"] < best:

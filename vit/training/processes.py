@@ -19,7 +19,7 @@ from torch.distributed.tensor import DTensor
 
 from vit.errors import DisagreementError, ProcessesError
 from vit.training.plan import Plan
-from vit.training.recipe import plain
+from vit.training.recipe import UNDECIDING, plain
 from vit.training.run import versions
 from vit.training.signals import Stop
 
@@ -33,7 +33,7 @@ def deciding(plan: Plan) -> dict[str, str]:
     """What decides a training, in words that processes can compare; a machine may have paths of its own."""
     values = plain(plan.recipe)
     data = {key: value for key, value in values["data"].items() if key not in ("source", "root", "num_workers")}
-    options = {key: value for key, value in values.items() if key not in ("data", "out", "name", "wandb")}
+    options = {key: value for key, value in values.items() if key not in {"data"} | UNDECIDING}
     own = {name: version for name, version in versions().items() if name != "python"}
     return {
         "classes": ", ".join(plan.source.classes),

@@ -10,12 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import yaml
-from jsonargparse.typing import (
-    ClosedUnitInterval,
-    NonNegativeInt,
-    PositiveInt,
-    restricted_number_type,
-)
+from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveInt, restricted_number_type
 
 from vit.errors import UsageError
 
@@ -233,6 +228,7 @@ class Recipe:
         out: folder that run folders are made in.
         name: last part of the run folder's name.
         wandb: online, offline, off; auto: online where you are logged in, else offline.
+        wandb_media, wandb_model: whether W&B also gets pictures that show images, and file names; the best checkpoint.
     """
 
     data: DataConfig = field(default_factory=DataConfig)
@@ -244,7 +240,11 @@ class Recipe:
     out: str = "runs"
     name: str | None = None
     wandb: Literal["auto", "online", "offline", "off"] = "auto"
+    wandb_media: bool = False
+    wandb_model: bool = False
 
+
+UNDECIDING = frozenset({"out", "name", "wandb", "wandb_media", "wandb_model"})  # of a recipe: nothing learned follows
 
 Tree = TypeVar("Tree")
 

@@ -4,25 +4,25 @@ Our own metrics file is the truth that reports and studies read; this is the win
 a tracker is opened: ranks other than zero take `NoTracker` and never load it.
 """
 
-import netrc
+import errno
 import os
 import re
 import secrets
 import shlex
-import socket
+import shutil
 import threading
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
-from urllib.parse import urlsplit
+
+from vit.training import wandb_login
 
 _SECRET = re.compile("key|token|passw|secret|credential", re.IGNORECASE)
-_IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp"}
 _HARMLESS = (bool, int, float, type(None))
-_CONNECT_SECONDS = 3.0
 _FINISH_SECONDS = 60.0
+_ROOM = 4096  # bytes, a page: less is a full disk
 _SETTINGS: dict[str, Any] = {
     "init_timeout": 20.0,
     "login_timeout": 5.0,
@@ -46,17 +46,42 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
+@dataclass(frozen=True)
+class Sharing:
+    """What a tracker may hand over beside numbers, configuration, class names and figures of these.
+
+    Attributes:
+        media: pictures that show images of the data, and file names with their labels.
+        model: the weights of the best checkpoint.
+    """
+
+    media: bool = False
+    model: bool = False
+
+    def words(self, place: Literal["online", "offline", "off"], why: str) -> str:
+        """Where a training is tracked, what goes there and what stays here, for people."""
+        if place == "off":
+            return f"off ({why})"
+        asked = {"images and file names (--wandb_media true)": self.media, "weights (--wandb_model true)": self.model}
+        goes = ["numbers, configuration, class names, figures without images", *(what for what in asked if asked[what])]
+        stays = [what for what in asked if not asked[what]]
+        return f"{place} ({why}): {', '.join(goes)}" + f"; not {', '.join(stays)}" * bool(stays)
+
+
 class Tracker(Protocol):
     """Where a training shows its progress to people. No method raises, and none waits for a network but `finish`."""
 
     def log(self, row: Mapping[str, float], step: int) -> None:
         """Numbers of one step, by slash-grouped names; steps must not go back."""
 
-    def image(self, name: str, path: Path, caption: str = "") -> None:
-        """A PNG file, shown at the latest step."""
+    def figure(self, name: str, path: Path, caption: str = "") -> None:
+        """A PNG file that shows numbers and class names, and no image of the data; it stands at the latest step."""
 
-    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """Rows of plain values; a Path to an image is shown as that image."""
+    def media(self, name: str, path: Path, caption: str = "") -> None:
+        """A PNG file that shows images of the data; nothing unless media are shared."""
+
+    def image_table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """A row of plain values for each image, with its file name; nothing unless media are shared."""
 
     def confusion_matrix(
         self, name: str, labels: Sequence[int], predictions: Sequence[int], classes: Sequence[str]
@@ -67,7 +92,7 @@ class Tracker(Protocol):
         """The numbers that stand for the whole run."""
 
     def artifact(self, path: Path, name: str, metadata: Mapping[str, object]) -> None:
-        """A model file that does not change any more."""
+        """A model file that does not change any more; nothing unless the model is shared."""
 
     def finish(self) -> None:
         """Hand over what is left, in a minute at most."""
@@ -79,11 +104,12 @@ class NoTracker:
     def _nothing(self, *_: Any, **__: Any) -> None:
         pass
 
-    log = image = table = confusion_matrix = summary = artifact = finish = _nothing
+    log = figure = media = image_table = confusion_matrix = summary = artifact = finish = _nothing
 
 
 class _WandbTracker:
-    def __init__(self, wandb: Any, session: Any, run: Any, notify: Callable[[str], None]) -> None:
+    def __init__(self, wandb: Any, session: Any, run: Any, notify: Callable[[str], None], sharing: Sharing) -> None:
+        self._sharing = sharing
         self._wandb = wandb
         self._session = session
         self._run = run
@@ -97,15 +123,20 @@ class _WandbTracker:
         self._step = max(self._step, step)
         self._write(lambda: dict(row), step)
 
-    def image(self, name: str, path: Path, caption: str = "") -> None:
+    def figure(self, name: str, path: Path, caption: str = "") -> None:
         self._write(lambda: {name: self._wandb.Image(str(path), caption=caption or None)}, self._step)
 
-    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    def media(self, name: str, path: Path, caption: str = "") -> None:
+        if self._sharing.media:
+            self.figure(name, path, caption)
+
+    def image_table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         def build() -> dict[str, Any]:
-            data = [[self._cell(cell) for cell in row] for row in rows]
+            data = [list(row) for row in rows]
             return {name: self._wandb.Table(columns=list(columns), data=data, allow_mixed_types=True)}
 
-        self._write(build, self._step)
+        if self._sharing.media:
+            self._write(build, self._step)
 
     def confusion_matrix(
         self, name: str, labels: Sequence[int], predictions: Sequence[int], classes: Sequence[str]
@@ -130,7 +161,8 @@ class _WandbTracker:
             artifact.add_file(str(path.absolute()), policy="immutable", skip_cache=True)
             self._run.log_artifact(artifact)
 
-        self._attempt(send)
+        if self._sharing.model:
+            self._attempt(send)
 
     def finish(self) -> None:
         before, self._state = self._state, "finished"
@@ -142,6 +174,7 @@ class _WandbTracker:
                     self._run.log({}, commit=True)  # the last row, which would replace numbers of the summary
                 self._run.summary.update(self._summary)
                 self._run.finish()
+                _check_room(self._run.dir)
             except Exception as error:  # noqa: BLE001
                 trouble.append(_words(error))
             _close(self._wandb)
@@ -163,14 +196,10 @@ class _WandbTracker:
         self._row_open = True
         self._attempt(lambda: self._run.log(build(), step=step))
 
-    def _cell(self, cell: object) -> object:
-        if isinstance(cell, Path):
-            return self._wandb.Image(str(cell)) if cell.suffix.lower() in _IMAGE_SUFFIXES else str(cell)
-        return cell
-
     def _attempt(self, action: Callable[[], object]) -> None:
         if self._state == "open":
             try:
+                _check_room(self._run.dir)
                 action()
             except Exception as error:  # noqa: BLE001  training never dies of tracking
                 self._state = "failed"
@@ -179,7 +208,7 @@ class _WandbTracker:
 
 
 def open_tracker(
-    mode: Literal["auto", "online", "offline", "off"],
+    mode: wandb_login.Mode,
     folder: Path,
     config: Mapping[str, object],
     name: str,
@@ -187,16 +216,18 @@ def open_tracker(
     run_id: str | None = None,
     group: str | None = None,
     job_type: str = "train",
+    sharing: Sharing = Sharing(),
 ) -> Tracker:
     """A tracker that keeps its files in the run folder; for rank zero alone. `notify` takes one line for people.
 
     "auto" is online where somebody is logged in and the server answers, else offline. Without a `run_id` a resumed
-    training continues the run whose id is in the folder. Of `config`, text under names of secrets is not uploaded.
+    training continues the run whose id is in the folder. Of `config`, text under names of secrets is not uploaded, and
+    of an absolute path only the last part is.
     """
-    told = os.environ.get("WANDB_MODE") if mode == "auto" else None
-    if mode == "off" or told == "disabled":
+    place, why = wandb_login.intended(mode)
+    if place == "off":
         return NoTracker()
-    obstacle = "as asked" if mode == "offline" else f"WANDB_MODE={told}" if told in ("offline", "dryrun") else ""
+    obstacle = why if place == "offline" else ""
     home = folder.absolute()
     # before the import, as wandb has no settings for these; its defaults are in the home folder
     os.environ.update(WANDB_DATA_DIR=str(home / "wandb" / "data"), WANDB_CACHE_DIR=str(home / "wandb" / "cache"))
@@ -209,28 +240,22 @@ def open_tracker(
         about |= {"id": _run_id(home, run_id), "resume": "allow", "dir": str(home), "settings": settings}
         about |= {"project": os.environ.get("WANDB_PROJECT") or "vit"}
         session: Any = wandb.setup(settings)  # login_timeout counts here, not in init
-        obstacle = obstacle or _obstacle(session.settings)
+        obstacle = obstacle or wandb_login.obstacle(session.settings)
         if not obstacle:
             try:
                 run = wandb.init(mode="online", **about)
                 notify(f"Weights & Biases: {run.url}")
-                return _WandbTracker(wandb, session, run, notify)
+                return _WandbTracker(wandb, session, run, notify, sharing)
             except Exception as error:  # noqa: BLE001
                 obstacle = _words(error)
                 _close(wandb)  # this session would refuse the same run id
                 session = wandb.setup(settings)
         run = wandb.init(mode="offline", **about)
         notify(f"Weights & Biases is offline ({obstacle}); upload later with: {_sync_line(run)}")
-        return _WandbTracker(wandb, session, run, notify)
+        return _WandbTracker(wandb, session, run, notify, sharing)
     except Exception as error:  # noqa: BLE001  a broken installation raises anything
         notify(f"Weights & Biases cannot be used ({_words(error)}); training goes on without it")
         return NoTracker()
-
-
-def logged_in() -> bool:
-    """Whether somebody is logged in to Weights & Biases here; asks no server and imports nothing."""
-    server = urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai").netloc
-    return bool(os.environ.get("WANDB_API_KEY")) or _in_netrc(server)
 
 
 def _run_id(folder: Path, wanted: str | None) -> str:
@@ -243,43 +268,23 @@ def _run_id(folder: Path, wanted: str | None) -> str:
     return chosen
 
 
-def _obstacle(settings: Any) -> str:
-    """Why online is not possible, or nothing; known within 3 seconds, where wandb tries for over a minute."""
-    server = urlsplit(settings.base_url)
-    if not (settings.api_key or settings.identity_token_file or _in_netrc(server.netloc)):
-        return "not logged in, see 'wandb login'"
-    proxy = urllib.request.getproxies().get(server.scheme)
-    if proxy and not urllib.request.proxy_bypass(server.hostname or ""):
-        server = urlsplit(proxy if "//" in proxy else f"http://{proxy}")
-    address = (server.hostname or "", server.port or (443 if server.scheme == "https" else 80))
-    answered = threading.Event()
-
-    def connect() -> None:
-        with suppress(OSError), socket.create_connection(address, timeout=_CONNECT_SECONDS):
-            answered.set()
-
-    thread = threading.Thread(target=connect, daemon=True)  # looking up a name ignores the timeout
-    thread.start()
-    thread.join(_CONNECT_SECONDS)
-    return "" if answered.is_set() else f"no connection to {server.hostname}"
-
-
-def _in_netrc(host: str) -> bool:
-    hosts = [host, "api.wandb.ai"] if host == "api.forge.coreweave.com" else [host]  # one server, renamed in 2026
-    chosen = os.environ.get("NETRC")
-    for file in [chosen] if chosen else ["~/.netrc", "~/_netrc"]:
-        with suppress(OSError, netrc.NetrcParseError):
-            entries = netrc.netrc(Path(file).expanduser())
-            return any((entries.authenticators(each) or ("", "", ""))[2] for each in hosts)
-    return False
-
-
 def _public(value: Any) -> Any:
-    """The value without what stands under names that look like secrets, save numbers: `num_tokens` is none."""
+    """The value without what stands under names that look like secrets (but with numbers, such as `num_tokens`).
+
+    The folders of an absolute path name a person and a machine more often than not, so only its last part is kept.
+    """
     if isinstance(value, Mapping):
         hidden = {key for key, item in value.items() if _SECRET.search(str(key)) and not isinstance(item, _HARMLESS)}
         return {str(key): "(not uploaded)" if key in hidden else _public(item) for key, item in value.items()}
+    if isinstance(value, str) and (Path(value).is_absolute() or value.startswith("~")):
+        return f".../{Path(value).name}"
     return [_public(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _check_room(folder: str) -> None:
+    """Raise OSError where a disk is full: wandb writes rows in a process of its own, which drops them silently."""
+    if shutil.disk_usage(folder).free < _ROOM:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _close(wandb: Any) -> None:

@@ -1,0 +1,112 @@
+"""torchvision's sets of photographs are listed and not opened: their files go through our decoder and its limits."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.io import savemat
+from torchvision import datasets
+
+from vit.data.decode import ImageError, read_image
+from vit.data.sources import open_source
+
+COLOURS = ((200, 30, 30), (30, 200, 30), (30, 30, 200), (90, 90, 90))
+BAD = b"no image: who opens it while listing fails"
+
+
+def picture(path, number):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if number == 3:
+        path.write_bytes(BAD)
+    else:
+        Image.new("RGB", (12 + number, 10), COLOURS[number]).save(path, "PPM" if path.suffix == ".ppm" else "JPEG")
+
+
+def text(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+
+
+def food101(root, _):
+    for split, numbers in (("train", (0, 1)), ("test", (2, 3))):
+        listed = {"apple_pie": [f"apple_pie/{numbers[0]}"], "waffles": [f"waffles/{numbers[1]}"]}
+        text(root / "food-101" / "meta" / f"{split}.json", json.dumps(listed))
+        for name, number in zip(("apple_pie", "waffles"), numbers, strict=True):
+            picture(root / "food-101" / "images" / name / f"{number}.jpg", number)
+
+
+def dtd(root, _):
+    for split, numbers in (("train", (0, 1)), ("val", (0, 1)), ("test", (2, 3))):
+        names = [f"{name}/{name}_{number}.jpg" for name, number in zip(("banded", "dotted"), numbers, strict=True)]
+        text(root / "dtd" / "dtd" / "labels" / f"{split}1.txt", "".join(f"{name}\n" for name in names))
+        for name, number in zip(names, numbers, strict=True):
+            picture(root / "dtd" / "dtd" / "images" / name, number)
+
+
+def flowers102(root, monkeypatch):
+    folder = root / "flowers-102"
+    for number in range(4):
+        picture(folder / "jpg" / f"image_{number + 1:05d}.jpg", number)
+    savemat(folder / "setid.mat", {"trnid": [[1, 2]], "valid": [[1, 2]], "tstid": [[3, 4]]})
+    savemat(folder / "imagelabels.mat", {"labels": [[1, 2, 1, 2]]})
+    known = dict(datasets.Flowers102._file_dict)
+    for key, file in (("setid", "setid.mat"), ("label", "imagelabels.mat")):
+        known[key] = (file, hashlib.md5((folder / file).read_bytes()).hexdigest())
+    monkeypatch.setattr(datasets.Flowers102, "_file_dict", known)  # the sums of the real files
+
+
+def fgvc_aircraft(root, _):
+    data = root / "fgvc-aircraft-2013b" / "data"
+    text(data / "variants.txt", "707-320\nA300 B4\n")
+    for split, numbers in (("train", (0, 1)), ("val", (0, 1)), ("test", (2, 3))):
+        rows = [f"{number} {name}\n" for number, name in zip(numbers, ("707-320", "A300 B4"), strict=True)]
+        text(data / f"images_variant_{split}.txt", "".join(rows))
+    for number in range(4):
+        picture(data / "images" / f"{number}.jpg", number)
+
+
+def gtsrb(root, _):
+    base = root / "gtsrb"
+    for number in (0, 1):
+        picture(base / "GTSRB" / "Training" / f"{number:05d}" / "sign.ppm", number)
+    for number in (2, 3):
+        picture(base / "GTSRB" / "Final_Test" / "Images" / f"{number}.ppm", number)
+    text(base / "GT-final_test.csv", "Filename;ClassId\n2.ppm;0\n3.ppm;1\n")
+
+
+def oxford_iiit_pet(root, _):
+    base = root / "oxford-iiit-pet"
+    for split, numbers in (("trainval", (0, 1)), ("test", (2, 3))):
+        names = zip(("Abyssinian", "beagle"), numbers, strict=True)
+        rows = [f"{name}_{number} {place + 1} 1 1\n" for place, (name, number) in enumerate(names)]
+        text(base / "annotations" / f"{split}.txt", "".join(rows))
+        for row, number in zip(rows, numbers, strict=True):
+            picture(base / "images" / f"{row.split()[0]}.jpg", number)
+
+
+LAYOUTS = [food101, dtd, flowers102, fgvc_aircraft, gtsrb, oxford_iiit_pet]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.__name__)
+def test_photographs_are_listed_and_opened_by_our_decoder(tmp_path, monkeypatch, layout):
+    layout(tmp_path, monkeypatch)
+    source = open_source(layout.__name__, root=str(tmp_path))
+    assert len(source.classes) == (102 if layout is flowers102 else 2)
+    for split, numbers in {"train": (0, 1), "validation": (0, 1), "test": (2, 3)}.items():
+        if split not in source.splits:
+            continue
+        samples = source.splits[split]
+        assert samples.arrays is None and samples.labels.tolist() == [0, 1]
+        for place, number in enumerate(numbers):
+            file = samples.file(place)
+            assert file.is_file() and not Path(samples.paths[place]).is_absolute()
+            if number == 3:
+                with pytest.raises(ImageError):
+                    read_image(file)
+            else:
+                pixels = read_image(file).numpy()
+                assert pixels.shape == (3, 10, 12 + number)
+                assert np.abs(pixels.mean(axis=(1, 2)) - COLOURS[number]).max() < 4

@@ -1,0 +1,63 @@
+"""Whether Weights & Biases can be reached from here: who is logged in, and whether the server answers."""
+
+import netrc
+import os
+import socket
+import threading
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+_CONNECT_SECONDS = 3.0
+
+
+Mode = Literal["auto", "online", "offline", "off"]
+
+
+def intended(mode: Mode) -> tuple[Literal["online", "offline", "off"], str]:
+    """What a mode means here before any server is asked, and why; WANDB_MODE speaks for "auto" alone."""
+    told = os.environ.get("WANDB_MODE") if mode == "auto" else None
+    if mode == "off" or told == "disabled":
+        return "off", "as asked" if mode == "off" else f"WANDB_MODE={told}"
+    if mode == "offline" or told in ("offline", "dryrun"):
+        return "offline", "as asked" if mode == "offline" else f"WANDB_MODE={told}"
+    return "online", "you are logged in" if logged_in() else "if you are logged in"
+
+
+def logged_in() -> bool:
+    """Whether somebody is logged in to Weights & Biases here; asks no server and imports nothing."""
+    server = urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai").netloc
+    return bool(os.environ.get("WANDB_API_KEY")) or _in_netrc(server)
+
+
+def obstacle(settings: Any) -> str:
+    """Why online is not possible, or nothing; known within 3 seconds, where wandb tries for over a minute."""
+    server = urlsplit(settings.base_url)
+    if not (settings.api_key or settings.identity_token_file or _in_netrc(server.netloc)):
+        return "not logged in, see 'wandb login'"
+    proxy = urllib.request.getproxies().get(server.scheme)
+    if proxy and not urllib.request.proxy_bypass(server.hostname or ""):
+        server = urlsplit(proxy if "//" in proxy else f"http://{proxy}")
+    address = (server.hostname or "", server.port or (443 if server.scheme == "https" else 80))
+    answered = threading.Event()
+
+    def connect() -> None:
+        with suppress(OSError), socket.create_connection(address, timeout=_CONNECT_SECONDS):
+            answered.set()
+
+    thread = threading.Thread(target=connect, daemon=True)  # looking up a name ignores the timeout
+    thread.start()
+    thread.join(_CONNECT_SECONDS)
+    return "" if answered.is_set() else f"no connection to {server.hostname}"
+
+
+def _in_netrc(host: str) -> bool:
+    hosts = [host, "api.wandb.ai"] if host == "api.forge.coreweave.com" else [host]  # one server, renamed in 2026
+    chosen = os.environ.get("NETRC")
+    for file in [chosen] if chosen else ["~/.netrc", "~/_netrc"]:
+        with suppress(OSError, netrc.NetrcParseError):
+            entries = netrc.netrc(Path(file).expanduser())
+            return any((entries.authenticators(each) or ("", "", ""))[2] for each in hosts)
+    return False
