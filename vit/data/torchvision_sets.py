@@ -41,7 +41,7 @@ _BY_TRAIN: Splits = {"train": {"train": True}, "test": {"train": False}}
 _BY_SPLIT: Splits = {"train": {"split": "train"}, "test": {"split": "test"}}
 _WITH_VAL: Splits = {**_BY_SPLIT, "validation": {"split": "val"}}
 
-_SETS = {
+SETS = {
     "mnist": _Set(datasets.MNIST, _BY_TRAIN),
     "fashion_mnist": _Set(datasets.FashionMNIST, _BY_TRAIN),
     "kmnist": _Set(datasets.KMNIST, _BY_TRAIN),
@@ -65,7 +65,7 @@ _SETS = {
 
 def read(name: str, root: str | None, download: bool) -> Source:
     """A torchvision data set with its own splits; DataError when its files are not below `root`."""
-    known = _SETS[name]
+    known = SETS[name]
     if root is None:
         raise DataError(
             f"{name} needs the folder that holds it", "give --data.root FOLDER, and --data.download true to fetch it"
