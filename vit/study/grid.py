@@ -141,6 +141,8 @@ def key_of(recipe: Recipe, fingerprints: Mapping[str, str]) -> str:
         pixels = values["model"]["preprocess"]
         chosen = {name: value for name, value in pixels.items() if value is not None}
         values["model"]["preprocess"] = Preprocess(0).to_dict() | {"image_size": pixels["image_size"]} | chosen
+        if values["model"]["preprocess"]["resize_mode"] == "shortest":  # cells from before there was a choice
+            del values["model"]["preprocess"]["resize_mode"]
     text = json.dumps([values, dict(fingerprints)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
