@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from torchvision.transforms import InterpolationMode, v2
 
 from vit.data.decode import MAX_ASPECT
-from vit.data.preprocess import Interpolation, Preprocess, resize_shorter
+from vit.data.preprocess import Interpolation, Preprocess, ResizeMode, resize_shorter
 
 sizes = st.tuples(st.integers(1, 300), st.integers(1, 300)).filter(lambda size: max(size) <= MAX_ASPECT * min(size))
 interpolations = st.sampled_from(["bilinear", "bicubic"])
+modes = st.sampled_from(["shortest", "squash"])
 
 
 def noise(height: int, width: int) -> torch.Tensor:
@@ -30,19 +31,30 @@ def test_every_image_becomes_a_square_of_the_size(
 
 
 @settings(max_examples=60)
-@given(sizes, st.integers(8, 64), st.sampled_from([1.0, 0.875, 0.9, 0.5]), interpolations)
+@given(sizes, st.integers(8, 64), st.sampled_from([1.0, 0.875, 0.9, 0.5]), interpolations, modes)
 def test_pixels_are_those_of_torchvision(
-    size: tuple[int, int], side: int, crop_fraction: float, interpolation: Interpolation
+    size: tuple[int, int], side: int, crop_fraction: float, interpolation: Interpolation, mode: ResizeMode
 ) -> None:
-    preprocess, image = Preprocess(side, crop_fraction, interpolation=interpolation), noise(*size)
-    resize = v2.Resize(preprocess.resize_side, InterpolationMode(interpolation), antialias=True)
-    expected = image if size == (side, side) else v2.CenterCrop(side)(resize(image))
+    preprocess = Preprocess(side, crop_fraction, interpolation=interpolation, resize_mode=mode)
+    image, resized = noise(*size), preprocess.resize_side
+    to = (resized, resized) if mode == "squash" else resized
+    expected = v2.CenterCrop(side)(v2.Resize(to, InterpolationMode(interpolation), antialias=True)(image))
     assert (preprocess(image).int() - expected.int()).abs().max() <= 2
 
 
-def test_an_image_of_the_size_is_left_as_it_is() -> None:
+def test_an_image_of_the_size_is_treated_as_any_other() -> None:
+    """timm, torchvision and transformers cut its border away, too."""
     image = noise(32, 32)
-    assert torch.equal(Preprocess(32, crop_fraction=0.875)(image), image)
+    assert torch.equal(Preprocess(32)(image), image)
+    seen = Preprocess(32, crop_fraction=0.5)(torch.nn.functional.pad(torch.full((3, 16, 16), 200), (8, 8, 8, 8)).byte())
+    assert (seen[:, 2:-2, 2:-2] > 150).all()
+
+
+def test_a_squashed_picture_is_seen_whole() -> None:
+    image = torch.zeros(3, 32, 96, dtype=torch.uint8)
+    image[:, :, :32] = 200
+    seen = Preprocess(32, resize_mode="squash")(image)
+    assert seen.shape == (3, 32, 32) and (seen[:, :, :9] > 190).all() and (seen[:, :, 13:] < 10).all()
 
 
 def test_the_crop_keeps_the_middle() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from vit.data.preprocess import Preprocess
+from vit.data.preprocess import Preprocess, ResizeMode
 from vit.export.deployed import Trained
 from vit.models.adapt import head_names
 from vit.models.catalog import build, resolve
@@ -23,14 +23,14 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 
 
-def make(kind: str, temperature: float = 1.0) -> Trained:
+def make(kind: str, temperature: float = 1.0, resize_mode: ResizeMode = "shortest") -> Trained:
     """A network of `SMALL` for 8 pixels (timm's: 32)."""
     torch.manual_seed(0)
     values = resolve(SMALL[kind], 32 if kind == "timm" else 8, len(CLASSES))
     network = build(values).eval()
     for name in head_names(network):
         torch.nn.init.normal_(network.get_parameter(name), std=0.5)
-    preprocess = Preprocess(values["image_size"], 0.9, (0.5, 0.4, 0.3), (0.25, 0.2, 0.3), "bilinear")
+    preprocess = Preprocess(values["image_size"], 0.9, (0.5, 0.4, 0.3), (0.25, 0.2, 0.3), "bilinear", resize_mode)
     return Trained(network, Description(CLASSES, values, preprocess, temperature=temperature))
 
 

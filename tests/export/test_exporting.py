@@ -1,6 +1,7 @@
 """Every format answers as the checkpoint does, in one file with everything in it; or it is not written at all."""
 
 import json
+import math
 import os
 import shutil
 import stat
@@ -10,12 +11,14 @@ import numpy as np
 import pytest
 import torch
 
+from vit.data.preprocess import Preprocess
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError
-from vit.export import exporting, onnx_file
+from vit.export import exporting, onnx_file, timm_file
 from vit.export.exporting import FORMATS, export
 from vit.export.format import Format
 from vit.export.onnx_file import OnnxFile
 from vit.export.program import Program
+from vit.export.timm_file import _crop_pct
 from vit.export.verify import Difference, compare, random_images
 from vit.export.weights import Weights
 from vit.models.catalog import build
@@ -24,6 +27,7 @@ from vit.training.pretrained import open_pretrained
 from vit.training.start import start_from
 
 NAMES = {"onnx": "m.onnx", "pt2": "m.pt2", "safetensors": "m.safetensors", "timm": "m.safetensors", "hf": "m"}
+FRACTIONS = (0.8, 0.85, 0.875, 0.9, 0.91, 0.93, 0.95, 0.96, 1.0)
 
 
 def images(side, count):
@@ -158,7 +162,7 @@ def test_the_line_for_timm_is_code_that_runs(trained, tmp_path):
     with safe_open(path, framework="pt") as file:
         assert json.loads(file.metadata()["vit"])["temperature"] == 1.0, "it is in the weights, and must not come twice"
     data = timm.data.resolve_model_data_config(model)
-    assert (data["input_size"], data["mean"], data["crop_pct"]) == ((3, 8, 8), (0.5, 0.4, 0.3), 0.9)
+    assert (data["input_size"], data["mean"], data["crop_pct"]) == ((3, 8, 8), (0.5, 0.4, 0.3), 8 / 9)
 
 
 def test_transformers_find_classes_and_preprocessing(trained, tmp_path, scene):
@@ -177,6 +181,41 @@ def test_transformers_find_classes_and_preprocessing(trained, tmp_path, scene):
     assert (theirs - ours).abs().max() < 2.5 / 255 / 0.2  # two grey levels: another resizer
     modes = {stat.S_IMODE(file.stat().st_mode) for file in path.iterdir()}
     assert len(modes) == 1, "weights are as readable as their config"
+
+
+@pytest.mark.parametrize("mode", ["shortest", "squash"])
+@pytest.mark.parametrize("name", ["timm", "hf"])
+def test_peers_see_files_as_the_checkpoint_does(trained, tmp_path, scene, name, mode):
+    """From the bytes of photographs of odd shapes, through the library's own transform."""
+    made, files = trained("vit", resize_mode=mode), []
+    for number, (width, height) in enumerate([(90, 61), (33, 80), (8, 8), (20, 9), (7, 7)]):
+        files.append(str(tmp_path / f"{number}.png"))
+        scene(number, width, height).save(files[-1])
+    turned = scene(9, 40, 30).convert("RGB")
+    exif = turned.getexif()
+    exif[0x0112] = 6
+    turned.save(tmp_path / "turned.jpg", quality=95, exif=exif)
+    scene(10, 30, 40).convert("RGBA").resize((30, 40)).save(tmp_path / "whole.png")
+    clear = scene(11, 30, 40).convert("RGBA")
+    clear.putalpha(60)
+    clear.save(tmp_path / "clear.png")
+    files += [str(tmp_path / other) for other in ("turned.jpg", "whole.png", "clear.png")]
+    seen = export(made, name, tmp_path / NAMES[name], files).peer
+    assert seen.images == 7 and seen.others == 1 and seen.grey < 0.3 and seen.largest < 0.05
+
+
+@pytest.mark.parametrize(("size", "fraction"), [(size, f) for size in (8, 12, 96, 224, 299, 384) for f in FRACTIONS])
+def test_timm_resizes_to_our_side(size, fraction):
+    """timm rounds down and we round to the nearest: 24 of these 54 pairs would be off by a pixel."""
+    plain = Preprocess(size, fraction)
+    assert math.floor(size / _crop_pct(plain)) == plain.resize_side
+
+
+def test_a_peer_that_cuts_one_pixel_beside_is_found(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr(timm_file, "_crop_pct", lambda plain: plain.image_size / (plain.resize_side + 1))
+    with pytest.raises(CheckpointError, match=r"timm's own transform prepares a random picture .* nothing was written"):
+        export(trained("vit"), "timm", tmp_path / "m.safetensors")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

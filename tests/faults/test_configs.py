@@ -49,7 +49,7 @@ KINDS = {
     "data.test": "Share", "data.train_images": "PositiveInt", "data.num_workers": "NonNegativeInt",
     "data.download": "bool", "data.allow_empty": "bool", "data.cache": "Literal", "data.subset": "Literal",
     "model.preprocess.image_size": "PositiveInt", "model.preprocess.crop_fraction": "Area",
-    "model.preprocess.interpolation": "Literal", "augment.name": "Literal",
+    "model.preprocess.interpolation": "Literal", "model.preprocess.resize_mode": "Literal", "augment.name": "Literal",
     "model.freeze": "Literal", "model.lora": "PositiveInt", "augment.crop": "Area",
     "augment.shift": "Share", "augment.rotate": "NonNegative", "augment.zoom": "Share",
     "augment.flip": "ClosedUnitInterval", "augment.randaugment": "NonNegativeInt", "augment.magnitude": "Magnitude",

@@ -43,7 +43,7 @@ def test_a_file_with_a_name_of_timm_has_its_preprocessing(tmp_path):
     assert deit.preprocess["crop_fraction"] == 224 / 248 and deit.preprocess["interpolation"] == "bicubic"
     assert deit.network()["num_heads"] == 3 and "deit_tiny" in deit.preprocess_from
     words = dict(deit.facts())["preprocessing"]
-    assert "crop_fraction 0.9032 (" in words and "mean 0.485 0.456 0.406, " in words
+    assert "crop_fraction 0.9032, resize_mode shortest (" in words and "mean 0.485 0.456 0.406, " in words
 
 
 @pytest.mark.parametrize(
@@ -52,17 +52,20 @@ def test_a_file_with_a_name_of_timm_has_its_preprocessing(tmp_path):
         (
             {"preprocessor_config.json": {"image_mean": HALF, "image_std": HALF, "resample": 2, "do_center_crop": True,
                                           "size": {"shortest_edge": 10}, "crop_size": {"height": 8, "width": 8}}},
-            {"mean": HALF, "std": HALF, "interpolation": "bilinear", "crop_fraction": 0.8},
+            {"mean": HALF, "std": HALF, "interpolation": "bilinear", "crop_fraction": 0.8,
+             "resize_mode": "shortest"},
             "preprocessor_config.json",
         ),
         (
-            {"config.json": {"pretrained_cfg": {"mean": HALF, "std": HALF, "crop_pct": 0.95}}},
-            {"mean": HALF, "std": HALF, "interpolation": "bicubic", "crop_fraction": 224 / 235},
+            {"config.json": {"pretrained_cfg": {"mean": HALF, "std": HALF, "crop_pct": 0.95, "crop_mode": "squash"}}},
+            {"mean": HALF, "std": HALF, "interpolation": "bicubic", "crop_fraction": 224 / 235,
+             "resize_mode": "squash"},
             "config.json",
         ),
         (
-            {"open_clip_config.json": {"preprocess_cfg": {"mean": HALF, "std": IMAGENET}}},
-            {"mean": HALF, "std": IMAGENET, "interpolation": "bicubic", "crop_fraction": 1.0},
+            {"open_clip_config.json": {"preprocess_cfg": {"mean": HALF, "std": IMAGENET, "resize_mode": "squash"}}},
+            {"mean": HALF, "std": IMAGENET, "interpolation": "bicubic", "crop_fraction": 1.0,
+             "resize_mode": "squash"},
             "open_clip_config.json",
         ),
         ({}, {"mean": IMAGENET, "std": (0.229, 0.224, 0.225), "interpolation": "bicubic"}, "the default of timm"),
@@ -78,19 +81,43 @@ def test_preprocessing_of_a_folder(files, expected, whose, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("config", "squashed"),
+    ("config", "mode", "fraction"),
     [
-        ({"size": {"height": 8, "width": 8}}, True),
-        ({"size": 8}, True),
-        ({"size": 8, "crop_size": 8, "do_center_crop": True}, False),
-        ({"size": {"shortest_edge": 8}}, False),
-        ({"size": {"height": 8, "width": 8}, "do_resize": False}, False),
+        ({"size": {"height": 8, "width": 8}}, "squash", 1.0),
+        ({"size": 8}, "squash", 1.0),
+        ({"size": 8, "crop_size": 8, "do_center_crop": True}, "shortest", 1.0),
+        ({"size": 8, "image_processor_type": "CLIPImageProcessor"}, "shortest", 1.0),
+        ({"size": 10, "crop_size": 8, "feature_extractor_type": "DeiTFeatureExtractor"}, "squash", 0.8),
+        ({"size": {"height": 10, "width": 10}, "crop_size": {"height": 8, "width": 8}}, "squash", 0.8),
+        ({"size": {"shortest_edge": 8}}, "shortest", 1.0),
+        ({"size": {"height": 8, "width": 8}, "do_resize": False}, "shortest", 1.0),
     ],
 )
-def test_a_library_that_squashes_pictures_is_named(config, squashed, tmp_path):
+def test_a_library_that_squashes_pictures_is_followed(config, mode, fraction, tmp_path):
     save_file(weights_of(), tmp_path / "model.safetensors")
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({"image_mean": HALF, "image_std": HALF, **config}))
-    assert ("squashes" in open_pretrained(str(tmp_path)).preprocess_from) is squashed
+    found = open_pretrained(str(tmp_path)).preprocess
+    assert (found["resize_mode"], found["crop_fraction"]) == (mode, fraction)
+
+
+@pytest.mark.parametrize(
+    ("file", "config", "words"),
+    [
+        ("config.json", {"pretrained_cfg": {"crop_mode": "border"}}, "crop_mode is 'border'"),
+        (
+            "open_clip_config.json",
+            {"preprocess_cfg": {"mean": HALF, "std": HALF, "resize_mode": "longest"}},
+            "'longest'",
+        ),
+        ("preprocessor_config.json", {"size": {"longest_edge": 8}}, "padding a picture is not supported"),
+        ("preprocessor_config.json", {"size": {"height": 8, "width": 16}}, "not a square"),
+    ],
+)
+def test_a_library_that_pads_pictures_is_refused(file, config, words, tmp_path):
+    save_file(weights_of(), tmp_path / "model.safetensors")
+    (tmp_path / file).write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=words):
+        open_pretrained(str(tmp_path))
 
 
 def test_class_names_of_a_folder(tmp_path):

@@ -60,6 +60,14 @@ def export(arguments: Sequence[str]) -> int:
     where = "random images" if not files else f"{found.images:,} of {len(files):,} files of {given.verify}"
     reporter.line(f"{output}: {given.format}, {len(trained.description.classes)} classes")
     reporter.line(f"compared on {where}: no label differs, probabilities by {found.largest:.1e} at most")
+    if found.peer is not None:
+        seen = found.peer
+        left = f", {seen.others:,} that Pillow decodes otherwise left out" if seen.others else ""
+        reporter.line(
+            f"{seen.library}'s own transform, from the bytes of {seen.images:,} files{left}: pixels differ by "
+            f"{seen.grey:.2f} grey levels on average at most, probabilities by {seen.largest:.1e}, "
+            f"labels of {seen.labels:,} files"
+        )
     reporter.line()
     for line in chosen.how_to_load(trained, output).splitlines():
         reporter.line(line)

@@ -52,7 +52,7 @@ def recipe_of(run: str, arguments: Sequence[str]) -> Recipe:
         raise UsageError(f"{run} is finished", f"see {directory.result}, or start a new run")
     if not directory.can_resume:
         raise directory.unfinished()
-    recipe = read_recipe(directory.config)
+    recipe = _recipe_of_run(directory.config)
     if is_launched():  # however many processes there were, the launcher has decided how many there are
         recipe = replace(recipe, trainer=replace(recipe.trainer, devices="auto", num_nodes=1))
     others = [token for token in expand(arguments, SHORT, "data.source") if not token.startswith("--resume=")]
@@ -72,12 +72,21 @@ def newest_run(recipe: Recipe, network: str, data: str) -> Path | None:
     runs = [run for run in RunDirectory.below(recipe.out, data, network) if run.can_resume and not run.result.is_file()]
     for run in sorted(runs, key=lambda run: run.config.stat().st_mtime, reverse=True):
         try:
-            same = _deciding(read_recipe(run.config)) == wanted
+            same = _deciding(_recipe_of_run(run.config)) == wanted
         except VitError:  # of another version, or not a run's
             continue
         if same and not run.is_held():
             return run.path
     return None
+
+
+def _recipe_of_run(config: Path) -> Recipe:
+    """The recipe in a run's folder; runs from before there was a choice have resized the shorter side."""
+    recipe = read_recipe(config)
+    pixels = recipe.model.preprocess
+    if pixels.resize_mode is not None or pixels.image_size is None:
+        return recipe
+    return replace(recipe, model=replace(recipe.model, preprocess=replace(pixels, resize_mode="shortest")))
 
 
 def _on_machine_of(given: Recipe, recipe: Recipe) -> Recipe:

@@ -142,7 +142,8 @@ class ImageDataset(Dataset[Batch]):
 
     def _fill_memory(self) -> None:
         side = self.preprocess.image_size
-        if self.samples.arrays is not None and _all_shaped(self.samples, side):
+        is_input = self.augment is not None or self.preprocess.resize_side == side
+        if self.samples.arrays is not None and is_input and _all_shaped(self.samples, side):
             stacked = torch.from_numpy(np.asarray(self.samples.arrays))
             grey = stacked.ndim == 3
             self.memory = stacked[:, None].expand(-1, 3, -1, -1) if grey else stacked.permute(0, 3, 1, 2).contiguous()

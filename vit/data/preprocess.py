@@ -9,13 +9,24 @@ from torchvision.transforms import InterpolationMode
 from torchvision.transforms.v2 import functional as TF
 
 Interpolation = Literal["bilinear", "bicubic"]
+ResizeMode = Literal["shortest", "squash"]  # OpenCLIP's words; timm's crop_mode "center" and "squash"
 
 
 @dataclass(frozen=True)
 class Preprocess:
-    """Resize the shorter side to image_size / crop_fraction, cut the middle square, scale to 0..1, normalise.
+    """Resize to image_size / crop_fraction, cut the middle square, scale to 0..1, normalise.
 
-    The default mean and std are those of ImageNet, which suit any photographs.
+    Every picture is treated alike, also one that has the size already: as timm, torchvision and transformers do. The
+    default mean and std are those of ImageNet, which suit any photographs.
+
+    Attributes:
+        image_size: side of the network's input, in pixels.
+        crop_fraction: share of the resized side that the middle square keeps.
+        mean: mean of red, green and blue, as fractions of 1.
+        std: their standard deviation.
+        interpolation: how pictures are resized, antialiased.
+        resize_mode: what is resized: "shortest", the shorter side, and the picture keeps its proportions; "squash",
+            both sides, and all of the picture is seen (SigLIP, EVA).
     """
 
     image_size: int
@@ -23,13 +34,15 @@ class Preprocess:
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
     interpolation: Interpolation = "bicubic"
+    resize_mode: ResizeMode = "shortest"
 
     def __call__(self, image: Tensor) -> Tensor:
         """Upright pixels (3, H, W) uint8 -> (3, S, S) uint8, the same for evaluation, prediction and export."""
-        _, height, width = image.shape
-        if (height, width) == (self.image_size, self.image_size):
-            return image
-        image = resize_shorter(image, self.resize_side, self.interpolation)
+        side = self.resize_side
+        if self.resize_mode == "squash":
+            image = _resize(image, [side, side], self.interpolation)
+        else:
+            image = resize_shorter(image, side, self.interpolation)
         _, height, width = image.shape
         top, left = (
             round((height - self.image_size) / 2),
@@ -39,7 +52,7 @@ class Preprocess:
 
     @property
     def resize_side(self) -> int:
-        """The shorter side, in pixels, before the crop."""
+        """The shorter side, in pixels, before the crop; with "squash" both sides."""
         return max(self.image_size, round(self.image_size / self.crop_fraction))
 
     def normalise(self, images: Tensor) -> Tensor:
@@ -57,7 +70,11 @@ def resize_shorter(image: Tensor, side: int, interpolation: Interpolation) -> Te
     """(3, H, W) uint8 -> the same picture with its shorter side `side` pixels long, antialiased."""
     _, height, width = image.shape
     shorter = min(height, width)
-    if shorter == side:
-        return image
     size = [height * side // shorter, width * side // shorter]  # as torchvision's Resize
+    return _resize(image, size, interpolation)
+
+
+def _resize(image: Tensor, size: list[int], interpolation: Interpolation) -> Tensor:
+    if list(image.shape[1:]) == size:
+        return image
     return TF.resize(image, size, interpolation=InterpolationMode(interpolation), antialias=True)

@@ -52,8 +52,9 @@ def traced(trained: Trained) -> torch.export.ExportedProgram:
 def input_words(trained: Trained) -> str:
     """What an exported graph takes, for whoever reads its metadata."""
     plain = trained.description.preprocess
+    resized = "both sides" if plain.resize_mode == "squash" else "the shorter side"
     return (
-        f"uint8 (batch, 3, {plain.image_size}, {plain.image_size}): RGB, upright, 0 to 255; the shorter side resized "
+        f"uint8 (batch, 3, {plain.image_size}, {plain.image_size}): RGB, upright, 0 to 255; {resized} resized "
         f"to {plain.resize_side} ({plain.interpolation}, antialiased), then the middle square; normalisation is inside"
     )
 

@@ -1,6 +1,7 @@
 """Write, load again as others do, compare, and only then give the file its name."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,7 +14,18 @@ from vit.export.onnx_file import OnnxFile
 from vit.export.program import Program
 from vit.export.timm_file import TimmFile
 from vit.export.transformers_folder import TransformersFolder
-from vit.export.verify import TOLERANCE, Difference, compare, random_images, real_images
+from vit.export.verify import (
+    GREY,
+    TOLERANCE,
+    Difference,
+    PeerDifference,
+    compare,
+    compare_peer,
+    contents,
+    random_files,
+    random_images,
+    real_images,
+)
 from vit.export.weights import Weights
 from vit.training.inference import Engine
 
@@ -53,6 +65,13 @@ def export(trained: Trained, name: str, output: Path, files: Sequence[str] = ())
             chosen.write(trained, written)
             _give_usual_mode(written, Path(folder))
             found = _compared(trained, chosen, written, files)
+            seen = _seen_by_peer(trained, chosen, written, files)
+            if seen is not None and not seen.is_small:
+                raise CheckpointError(
+                    f"{seen.library}'s own transform prepares {seen.worst} otherwise, by {seen.grey:.1f} grey levels "
+                    f"on average (allowed: {GREY:g}); nothing was written",
+                    "give another --format",
+                )
             if not found.is_small:
                 raise CheckpointError(
                     f"the {name} file differs from the checkpoint by up to {found.largest:.2g} in a probability, and "
@@ -63,7 +82,7 @@ def export(trained: Trained, name: str, output: Path, files: Sequence[str] = ())
             written.rename(output)
     except OSError as error:
         raise ResourceError(f"cannot write {output}: {error.strerror}", "choose another --output") from error
-    return found
+    return replace(found, peer=seen)
 
 
 def check_output(name: str, output: Path) -> None:
@@ -84,6 +103,17 @@ def _compared(trained: Trained, chosen: Format, written: Path, files: Sequence[s
     if not found.images:
         raise DataError(f"none of {len(files)} files is an image that can be read", "give --verify other images")
     return found
+
+
+def _seen_by_peer(trained: Trained, chosen: Format, written: Path, files: Sequence[str]) -> PeerDifference | None:
+    """What the format's library makes of the files' bytes, or of random pictures; None: it prepares no pictures."""
+    peer = chosen.peer(trained, written)
+    if peer is None:
+        return None
+    preprocess, temperature = trained.description.preprocess, trained.description.temperature
+    ours = Engine(trained.network, preprocess, torch.device("cpu"), "32-true", temperature)
+    pictures = contents(files) if files else random_files(preprocess.image_size)
+    return compare_peer(ours.probabilities, preprocess, peer, pictures)
 
 
 def _give_usual_mode(written: Path, folder: Path) -> None:

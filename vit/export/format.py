@@ -3,9 +3,11 @@
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from PIL import Image
 from torch import Tensor
 
 from vit.errors import UsageError, install
@@ -13,6 +15,21 @@ from vit.export.deployed import Trained
 from vit.training.checkpoint import Description
 
 Classify = Callable[[Tensor], Tensor]  # images (B, 3, S, S) uint8 -> probabilities (B, C)
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A library's own way from a picture to probabilities, with nothing of ours in it.
+
+    Attributes:
+        name: of the library.
+        transform: an upright RGB picture -> the network's input (3, S, S), normalised.
+        probabilities: normalised images (B, 3, S, S) -> probabilities (B, C).
+    """
+
+    name: str
+    transform: Callable[[Image.Image], Tensor]
+    probabilities: Classify
 
 
 class Format(ABC):
@@ -33,6 +50,10 @@ class Format(ABC):
     @abstractmethod
     def read(self, trained: Trained, path: Path) -> Classify:
         """What was written, loaded by the library that it is for and by nothing of ours."""
+
+    def peer(self, trained: Trained, path: Path) -> Peer | None:
+        """What was written, with the library's own preprocessing; None: the user resizes pictures."""
+        return None
 
     @abstractmethod
     def how_to_load(self, trained: Trained, path: Path) -> str:

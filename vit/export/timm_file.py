@@ -1,5 +1,6 @@
 """timm: weights that `timm.create_model(NAME, checkpoint_path=PATH, ...)` takes."""
 
+import math
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,10 @@ import timm
 from safetensors.torch import save_file
 from torch import Tensor
 
+from vit.data.preprocess import Preprocess
 from vit.errors import UsageError
 from vit.export.deployed import Trained, calibrated_weights
-from vit.export.format import Classify, Format
+from vit.export.format import Classify, Format, Peer
 from vit.export.weights import folded_metadata
 from vit.models.dialects.timm import to_timm
 from vit.models.timm_network import TimmNetwork
@@ -23,6 +25,9 @@ _OF_VIT_BASE = {  # what timm's ViT-B/16 is, so that it need not be said; fc_nor
     "class_token": True, "no_embed_class": False, "pre_norm": False, "pos_embed": "learn",
     "act_layer": "gelu",
 }  # fmt: skip
+
+
+_CROP_MODES = {"shortest": "center", "squash": "squash"}
 
 
 class TimmFile(Format):
@@ -39,15 +44,22 @@ class TimmFile(Format):
         )
 
     def read(self, trained: Trained, path: Path) -> Classify:
+        normalise, classify = trained.description.preprocess.normalise, self.peer(trained, path).probabilities
+        return lambda images: classify(normalise(images))
+
+    def peer(self, trained: Trained, path: Path) -> Peer:
         _, name, options = _in_timm(trained)
         model = timm.create_model(name, checkpoint_path=str(path), **options).eval()
-        normalise = trained.description.preprocess.normalise
-        return lambda images: model(normalise(images)).softmax(dim=1)
+        transform = timm.data.create_transform(**timm.data.resolve_model_data_config(model), is_training=False)
+        return Peer("timm", transform, lambda images: model(images).softmax(dim=1))
 
     def how_to_load(self, trained: Trained, path: Path) -> str:
         _, name, options = _in_timm(trained)
         words = "".join(f", {key}={_code(value)}" for key, value in options.items())
-        return f"model = timm.create_model({name!r}, checkpoint_path={str(path)!r}{words})"
+        return (
+            f"model = timm.create_model({name!r}, checkpoint_path={str(path)!r}{words}).eval()\n"
+            "transform = timm.data.create_transform(**timm.data.resolve_model_data_config(model), is_training=False)"
+        )
 
 
 def _in_timm(trained: Trained) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
@@ -71,9 +83,18 @@ def _in_timm(trained: Trained) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
         "mean": plain.mean,
         "std": plain.std,
         "interpolation": plain.interpolation,
-        "crop_pct": plain.crop_fraction,
+        "crop_pct": _crop_pct(plain),
+        "crop_mode": _CROP_MODES[plain.resize_mode],
     }
     return weights, name, {**options, "num_classes": network.num_classes, "pretrained_cfg_overlay": overlay}
+
+
+def _crop_pct(plain: Preprocess) -> float:
+    """The crop_pct for which timm resizes to our side: timm rounds image_size / crop_pct down, we do not."""
+    found = plain.image_size / plain.resize_side
+    while math.floor(plain.image_size / found) < plain.resize_side:
+        found = math.nextafter(found, 0.0)
+    return found
 
 
 def _is_default(key: str, value: Any) -> bool:

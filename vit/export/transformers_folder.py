@@ -7,11 +7,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+from PIL import Image
 from safetensors.torch import save_file
+from torch import Tensor
 
 from vit.errors import UsageError
 from vit.export.deployed import Trained, calibrated_weights
-from vit.export.format import Classify, Format
+from vit.export.format import Classify, Format, Peer
 from vit.export.weights import folded_metadata
 from vit.models.dialects.huggingface import to_huggingface
 from vit.models.vision_transformer import VisionTransformer
@@ -49,13 +53,21 @@ class TransformersFolder(Format):
             (path / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
     def read(self, trained: Trained, path: Path) -> Classify:
-        from transformers import AutoModelForImageClassification
+        normalise, classify = trained.description.preprocess.normalise, self.peer(trained, path).probabilities
+        return lambda images: classify(normalise(images))
+
+    def peer(self, trained: Trained, path: Path) -> Peer:
+        from transformers import AutoImageProcessor, AutoModelForImageClassification
         from transformers.utils import logging
 
         logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         model = AutoModelForImageClassification.from_pretrained(path, local_files_only=True).eval()
-        normalise = trained.description.preprocess.normalise
-        return lambda images: model(normalise(images)).logits.softmax(dim=1)
+        processor = AutoImageProcessor.from_pretrained(path, local_files_only=True)  # type: ignore[no-untyped-call]
+
+        def transform(picture: Image.Image) -> Tensor:
+            return torch.as_tensor(np.asarray(processor(images=picture, return_tensors="np")["pixel_values"][0]))
+
+        return Peer("transformers", transform, lambda images: model(images).logits.softmax(dim=1))
 
     def how_to_load(self, trained: Trained, path: Path) -> str:
         return (
@@ -65,13 +77,15 @@ class TransformersFolder(Format):
 
 
 def _processor(trained: Trained) -> dict[str, Any]:
-    """The processor of transformers that resizes the shorter side and cuts the middle out, as `Preprocess` does."""
+    """The processor of transformers that resizes and cuts the middle out as `Preprocess` does."""
     plain = trained.description.preprocess
+    side = plain.resize_side
+    squashes = plain.resize_mode == "squash"
     return {
-        "image_processor_type": "BitImageProcessor",
+        "image_processor_type": "DeiTImageProcessor" if squashes else "BitImageProcessor",
         "do_convert_rgb": True,
         "do_resize": True,
-        "size": {"shortest_edge": plain.resize_side},
+        "size": {"height": side, "width": side} if squashes else {"shortest_edge": side},
         "resample": _RESAMPLING[plain.interpolation],
         "do_center_crop": True,
         "crop_size": {"height": plain.image_size, "width": plain.image_size},

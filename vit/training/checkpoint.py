@@ -2,7 +2,7 @@
 
 A checkpoint is Lightning's dictionary, with our description under the key "vit":
 
-    vit: {format: 1, classes: [name, ...], network: {name, image_size, num_classes, ...}, preprocess: {image_size, ...},
+    vit: {format: 2, classes: [name, ...], network: {name, image_size, num_classes, ...}, preprocess: {image_size, ...},
           precision: "32-true" | "bf16-mixed", temperature: float, metrics: {name: float}, versions: {package: version}}
     state_dict: {"network.<key>": tensor}            the weights (averaged ones, if the recipe averages)
     progress: {train_loss: [[sum, batches], ...], skipped: int, ...}   of an epoch that is not over, for resuming
@@ -27,13 +27,13 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from vit.data.preprocess import Interpolation, Preprocess
+from vit.data.preprocess import Interpolation, Preprocess, ResizeMode
 from vit.errors import CheckpointError
 from vit.models.catalog import build, resolve
 from vit.models.network import Network
 from vit.training.model_path import check_local as check_local
 
-FORMAT = 1
+FORMAT = 2  # since preprocess has a resize_mode; without one it is "shortest"
 KEY = "vit"
 PREFIX = "network."
 MAX_SIDE = 4096
@@ -106,6 +106,8 @@ def _checked_preprocess(plain: dict[str, Any], image_size: object) -> Preprocess
             raise ValueError(f"{name} is {numbers!r}")
     if made.interpolation not in get_args(Interpolation):
         raise ValueError(f"interpolation is {made.interpolation!r}")
+    if made.resize_mode not in get_args(ResizeMode):
+        raise ValueError(f"resize_mode is {made.resize_mode!r}")
     return made
 
 

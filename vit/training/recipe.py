@@ -79,6 +79,7 @@ class PreprocessConfig:
         mean: mean of red, green and blue, as shares of 1 (ImageNet's).
         std: their standard deviation (ImageNet's).
         interpolation: how images are resized (bicubic).
+        resize_mode: what is resized before the cut: shortest, the shorter side; squash, both sides (shortest).
     """
 
     image_size: PositiveInt | None = None
@@ -86,6 +87,7 @@ class PreprocessConfig:
     mean: tuple[Finite, Finite, Finite] | None = None
     std: tuple[Positive, Positive, Positive] | None = None
     interpolation: Literal["bilinear", "bicubic"] | None = None
+    resize_mode: Literal["shortest", "squash"] | None = None
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Any
 from vit.errors import CheckpointError
 from vit.models.dialects.timm_models import TimmModel, timm_model
 from vit.training.checkpoint import MAX_SIDE
-from vit.training.preprocess_config import from_hugging_face_config, from_open_clip_config, from_timm_config, squashes
+from vit.training.preprocess_config import from_hugging_face_config, from_open_clip_config, from_timm_config
 from vit.training.weights_file import read_config
 
 _FREE_ARGUMENTS = {"dynamic_img_size", "dynamic_img_pad", "strict_img_size"}  # of timm; one size is used here
@@ -42,15 +42,14 @@ def read_folder(folder: Path) -> FolderConfig:
     preprocess: tuple[dict[str, Any], str] | None = None
     try:
         if preprocessor:
-            cut = "; it squashes pictures to a square, here their middle is cut" if squashes(preprocessor) else ""
-            preprocess = from_hugging_face_config(preprocessor), f"preprocessor_config.json{cut}"
+            preprocess = from_hugging_face_config(preprocessor), "preprocessor_config.json"
         elif "pretrained_cfg" in config:
             preprocess = from_timm_config(config["pretrained_cfg"]), "config.json"
         elif "preprocess_cfg" in open_clip:
             preprocess = from_open_clip_config(open_clip["preprocess_cfg"]), "open_clip_config.json"
-    except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+    except Exception as error:  # an untrusted file may hold anything
         raise CheckpointError(
-            f"{folder} has preprocessing that cannot be used: {error!r}", "mend its config"
+            f"{folder} has preprocessing that cannot be used: {error!r}", "change its config to what is supported"
         ) from error
     return FolderConfig({**config, **open_clip}, _model(folder, config, open_clip), preprocess, _labels(config))
 

@@ -61,7 +61,8 @@ def read(weights: Weights, config: Config) -> Reading:
     if is_clip and not config:  # OpenAI's has quick GELU, LAION's GELU
         values.pop("activation", None)
         undecided = ("activation",)
-    return Reading(weights, values, dropped, {**(CLIP if is_clip else HALF), "interpolation": "bicubic"}, undecided)
+    preprocess = {**CLIP} if is_clip else {**HALF, "resize_mode": "squash"}  # as transformers' processors do
+    return Reading(weights, values, dropped, {**preprocess, "interpolation": "bicubic"}, undecided)
 
 
 DIALECT = Dialect("Hugging Face CLIP, SigLIP", speaks, read)
