@@ -242,8 +242,9 @@ def test_the_protocol_says_what_was_chosen_for_these_images(vit, given, tmp_path
     line = ("study", data, *NANO[2:], *WORKERS, "--sizes", "20", "--seeds", "1", "--budget", "steps:1")
     answer = vit(*line, "--wandb", "off", "--out", tmp_path)
     assert answer.code == 0, answer.err
-    assert "stratified, seed 0" in answer.out  # how test images were cut
     study = tmp_path / given.name
+    assert "stratified, seed 0" in answer.out  # how test images were cut
+    assert f"Next: vit predict {study}/cells/vit_nano_patch2_8/" in answer.out  # there is nothing to compare it with
     _, protocol, _ = collect(study)
     assert protocol["subsets"].startswith(words) and protocol["series"] == ["vit_nano_patch2_8"]
     assert words in (study / "report.html").read_text()

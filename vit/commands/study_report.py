@@ -80,12 +80,14 @@ def _wanted(fit: "Fit | None") -> str:
 
 
 def _next(study: "StudyDirectory", findings: "Findings") -> str:
-    """A target where there is a fit to ask; else two runs of the first comparison to look into."""
+    """A target where there is a fit to ask; else two runs of the first comparison to look into; else the best run."""
     if findings.target is None and any(series.fit is not None and series.fit.supported for series in findings.series):
         return f"vit report {shlex.quote(str(study.path))} --target 0.95"
+    rows = records(study.results)
     if findings.comparisons and findings.comparisons[0].differences:
         pair, last = findings.comparisons[0], findings.comparisons[0].differences[-1]
-        runs = {(row["series"], row["images"], row["seed"]): row["run"] for row in records(study.results)}
+        runs = {(row["series"], row["images"], row["seed"]): row["run"] for row in rows}
         names = [runs[name, str(last.images), str(last.seeds[0])] for name in (pair.first, pair.second)]
         return "vit compare " + " ".join(shlex.quote(str(study.path / name)) for name in names)
-    return "vit study --help"
+    best = max(rows, key=lambda row: (int(row["images"]), float(row["accuracy"])))
+    return f"vit predict {shlex.quote(str(study.path / best['run']))} FOLDER_OF_IMAGES"
