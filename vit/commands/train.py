@@ -223,8 +223,8 @@ def _show_result(reporter: Reporter, run: Any, result: Any, round_name: str) -> 
         )
         before, after = (percent(metrics["ece"]["value"]) for metrics in (result.uncalibrated, result.metrics))
         chance = percent(result.metrics["ece"]["chance"])
-        words = f"{after} at temperature {result.temperature:.3f} ({chance} by chance, were it calibrated)"
-        facts.append(("test calibration error", f"{words}; {before} without"))
+        scaled = f"; {before} without temperature {result.temperature:.3f}" if result.temperature != 1 else ""
+        facts.append(("test calibration error", f"{after} ({chance} by chance, were it calibrated){scaled}"))
     if result.skipped_steps:
         what = "loss or gradient was not a number"
         facts.append(("steps left out", f"{result.skipped_steps:,} of {result.steps:,}: their {what}"))
