@@ -236,11 +236,11 @@ def test_a_run_that_died_while_it_saved_ends_bit_equal(vit, colours, uninterrupt
 )
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(vit, colours, uninterrupted, tmp_path, monkeypatch, damage):
     with monkeypatch.context() as patch:
-        patch.setattr(train._Watcher, "step", at_step(7, die))
+        patch.setattr(train._Watcher, "step", at_step(6, die))
         vit("train", colours, *DEMANDING, *ALWAYS, "--out", tmp_path)
     run = run_folder(tmp_path)
     last = run / "checkpoints" / "last.ckpt"
-    assert checkpoint(run)["global_step"] == 6 and checkpoint(run, "previous")["global_step"] == 5
+    assert checkpoint(run)["global_step"] == 5 and checkpoint(run, "previous")["global_step"] == 4
     content = bytearray(last.read_bytes())
     content[len(content) // 2] ^= 1
     last.write_bytes({"cut": content[:-1000], "flipped": content, "empty": b"", "gone": b""}[damage])
@@ -248,7 +248,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(vit, colours, uninter
         last.unlink()
     answer = resumed(vit, run)
     (line,) = [line for line in answer.err.splitlines() if "last.ckpt" in line]
-    assert "going on from previous.ckpt, step 5" in line
+    assert "going on from previous.ckpt, step 4" in line
     assert same_end(run, uninterrupted)
 
 
@@ -267,14 +267,14 @@ def test_two_damaged_checkpoints_are_an_error(vit, colours, tmp_path, monkeypatc
 
 def test_a_damaged_checkpoint_never_replaces_the_one_before(vit, colours, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(train._Watcher, "step", at_step(7, die))
+        patch.setattr(train._Watcher, "step", at_step(6, die))
         vit("train", colours, *DEMANDING, *ALWAYS, "--out", tmp_path)
     run = run_folder(tmp_path)
     (run / "checkpoints" / "last.ckpt").write_bytes(b"PK")
     with monkeypatch.context() as patch:
-        patch.setattr(train._Watcher, "step", at_step(7, die))
+        patch.setattr(train._Watcher, "step", at_step(6, die))
         vit("train", "--resume", run)
-    assert [checkpoint(run, name)["global_step"] for name in ("last", "previous")] == [6, 5]
+    assert [checkpoint(run, name)["global_step"] for name in ("last", "previous")] == [5, 4]
 
 
 @pytest.mark.parametrize("given", ["10", "10m", "soon", "-5s", "1h30min", ""])

@@ -25,12 +25,14 @@ def scored(count, temperature, seed=0, classes=5, scale=3.0):
 
 @pytest.mark.parametrize("temperature", [0.4, 1.0, 2.5])
 def test_a_temperature_is_found_again(temperature):
-    assert fit_temperature(scored(8000, temperature)[0]) == pytest.approx(temperature, rel=0.05)
+    found = fit_temperature(scored(8000, temperature)[0])
+    assert found.value == pytest.approx(temperature, rel=0.05)
+    assert found.value == (found.fitted if temperature != 1.0 else 1.0)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 2.5])
 def test_probabilities_of_other_images_become_honest(temperature):
-    fitted = fit_temperature(scored(200, temperature)[0])
+    fitted = fit_temperature(scored(200, temperature)[0]).value
     other, _ = scored(5000, temperature, seed=1)
     before, after = (with_intervals(some, 5) for some in (other, other.at(fitted)))
     assert after["ece"]["value"] < 0.3 * before["ece"]["value"]
@@ -41,19 +43,37 @@ def test_probabilities_of_other_images_become_honest(temperature):
 def test_few_images_that_are_all_right_do_not_make_it_certain(count):
     probabilities = np.tile(np.array([0.8, 0.1, 0.1], dtype=np.float32), (count, 1))
     some = Scored(tuple(map(str, range(count))), np.zeros(count, dtype=np.int64), probabilities)
-    assert 0.3 < fit_temperature(some) < 1.0
+    found = fit_temperature(some)
+    assert 0.3 < found.fitted < 1.0 and found.value == (1.0 if count < 10 else found.fitted)
 
 
 @pytest.mark.parametrize("count", [1, 3, 10])
 def test_few_images_that_are_all_wrong_do_not_make_it_useless(count):
     probabilities = np.tile(np.array([0.98, 0.01, 0.01], dtype=np.float32), (count, 1))
     some = Scored(tuple(map(str, range(count))), np.ones(count, dtype=np.int64), probabilities)
-    assert 1.0 < fit_temperature(some) < 6.0
+    assert 1.0 < fit_temperature(some).fitted < 6.0
+
+
+def test_few_images_rarely_make_probabilities_worse():
+    """20 validation images of a network that is calibrated already: the fit alone made every second one worse."""
+    other, _ = scored(2000, 1.0, seed=1)
+    fits = [fit_temperature(scored(20, 1.0, seed=seed)[0]) for seed in range(100, 200)]
+    worse = [other.at(fit.value).losses.mean() > other.losses.mean() + 1e-3 for fit in fits]
+    assert np.mean(worse) <= 0.1
+    assert np.mean([other.at(fit.fitted).losses.mean() > other.losses.mean() + 1e-3 for fit in fits]) > 0.3
+
+
+def test_it_says_what_it_did():
+    sure, unsure = (fit_temperature(scored(count, 0.5)[0]) for count in (400, 3))
+    assert sure.words() == f"{sure.value:.3f}, fitted on 400 validation images" and sure.value < 0.6
+    assert unsure.value == 1.0
+    assert unsure.words().startswith("stays 1: 3 validation images") and f"{unsure.fitted:.3f}" in unsure.words()
 
 
 def test_without_images_it_is_one():
     empty = Scored((), np.zeros(0, dtype=np.int64), np.zeros((0, 3), dtype=np.float32))
-    assert fit_temperature(empty) == pytest.approx(1.0, abs=1e-5)
+    found = fit_temperature(empty)
+    assert found.fitted == pytest.approx(1.0, abs=1e-5) and found.value == 1.0
 
 
 def test_another_temperature_is_that_of_the_logits():
@@ -68,7 +88,7 @@ def test_another_temperature_is_that_of_the_logits():
 
 def test_probabilities_that_have_become_zero():
     certain = Scored(("a", "b"), np.array([0, 1]), np.array([[1, 0, 0], [1, 0, 0]], dtype=np.float32))
-    assert np.isfinite(fit_temperature(certain)) and np.isfinite(certain.at(5.0).probabilities).all()
+    assert np.isfinite(fit_temperature(certain).value) and np.isfinite(certain.at(5.0).probabilities).all()
 
 
 def test_a_checkpoint_keeps_it_and_predictions_follow(digits_run, mixed, tmp_path):

@@ -18,7 +18,7 @@ from sklearn.metrics import confusion_matrix as sklearn_confusion
 from torchmetrics.functional.classification import multiclass_calibration_error
 
 from vit.training import metrics
-from vit.training.metrics import Scored, confusion, measure, per_class, with_intervals
+from vit.training.metrics import Scored, calibration_error, confusion, measure, per_class, with_intervals
 
 
 def scored(count, classes, seed=0, sharpness=2.0):
@@ -146,4 +146,20 @@ def test_any_few_images_give_finite_numbers(count, classes, seed):
         patch.setattr(metrics, "RESAMPLES", 20)
         for name, metric in with_intervals(scored(count, classes, seed), classes).items():
             assert all(np.isfinite(value) for value in metric.values())
-            assert name == "nll" or 0 <= metric["low"] <= metric["high"] <= 1
+            low, high = metric.get("low", 0.0), metric.get("high", 1.0)
+            assert name == "nll" or 0 <= low <= metric["value"] <= high <= 1
+            assert (set(metric) == {"value", "chance"}) == (name == "ece")
+
+
+@pytest.mark.parametrize(("count", "sharpness"), [(30, 2.0), (300, 2.0), (3000, 2.0), (300, 0.3)])
+def test_chance_is_the_calibration_error_of_calibrated_networks(count, sharpness):
+    generator = np.random.default_rng(0)
+    found = []
+    for _ in range(400):
+        exponents = np.exp(sharpness * generator.normal(size=(count, 4)))
+        probabilities = exponents / exponents.sum(axis=1, keepdims=True)
+        labels = (probabilities.cumsum(axis=1) > generator.random((count, 1))).argmax(axis=1)
+        correct = probabilities.argmax(axis=1) == labels
+        found.append(calibration_error(correct, probabilities.max(axis=1).astype(np.float32)))
+    values, chances = (np.array([one[key] for one in found]) for key in ("value", "chance"))
+    assert chances.mean() == pytest.approx(values.mean(), rel=0.08)

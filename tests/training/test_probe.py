@@ -57,6 +57,7 @@ def test_the_checkpoint_is_as_good_as_the_fit_said(probed, vit, mixed, tmp_path)
         rows = list(csv.DictReader(file))
     share = np.mean([row["label"] == row["predicted"] for row in rows])
     assert share == pytest.approx(result["validation"]["val/acc1"], abs=1.5 / len(rows)) and share > 0.9
+    assert "penalty 1/10 " in answer.err and "Best penalty " in answer.out and "epoch" not in answer.err
     assert "the last layer alone" in answer.out and re.search(r"augment +none", answer.out)
     for words in (["predict", run, mixed / "a b.png", "--output", tmp_path / "r.csv"], ["evaluate", run]):
         assert vit(*words).code == 0

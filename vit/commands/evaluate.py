@@ -238,8 +238,13 @@ def _show(reporter: Reporter, measured: dict[str, Any], classes: tuple[str, ...]
     for key, name in NAMES.items():
         if key in measured["metrics"]:
             metric = measured["metrics"][key]
-            plain = f"{metric['value']:.4f} ({metric['low']:.4f} to {metric['high']:.4f})"
-            facts.append((name, plain if key == "nll" else interval(metric)))
+            if key == "ece":
+                words = f"{percent(metric['value'])} ({percent(metric['chance'])} by chance, were it calibrated)"
+            elif key == "nll":
+                words = f"{metric['value']:.4f} ({metric['low']:.4f} to {metric['high']:.4f})"
+            else:
+                words = interval(metric)
+            facts.append((name, words))
     if measured["temperature"] != 1:
         before = {name: metric["value"] for name, metric in measured["uncalibrated"].items()}
         words = f"calibration error {percent(before['ece'])}, log-loss {before['nll']:.4f}"

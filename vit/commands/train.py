@@ -121,7 +121,7 @@ def _fit(plan: Any, run: Any, resume: bool, reporter: Reporter, first: bool) -> 
         _warn_of_space(reporter, plan, run)
     mode: Any = plan.recipe.wandb if first else "off"
     tracker = open_tracker(mode, run.path, plain(plan.recipe), run.path.name, reporter.notice, sharing=sharing)
-    watcher = _Watcher(reporter, tracker, plan.rounds)
+    watcher = _Watcher(reporter, tracker, _round_name(plan), plan.rounds)
     try:
         fitted = fit(plan, run, [watcher], resume=resume)
     except (StoppedError, DisagreementError):
@@ -139,7 +139,7 @@ def _fit(plan: Any, run: Any, resume: bool, reporter: Reporter, first: bool) -> 
 
     finish(run, fitted, plan.source.classes, show)
     tracker.finish()
-    _show_result(reporter, run, fitted.result)
+    _show_result(reporter, run, fitted.result, _round_name(plan))
 
 
 def _draw(reporter: Reporter, run: Any, plan: Any, fitted: Any, tracker: Any) -> None:
@@ -226,11 +226,22 @@ def _schedule(plan: Any) -> list[tuple[str, str]]:
     ]
 
 
-class _Watcher:
-    """Shows steps and rows, and hands rows to the tracker."""
+def _round_name(plan: Any) -> str:
+    """What each validation follows: an epoch, a part of a length in steps, or a penalty of a linear probe."""
+    if plan.recipe.model.freeze == "backbone":
+        return "penalty"
+    return "epoch" if plan.recipe.optim.steps is None else "round"
 
-    def __init__(self, reporter: Reporter, tracker: Any, rounds: int) -> None:
-        self.reporter, self.tracker, self.rounds = reporter, tracker, rounds
+
+class _Watcher:
+    """Shows steps and rows, and hands rows to the tracker.
+
+    Args:
+        name: of what lies between two validations; see `_round_name`.
+    """
+
+    def __init__(self, reporter: Reporter, tracker: Any, name: str, rounds: int) -> None:
+        self.reporter, self.tracker, self.name, self.rounds = reporter, tracker, name, rounds
         self.progress = ProgressReport(reporter, "step")
 
     def step(self, done: int, total: int, loss: float, images_per_second: float) -> None:
@@ -240,7 +251,7 @@ class _Watcher:
         self.tracker.log({key: value for key, value in row.items() if key != "step"}, step)
         if "val/acc1" in row:
             self.reporter.notice(
-                f"epoch {int(row['epoch']) + 1}/{self.rounds}  train loss {row['train/loss']:.3f}  "
+                f"{self.name} {int(row['epoch']) + 1}/{self.rounds}  train loss {row['train/loss']:.3f}  "
                 f"val loss {row['val/loss']:.3f}  val acc {percent(row['val/acc1'])}"
             )
 
@@ -251,9 +262,9 @@ class _Watcher:
         self.progress.close()
 
 
-def _show_result(reporter: Reporter, run: Any, result: Any) -> None:
+def _show_result(reporter: Reporter, run: Any, result: Any, round_name: str) -> None:
     reporter.line(
-        f"\nBest epoch {result.best_epoch + 1}; {duration(result.seconds)} in all, "
+        f"\nBest {round_name} {result.best_epoch + 1}; {duration(result.seconds)} in all, "
         f"{result.images_per_second:,.0f} training images/s"
     )
     facts = [("validation accuracy", percent(result.validation["val/acc1"]))] if result.validation else []
@@ -262,7 +273,9 @@ def _show_result(reporter: Reporter, run: Any, result: Any) -> None:
             ("test accuracy", f"{interval(result.metrics['acc1'])}, {result.images['test']:,} images, 95 % interval")
         )
         before, after = (percent(metrics["ece"]["value"]) for metrics in (result.uncalibrated, result.metrics))
-        facts.append(("test calibration error", f"{after} at temperature {result.temperature:.3f}; {before} without"))
+        chance = percent(result.metrics["ece"]["chance"])
+        scaled = f"; {before} without temperature {result.temperature:.3f}" if result.temperature != 1 else ""
+        facts.append(("test calibration error", f"{after} ({chance} by chance, were it calibrated){scaled}"))
     if result.skipped_steps:
         what = "loss or gradient was not a number"
         facts.append(("steps left out", f"{result.skipped_steps:,} of {result.steps:,}: their {what}"))

@@ -178,12 +178,20 @@ def _share(count: int, total: int) -> Cell:
     return f"{100 * count / total:.2f}", f"{100 * within.low:.2f} to {100 * within.high:.2f}"
 
 
+def _calibration_words(metric: dict[str, float]) -> Cell:
+    """The calibration error, and in place of an interval what chance makes; runs of earlier versions do not say it."""
+    beside = f"{100 * metric['chance']:.2f} by chance" if "chance" in metric else ""
+    return f"{100 * metric['value']:.2f} %", beside
+
+
 def _metrics(result: Mapping[str, Any]) -> list[tuple[str, Cell, Cell]]:
     """(name, value, value without temperature scaling if that is another) of each metric."""
 
     def said(name: str, metric: dict[str, float] | None) -> Cell:
         if metric is None:
             return "", ""
+        if name == "ece":
+            return _calibration_words(metric)
         scale, digits = (1, 4) if name == "nll" else (100, 2)
         value, low, high = (f"{scale * metric[key]:.{digits}f}" for key in ("value", "low", "high"))
         return value + " %" * (name != "nll"), f"{low} to {high}"

@@ -18,7 +18,7 @@ from vit.errors import DivergedError, ProcessesError, ResourceError, StoppedErro
 from vit.models.catalog import build
 from vit.models.network import Network
 from vit.training.batch_norm import synchronized
-from vit.training.calibration import fit_temperature
+from vit.training.calibration import Temperature, fit_temperature
 from vit.training.callbacks import Averaging, BestCheckpoint, CountConsumed, DescribeCheckpoint, Listener, Recorder
 from vit.training.checkpoint import Description, load
 from vit.training.checkpoint_io import DurableCheckpointIO, store_temperature
@@ -40,7 +40,7 @@ from vit.training.signals import Signals, Stop
 from vit.training.start import start_from
 from vit.training.unreadable import Unreadable
 
-_Measured = tuple[Description, float, dict[str, Scored]]  # of a checkpoint: what it is, its temperature, its answers
+_Measured = tuple[Description, Temperature | None, dict[str, Scored]]  # of a checkpoint: what it is, and its answers
 
 MONITOR = "val/loss"  # less noisy than accuracy where validation images are few, and honest about probabilities
 
@@ -119,7 +119,12 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
         measured = _measured(plan, data, effort.best, plan.device)
     else:
         effort, measured = _optimise(network, description, data, plan, run, listeners, resume, signals)
-    best_description, temperature, scored = measured
+    best_description, fitted, scored = measured
+    temperature = 1.0
+    if fitted is not None:
+        temperature = fitted.value
+        for listener in listeners:
+            listener.notice(f"temperature {fitted.words()}")
     if effort.is_first_process:
         store_temperature(effort.best, temperature)
     measured_on = {
@@ -211,20 +216,21 @@ def _measured(plan: Plan, data: ImageDataModule, best: Path, device: torch.devic
     with readable_by_all(best) as file:
         network, description = load(file)
     engine = Engine(network, plan.preprocess, device, plan.precision)
-    scored = _calibrated(engine, data)
-    return description, engine.temperature, scored
+    return description, *_calibrated(engine, data)
 
 
-def _calibrated(engine: Engine, data: ImageDataModule) -> dict[str, Scored]:
+def _calibrated(engine: Engine, data: ImageDataModule) -> tuple[Temperature | None, dict[str, Scored]]:
     """Fit the engine's temperature on the validation images, and score those and the test images with it."""
     scored: dict[str, Scored] = {}
+    temperature = None
     if "validation" in data.source.splits:
         validation = score(engine, data.evaluation_loader("validation"))
-        engine.temperature = fit_temperature(validation)
+        temperature = fit_temperature(validation)
+        engine.temperature = temperature.value
         scored["validation"] = validation.at(engine.temperature)
     if "test" in data.source.splits:
         scored["test"] = score(engine, data.evaluation_loader("test"))
-    return scored
+    return temperature, scored
 
 
 def _trainer(plan: Plan, run: RunDirectory, callbacks: list[Callback], files: DurableCheckpointIO) -> Trainer:

@@ -89,8 +89,11 @@ def measure(scored: Scored, classes: tuple[str, ...], seed: int = 0) -> dict[str
     Returns:
         "metrics": {name: {value, low, high}} for acc1, acc5 (more than five classes), balanced_accuracy, nll and ece,
         with 95 % intervals: Wilson's for the shares acc1 and acc5 (a bootstrap calls 20 of 20 certain), percentiles
-        over 1,000 bootstrap samples of the images for the rest; "temperature", and "uncalibrated": nll and ece without
-        it; "per_class": a row per class; "confusion": counts, rows are true classes (of at most 200); "images": n.
+        over 1,000 bootstrap samples of the images for the rest. ece has no interval, but {value, chance}: few images
+        make it too large (Kumar et al. 2019, arXiv 1909.10155), a bootstrap of them larger still, and chance is what a
+        perfectly calibrated network would show with as many images of these confidences.
+        "temperature", and "uncalibrated": nll and ece without it; "per_class": a row per class; "confusion": counts,
+        rows are true classes (of at most 200); "images": n.
     """
     measured: dict[str, Any] = {
         "images": len(scored.labels),
@@ -105,14 +108,12 @@ def measure(scored: Scored, classes: tuple[str, ...], seed: int = 0) -> dict[str
 
 
 def with_intervals(scored: Scored, num_classes: int, seed: int = 0) -> dict[str, dict[str, float]]:
-    """{name: {value, low, high}}; see `measure`."""
+    """{name: {value, low, high}}, of ece {value, chance}; see `measure`."""
     labels, correct = scored.labels, scored.predictions == scored.labels
     columns = {"acc1": correct.astype(np.float64), "nll": scored.losses}
     if num_classes > 5:
         top5 = np.argpartition(scored.probabilities, -5, axis=1)[:, -5:]
         columns["acc5"] = (top5 == labels[:, None]).any(axis=1).astype(np.float64)
-    bins = np.minimum((scored.confidences * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
-    gap = correct - scored.confidences.astype(np.float64)
 
     def values(weights: npt.NDArray[np.float64]) -> dict[str, float]:
         total = weights.sum()
@@ -120,7 +121,6 @@ def with_intervals(scored: Scored, num_classes: int, seed: int = 0) -> dict[str,
         seen = np.bincount(labels, weights, num_classes)
         hit = np.bincount(labels, weights * correct, num_classes)
         found["balanced_accuracy"] = float((hit[seen > 0] / seen[seen > 0]).mean())
-        found["ece"] = float(np.abs(np.bincount(bins, weights * gap, CALIBRATION_BINS)).sum() / total)
         return found
 
     count = len(labels)
@@ -131,14 +131,29 @@ def with_intervals(scored: Scored, num_classes: int, seed: int = 0) -> dict[str,
         for _ in range(RESAMPLES)
     ]
     result: dict[str, dict[str, float]] = {}
-    for name in ("acc1", "acc5", "balanced_accuracy", "nll", "ece"):
+    for name in ("acc1", "acc5", "balanced_accuracy", "nll"):
         if name in ("acc1", "acc5") and name in measured:
             within = binomtest(round(measured[name] * count), count).proportion_ci(0.95, "wilson")
             result[name] = {"value": measured[name], "low": float(within.low), "high": float(within.high)}
         elif name in measured:
             low, high = np.percentile([draw[name] for draw in drawn], (2.5, 97.5))
             result[name] = {"value": measured[name], "low": float(low), "high": float(high)}
-    return result
+    return {**result, "ece": calibration_error(correct, scored.confidences)}
+
+
+def calibration_error(correct: npt.NDArray[np.bool_], confidences: Floats) -> dict[str, float]:
+    """{value, chance}: the gap between confidence and accuracy over 15 bins, and its expectation were they calibrated.
+
+    Of a bin's images with confidences c the number that is right is then about normal, with variance sum(c (1 - c)).
+    """
+    sure = confidences.astype(np.float64)
+    bins = np.minimum((confidences * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
+    gaps = np.bincount(bins, correct - sure, CALIBRATION_BINS)
+    variances = np.bincount(bins, np.maximum(sure * (1.0 - sure), 0.0), CALIBRATION_BINS)
+    return {
+        "value": float(np.abs(gaps).sum() / len(sure)),
+        "chance": float(np.sqrt(2 / np.pi * variances).sum() / len(sure)),
+    }
 
 
 def uncalibrated(scored: Scored, num_classes: int, seed: int = 0) -> dict[str, dict[str, float]]:
