@@ -196,6 +196,11 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         ),
         Fault("W8", "secrets and names of the machine in what is uploaded", "left out; a key is in no file of the run"),
         Fault("W9", "wandb is missing or broken", "one line; training goes on without it"),
+        Fault(
+            "W10",
+            "a training on private photographs, where somebody is logged in",
+            "pictures, file names and weights stay here unless `--wandb_media` or `--wandb_model` asks for them",
+        ),
     ),
     "Disk": (
         Fault(
