@@ -92,7 +92,7 @@ def test_other_errors_stay_what_they_are(error, children):
     assert caught.value is error
 
 
-@pytest.mark.faults("X8", simulated="variables of the environment are set, nothing is started")
+@pytest.mark.faults("X11", simulated="variables of the environment are set, nothing is started")
 @pytest.mark.parametrize(("variables", "first"), [
     ({}, True),
     ({"RANK": "0", "LOCAL_RANK": "0"}, True), ({"RANK": "2", "LOCAL_RANK": "0", "NODE_RANK": "0"}, False),
