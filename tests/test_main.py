@@ -17,7 +17,7 @@ ENVIRONMENT.pop("PYTHONUNBUFFERED", None)  # what a pipe refuses may show at exi
 
 def shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["bash", "-c", script], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False
+        ["bash", "-c", script], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False
     )
 
 

@@ -140,7 +140,7 @@ def test_settings_that_only_training_can_refuse(vit, colours, tmp_path, options,
     refused(vit("train", colours, "--network", "vit_nano_patch2_8", *options, "--out", tmp_path, *QUICK), 2, *words)
 
 
-@pytest.mark.faults("N4", simulated="the network raises what PyTorch raises")
+@pytest.mark.faults("N4", "N8", simulated="the network raises what PyTorch raises")
 @pytest.mark.parametrize("kind", ["GPU", "CPU", "Python"])
 def test_out_of_memory_says_what_to_try(vit, colours, tmp_path, monkeypatch, kind):
     forward = VisionTransformer.forward

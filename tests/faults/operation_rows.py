@@ -112,8 +112,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         ),
         Fault(
             "R8",
-            "a run folder that is moved or renamed before it goes on; a clock that jumps",
-            "nothing in it depends on its place; times are counted by a clock that nobody sets",
+            "a run folder that is moved or renamed before it goes on",
+            "nothing in it depends on its place",
         ),
         Fault(
             "R9", "a study that is killed", "the same command goes on; finished cells are not run again; the same table"
@@ -137,6 +137,11 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "a study in the folder of another, whose finished cells its report would lack",
             "refused before anything runs, with --name; a study with more of the same goes on",
             2,
+        ),
+        Fault(
+            "R15",
+            "a clock that stands still or jumps",
+            "times are counted by a clock that is never set; names stay apart",
         ),
     ),
     "Processes": (
@@ -172,9 +177,10 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             8,
         ),
         Fault("X7", "processes with other options, or another PyTorch", "refused before the first step, as X6", 8),
-        Fault("X8", "started by torchrun, by Lightning, by SLURM", "one run folder, one voice, the same numbers"),
+        Fault("X8", "started by torchrun or by Lightning", "one run folder, one voice, the same numbers"),
         Fault("X9", "work of the first process alone that waits for the others", "none; all leave with it"),
         Fault("X10", "weights that differ between processes", "compared before every validation; the training ends", 8),
+        Fault("X11", "started by SLURM", "one run folder, one voice, the same numbers"),
     ),
     "Weights & Biases": (
         Fault(
@@ -196,6 +202,11 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         ),
         Fault("W8", "secrets and names of the machine in what is uploaded", "left out; a key is in no file of the run"),
         Fault("W9", "wandb is missing or broken", "one line; training goes on without it"),
+        Fault(
+            "W10",
+            "a training on private photographs, where somebody is logged in",
+            "pictures, file names and weights stay here unless `--wandb_media` or `--wandb_model` asks for them",
+        ),
     ),
     "Disk": (
         Fault(
@@ -229,7 +240,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("N3", "float16 whose loss scale comes to nothing", "ends after some 40 to 90 such steps", 6),
         Fault(
             "N4",
-            "out of memory, on a GPU or a CPU",
+            "out of memory on a CPU",
             "one line with batch, image size, precision and what to try; the batch is never changed silently",
             7,
         ),
@@ -238,5 +249,6 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "N6", "labels out of range", "cannot be: numbers are ours, made from names; an unknown name is refused", 3
         ),
         Fault("N7", "images of one colour", "no NaN"),
+        Fault("N8", "out of memory on a GPU", "as N4", 7),
     ),
 }

@@ -47,9 +47,9 @@ class Recorder:
             return
         about = json.loads(str(told))
         test = self.seen.setdefault(
-            report.nodeid.split("[")[0], {"slow": False, "date": time.strftime("%Y-%m-%d"), "rows": {}}
+            report.nodeid.split("[")[0], {"slow": True, "date": time.strftime("%Y-%m-%d"), "rows": {}}
         )
-        test["slow"] |= about["slow"]
+        test["slow"] &= about["slow"]  # some of its parameters may be quick
         for number in about["ids"]:
             if test["rows"].get(number) != "failed":
                 test["rows"][number] = report.outcome
@@ -57,8 +57,9 @@ class Recorder:
     def pytest_sessionfinish(self) -> None:
         outcomes: Outcomes = read(self.file)
         for test, now in self.seen.items():
-            rows = outcomes.get(test, {}).get("rows", {}) if now["slow"] else {}  # of parameters that were not run
-            outcomes[test] = {**now, "rows": {**rows, **now["rows"]}}
+            before = outcomes.get(test, {"slow": True, "rows": {}}) if now["slow"] else {"slow": False, "rows": {}}
+            slow, rows = now["slow"] and before["slow"], {**before["rows"], **now["rows"]}  # of quick parameters, too
+            outcomes[test] = {**now, "slow": slow, "rows": rows}
         self.file.write_text(json.dumps(outcomes, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 

@@ -35,7 +35,7 @@ def test_a_slug_is_one_harmless_part_of_a_path(name):
 
 
 @pytest.mark.faults("K6")
-@pytest.mark.faults("R8", simulated="a clock that stands still, by a patch")
+@pytest.mark.faults("R15", simulated="time.strftime gives one answer")
 def test_a_folder_is_never_used_again(tmp_path, monkeypatch):
     monkeypatch.setattr(time, "strftime", lambda _: "20260101-120000")
     made = [RunDirectory.create(str(tmp_path), "data", "net", None).path for _ in range(3)]
