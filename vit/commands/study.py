@@ -46,7 +46,7 @@ def study(arguments: Sequence[str]) -> int:
         return 0
     folder.describe(cells, protocol)
     failed = _run(reporter, folder, mine, place)
-    report_findings(reporter, folder.path, None if given.target is None else float(given.target))
+    report_findings(reporter, folder.path, given.target)
     return 5 if failed else 0
 
 

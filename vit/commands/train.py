@@ -7,11 +7,12 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vit.commands.recipe_options import check_names, listed_images, make_parser, parse_options, to_recipe
-from vit.commands.resuming import AUTO, newest_run, recipe_of
+from vit.commands.recipe_options import check_names, listed_images
+from vit.commands.resuming import newest_run
+from vit.commands.train_options import Wanted, wanted
 from vit.console import ProgressReport, Reporter, duration, interval, percent
-from vit.errors import BadInputsError, DisagreementError, StoppedError
-from vit.training.recipe import Recipe, plain
+from vit.errors import BadInputsError, DisagreementError, StoppedError, UsageError
+from vit.training.recipe import plain
 
 if TYPE_CHECKING:
     from vit.training.run import RunDirectory
@@ -27,7 +28,11 @@ SCRATCH = (
 
 def train(arguments: Sequence[str]) -> int:
     """Train, show the plan and the progress, and leave a run folder."""
-    run = train_run(arguments)
+    run = _train(wanted(arguments))
+    if run is None:
+        words = [token for token in arguments if not token.startswith("--dry_run")]
+        Reporter().next_command(shlex.join(["vit", "train", *words]))
+        return 0
 
     from vit.training.run_images import count_left_out
 
@@ -41,14 +46,14 @@ def train(arguments: Sequence[str]) -> int:
 
 def train_run(arguments: Sequence[str]) -> "RunDirectory":
     """`train`, for whoever goes on with its run folder."""
-    parser = make_parser()
-    config = parse_options(parser, arguments)
-    if config.resume and config.resume != AUTO:
-        return _train(recipe_of(config.resume, arguments), Path(config.resume).expanduser())
-    return _train(to_recipe(parser, config), None, find=config.resume == AUTO)
+    run = _train(wanted(arguments))
+    if run is None:
+        raise UsageError("a dry run leaves no run folder", "leave dry_run out, or use the command line")
+    return run
 
 
-def _train(recipe: Recipe, resumed: Path | None, find: bool = False) -> "RunDirectory":
+def _train(asked: Wanted) -> "RunDirectory | None":
+    recipe, resumed = asked.recipe, asked.resumed
     check_names(recipe)
     listed = listed_images(recipe)
 
@@ -58,9 +63,14 @@ def _train(recipe: Recipe, resumed: Path | None, find: bool = False) -> "RunDire
 
     first = is_first()
     reporter = Reporter(quiet=not first)
+    if not asked.names_data:
+        reporter.notice("no DATA is given: digits are trained on, which come with the installation")
     plan = make_plan(recipe, listed)
     contents = _read_contents(plan.source, reporter) if first else None
-    if find:
+    if asked.dry_run:
+        _show_plan(reporter, plan, "none: a dry run trains nothing")
+        return None
+    if asked.find:
         resumed = newest_run(plan.recipe, plan.network["name"], plan.source.name)
         found = f"going on with {resumed}" if resumed else "starting a new run"
         reporter.notice(f"--resume auto: {found}" + ("" if resumed else f", for {recipe.out} has no unfinished one"))
@@ -98,7 +108,7 @@ def _fit(plan: Any, run: Any, resume: bool, reporter: Reporter, first: bool) -> 
     from vit.training.fit import fit
     from vit.training.tracking import open_tracker
 
-    _show_plan(reporter, plan, run)
+    _show_plan(reporter, plan, str(run.path))
     if first:
         _warn_of_space(reporter, plan, run)
     mode: Any = plan.recipe.wandb if first else "off"
@@ -134,7 +144,7 @@ def _draw(reporter: Reporter, run: Any, plan: Any, fitted: Any, tracker: Any) ->
         reporter.notice(f"WARNING: figures and report could not be drawn: {type(error).__name__}: {error}; {again}")
 
 
-def _show_plan(reporter: Reporter, plan: Any, run: Any) -> None:
+def _show_plan(reporter: Reporter, plan: Any, run: str) -> None:
     optim, source = plan.recipe.optim, plan.source
     images = ", ".join(f"{len(samples):,} {split}" for split, samples in source.splits.items())
     classes = ", ".join(source.classes[:6]) + (", ..." if len(source.classes) > 6 else "")
@@ -161,7 +171,7 @@ def _show_plan(reporter: Reporter, plan: Any, run: Any) -> None:
             ("batch", f"{plan.batch_size} images{parts}{processes}"),
             *_schedule(plan),
             ("device", f"{plan.device.type}, {plan.precision}"),
-            ("run", str(run.path)),
+            ("run", run),
         ]
     )
 
