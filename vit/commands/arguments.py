@@ -75,7 +75,8 @@ def parse(parser: Parser, arguments: Sequence[str]) -> Any:
 def expand(arguments: Sequence[str], short: Mapping[str, str], positional: str) -> list[str]:
     """Write short flags out as dotted options, and the one positional argument as `positional`, each as --name=value.
 
-    Every option but --help and --print_config takes a value, so what is neither an option nor a value is positional.
+    Every option but --help, --print_config and --dry_run takes a value, so what is neither an option nor a value is
+    positional.
     """
     result: list[str] = []
     loose: list[str] = []
@@ -83,6 +84,9 @@ def expand(arguments: Sequence[str], short: Mapping[str, str], positional: str) 
     for token in rest:
         if token in ("-h", "--help", "--print_config"):
             result.append("--help" if token == "-h" else token)
+            continue
+        if token == "--dry_run":
+            result.append("--dry_run=true")
             continue
         if not token.startswith("--"):
             loose.append(token)
@@ -95,6 +99,24 @@ def expand(arguments: Sequence[str], short: Mapping[str, str], positional: str) 
     if len(loose) > 1:
         raise UsageError(f"DATA is given twice: {loose[0]!r} and {loose[1]!r}", "quote a path that has spaces")
     return [*result, *(f"--{positional}={token}" for token in loose)]
+
+
+def fraction(option: str, value: float | str | None) -> float | None:
+    """The value of an option that is a share, such as an accuracy; None where none is given.
+
+    Raises:
+        UsageError: it is not a number between 0 and 1.
+    """
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 1:
+        shown = value if isinstance(value, str) else f"{value:g}"
+        raise UsageError(f"{option} {shown} is not between 0 and 1", "give a fraction such as 0.95")
+    return number
 
 
 def new_file(wanted: str) -> Path:

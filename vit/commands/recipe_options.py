@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import yaml
 from jsonargparse import ActionConfigFile, Namespace
 
 from vit.commands.arguments import Parser, expand, find_config, parse, shipped_configs
@@ -64,6 +65,8 @@ def make_parser() -> Parser:
     parser.add_argument("--wandb_media", type=bool, default=defaults.wandb_media, help=about)
     about = "whether it also gets the best checkpoint"
     parser.add_argument("--wandb_model", type=bool, default=defaults.wandb_model, help=about)
+    about = "show the plan, and train nothing"
+    parser.add_argument("--dry_run", type=bool, default=False, help=about)
     return parser
 
 
@@ -87,6 +90,18 @@ def parse_options(parser: Parser, arguments: Sequence[str]) -> Namespace:
         beneath += _beneath(parser, [*_configs(asked), *options])
     config: Namespace = parse(parser, [*_configs(beneath), *_configs(asked), *options])
     return config
+
+
+def names_data(arguments: Sequence[str]) -> bool:
+    """Whether a command line says what to train on: itself, by a recipe, or by the run that it goes on with."""
+    tokens = expand(arguments, SHORT, "data.source")
+    if any(token.startswith("--data.source=") for token in tokens):
+        return True
+    if any(token.startswith("--resume=") and not token.endswith("=auto") for token in tokens):
+        return True
+    recipes = [find_config(token.partition("=")[2]) for token in tokens if _is_config(token)]
+    contents = [yaml.safe_load(path.read_text(encoding="utf-8")) or {} for path in recipes]
+    return any("source" in (content.get("data") or {}) for content in contents)
 
 
 def _configs(names: Sequence[str]) -> list[str]:

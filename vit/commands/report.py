@@ -5,9 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jsonargparse.typing import OpenUnitInterval
-
-from vit.commands.arguments import Parser, parse
+from vit.commands.arguments import Parser, fraction, parse
 from vit.commands.study_report import report_findings
 from vit.console import Reporter
 from vit.errors import UsageError, VitError
@@ -28,7 +26,7 @@ def report(arguments: Sequence[str]) -> int:
     parser.add_argument("folder", metavar="STUDY|RUN", type=str, help="a folder that 'vit study' or 'vit train' made")
     parser.add_argument(
         "--target",
-        type=OpenUnitInterval | None,
+        type=float | str | None,
         default=None,
         help="of a study: estimate how many training images this accuracy would take; null: do not",
     )
@@ -36,13 +34,14 @@ def report(arguments: Sequence[str]) -> int:
         "--root", type=str | None, default=None, help="of a run: folder of torchvision data sets; null: as in training"
     )
     given = parse(parser, arguments)
+    target = fraction("--target", given.target)
     path = Path(given.folder).expanduser()
     if not path.is_dir():
         raise UsageError(f"there is no folder {path}", "give a folder that 'vit study' or 'vit train' made")
     if not (path / "config.yaml").is_file():
-        report_findings(Reporter(), path, None if given.target is None else float(given.target))
+        report_findings(Reporter(), path, target)
         return 0
-    if given.target is not None:
+    if target is not None:
         raise UsageError(f"--target is for studies, and {path} is a run", "leave it out")
     _report_run(Reporter(), path, given.root)
     return 0

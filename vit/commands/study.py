@@ -57,7 +57,7 @@ def study(arguments: Sequence[str]) -> int:
     folder.describe(cells, protocol)
     failed = _run(reporter, folder, mine, place, contents.by_path(plan.source))
     with alone(folder.lock):  # of shards that end together the last one reports, and sees the cells of all
-        report_findings(reporter, folder.path, None if given.target is None else float(given.target))
+        report_findings(reporter, folder.path, given.target)
     return 5 if failed else 0
 
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 from jsonargparse import ActionConfigFile
-from jsonargparse.typing import OpenUnitInterval
 
-from vit.commands.arguments import Parser, find_config, parse, shipped_configs
+from vit.commands.arguments import Parser, find_config, fraction, parse, shipped_configs
 from vit.commands.recipe_options import SHORT, check_names, make_parser, to_recipe
 from vit.errors import UsageError
 from vit.models.names import check_network
@@ -59,7 +58,7 @@ def parse_study(arguments: Sequence[str]) -> Any:
     parser.add_argument("--shard", type=str, default="1/1", help="I/N: the I-th of N parts, for as many machines")
     parser.add_argument("--dry_run", action="store_true", help="show cells and estimated time, and train nothing")
     parser.add_argument(
-        "--target", type=OpenUnitInterval | None, default=None, help="accuracy: how many images would reach it?"
+        "--target", type=float | str | None, default=None, help="accuracy: how many images would reach it?"
     )
     parser.add_argument("--out", type=str, default="studies", help="folder that study folders are made in")
     parser.add_argument("--name", type=str | None, default=None, help="the study's folder; null: the data's name")
@@ -69,7 +68,9 @@ def parse_study(arguments: Sequence[str]) -> Any:
         default="auto",
         help="a run per cell, all in one group; auto: online where you are logged in, else off",
     )
-    return parse(parser, [*_find_configs(_gather(arguments))])
+    given = parse(parser, [*_find_configs(_gather(arguments))])
+    given.target = fraction("--target", given.target)
+    return given
 
 
 def _gather(arguments: Sequence[str]) -> list[str]:

@@ -9,15 +9,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vit.commands.recipe_options import check_names, listed_images, make_parser, parse_options, to_recipe
-from vit.commands.resuming import AUTO, newest_run, recipe_for_all
+from vit.commands.recipe_options import check_names, listed_images
+from vit.commands.resuming import newest_run
+from vit.commands.train_options import Wanted, wanted
 from vit.console import ProgressReport, Reporter, duration, interval, percent
-from vit.errors import BadInputsError, DisagreementError, StoppedError
+from vit.errors import BadInputsError, DisagreementError, StoppedError, UsageError
 from vit.launch import is_first
-from vit.training.recipe import Recipe, plain
+from vit.training.recipe import plain
 
 if TYPE_CHECKING:
-    from vit.training.meeting import Meeting
     from vit.training.run import RunDirectory
 
 FEW_IMAGES = 50_000  # Dosovitskiy et al. 2021, section 4.3: below millions a ViT from random weights is behind CNNs
@@ -31,7 +31,11 @@ SCRATCH = (
 
 def train(arguments: Sequence[str]) -> int:
     """Train, show the plan and the progress, and leave a run folder."""
-    run = train_run(arguments)
+    run = _train(wanted(arguments))
+    if run is None:
+        words = [token for token in arguments if not token.startswith("--dry_run")]
+        Reporter().next_command(shlex.join(["vit", "train", *words]))
+        return 0
 
     from vit.training.run_images import count_left_out
 
@@ -45,36 +49,37 @@ def train(arguments: Sequence[str]) -> int:
 
 def train_run(arguments: Sequence[str]) -> "RunDirectory":
     """`train`, for whoever goes on with its run folder."""
-    parser = make_parser()
-    config = parse_options(parser, arguments)
-    if config.resume and config.resume != AUTO:
-        recipe, meeting = recipe_for_all(config.resume, arguments)
-        return _train(recipe, meeting, Path(config.resume).expanduser())
-
-    from vit.training.devices import place
-    from vit.training.meeting import Meeting
-
-    recipe = to_recipe(parser, config)
-    _, world_size = place(recipe)
-    return _train(recipe, Meeting(world_size), None, find=config.resume == AUTO)
+    run = _train(wanted(arguments))
+    if run is None:
+        raise UsageError("a dry run leaves no run folder", "leave dry_run out, or use the command line")
+    return run
 
 
-def _train(recipe: Recipe, meeting: "Meeting", resumed: Path | None, find: bool = False) -> "RunDirectory":
+def _train(asked: Wanted) -> "RunDirectory | None":
+    recipe = asked.recipe
     check_names(recipe)
     listed = listed_images(recipe)
 
+    from vit.training.meeting import Meeting
     from vit.training.plan import make_plan
     from vit.training.run import RunDirectory, check_unchanged, write_beginning
 
     first = is_first()
     reporter = Reporter(quiet=not first)
+    if not asked.names_data:
+        reporter.notice("no DATA is given: digits are trained on, which come with the installation")
     plan = make_plan(recipe, listed)
+    if asked.dry_run:
+        _read_contents(plan.source, reporter)
+        _show_plan(reporter, plan, "none: a dry run trains nothing")
+        return None
     with ExitStack() as lock:
 
         def begin() -> str:
             contents = _read_contents(plan.source, reporter)
-            going_on = newest_run(plan.recipe, plan.network["name"], plan.source.name) if find else resumed
-            if find:
+            going_on = asked.resumed
+            if asked.find:
+                going_on = newest_run(plan.recipe, plan.network["name"], plan.source.name)
                 found = f"going on with {going_on}" if going_on else "starting a new run"
                 none = "" if going_on else f", for {recipe.out} has no unfinished one"
                 reporter.notice(f"--resume auto: {found}{none}")
@@ -89,6 +94,7 @@ def _train(recipe: Recipe, meeting: "Meeting", resumed: Path | None, find: bool 
                 check_unchanged(run, plan.source, contents)
             return json.dumps({"run": str(run.path), "resume": going_on is not None})
 
+        meeting = asked.meeting or Meeting(plan.world_size)
         decision = json.loads(meeting.decided("run", begin))
         run = RunDirectory(Path(decision["run"]))
         _fit(plan, run, decision["resume"], reporter, first)
@@ -115,8 +121,8 @@ def _fit(plan: Any, run: Any, resume: bool, reporter: Reporter, first: bool) -> 
     from vit.training.fit import fit
     from vit.training.tracking import Sharing, open_tracker
 
+    _show_plan(reporter, plan, str(run.path))
     sharing = Sharing(plan.recipe.wandb_media, plan.recipe.wandb_model)
-    _show_plan(reporter, plan, run, sharing)
     if first:
         _warn_of_space(reporter, plan, run)
     mode: Any = plan.recipe.wandb if first else "off"
@@ -155,9 +161,11 @@ def _draw(reporter: Reporter, run: Any, plan: Any, fitted: Any, tracker: Any) ->
         reporter.notice(f"WARNING: figures and report could not be drawn: {type(error).__name__}: {error}; {again}")
 
 
-def _show_plan(reporter: Reporter, plan: Any, run: Any, sharing: Any) -> None:
+def _show_plan(reporter: Reporter, plan: Any, run: str) -> None:
+    from vit.training.tracking import Sharing
     from vit.training.wandb_login import intended
 
+    sharing = Sharing(plan.recipe.wandb_media, plan.recipe.wandb_model)
     optim, source = plan.recipe.optim, plan.source
     images = ", ".join(f"{len(samples):,} {split}" for split, samples in source.splits.items())
     classes = ", ".join(source.classes[:6]) + (", ..." if len(source.classes) > 6 else "")
@@ -184,7 +192,7 @@ def _show_plan(reporter: Reporter, plan: Any, run: Any, sharing: Any) -> None:
             ("batch", f"{plan.batch_size} images{parts}{processes}"),
             *_schedule(plan),
             ("device", f"{plan.device.type}, {plan.precision}"),
-            ("run", str(run.path)),
+            ("run", run),
             ("W&B", sharing.words(*intended(plan.recipe.wandb))),
         ]
     )

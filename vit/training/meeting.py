@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import ProcessGroup, Store
 
 from vit.data.module import place
 from vit.errors import ProcessesError
@@ -45,11 +46,11 @@ class Meeting:
             return str(self._store.get(name).decode())
 
 
-def _open_store() -> dist.TCPStore:
+def _open_store() -> Store:
     address = os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     is_server = is_first() and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"  # else torchrun has it
     with _reached():
-        store = dist.TCPStore(
+        store = dist.TCPStore(  # type: ignore[attr-defined]  # public, but not in its stubs' list
             address,
             int(os.environ.get("MASTER_PORT", "0")),
             is_master=is_server,
@@ -81,6 +82,7 @@ def readable_by_all(path: Path) -> Iterator[Path]:
         yield path
         return
     group = dist.new_group(backend="gloo", timeout=PATIENCE)
+    assert isinstance(group, ProcessGroup)
     try:
         stamps: list[tuple[int, int] | None] = [None] * processes
         dist.all_gather_object(stamps, _stamp(path), group)
@@ -108,7 +110,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return status.st_size, status.st_mtime_ns
 
 
-def _send(path: Path, copy: Path, size: int, has_it: bool, group: dist.ProcessGroup) -> None:
+def _send(path: Path, copy: Path, size: int, has_it: bool, group: ProcessGroup) -> None:
     """From the first process to all; those that have the file already let it pass."""
     rank, _ = place()
     with (
@@ -119,7 +121,7 @@ def _send(path: Path, copy: Path, size: int, has_it: bool, group: dist.ProcessGr
             length = min(_PIECE, size - start)
             piece = torch.empty(length, dtype=torch.uint8)
             if source is not None:
-                source.readinto(memoryview(piece.numpy()))
+                source.readinto(piece.numpy().data)
             dist.broadcast(piece, src=0, group=group)
             if target is not None:
-                target.write(memoryview(piece.numpy()))
+                target.write(piece.numpy().data)

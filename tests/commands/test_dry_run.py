@@ -1,0 +1,36 @@
+"""`vit train --dry_run` and `vit train` without DATA: what is shown before anything is trained."""
+
+import pytest
+
+import vit as package
+from vit.errors import UsageError
+
+DIGITS = "no DATA is given: digits are trained on"
+
+
+@pytest.mark.parametrize("flag", ["--dry_run", "--dry_run=true"])
+def test_a_dry_run_shows_the_plan_and_leaves_nothing(vit, colours, here, flag):
+    answer = vit("train", flag, colours, "--epochs", 3)
+    assert answer.code == 0, answer.err
+    assert "none: a dry run trains nothing" in answer.out and "(3 epochs of " in answer.out
+    assert answer.out.strip().splitlines()[-1] == f"Next: vit train {colours} --epochs 3"
+    assert list(here.iterdir()) == [] and DIGITS not in answer.err
+
+
+def test_training_without_data_says_what_it_trains_on(vit, here):
+    assert DIGITS in vit("train", "--dry_run").err
+    assert DIGITS in vit("train", "--dry_run", "--config", "imagenet", "--network", "vit_nano_patch2_8").err
+    for words in (("digits",), ("--data.source=digits",), ("--config", "digits"), ("--config=digits_cnn",)):
+        assert DIGITS not in vit("train", "--dry_run", *words).err
+
+
+def test_python_wants_a_run(here, colours):
+    with pytest.raises(UsageError, match="a dry run leaves no run folder"):
+        package.train(colours, dry_run=True)
+
+
+@pytest.mark.faults("K2")
+@pytest.mark.parametrize("target", ["95", "95%", "1", "-1"])
+def test_a_target_is_a_fraction_for_a_study_too(vit, here, target):
+    answer = vit("study", "digits", f"--target={target}")
+    assert answer.code == 2 and f"--target {target} is not between 0 and 1; give a fraction such as 0.95" in answer.err
