@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, replace
 
+import numpy as np
 import pytest
 
 from vit.errors import DataError, UsageError
@@ -137,6 +138,18 @@ def test_shares_do_not_matter_where_data_have_their_splits(draw_classes, tmp_pat
     assert {split: len(samples) for split, samples in plan.source.splits.items()} == {
         "train": 12, "validation": 12, "test": 12
     }  # fmt: skip
+
+
+def test_a_subset_of_unlike_classes_has_their_shares(draw_classes, tmp_path):
+    draw_classes(tmp_path / "train", ("many",), 24)
+    draw_classes(tmp_path / "train", ("few",), 8)
+    draw_classes(tmp_path / "val", ("many", "few"), 2)
+    given = recipe(data={"source": str(tmp_path), "train_images": 12})
+    for wanted, kept, images in (("auto", "natural", [3, 9]), ("balanced", "balanced", [6, 6])):
+        plan = make_plan(replace(given, data=replace(given.data, subset=wanted)))
+        assert plan.recipe.data.subset == kept
+        assert np.bincount(plan.source.splits["train"].labels).tolist() == images
+        assert make_plan(plan.recipe).recipe == plan.recipe
 
 
 def test_plain_values_lose_the_command_line_s_types():

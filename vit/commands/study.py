@@ -2,8 +2,12 @@
 
 import os
 import shlex
+<<<<<<< HEAD
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+=======
+from collections.abc import Sequence
+>>>>>>> mechanics
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,21 +83,18 @@ def _read(reporter: Reporter, plan: Any) -> "Contents":
 
 def _decided(series: Series, source: "Source") -> Series:
     """The same with what "auto" means for these images: one kind of subset for all sizes, a network by its name."""
-    from vit.data.subset import kind_of
+    from vit.training.images import with_subset
     from vit.training.plan import make_plan
-
-    def decided(recipe: Recipe) -> Recipe:
-        kind = kind_of(source.splits["train"].labels, recipe.data.subset)
-        return replace(recipe, data=replace(recipe.data, subset=kind))
 
     def named(name: str, recipe: Recipe) -> str:
         network, space, values = name.partition(" ")
         return make_plan(recipe).network["name"] + space + values if network == "auto" else name
 
-    return {
-        named(name, next(iter(tried.values()))): {choice: decided(recipe) for choice, recipe in tried.items()}
-        for name, tried in series.items()
-    }
+    found: Series = {}
+    for name, tried in series.items():
+        own = {choice: with_subset(source, recipe) for choice, recipe in tried.items()}
+        found[named(name, next(iter(own.values())))] = own
+    return found
 
 
 def _inputs(series: Series, source: "Source", contents: "Contents") -> "Inputs":

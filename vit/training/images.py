@@ -47,6 +47,12 @@ def source_of(recipe: Recipe, root: str | None = None) -> Source:
     return chosen_part(complete(found, data.validation, data.test, data.split_seed), recipe)
 
 
+def with_subset(source: Source, recipe: Recipe) -> Recipe:
+    """The recipe with the kind of subset that "auto" means for these training images."""
+    kind = kind_of(source.splits["train"].labels, recipe.data.subset)
+    return replace(recipe, data=replace(recipe.data, subset=kind))
+
+
 def chosen_part(source: Source, recipe: Recipe) -> Source:
     """The source with those training images alone that the recipe uses."""
     wanted, train = recipe.data.train_images, source.splits["train"]

@@ -19,7 +19,7 @@ from vit.models import catalog
 from vit.training.batch_norm import check_batch_norm
 from vit.training.batch_size import choose_batch_size
 from vit.training.devices import check_sharding, decide_precision, place
-from vit.training.images import check_shares, chosen_part, subset_seed
+from vit.training.images import check_shares, chosen_part, subset_seed, with_subset
 from vit.training.lora import check_choice, layers_to_adapt
 from vit.training.optim import warmup_steps
 from vit.training.pretrained import Pretrained, open_pretrained
@@ -146,7 +146,10 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
         check_sharding(recipe, network["name"])
     parameters, flops = catalog.cost(network)
     check_shares(found, data)
-    source = chosen_part(complete(found, data.validation, data.test, data.split_seed), recipe)
+    source = complete(found, data.validation, data.test, data.split_seed)
+    if data.train_images is not None:
+        recipe = with_subset(source, recipe)
+        source = chosen_part(source, recipe)
     preprocess = _preprocess(recipe.model.preprocess, network["image_size"], {} if start is None else start.preprocess)
     augment = _augment(recipe, network["image_size"], source.name)
     images = len(source.splits["train"])
