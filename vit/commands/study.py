@@ -2,12 +2,7 @@
 
 import os
 import shlex
-<<<<<<< HEAD
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-=======
-from collections.abc import Sequence
->>>>>>> mechanics
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
