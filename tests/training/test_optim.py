@@ -65,6 +65,26 @@ def test_layer_decay_lowers_the_rate_block_by_block(network):
     assert found["pos_embed"]["lr"] <= rates["blocks.0.mlp.fc1.weight"]
 
 
+@pytest.mark.parametrize(
+    ("name", "stem", "first", "last", "blocks"),
+    [
+        ("vit_small_patch16_rope_224", "model.patch_embed.proj.weight", "model.blocks.0.mlp.fc1.weight",
+         "model.blocks.11.mlp.fc1.weight", 11),
+        ("resnet10t", "model.conv1.0.weight", "model.layer1.0.conv1.weight", "model.layer4.0.conv1.weight", 3),
+        ("resnet10_small", "model.conv1.weight", "model.layer1.0.conv1.weight", "model.layer4.0.conv1.weight", 3),
+        ("poolformer_s12", "model.stem.conv.weight", "model.stages.0.blocks.0.mlp.fc1.weight",
+         "model.stages.3.blocks.0.mlp.fc1.weight", 3),
+    ],
+)  # fmt: skip
+def test_layer_decay_reaches_networks_of_timm(name, stem, first, last, blocks):
+    with torch.device("meta"):
+        network = create_network(name, 10)
+    found = groups_by_name(network, replace(CONFIG, layer_decay=0.5, optimizer="sgd"))
+    head = max(group["lr"] for group in found.values())
+    assert head == 0.1 and found[last]["lr"] <= 0.05
+    assert found[first]["lr"] == pytest.approx(found[last]["lr"] / 2**blocks) and found[stem]["lr"] < found[first]["lr"]
+
+
 def rates(config, steps, network):
     optimizer = make_optimizer(network, config)
     schedule = make_schedule(optimizer, config, steps)

@@ -16,7 +16,7 @@ from vit.errors import CheckpointError, UsageError
 from vit.models.catalog import build, resolve
 from vit.models.timm_network import TimmNetwork
 from vit.training.pretrained import open_pretrained
-from vit.training.start import start_from
+from vit.training.start import check_fit, start_from
 
 CLASSES = 10
 LARGEST = 45_000_000  # parameters of a network with one block; the sweep counts those above as left out
@@ -34,7 +34,7 @@ def shallow(name, pretrained=False, blocks=2, **options):
     for depth in ({"depth": blocks}, {}):
         try:
             return _create(name, pretrained=pretrained, **depth, **options)
-        except TypeError:
+        except (TypeError, ValueError):
             if not depth:
                 raise
     raise AssertionError(name)
@@ -158,3 +158,44 @@ def test_every_vit_of_timm(tmp_path, monkeypatch):
         print(number, name, *found, file=sys.stderr, flush=True)
     print(f"{len(names)} architectures: {dict(counts)}; left out {left_out}; wrong {wrong}", file=sys.stderr)
     assert not wrong and len(names) > 300
+
+
+@pytest.mark.filterwarnings("ignore:torch.searchsorted")  # of timm's own resampling
+@pytest.mark.parametrize(
+    ("name", "side"),
+    [
+        ("eva02_tiny_patch14_224", 112),
+        ("beit_base_patch16_224", 112),
+        ("vit_pe_core_base_patch16_224", 112),
+        ("vit_intern300m_patch14_448", 112),
+    ],
+)
+def test_another_image_size_is_what_timm_makes_of_it(name, side, tmp_path, monkeypatch):
+    monkeypatch.setattr(timm, "create_model", shallow)
+    theirs = shaken(timm.create_model(name, num_classes=CLASSES))
+    weights = {key: value.contiguous() for key, value in theirs.state_dict().items()}
+    save_file(weights, tmp_path / f"{name}.safetensors")
+    theirs.set_input_size(img_size=(side, side))
+    images = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(1))
+    with torch.inference_mode():
+        expected = theirs(images)
+    found = open_pretrained(str(tmp_path / f"{name}.safetensors"))
+    with torch.device("meta"):
+        check_fit(build(resolve({"name": name}, side, CLASSES)), found)
+    network = build(resolve({"name": name}, side, CLASSES)).eval()
+    report = start_from(network, found)
+    assert not report.remade and report.resampled
+    with torch.inference_mode():
+        assert (network(images) - expected).abs().max() < 1e-4 * expected.abs().max().clamp(min=1)
+
+
+def test_a_network_that_timm_cannot_resize_keeps_its_size(tmp_path):
+    theirs = timm.create_model("hiera_tiny_224", num_classes=2)
+    save_file(
+        {key: value.contiguous() for key, value in theirs.state_dict().items()}, tmp_path / "hiera_tiny_224.safetensors"
+    )
+    found = open_pretrained(str(tmp_path / "hiera_tiny_224.safetensors"))
+    with torch.device("meta"):
+        other = build(resolve({"name": "hiera_tiny_224"}, 256, 2))
+    with pytest.raises(CheckpointError, match=r"pos_embed is .*--image_size it was made for"):
+        check_fit(other, found)

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vit.models.network import Network
+from vit.models.timm_network import TimmNetwork
 from vit.models.vision_transformer import VisionTransformer
 
 _SHOWN = 5
@@ -68,6 +69,10 @@ def adapt(
     resampled: dict[str, str] = {}
     if isinstance(network, VisionTransformer):
         resampled = _resample(network, taken)
+    elif isinstance(network, TimmNetwork) and not _same_shapes(network, taken):
+        sized = network.resized(taken)
+        taken |= sized
+        resampled = dict.fromkeys(sized, f"by timm, for {network.image_size} pixels")
     remade: dict[str, str] = {}
     for name in sorted(head_names(network)):
         if name not in taken:
@@ -86,6 +91,16 @@ def adapt(
         more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
         raise ValueError("; ".join(sorted(wrong)[:_SHOWN]) + more)
     return taken, LoadReport(sorted(taken.keys() - resampled.keys()), resampled, remade, dict(dropped or {}))
+
+
+def _same_shapes(network: Network, weights: Mapping[str, Tensor]) -> bool:
+    """Whether no tensor but the head's is of another shape."""
+    heads = head_names(network)
+    return all(
+        weights[name].shape == value.shape
+        for name, value in network.state_dict().items()
+        if name in weights and name not in heads
+    )
 
 
 def _resample(network: VisionTransformer, weights: dict[str, Tensor]) -> dict[str, str]:

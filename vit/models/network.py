@@ -24,9 +24,9 @@ class Network(nn.Module, ABC):
     def no_weight_decay(self) -> set[str]:
         """Names of parameters that are never decayed, beyond the vectors (norms, biases) that no network decays."""
 
-    def layers_above(self, name: str) -> int:
-        """How many blocks stand between a parameter and the head; 0 for all where there is no such order."""
-        return 0
+    def layers_above(self) -> dict[str, int]:
+        """How many blocks stand between each parameter and the head, by its name; {}: there is no such order."""
+        return {}
 
     def check_images(self, images: Tensor) -> None:
         """Raise ValueError with both shapes unless `images` is (B, 3, S, S)."""

@@ -1,9 +1,12 @@
 """timm's models behind the contract of `Network`; this is how the CNN baselines come in."""
 
+import warnings
+from collections.abc import Mapping
 from typing import cast
 
 import timm
 import torch
+from timm.models import group_parameters
 from timm.models.resnet import BasicBlock, ResNet
 from torch import Tensor, nn
 
@@ -37,6 +40,7 @@ class TimmNetwork(Network):
         super().__init__()
         if not timm.is_model(model):
             raise ValueError(f"timm has no model {model!r}")
+        self.name = model
         self.image_size = image_size
         self.num_classes = num_classes
         options: dict[str, float] = {"num_classes": num_classes}
@@ -56,6 +60,31 @@ class TimmNetwork(Network):
     def no_weight_decay(self) -> set[str]:
         own: set[str] = getattr(self.model, "no_weight_decay", set)()
         return {f"model.{name}" for name in own}
+
+    def layers_above(self) -> dict[str, int]:
+        return _layers_above(self.model)
+
+    def resized(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Weights for the size that timm builds this model for, resampled by timm for ours; those that change.
+
+        {}: timm has no way to resize this model, or the weights are for another size than timm's.
+        """
+        with torch.device("cpu"), warnings.catch_warnings():  # values are computed, also for a network of shapes alone
+            warnings.simplefilter("ignore")  # timm's resampling is told that it could be faster
+            native: nn.Module = timm.create_model(self.name, pretrained=False, num_classes=self.num_classes)
+            expected, built = self.model.state_dict(), native.state_dict()
+            own = {name.removeprefix("model."): value for name, value in weights.items()}
+            changed = {name for name in own.keys() & expected.keys() if own[name].shape != expected[name].shape}
+            changed = {name for name in changed if name in built and own[name].shape == built[name].shape}
+            if not changed or not hasattr(native, "set_input_size"):
+                return {}
+            native.load_state_dict({name: value for name, value in own.items() if name in changed}, strict=False)
+            try:
+                native.set_input_size(img_size=(self.image_size, self.image_size))
+            except (AssertionError, NotImplementedError, RuntimeError, TypeError, ValueError):
+                return {}
+        sized = native.state_dict()
+        return {f"model.{name}": sized[name] for name in changed if sized[name].shape == expected[name].shape}
 
 
 class SmallImageResNet(Network):
@@ -110,3 +139,22 @@ class SmallImageResNet(Network):
 
     def no_weight_decay(self) -> set[str]:
         return set()
+
+    def layers_above(self) -> dict[str, int]:
+        return _layers_above(self.model)
+
+
+def _layers_above(model: nn.Module) -> dict[str, int]:
+    """How many layers stand above each parameter, named as in a Network that holds the model as `model`.
+
+    Layers are those of timm's group_matcher; of the few models without one, parts as "stages.0" in their order.
+    """
+    layers: dict[str, int]
+    if hasattr(model, "group_matcher"):
+        layers = group_parameters(model, model.group_matcher(coarse=False), reverse=True)
+    else:
+        parts = {name: ".".join(name.split(".")[:2]) for name, _ in model.named_parameters()}
+        places = {part: place for place, part in enumerate(dict.fromkeys(parts.values()))}
+        layers = {name: places[part] for name, part in parts.items()}
+    last = max(layers.values())
+    return {f"model.{name}": last - layer for name, layer in layers.items()}

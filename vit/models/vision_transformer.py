@@ -228,8 +228,11 @@ class VisionTransformer(Network):
     def no_weight_decay(self) -> set[str]:
         return {"cls_token", "dist_token", "reg_token", "pos_embed", "attn_pool.latent"}
 
-    def layers_above(self, name: str) -> int:
+    def layers_above(self) -> dict[str, int]:
         """0 for the last norm and the head, 1 for the last block, depth + 1 for the embeddings (as BEiT counts)."""
+        return {name: self._layers_above(name) for name, _ in self.named_parameters()}
+
+    def _layers_above(self, name: str) -> int:
         depth = len(self.blocks)
         if name.startswith("blocks."):
             return depth - int(name.split(".")[1])

@@ -27,9 +27,10 @@ def parameter_groups(network: Network, named: Named, config: OptimConfig) -> lis
     2020, ELECTRA; Bao et al. 2022, BEiT).
     """
     exempt = network.no_weight_decay()
+    layers = network.layers_above() if config.layer_decay < 1.0 else {}
     groups: dict[tuple[int, bool], list[nn.Parameter]] = defaultdict(list)
     for name, parameter in named:
-        above = network.layers_above(name) if config.layer_decay < 1.0 else 0
+        above = layers.get(name, 0)
         groups[above, parameter.ndim >= 2 and name not in exempt].append(parameter)
     return [
         {

@@ -32,7 +32,7 @@ def read_weights(weights: Weights, config: Config) -> tuple[Dialect, Reading]:
         if dialect is not None:
             try:
                 reading = dialect.read(weights, config)
-            except (AttributeError, IndexError, KeyError, RuntimeError, TypeError) as error:
+            except Exception as error:  # tensors of any shape
                 raise ValueError(
                     f"{dialect.name} weights that cannot be read ({type(error).__name__}: {error})"
                 ) from error
