@@ -36,6 +36,7 @@ def test_tasks_of_srun_share_nothing_but_the_network_and_go_on_together(vit, col
 
 
 @linux_only
+@pytest.mark.slow
 @pytest.mark.faults("X8", "R6")
 def test_a_run_goes_on_by_its_name_where_the_others_do_not_see_it(colours, tmp_path):
     """And from the checkpoint before the last, where the last is damaged: the first process decides that, too."""
@@ -52,7 +53,7 @@ def test_a_run_goes_on_by_its_name_where_the_others_do_not_see_it(colours, tmp_p
 
 @linux_only
 @pytest.mark.faults("X8")
-@pytest.mark.parametrize("launcher", ["lightning", "torchrun"])
+@pytest.mark.parametrize("launcher", ["lightning", pytest.param("torchrun", marks=pytest.mark.slow)])
 def test_the_first_process_decides_what_resume_auto_finds(colours, tmp_path, launcher):
     """The others would find another run, or none: the first one holds its lock."""
     run = begun(tmp_path, 2, colours)
@@ -67,8 +68,8 @@ def test_the_first_process_decides_what_resume_auto_finds(colours, tmp_path, lau
 @linux_only
 @pytest.mark.faults("X8")
 def test_cells_of_a_study_that_srun_started_train_alone(tmp_path):
-    study = ("study", "digits", "--networks", "digits_cnn", "--sizes", "60", "--seeds", "1", "--epochs", "1",
-             "--name", "one", "--wandb", "off", "--out", "studies")  # fmt: skip
+    study = ("study", "digits", "--networks", "digits_cnn", "--sizes", "60", "--seeds", "1", "--budget", "steps:5",
+             "--jobs", "1", "--wandb", "off", "--out", "studies")  # fmt: skip
     variables = {"SLURM_NTASKS": "4", "SLURM_NNODES": "1", "SLURM_STEP_ID": "0"}  # without SLURM_NTASKS_PER_NODE
     ((code, out, said),) = finish_all(tmp_path, srun(tmp_path, study, variables=variables), PATIENT)
     assert code == 0 and "FAILED" not in out + said, said

@@ -4,8 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from lightning.pytorch.plugins import MixedPrecision
 
 from vit.errors import DivergedError
+from vit.training import fit
+from vit.training.classifier import Classifier
 from vit.training.finite import CHECK_BATCHES, Finite
 
 
@@ -27,3 +30,25 @@ def test_a_scale_that_comes_to_nothing(skip):
     with pytest.raises(DivergedError, match="float16 at any scale") as caught:
         finite.watch(torch.tensor(1.0), None, module(2.0**-30, 2 * CHECK_BATCHES))
     assert caught.value.code == 6 and "bf16-mixed" in caught.value.mend
+
+
+@pytest.mark.faults("N3")
+def test_gradients_that_overflow_float16_at_every_scale_end_the_training(vit, colours, tmp_path, monkeypatch):
+    """float16 and its scaler are PyTorch's own, on a CPU, where the command line refuses float16."""
+    scaler = torch.amp.GradScaler("cpu")
+    make, configure = fit._made_trainer, Classifier.configure_optimizers
+
+    def in_float16(plugins, precision, **settings):
+        return make(plugins=[*plugins, MixedPrecision("16-mixed", "cpu", scaler)], **settings)
+
+    def overflowing(classifier):
+        for weight in classifier.parameters():
+            weight.register_hook(lambda gradient: torch.full_like(gradient, float("inf")))
+        return configure(classifier)
+
+    monkeypatch.setattr(fit, "_made_trainer", in_float16)
+    monkeypatch.setattr(Classifier, "configure_optimizers", overflowing)
+    options = ("--network", "vit_nano_patch2_8", "--epochs", 11, "--batch_size", 6, "--augment", "none")
+    answer = vit("train", colours, *options, "--optim.optimizer", "sgd", "--wandb", "off", "--out", tmp_path)
+    assert answer.code == 6 and "gradients do not fit into float16 at any scale, after step " in answer.err, answer.err
+    assert scaler.get_scale() < 2.0**-24

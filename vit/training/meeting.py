@@ -5,13 +5,13 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed.distributed_c10d import ProcessGroup, Store
 
 from vit.data.module import place
-from vit.errors import ProcessesError
+from vit.errors import ProcessesError, ResourceError
 from vit.launch import is_first
 from vit.training.processes import PATIENCE
 
@@ -42,32 +42,34 @@ class Meeting:
                 self._store.set(name, answer)
             return answer
         assert self._store is not None
-        with _reached():
+        try:
             return str(self._store.get(name).decode())
+        except dist.DistError as error:
+            raise _unreachable() from error
 
 
-def _open_store() -> Store:
+def _open_store() -> Any:
+    """The store that PyTorch's own rendezvous finds its processes through as well, by the same port."""
     address = os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    port = int(os.environ.get("MASTER_PORT", "0"))
     is_server = is_first() and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"  # else torchrun has it
-    with _reached():
-        store = dist.TCPStore(  # type: ignore[attr-defined]  # public, but not in its stubs' list
-            address,
-            int(os.environ.get("MASTER_PORT", "0")),
-            is_master=is_server,
-            timeout=PATIENCE,
-            wait_for_workers=False,
-            multi_tenant=True,  # PyTorch's own rendezvous finds its processes through the same port
+    try:
+        store = dist.TCPStore(  # type: ignore[attr-defined]
+            address, port, is_master=is_server, timeout=PATIENCE, wait_for_workers=False, multi_tenant=True
         )
+    except dist.DistError as error:
+        if is_server:
+            raise ResourceError(
+                f"port {port} of {address}, where processes are to meet, cannot be opened",
+                "set MASTER_PORT to a free port, MASTER_ADDR to the first machine",
+            ) from error
+        raise _unreachable() from error
     os.environ["MASTER_PORT"] = str(store.port)
     return store
 
 
-@contextmanager
-def _reached() -> Iterator[None]:
-    try:
-        yield
-    except dist.DistError as error:
-        raise ProcessesError("the first process of this training cannot be reached", "see what it said") from error
+def _unreachable() -> ProcessesError:
+    return ProcessesError("the first process of this training cannot be reached", "see what it said")
 
 
 @contextmanager
@@ -81,8 +83,7 @@ def readable_by_all(path: Path) -> Iterator[Path]:
     if processes == 1:
         yield path
         return
-    group = dist.new_group(backend="gloo", timeout=PATIENCE)
-    assert isinstance(group, ProcessGroup)
+    group: Any = dist.new_group(backend="gloo", timeout=PATIENCE)
     try:
         stamps: list[tuple[int, int] | None] = [None] * processes
         dist.all_gather_object(stamps, _stamp(path), group)
@@ -110,7 +111,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return status.st_size, status.st_mtime_ns
 
 
-def _send(path: Path, copy: Path, size: int, has_it: bool, group: ProcessGroup) -> None:
+def _send(path: Path, copy: Path, size: int, has_it: bool, group: Any) -> None:
     """From the first process to all; those that have the file already let it pass."""
     rank, _ = place()
     with (
