@@ -1,4 +1,4 @@
-"""What it costs to know every image by its content before a training: reading, hashing, header, beside one decoding pass.
+"""What it costs to know every image by its content before a training, beside one pass of decoding.
 
     python benchmarks/read_contents.py FOLDER            (DATA as for vit train; files)
 

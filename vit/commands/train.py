@@ -85,6 +85,7 @@ def _train(asked: Wanted) -> "RunDirectory | None":
             check_unchanged(run, plan.source, contents)
         elif contents is not None:
             write_beginning(run, plan.recipe, plan.source, contents)
+        contents = None  # a hash for each of a million images need not be kept while they are trained on
         _fit(plan, run, resumed is not None, reporter, first)
     return run
 
