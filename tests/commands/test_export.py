@@ -27,7 +27,7 @@ def test_onnx_gives_the_rows_of_its_checkpoint(vit, digits_run, mixed, here):
                 assert float(theirs[column]) == pytest.approx(float(mine[column]), abs=2e-6)
             else:
                 assert theirs[column] == mine[column]
-    said = [vit("evaluate", model, "digits", "--output", f"e-{n}") for n, model in enumerate(
+    said = [vit("evaluate", model, "digits", "--output", f"e-{n}", "--include_seen") for n, model in enumerate(
         (digits_run.path, "vit_nano_patch2_8.onnx"))]  # fmt: skip
     assert [answer.code for answer in said] == [0, 0]
     assert said[0].out.splitlines()[:5] == said[1].out.splitlines()[:5]

@@ -204,3 +204,16 @@ def test_class_numbers_are_those_of_train_in_every_split(train: set[str], data: 
             assert len(samples) >= 2
             for path, number in zip(samples.paths, samples.labels, strict=True):
                 assert path.split("/")[1] == source.classes[number]
+
+
+@pytest.mark.faults("D11")
+def test_photographs_of_a_telephone_are_to_be_converted(tmp_path: Path) -> None:
+    touch(tmp_path / "some", "a/1.jpg", "a/2.HEIC", "b/1.jpg", "b/3.dng")
+    notes = open_source(str(tmp_path / "some"), allow_empty=True).notes  # which 'vit data check' lists
+    assert notes[1].startswith("convert the HEIC and raw files to JPEG, for example with ImageMagick: find ")
+    touch(tmp_path / "all", "a/1.HEIC", "b/1.heic")
+    with pytest.raises(
+        DataError, match=r"1 files ending in .HEIC, 1 files ending in .heic.*; convert the HEIC files"
+    ) as caught:
+        open_source(str(tmp_path / "all"), allow_empty=True)
+    assert "remove" not in str(caught.value)

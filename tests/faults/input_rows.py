@@ -23,7 +23,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "ordered as text (1, 10, 2); the order is in classes.json and in every checkpoint"),
         Fault("D10", "one class; or so few images that no validation part can be cut", "refused", 3),
         Fault("D11", "files that are no images by their ending (.heic, .txt)",
-              "passed over and counted by ending; where nothing else is there: refused, with those counts", 3),
+              "passed over and counted by ending; where nothing else is there: refused, with those counts; "
+              "says how to convert HEIC and raw photographs", 3),
         Fault("D12", "links that go round, or back into DATA", "each real folder is read once; the rest is counted"),
         Fault("D13", "a broken link, a file without permission or that vanishes after it was listed",
               "broken links are counted when DATA is listed; in training the next good image stands in; a validation "
@@ -45,7 +46,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "one line that says so, with what to do (`--data.num_workers 0`); the last checkpoint stands", 7),
         Fault("D23", "a batch is larger than the training set", "refused with both numbers; no run folder is made", 3),
         Fault("D24", "a table with a missing file, a row twice, another encoding, an empty cell, a misspelt split",
-              "refused; names the table and the line", 3),
+              "refused; names the table and the line; other usual columns and separators are taken and said", 3),
         Fault("D25", "runs and studies that `--out .` put beside the classes, or into a folder called like a data set",
               "passed over and counted; a folder of nothing else gives way to the data set of its name, any other is "
               "refused", 3),
@@ -56,7 +57,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
     "Images": (
         Fault("I1", "cut short, empty, HTML, a git-lfs pointer, random bytes",
               "one error with path and reason; `vit predict` gives it a row with its status, and ends with 5 under "
-              "`--on_bad fail`", 5),
+              "`--on_bad fail` or where no file can be read", 5),
         Fault("I2", "a PNG with any byte broken", "one error; never torchvision's decoder, which ends the process"),
         Fault("I3", "a header that announces more than 64 megapixels", "refused by the header, within 30 MB"),
         Fault("I4", "sides of more than 50 to 1", "refused by the header, either way round"),
@@ -75,7 +76,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("I14", "another number of loading processes", "the same bits"),
     ),
     "Configs and command line": (
-        Fault("K1", "a misspelt command, option, key or value", "refused; the nearest name", 2),
+        Fault("K1", "a misspelt command, option, key or value; a path where nothing is",
+              "refused before torch is imported; the nearest name, ours before timm's", 2),
         Fault("K2", "a value out of its range", "refused before any data are read; names key, value and range", 2),
         Fault("K3", "a YAML key twice", "refused; names the key and both lines", 2),
         Fault("K4", "`1e-3`, yes/no, numbers as text in YAML",
