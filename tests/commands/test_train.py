@@ -61,9 +61,9 @@ def test_run_folder_holds_these_files_and_no_others(digits_run):
 def test_result_tells_the_whole_run(digits_run):
     result = json.loads((digits_run.path / "result.json").read_text())
     assert set(result["metrics"]) == {"acc1", "acc5", "balanced_accuracy", "nll", "ece"}
-    for metric in (*result["metrics"].values(), *result["uncalibrated"].values()):
-        assert set(metric) == {"value", "low", "high"}
-        assert 0 <= metric["low"] <= metric["value"] <= metric["high"]
+    for name, metric in (*result["metrics"].items(), *result["uncalibrated"].items()):
+        assert set(metric) == ({"value", "chance"} if name == "ece" else {"value", "low", "high"})
+        assert 0 <= metric.get("low", 0.0) <= metric["value"] <= metric.get("high", 1.0)
     assert result["metrics"]["acc1"]["value"] > 0.3  # two epochs are enough to be far from chance
     assert set(result["uncalibrated"]) == {"nll", "ece"} and 0.05 < result["temperature"] < 20
     assert load(digits_run.best)[1].temperature == result["temperature"]

@@ -135,6 +135,13 @@ def test_keys_of_an_anchor_stand_once(vit, tmp_path):
     assert "seed: 3" in vit("train", "--config", tmp_path / "recipe.yaml", "--print_config").out
 
 
+@pytest.mark.faults("K1")
+def test_an_option_of_earlier_versions(vit, tmp_path):
+    (tmp_path / "recipe.yaml").write_text("optim: {warmup_epochs: 3}\n")
+    for words in (("digits", "--optim.warmup_epochs", 3), ("--config", tmp_path / "recipe.yaml")):
+        refused(vit("train", *words, "--out", tmp_path), 2, "optim.warmup_epochs; give optim.warmup, a share")
+
+
 numbers = st.floats(1e-30, 1e30)
 shares = st.floats(0, 1, exclude_max=True)
 names = st.text("abcxyz0189 -_./é日", min_size=1, max_size=20).map(str.strip).filter(bool)

@@ -110,6 +110,7 @@ def trained(vit, tmp_path, monkeypatch, steps):
     monkeypatch.setattr(train._Watcher, "step", lambda watcher, done, total, loss, speed: shown.append(loss))
     answer = vit("train", "digits", *TINY, "--optim.steps", steps, "--out", tmp_path)
     assert answer.code == 0, answer.err
+    assert f", {steps // 10} of them warm-up" in answer.out
     assert "round 1/" in answer.err and "Best round" in answer.out  # a part of the steps is not an epoch
     (metrics,) = tmp_path.glob("**/metrics.csv")
     with open(metrics, newline="") as file:
