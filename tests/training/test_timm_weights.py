@@ -34,7 +34,7 @@ def shallow(name, pretrained=False, blocks=2, **options):
     for depth in ({"depth": blocks}, {}):
         try:
             return _create(name, pretrained=pretrained, **depth, **options)
-        except (TypeError, ValueError):
+        except (AssertionError, TypeError, ValueError):
             if not depth:
                 raise
     raise AssertionError(name)

@@ -122,12 +122,7 @@ def load(path: Path) -> tuple[Network, Description]:
     weights = {
         key.removeprefix(PREFIX): value for key, value in content["state_dict"].items() if key.startswith(PREFIX)
     }
-    try:
-        checked = _checked_network(description.network, len(weights))
-        with torch.device("meta"):  # shapes alone: a stranger's numbers could ask for any amount of memory
-            expected = build(checked).state_dict()
-    except Exception as error:
-        raise CheckpointError(f"{path} describes a network that cannot be built: {error}", _REMEDY) from error
+    checked, expected = checked_network(description, len(weights), path)
     _compare(weights, expected, path)
     network = build(checked).eval()
     network.load_state_dict(weights)
@@ -206,10 +201,26 @@ def description_of(content: dict[str, Any], path: Path) -> Description:
     try:
         return Description.from_dict(plain)
     except Exception as error:  # an untrusted file may hold a tensor, or anything else, wherever a value is expected
-        raise CheckpointError(f"{path} has a broken description: {error}", _REMEDY) from error
+        raise CheckpointError(f"{path} has a broken description: {first_line(error)}", _REMEDY) from error
 
 
-def _checked_network(network: dict[str, Any], tensors: int) -> dict[str, Any]:
+def checked_network(description: Description, tensors: int, path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """(the network's values, checked one by one; its tensors on the meta device); CheckpointError as `load`.
+
+    Args:
+        tensors: how many the file holds.
+    """
+    try:
+        checked = _checked_values(description.network, tensors)
+        with torch.device("meta"):  # shapes alone: a stranger's numbers could ask for any amount of memory
+            return checked, build(checked).state_dict()
+    except Exception as error:
+        raise CheckpointError(
+            f"{path} describes a network that cannot be built: {first_line(error)}", _REMEDY
+        ) from error
+
+
+def _checked_values(network: dict[str, Any], tensors: int) -> dict[str, Any]:
     """The same description, checked value by value: a checkpoint is a stranger's word.
 
     A network of more blocks than the file has tensors is refused before anybody begins to build it.
@@ -256,6 +267,11 @@ def _guess(path: Path, error: Exception) -> str:
     if "weights_only" in str(error) or "Unsupported" in str(error):
         return "it holds objects that would run code"
     return "it is damaged or cut short"
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line of a length to be read."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]
 
 
 def file_hash(path: Path) -> str:

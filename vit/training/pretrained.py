@@ -15,7 +15,16 @@ from vit.models.dialects.find import read_weights
 from vit.models.dialects.reading import options_of
 from vit.models.dialects.timm_models import TimmModel, timm_model
 from vit.models.vision_transformer import VisionTransformer
-from vit.training.checkpoint import KEY, PREFIX, Description, check_local, description_of, read
+from vit.training.checkpoint import (
+    KEY,
+    PREFIX,
+    Description,
+    check_local,
+    checked_network,
+    description_of,
+    first_line,
+    read,
+)
 from vit.training.hubs import from_hugging_face, from_timm, from_torchvision
 from vit.training.preprocess_config import from_timm_config
 from vit.training.run import checkpoint_of
@@ -82,7 +91,7 @@ class Pretrained:
         try:
             values = options_of(self.weights, known)
         except Exception as error:
-            raise CheckpointError(f"{self.where}: {error}", _TELL) from error
+            raise CheckpointError(f"{self.where}: {first_line(error)}", _TELL) from error
         return {"name": _catalog_name(values), **values}
 
 
@@ -121,6 +130,7 @@ def _own(source: str, path: Path) -> Pretrained:
     content = read(path)
     description = description_of(content, path)
     weights = {key.removeprefix(PREFIX): v for key, v in content["state_dict"].items() if key.startswith(PREFIX)}
+    checked_network(description, len(weights), path)
     preprocess = {key: value for key, value in vars(description.preprocess).items() if key != "image_size"}
     described = {key: value for key, value in description.network.items() if key not in ("num_classes", "model")}
     classes = description.classes
@@ -132,8 +142,9 @@ def _exported(source: str, path: Path, words: str) -> Pretrained:
     try:
         description = Description.from_dict(json.loads(words))
     except Exception as error:  # an untrusted file may hold anything
-        raise CheckpointError(f"{path} has a broken description: {error}", "export it again") from error
+        raise CheckpointError(f"{path} has a broken description: {first_line(error)}", "export it again") from error
     weights, network, classes = read_weights_file(path), description.network, description.classes
+    checked_network(description, len(weights), path)
     preprocess = {key: value for key, value in vars(description.preprocess).items() if key != "image_size"}
     known = {name: network[name] for name in _NOT_SHOWN if name in network}
     described = {} if known else {key: value for key, value in network.items() if key not in ("num_classes", "model")}
@@ -168,7 +179,7 @@ def _foreign(
     try:
         dialect, reading = read_weights(weights, config)
     except ValueError as error:
-        raise CheckpointError(f"{source}: {error}", "give the weights of a plain ViT") from error
+        raise CheckpointError(f"{source}: {first_line(error)}", "give the weights of a plain ViT") from error
     known, kernel = dict(reading.values), reading.weights.get("patch_embed.proj.weight")
     is_named = _DEIT3.search(Path(source).name) is not None and "pos_embed" in reading.weights
     if model is not None and model.values is not None and kernel is not None:

@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from vit.errors import CheckpointError
-from vit.training.checkpoint import are_weights, load_plain
+from vit.training.checkpoint import are_weights, first_line, load_plain
 
 Weights = dict[str, Tensor]
 
@@ -51,7 +51,7 @@ def read_weights_file(path: Path) -> Weights:
     except Exception as error:  # parsers of untrusted bytes raise whatever they meet: TokenError, struct.error, ...
         what = {".safetensors": "safetensors file", ".npz": "file of numpy arrays"}.get(path.suffix, "file of weights")
         size = f"{path.stat().st_size:,} bytes"
-        raise CheckpointError(f"{path} ({size}) is no whole {what}: {_first_line(error)}", _REMEDY) from error
+        raise CheckpointError(f"{path} ({size}) is no whole {what}: {first_line(error)}", _REMEDY) from error
     if not weights:
         raise CheckpointError(f"{path} holds no tensors", _REMEDY)
     weights = {name: value.float() if value.is_floating_point() else value for name, value in weights.items()}
@@ -71,7 +71,7 @@ def read_metadata(path: Path) -> dict[str, str]:
         with safe_open(path, framework="pt") as file:
             return dict(file.metadata() or {})
     except Exception as error:  # as above
-        raise CheckpointError(f"{path} is no whole safetensors file: {_first_line(error)}", _REMEDY) from error
+        raise CheckpointError(f"{path} is no whole safetensors file: {first_line(error)}", _REMEDY) from error
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def read_config(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is no JSON: {_first_line(error)}", "download it again") from error
+        raise CheckpointError(f"{path} is no JSON: {first_line(error)}", "download it again") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} holds no JSON object", "download it again")
     return content
@@ -153,7 +153,3 @@ def _npz(path: Path) -> Weights:
                 raise ValueError(f"{entry.filename} holds {array.dtype}, no numbers")
             weights[entry.filename.removesuffix(".npy")] = tensor
     return weights
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
