@@ -123,12 +123,11 @@ def test_names_from_outside_are_harmless(run, capsys):
         (["a", "a/result.json"], "no run folder"),
         (["a", "b", "--output", "a"], "exists"),
         (["a", "untested"], "no test images"),
-        (["a", "cut"], "no predictions/test.csv"),
     ],
     ids=" ".join,
 )
 def test_what_cannot_be_compared(run, here, line, words):
-    for name in ("a", "b", "untested", "cut"):
+    for name in ("a", "b", "untested"):
         run(name, ["cat", "dog"])
     (here / "link").symlink_to("a")
     (here / "unfinished").mkdir()
@@ -136,9 +135,15 @@ def test_what_cannot_be_compared(run, here, line, words):
     result = json.loads((here / "untested" / "result.json").read_text())
     del result["fingerprints"]["test"]
     (here / "untested" / "result.json").write_text(json.dumps(result))
-    (here / "cut" / "predictions" / "test.csv").unlink()
     with pytest.raises(UsageError, match=words):
         compare([word.replace("HERE", here.name) for word in line])
+
+
+def test_a_finished_run_that_lost_its_predictions(run):
+    run("a", ["cat", "dog"])
+    (run("b", ["cat", "dog"]) / "predictions" / "test.csv").unlink()
+    with pytest.raises(DataError, match=r"b has no predictions/test\.csv; restore"):
+        compare(["a", "b"])
 
 
 def test_other_test_images_are_named(run):
