@@ -100,7 +100,10 @@ def test_a_training_measures_on_the_device_that_it_trained_on(vit, colours, tmp_
     assert answer.code == 0, answer.err
 
 
-TINY = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--batch_size", 8, "--wandb", "off")
+TINY = (
+    "--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--batch_size", 8, "--optim.warmup", 0.1,
+    "--wandb", "off",
+)  # fmt: skip
 
 
 def trained(vit, tmp_path, monkeypatch, steps):
