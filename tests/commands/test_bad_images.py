@@ -34,6 +34,9 @@ def test_a_file_that_is_no_image_is_refused_before_a_run_folder_is_made(vit, dat
     answer = vit("train", data, "--out", tmp_path / "runs", *QUICK)
     refused(answer, 3, "2 validation and test files", str(data / split / "dark" / "01.png"), "an HTML page")
     assert not (tmp_path / "runs").exists()
+    (data / "train" / "dark" / "05.png").write_bytes(HTML)  # others could stand in for this one
+    answer = vit("train", data, "--out", tmp_path / "runs", *QUICK)
+    refused(answer, 3, "2 validation and test files (and 1 training files) cannot be read")
     answer = vit("study", data, "--networks", "vit_nano_patch2_8", "--out", tmp_path / "studies", "--wandb", "off")
     refused(answer, 3, "2 validation and test files", "light/02.png")
     assert not (tmp_path / "studies").exists()

@@ -152,8 +152,9 @@ def test_images_that_the_run_was_trained_on_are_left_out(vit, trained_on, here):
         answer = vit("evaluate", run, given, "--output", f"out{place}")
         assert answer.code == 0, answer.err
         new = [] if given is data else [("dark/new.png"), ("light/new.png")]
-        assert f"left out: 28 of the run's train images and 4 of the run's validation images; {8 + len(new)} of" in (
-            answer.err
+        assert (
+            f"left out: 28 images that the run trained on and 4 images that the run validated on; {8 + len(new)} of"
+            in (answer.err)
         )
         names = {row["path"].removeprefix("test/").replace("copy of ", "") for row in predictions(here / f"out{place}")}
         assert names == {os.path.relpath(path, data.resolve()) for path in tested} | set(new)
@@ -165,7 +166,7 @@ def test_images_that_the_run_was_trained_on_are_left_out(vit, trained_on, here):
 def test_all_images_can_be_asked_for_and_none_is_refused(vit, trained_on, here):
     run, data = trained_on
     answer = vit("evaluate", run, data, "--include_seen", "--output", "all")
-    assert answer.code == 0 and "WARNING: 28 of the run's train images" in answer.err
+    assert answer.code == 0 and "WARNING: 28 images that the run trained on" in answer.err
     assert len(predictions(here / "all")) == 40
     for row in rows(run / "splits.csv"):
         if row["split"] == "train":

@@ -155,7 +155,10 @@ def _unseen(reporter: Reporter, given: Any, source: Any, split: str) -> tuple[An
         return source, {}
     seen = seen_in_training(run, source, split, contents)
     counts = {f"{name}_images_of_the_run": len(places) for name, places in seen.items()}
-    words = " and ".join(f"{len(places):,} of the run's {name} images" for name, places in seen.items() if len(places))
+    how = {"train": "trained on", "validation": "validated on"}
+    words = " and ".join(
+        f"{len(places):,} images that the run {how[name]}" for name, places in seen.items() if len(places)
+    )
     if not words:
         return source, counts
     if given.include_seen:

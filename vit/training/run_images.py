@@ -34,8 +34,10 @@ def check_readable(source: Source, contents: Contents) -> None:
     ]
     if bad:
         some = "; ".join(bad[:_SHOWN]) + "; ..." * (len(bad) > _SHOWN)
+        others = len(contents.unreadable.get("train", {}))
+        besides = f" (and {others:,} training files)" if others else ""
         raise DataError(
-            f"{len(bad):,} validation and test files cannot be read: {some}",
+            f"{len(bad):,} validation and test files{besides} cannot be read: {some}",
             "fix or remove them ('vit data check' lists all)",
         )
 
