@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check faults bench format clean
+.PHONY: demo test check faults figures bench format clean
 
 demo: $(VENV)/installed
 	$(BIN)/python demo.py
@@ -20,6 +20,9 @@ faults: $(VENV)/installed # runs what docs/faults.md claims, and writes it
 	$(BIN)/python -m pytest -m faults --record_faults --numprocesses logical --maxprocesses 8 --dist loadfile
 	$(BIN)/python -m pytest -m "faults and slow" --record_faults
 	$(BIN)/python -m tests.faults.table
+
+figures: $(VENV)/installed # of digits, for the README; docs/figures/numbers.json has the commands of the others
+	$(BIN)/python docs/make_figures.py
 
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/train_fashion_mnist.py
