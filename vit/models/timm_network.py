@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
-from typing import cast
+from typing import Any, cast
 
 import timm
 import torch
@@ -71,7 +71,7 @@ class TimmNetwork(Network):
         """
         with torch.device("cpu"), warnings.catch_warnings():  # values are computed, also for a network of shapes alone
             warnings.simplefilter("ignore")  # timm's resampling is told that it could be faster
-            native: nn.Module = timm.create_model(self.name, pretrained=False, num_classes=self.num_classes)
+            native: Any = timm.create_model(self.name, pretrained=False, num_classes=self.num_classes)
             expected, built = self.model.state_dict(), native.state_dict()
             own = {name.removeprefix("model."): value for name, value in weights.items()}
             changed = {name for name in own.keys() & expected.keys() if own[name].shape != expected[name].shape}
@@ -144,7 +144,7 @@ class SmallImageResNet(Network):
         return _layers_above(self.model)
 
 
-def _layers_above(model: nn.Module) -> dict[str, int]:
+def _layers_above(model: Any) -> dict[str, int]:
     """How many layers stand above each parameter, named as in a Network that holds the model as `model`.
 
     Layers are those of timm's group_matcher; of the few models without one, parts as "stages.0" in their order.
