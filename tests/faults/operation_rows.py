@@ -72,6 +72,13 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         ),
         Fault("C14", "hostile safetensors: header lengths, shapes, overlaps, names, 200 mutations", "refused", 4),
         Fault("C15", "saved in bfloat16 or by several processes, loaded by one on a CPU", "the same numbers"),
+        Fault(
+            "C16",
+            "weights of another network under names and shapes of a plain ViT (rotary positions, norms after branches)",
+            "computed by timm's own network where a name or config.json says so; else refused",
+            4,
+        ),
+        Fault("C17", "damaged .npz, .safetensors, .pth, .ckpt and .onnx files, in bytes and in entries", "refused", 4),
     ),
     "Kill and restart": (
         Fault(

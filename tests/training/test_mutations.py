@@ -153,6 +153,7 @@ def outcomes(kind, change, count, whole, network, folder):
     return found
 
 
+@pytest.mark.faults("C17")
 @pytest.mark.parametrize(("kind", "change"), CHANGES)
 def test_damaged_files(kind, change, whole, network, tmp_path):
     found = outcomes(kind, change, FEW, whole, network, tmp_path)

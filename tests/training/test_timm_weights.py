@@ -103,6 +103,7 @@ def outcomes(name, folder):
     return tuple(outcome(source, expected, images) for source in sources)
 
 
+@pytest.mark.faults("C16")
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

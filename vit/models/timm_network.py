@@ -144,7 +144,7 @@ class SmallImageResNet(Network):
         return _layers_above(self.model)
 
 
-def _layers_above(model: nn.Module) -> dict[str, int]:
+def _layers_above(model: Any) -> dict[str, int]:
     """How many layers stand above each parameter, named as in a Network that holds the model as `model`.
 
     Layers are those of timm's group_matcher; of the few models without one, parts as "stages.0" in their order.
