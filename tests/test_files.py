@@ -47,7 +47,7 @@ def test_shards_that_start_together_write_one_description(tmp_path):
     for writer in writers:
         writer.stdin.write(f"{began}\n")
         writer.stdin.flush()
-    said = [writer.communicate(timeout=300)[1] for writer in writers]
+    said = [writer.communicate(timeout=900)[1] for writer in writers]
     assert [writer.returncode for writer in writers] == [0] * WRITERS, "".join(said)
     for number in range(ROUNDS):
         assert os.listdir(tmp_path / str(number)) == ["study.json"]

@@ -519,7 +519,7 @@ def test_a_kill_beside_result_json_leaves_a_run_that_can_be_finished(vit, colour
     options = (*STEPS, "--optim.steps", 4, "--out", tmp_path / "runs")
     script = KILLED_AT.format(moment=moment, runs=str(tmp_path / "runs"))
     process = start(tmp_path, "train", colours, *options, script=script)
-    _, said = process.communicate(timeout=300)
+    _, said = process.communicate(timeout=900)
     run = run_folder(tmp_path / "runs")
     finished = (run / "result.json").is_file()
     assert finished == (moment == "after") == (process.returncode == 0), said  # nothing is written after it

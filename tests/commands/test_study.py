@@ -287,15 +287,15 @@ def test_a_killed_study_goes_on_where_it_was(whole, given, tmp_path):
     """It is killed while cells train; they and the processes that read their images end by themselves."""
     process = start(tmp_path, *given.line, "--out", tmp_path)
     try:
-        until(lambda: list(tmp_path.glob("**/result.json")), 300)
+        until(lambda: list(tmp_path.glob("**/result.json")), 900)
         process.kill()
-        process.wait(30)
+        process.wait(120)
         assert len(list(tmp_path.glob("**/result.json"))) < 8
-        until(lambda: not belonging(tmp_path), 60)
+        until(lambda: not belonging(tmp_path), 180)
     finally:
-        finish(tmp_path, process, 30)
+        finish(tmp_path, process, 120)
     process = start(tmp_path, *given.line, "--out", tmp_path)
-    _, said = finish(tmp_path, process, 300)
+    _, said = finish(tmp_path, process, 900)
     assert process.returncode == 0 and "of 8 cells were done before" in said, said
     assert same_but_for_kills(whole[0], tmp_path / given.name)
 
@@ -312,9 +312,9 @@ def test_a_study_killed_five_times_ends_as_if_it_had_not_been(vit, given, tmp_pa
         time.sleep(draw.uniform(2.0, 14.0))
         killed += process.poll() is None
         process.kill()
-        finish(tmp_path, process, 30)
+        finish(tmp_path, process, 120)
     process = start(tmp_path, *line, tmp_path / "killed")
-    _, said = finish(tmp_path, process, 600)
+    _, said = finish(tmp_path, process, 1800)
     assert process.returncode == 0 and killed > 0, said
     assert same_but_for_kills(tmp_path / "plain" / given.name, tmp_path / "killed" / given.name)
 

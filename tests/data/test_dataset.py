@@ -238,3 +238,16 @@ def test_a_batch_moves_as_one(folder: Path) -> None:
     moved = batch.to("meta")
     assert {moved.image.device.type, moved.label.device.type, moved.valid.device.type} == {"meta"}
     assert moved.key.device.type == "cpu" and moved.path == batch.path
+
+
+def test_arrays_of_the_network_s_size_are_cut_in_training_as_in_evaluation() -> None:
+    """Images that a data set holds at the size of the input: a crop fraction below 1 enlarges and cuts them, too."""
+    arrays = np.random.default_rng(0).integers(0, 256, (6, 16, 16, 3), dtype=np.uint8)
+    samples = Samples([f"{place}" for place in range(6)], np.arange(6) % 2, arrays=arrays)
+    source = Source("made", ("a", "b"), {"train": samples, "validation": samples})
+    preprocess = Preprocess(16, 0.8)
+    data = ImageDataModule(source, preprocess, Augment(), LoaderOptions(6, 0, "auto"), seed=5)
+    (trained,), (evaluated,) = trained_on(data, epochs=1), list(data.evaluation_loader("validation"))
+    places = [evaluated.path.index(path) for path in trained.path]
+    assert torch.equal(data.augmented(trained).image, preprocess.normalise(evaluated.image[places]))
+    assert not torch.equal(evaluated.image, torch.from_numpy(arrays).permute(0, 3, 1, 2))

@@ -1,13 +1,15 @@
 """Processes of which one is killed, fails, or is not there when the training goes on."""
 
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
 import torch
 
 from tests.parity.interrupted import SHORT, begun, same_but_for_rounding
-from tests.processes import TWO, belonging, finish, linux_only, send, start, until
+from tests.processes import TWO, belonging, environment, finish, linux_only, send, start, until
 from tests.runs import run_folder
 from tests.tables import rows
 
@@ -139,22 +141,46 @@ def test_a_loading_process_ends_though_its_training_was_killed_before_it_began(c
     assert process.returncode == -signal.SIGKILL
 
 
+READING = """
+import sys, time
+from vit.data import module
+from vit.data.augment import Augment
+from vit.data.preprocess import Preprocess
+from vit.data.sources import open_source
+module.START = sys.argv[2]
+if __name__ == "__main__":
+    options = module.LoaderOptions(14, num_workers=1, cache="none")
+    data = module.ImageDataModule(open_source(sys.argv[1]), Preprocess(8), Augment(), options, seed=0)
+    loader, began = data.train_dataloader(), time.monotonic()
+    while True:
+        for batch in loader:  # of one worker, which stays
+            print(time.monotonic() - began, flush=True)
+            time.sleep(0.2)
+"""
+
+
 @linux_only
 @pytest.mark.faults("R12")
-@pytest.mark.slow  # each worker but a forked one imports torch
-@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+@pytest.mark.parametrize(
+    "method", ["fork", *(pytest.param(name, marks=pytest.mark.slow) for name in ("forkserver", "spawn"))]
+)
 def test_a_loading_process_lives_as_long_as_its_training(colours, tmp_path, method):
-    """However it was started: by a fork server, which is its parent for the system, as for all cells of a study."""
-    script = f"from vit.data import module\nmodule.START = {method!r}\n"
-    options = ("--data.num_workers", 1, "--data.cache", "none", "--wandb", "off", "--out", tmp_path / "runs")
-    process = start(tmp_path, "train", colours, *options, "--epochs", 500, script=script)
+    """However it was started: a fork server stands between the two, and is the worker's parent for the system."""
+    program = tmp_path / "reading.py"
+    program.write_text(READING)
+    process = subprocess.Popen(
+        [sys.executable, str(program), str(colours), method], env=environment(tmp_path), text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    first = float(process.stdout.readline() or "nan")
+    for line in process.stdout:
+        if float(line) > first + 4:  # a worker looks for its training once a second
+            break
+    assert process.poll() is None and len(belonging(tmp_path)) > 1
+    process.kill()
+    process.wait(120)
     try:
-        until(lambda: process.poll() is not None or list(tmp_path.glob("runs/**/last.ckpt")), 300)
-        time.sleep(2)  # a worker looks for its training once a second
-        running = process.poll() is None and len(belonging(tmp_path)) > 2
-        process.kill()
-        process.wait(30)
-        until(lambda: not belonging(tmp_path), 60)
+        until(lambda: not belonging(tmp_path), 180)
     finally:
-        _, said = finish(tmp_path, process, 30)
-    assert running, said
+        finish(tmp_path, process, 120)

@@ -142,7 +142,7 @@ class ImageDataset(Dataset[Batch]):
 
     def _fill_memory(self) -> None:
         side = self.preprocess.image_size
-        is_input = self.augment is not None or self.preprocess.resize_side == side
+        is_input = self._is_cropped or self.preprocess.resize_side == side
         if self.samples.arrays is not None and is_input and _all_shaped(self.samples, side):
             stacked = torch.from_numpy(np.asarray(self.samples.arrays))
             grey = stacked.ndim == 3
