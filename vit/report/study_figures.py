@@ -143,6 +143,9 @@ def _curve(axes: Axes, series: Series, place: int, shift: float, aside: float, l
         seen += errors
     means = [100 * max(point.mean.value, least) for point in points]
     images = [point.images * shift for point in points]
+    # the interval of two seeds can be as wide as the axis: it may leave the frame
+    ends = [100 * max(end, least) for point in points for end in _ends(point.mean)]
+    seen += [min(max(end, min(means) / 4), 4 * max(means)) for end in ends]
     around = np.array([_reach(point.mean, least) for point in points]).T
     axes.errorbar(images, means, around, fmt=marker, color=colour, markersize=5, capsize=2.5, label=_label(series.name))
     if series.fit is not None and series.fit.supported:
