@@ -269,10 +269,7 @@ def _run_id(folder: Path, wanted: str | None) -> str:
 
 
 def _public(value: Any) -> Any:
-    """The value without what stands under names that look like secrets (but with numbers, such as `num_tokens`).
-
-    The folders of an absolute path name a person and a machine more often than not, so only its last part is kept.
-    """
+    """The value without text under names of secrets; of an absolute path, whose folders name people, the last part."""
     if isinstance(value, Mapping):
         hidden = {key for key, item in value.items() if _SECRET.search(str(key)) and not isinstance(item, _HARMLESS)}
         return {str(key): "(not uploaded)" if key in hidden else _public(item) for key, item in value.items()}
