@@ -41,7 +41,7 @@ def lines(digits_run, colours, tmp_path):
         quick = ("--epochs", 1, "--wandb", "off", "--out", tmp_path / "runs")
         resume = [("train", "--resume", run)] if "://" not in str(path) else []
         return [
-            ("predict", path, colours, "--output", tmp_path / "rows.csv"),
+            ("predict", path, colours, "--recursive", "--output", tmp_path / "rows.csv"),
             ("evaluate", path, "digits", "--output", tmp_path / "evaluation"),
             ("train", "digits", "--model.init_from", path, *quick), *resume,
         ]  # fmt: skip

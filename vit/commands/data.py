@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from vit.commands.arguments import Parser, new_file, parse
 from vit.console import ProgressReport, Reporter
-from vit.data.sources import open_source
 from vit.errors import BadInputsError, ResourceError, UsageError, nearest
 from vit.tables import new_table
 
@@ -52,6 +51,9 @@ def check_data(arguments: Sequence[str]) -> int:
     parser.add_argument("--strict", action="store_true", help="exit code 5 for warnings too")
     given = parse(parser, arguments)
     output = _output(given.output)
+
+    from vit.data.sources import open_source
+
     source = open_source(given.data, given.root, allow_empty=True)
 
     from vit.data.check import check

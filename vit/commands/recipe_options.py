@@ -2,17 +2,19 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
 from jsonargparse import ActionConfigFile, Namespace
 
 from vit.commands.arguments import Parser, expand, find_config, parse, shipped_configs
 from vit.data.names import KNOWN, check_data
-from vit.data.samples import Source
-from vit.data.sources import open_source
 from vit.models.names import check_network
 from vit.training.model_path import check_weights
 from vit.training.recipe import AugmentConfig, DataConfig, ModelConfig, OptimConfig, Recipe, TrainerConfig, plain_values
+
+if TYPE_CHECKING:
+    from vit.data.samples import Source
 
 SHORT = {
     "--network": "--model.network.name",
@@ -135,8 +137,10 @@ def check_names(recipe: Recipe) -> None:
     check_data(recipe.data.source)
 
 
-def listed_images(recipe: Recipe) -> Source | None:
+def listed_images(recipe: Recipe) -> "Source | None":
     """The images of DATA where they are files, also before torch is imported; None for data sets with a name."""
+    from vit.data.sources import open_source
+
     data = recipe.data
     return None if data.source in KNOWN else open_source(data.source, data.root, allow_empty=data.allow_empty)
 

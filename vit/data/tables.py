@@ -52,7 +52,7 @@ def read_table(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) 
                 there = ", ".join(repr(name[:40]) for name in header[:10]) or "none"
                 raise DataError(
                     f"{path} lacks the column {' and '.join(missing)}; its columns are {there}",
-                    f"the first line must name them: {', '.join(needed)}",
+                    f"the first line must name them: {','.join(needed)}",
                 )
             rows = [
                 (reader.line_num, {name: row[place] if place < len(row) else "" for name, place in columns.items()})

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 from vit.errors import CheckpointError
-from vit.training.run import checkpoint_of
 
 LIBRARIES = ("timm", "torchvision", "hf")  # LIBRARY:NAME
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # Path has made one slash of two
@@ -21,6 +20,8 @@ def check_model(name: str) -> None:
     """Raise CheckpointError if RUN|CKPT|ONNX is not there, or is a folder without a checkpoint."""
     path = _there(name)
     if path.is_dir():
+        from vit.training.run import checkpoint_of  # needs numpy, which --help does not wait for
+
         checkpoint_of(path)
 
 
