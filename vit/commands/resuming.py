@@ -54,14 +54,15 @@ def recipe_of(run: str, arguments: Sequence[str]) -> Recipe:
     if not directory.can_resume:
         raise UsageError(f"{run} has no checkpoint yet", "start it again as a new run")
     recipe = read_recipe(directory.config)
-    if is_launched():  # however many processes there were, the launcher has decided how many there are
-        recipe = replace(recipe, trainer=replace(recipe.trainer, devices="auto", num_nodes=1))
     others = [token for token in expand(arguments, SHORT, "data.source") if not token.startswith("--resume=")]
     if others:
         parser = make_parser()
         given = to_recipe(parser, parse_options(parser, [f"--config={directory.config}", *others]))
         recipe = _on_machine_of(given, recipe)
         _check_same(run, recipe, given)
+    if is_launched() and not any(token.startswith("--trainer.devices=") for token in others):
+        # the launcher has decided how many processes there are, however many the run had
+        recipe = replace(recipe, trainer=replace(recipe.trainer, devices="auto", num_nodes=1))
     return recipe
 
 
