@@ -58,7 +58,9 @@ def srun(folder: Path, *commands: Iterable[object], variables: Mapping[str, str]
         variables: in place of those that srun sets on one machine for all tasks.
         script: Python that is run first.
     """
-    (folder / "task.py").write_text(f"{script}\nimport sys\nfrom vit.__main__ import main\nsys.exit(main())\n")
+    # a study's cells import the file of their parent's main module
+    main = "if __name__ == '__main__':\n    from vit.__main__ import main\n    sys.exit(main())\n"
+    (folder / "task.py").write_text(f"{script}\nimport sys\n{main}")
     step = variables or {"SLURM_NTASKS": str(len(commands)), "SLURM_NNODES": "1", "SLURM_STEP_ID": "0"}
     common = environment(folder) | {"SLURM_JOB_ID": "77", "MASTER_PORT": free_port()} | step
     tasks = []

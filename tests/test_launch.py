@@ -12,7 +12,7 @@ def ranks(variables):
     return tuple(found.get(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK"))
 
 
-@pytest.mark.faults("X8")
+@pytest.mark.faults("X11", simulated="variables of the environment are set, nothing is started")
 @pytest.mark.parametrize(("variables", "expected"), [
     (TASK | {"SLURM_NTASKS": "4", "SLURM_NNODES": "2"}, ("3", "4", "1", "2", "1")),  # no NTASKS_PER_NODE
     (TASK | {"SLURM_NTASKS_PER_NODE": "2", "SLURM_NNODES": "2"}, ("3", "4", "1", "2", "1")),  # no NTASKS
@@ -25,7 +25,7 @@ def test_a_task_of_srun_knows_its_place(variables, expected):
     assert ranks(variables) == expected
 
 
-@pytest.mark.faults("X8")
+@pytest.mark.faults("X11", simulated="variables of the environment are set, nothing is started")
 @pytest.mark.parametrize("variables", [
     {},
     {"SLURM_JOB_ID": "4711", "SLURM_NTASKS": "4"},  # salloc
@@ -59,7 +59,7 @@ def test_what_a_person_has_set_stays():
     assert not is_launched(variables) and is_first(variables) and srun_as_torchrun(variables) == {}
 
 
-@pytest.mark.faults("X8")
+@pytest.mark.faults("X11", simulated="variables of the environment are set, nothing is started")
 @pytest.mark.parametrize(("variables", "first"), [
     ({}, True),
     ({"RANK": "0", "LOCAL_RANK": "0"}, True), ({"RANK": "2", "LOCAL_RANK": "0", "NODE_RANK": "0"}, False),

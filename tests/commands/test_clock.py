@@ -40,7 +40,7 @@ OPTIONS = (
 
 @linux_only
 @pytest.mark.slow
-@pytest.mark.faults("R8")
+@pytest.mark.faults("R15", simulated="a library in front of libc sets the clock of the process back")
 def test_a_clock_that_is_set_back_and_a_folder_that_is_moved(tmp_path):
     compiler = shutil.which("cc")
     if compiler is None:

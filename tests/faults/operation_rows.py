@@ -183,7 +183,12 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
             "refused before the first step; names the processes",
             8,
         ),
-        Fault("X7", "processes with other options, or another PyTorch", "refused before the first step, as X6", 8),
+        Fault(
+            "X7",
+            "processes with other options, or another version of a package",
+            "refused before the first step, as X6",
+            8,
+        ),
         Fault("X8", "started by torchrun or by Lightning", "one run folder, one voice, the same numbers"),
         Fault("X9", "work of the first process alone that waits for the others", "none; all leave with it"),
         Fault("X10", "weights that differ between processes", "compared before every validation; the training ends", 8),

@@ -17,7 +17,8 @@ PATIENT = 400  # seconds, on a busy machine
 
 
 @linux_only
-@pytest.mark.faults("X8", "X9", "R6")
+@pytest.mark.faults("X11", simulated="real processes with the variables that srun sets; no SLURM is there")
+@pytest.mark.faults("X9", "R6")
 def test_tasks_of_srun_share_nothing_but_the_network_and_go_on_together(vit, colours, tmp_path, monkeypatch):
     """Each machine has its own folder `runs`: what the others need of the first one's is sent to them."""
     monkeypatch.setattr("vit.report.run_figures.draw_run", lambda *_: None)
@@ -37,7 +38,8 @@ def test_tasks_of_srun_share_nothing_but_the_network_and_go_on_together(vit, col
 
 @linux_only
 @pytest.mark.slow
-@pytest.mark.faults("X8", "R6")
+@pytest.mark.faults("X11", simulated="real processes with the variables that srun sets; no SLURM is there")
+@pytest.mark.faults("R6")
 def test_a_run_goes_on_by_its_name_where_the_others_do_not_see_it(colours, tmp_path):
     """And from the checkpoint before the last, where the last is damaged: the first process decides that, too."""
     run = begun(tmp_path, 2, colours, "--checkpoint_every", "0s")
@@ -66,7 +68,7 @@ def test_the_first_process_decides_what_resume_auto_finds(colours, tmp_path, lau
 
 
 @linux_only
-@pytest.mark.faults("X8")
+@pytest.mark.faults("X11", simulated="real processes with the variables that srun sets; no SLURM is there")
 def test_cells_of_a_study_that_srun_started_train_alone(tmp_path):
     study = ("study", "digits", "--networks", "digits_cnn", "--sizes", "60", "--seeds", "1", "--budget", "steps:5",
              "--jobs", "1", "--wandb", "off", "--out", "studies")  # fmt: skip

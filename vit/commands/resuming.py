@@ -61,6 +61,9 @@ def recipe_of(run: str, arguments: Sequence[str]) -> Recipe:
         given = to_recipe(parser, parse_options(parser, [f"--config={directory.config}", *others]))
         recipe = _on_machine_of(given, recipe)
         _check_same(run, recipe, given)
+    if is_launched() and not any(token.startswith("--trainer.devices=") for token in others):
+        # the launcher has decided how many processes there are, however many the run had
+        recipe = replace(recipe, trainer=replace(recipe.trainer, devices="auto", num_nodes=1))
     return recipe
 
 
