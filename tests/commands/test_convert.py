@@ -49,7 +49,7 @@ def test_convert_then_predict(vit, folder, network, colours):
     images = torch.randn(2, 3, 8, 8)
     with torch.inference_mode():
         assert torch.equal(loaded(images), network(images))
-    assert description.preprocess == Preprocess(8, 1.0, (0.4, 0.5, 0.6), (0.5, 0.5, 0.5), "bilinear")
+    assert description.preprocess == Preprocess(8, 1.0, (0.4, 0.5, 0.6), (0.5, 0.5, 0.5), "bilinear", "squash")
     predicted = vit("predict", folder / "x.ckpt", colours / "red", "--output", folder / "rows.csv")
     assert predicted.code == 0 and (folder / "rows.csv").read_text().count(",ok,") == 14
     refused(vit("convert", folder, "--output", folder / "x.ckpt"), 2, "exists")
