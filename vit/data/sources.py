@@ -22,7 +22,6 @@ from vit.data.outputs import holds_runs, is_output
 from vit.data.samples import Samples, Source
 from vit.data.tables import read_table
 from vit.errors import DataError, nearest
-from vit.tables import unescape
 
 SPLIT_FOLDERS = {
     "train": ("train", "training"),
@@ -269,8 +268,7 @@ def _table(path: Path) -> Source:
     listed: dict[str, list[tuple[str, str]]] = {"train": []}
     seen: dict[str, int] = {}
     for line, row in table.rows:
-        file_name, label = unescape(row["path"]), unescape(row["label"])  # our own splits.csv escapes formulas
-        split = row.get("split", "").casefold()
+        file_name, label, split = row["path"], row["label"], row.get("split", "").casefold()
         if split not in synonyms:
             raise DataError(f"{path}, line {line}: split is {row['split']!r}", nearest(split, synonyms.keys() - {""}))
         if not label or not file_name:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vit.errors import DataError
+from vit.tables import unescape
 
 NAMES = {  # our columns -> what others call them, the most telling name first
     "path": (
@@ -33,7 +34,7 @@ class Table:
 
 
 def read_table(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) -> Table:
-    """Read the columns of a CSV that has a header.
+    """Read the columns of a CSV that has a header; our own tables, which escape formulas, are read as they were.
 
     Raises:
         DataError: a needed column is not there, or the file is not a CSV.
@@ -55,7 +56,10 @@ def read_table(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) 
                     f"the first line must name them: {','.join(needed)}",
                 )
             rows = [
-                (reader.line_num, {name: row[place] if place < len(row) else "" for name, place in columns.items()})
+                (
+                    reader.line_num,
+                    {name: unescape(row[place]) if place < len(row) else "" for name, place in columns.items()},
+                )
                 for row in reader
                 if row
             ]
