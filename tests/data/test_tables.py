@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.io
-from PIL import Image
 
 from vit.data.samples import Source
 from vit.data.sources import open_source
@@ -146,24 +145,3 @@ def test_channels_come_last_whatever_the_set_has(tmp_path: Path, monkeypatch: py
     source = open_source("svhn", root=str(tmp_path))
     assert source.classes == ("0", "1") and source.splits["train"].labels.tolist() == [1, 0]
     assert np.array_equal(source.splits["train"].arrays[1], images[:, :, :, 1])
-
-
-def test_a_set_of_files_is_decoded(tmp_path: Path) -> None:
-    for split, texture, shade in (
-        ("train", "dotted", 10),
-        ("train", "banded", 20),
-        ("test", "banded", 30),
-        ("val", "dotted", 9),
-    ):
-        name = f"{texture}/{split}.jpg"
-        (tmp_path / "dtd/dtd/images" / texture).mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (20, 10), (shade, 0, 0)).save(tmp_path / "dtd/dtd/images" / name)
-        labels_file = tmp_path / f"dtd/dtd/labels/{split}1.txt"
-        labels_file.parent.mkdir(exist_ok=True)
-        with labels_file.open("a") as file:
-            file.write(f"{name}\n")
-    source = open_source("dtd", root=str(tmp_path))
-    assert source.classes == ("banded", "dotted") and set(source.splits) == {"train", "validation", "test"}
-    assert source.splits["train"].labels.tolist() == [1, 0]
-    assert [pixels.shape for pixels in source.splits["train"].arrays] == [(10, 20, 3), (10, 20, 3)]
-    assert source.splits["train"].arrays[0][0, 0, 0] in range(8, 13)
