@@ -9,7 +9,7 @@ from vit.commands.arguments import shipped_configs
 from vit.commands.recipe_options import read_recipe
 from vit.commands.study_options import grid_of, parse_study, series_of
 from vit.models import catalog
-from vit.study.grid import Contents, make_cells
+from vit.study.grid import Inputs, make_cells
 from vit.training.plan import make_plan
 from vit.training.recipe import plain
 
@@ -67,7 +67,7 @@ def test_a_study_compares_recipes_that_can_be_built(name):
     given = parse_study(["--config", name.removeprefix("studies/")])
     series = series_of(given)
     budget, sizes, seeds = grid_of(given, 60_000)
-    cells = make_cells(series, sizes, seeds, budget, Contents("photos", {}))
+    cells = make_cells(series, sizes, seeds, budget, Inputs("photos", {}))
     assert len(cells) == len(series) * len(sizes) * len(seeds) > 5
     assert f"{len(cells)} cells" in CONFIGS[name].read_text()
     for recipe in (choice for choices in series.values() for choice in choices.values()):

@@ -18,19 +18,20 @@ EVERYTHING = (
 )  # fmt: skip
 TIMED = """
 import sys, time
-from vit.training import tracking
-obstacle = tracking._obstacle
+from vit.training import wandb_login
+obstacle = wandb_login.obstacle
 def timed(settings):
     started = time.monotonic()
     found = obstacle(settings)
     print(f"seconds {time.monotonic() - started:.1f}")  # the rest is the same with a network
     return found
-tracking._obstacle = timed
+wandb_login.obstacle = timed
 from vit.__main__ import main
 sys.exit(main())
 """
 OURS = (
     r"(epoch|step) \d+/\d+ .*",
+    r"temperature stays 1: .*",
     r"Weights & Biases is offline \(no connection to .*\); upload later with: wandb sync .*",
 )
 

@@ -48,7 +48,7 @@ def test_machines_that_are_not_alike_do_not_begin(tmp_path, draw_classes, what, 
             metadata.parent.mkdir()
             metadata.write_text("Metadata-Version: 2.1\nName: pillow\nVersion: 1.0\n")
         seed = int(odd and what == "options")
-        commands.append(("train", "photos", *SHORT, "--batch_size", 6, "--seed", seed, "--out", "runs"))
+        commands.append(("train", "photos", *SHORT, "--batch_size", 8, "--seed", seed, "--out", "runs"))
     script = "import sys, os\nsys.path.insert(0, os.getcwd())"
     (first, _, said), second = finish_all(tmp_path, srun(tmp_path, *commands, script=script), 300)
     (line,) = errors(said)

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vit.errors import UsageError
-from vit.study.grid import Budget, Contents, key_of, make_cells, parse_sizes, shard
+from vit.study.grid import Budget, Inputs, key_of, make_cells, parse_sizes, shard
 from vit.training.recipe import Recipe
 
-CONTENTS = Contents("photos", {"train": "a", "validation": "b", "test": "c"}, {"weights.ckpt": "d", "moved.ckpt": "d"})
+CONTENTS = Inputs("photos", {"train": "a", "validation": "b", "test": "c"}, {"weights.ckpt": "d", "moved.ckpt": "d"})
 
 
 def cells(series=("ViT", "CNN"), sizes=(10, 20), seeds=(0, 1), choices=("",), budget="steps:5"):

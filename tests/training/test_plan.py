@@ -86,8 +86,14 @@ def test_a_recipe_knows_whether_its_augmentation_mixes():
 
 
 def test_torchrun_decides_the_number_of_processes(monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "3")
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    for name, value in {
+        "RANK": "0",
+        "WORLD_SIZE": "3",
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "3",
+        "TORCHELASTIC_RUN_ID": "1",
+    }.items():
+        monkeypatch.setenv(name, value)
     plan = make_plan(recipe())
     assert plan.world_size == 3 and plan.batch_size == 126
     with pytest.raises(UsageError, match="multiple of 3"):

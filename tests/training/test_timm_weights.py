@@ -161,7 +161,7 @@ def test_every_vit_of_timm(tmp_path, monkeypatch):
     assert not wrong and len(names) > 300
 
 
-@pytest.mark.filterwarnings("ignore:torch.searchsorted")  # of timm's own resampling
+@pytest.mark.filterwarnings("ignore:torch.searchsorted", "ignore:Using a non-tuple sequence")  # in timm
 @pytest.mark.parametrize(
     ("name", "side"),
     [

@@ -23,15 +23,19 @@ _MACHINE = (  # what computes it, which may be another one when a run goes on
 
 def recipe_for_all(run: str, arguments: Sequence[str]) -> "tuple[Recipe, Meeting]":
     """`recipe_of`, read by the first of several processes, because the others may not see the run folder."""
-    from vit.training.devices import place
-    from vit.training.meeting import Meeting
-
     if is_first():
         recipe = recipe_of(run, arguments)
+
+        from vit.training.devices import place
+        from vit.training.meeting import Meeting
+
         _, world_size = place(recipe)
         meeting = Meeting(world_size)
         meeting.decided("recipe", lambda: dump(recipe))
         return recipe, meeting
+
+    from vit.training.meeting import Meeting
+
     meeting = Meeting(2)
     with tempfile.TemporaryDirectory(prefix="vit-") as folder:
         config = Path(folder) / "config.yaml"

@@ -51,7 +51,8 @@ def known_contents(source: Source, digests: Mapping[str, str]) -> Contents | Non
     """What images hold that were read before ({path: digest}), in another choice; None where one of them was not."""
     if any(path not in digests for samples in source.splits.values() for path in samples.paths):
         return None
-    return Contents({split: [digests[path] for path in samples.paths] for split, samples in source.splits.items()}, {})
+    known = {split: [digests[path] for path in samples.paths] for split, samples in source.splits.items()}
+    return Contents(known, {split: {} for split in known})
 
 
 def read_contents(
