@@ -27,10 +27,12 @@ def errors(said):
     ("what", "words"),
     [
         pytest.param("classes", "other classes (a, b, c; a, b) than process 0", marks=pytest.mark.faults("X6")),
-        pytest.param("images", "other images than process 0", marks=pytest.mark.faults("X6")),
+        pytest.param("images", "other images than process 0", marks=[pytest.mark.slow, pytest.mark.faults("X6")]),
         pytest.param("options", "other options than process 0", marks=pytest.mark.faults("X7")),
         pytest.param(
-            "versions", "other versions of pillow (", marks=pytest.mark.faults("X7", simulated="other package metadata")
+            "versions",
+            "other versions of pillow (",
+            marks=[pytest.mark.slow, pytest.mark.faults("X7", simulated="other package metadata")],
         ),
     ],
 )
