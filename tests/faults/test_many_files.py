@@ -111,5 +111,5 @@ def test_listing_and_loading_many_files_takes_little(many):
     found = said(python(TRAIN, many / "all"))
     print(found)
     assert found["images"] == MANY and found["seconds"] < 5
-    first, *_, last = found["megabytes"]
-    assert last < 250 and last - first < 20  # a worker's own modules are most of it
+    _, second, last = found["megabytes"]  # in the first epoch pages are touched for the first time
+    assert last < 250 and last - second < 20  # a worker's own modules are most of it
