@@ -75,6 +75,6 @@ def test_imports_go_one_way(path):
 def test_no_command_imports_another(name):
     others = {f"vit.commands.{other}" for other in COMMANDS} - {f"vit.commands.{name}"}
     reached = imported(PACKAGE / "commands" / f"{name}.py")
-    for module in ("arguments", "recipe_options", "study_options", "study_report"):
+    for module in ("arguments", "reading", "recipe_options", "study_options", "study_report"):
         reached |= imported(PACKAGE / "commands" / f"{module}.py")
     assert not {full for full in reached for other in others if full == other or full.startswith(f"{other}.")}

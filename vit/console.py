@@ -1,5 +1,6 @@
 """Everything that a person reads on a terminal passes through here; names from outside are made harmless first."""
 
+import math
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -158,6 +159,13 @@ def duration(seconds: float) -> str:
 def percent(value: float, digits: int = 2) -> str:
     """A share as a percentage."""
     return f"{100 * value:.{digits}f} %"
+
+
+def p_value(value: float) -> str:
+    """A p value in three digits; empty where it is not a number."""
+    if math.isnan(value):
+        return ""
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def interval(metric: dict[str, float]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vit.commands.arguments import Parser, new_file, parse
-from vit.console import Reporter, interval
+from vit.console import Reporter, interval, p_value
 from vit.errors import DataError, ResourceError, UsageError
 from vit.tables import new_table
 from vit.training.predictions import ScoredRow, read_scored
@@ -101,7 +101,7 @@ def _repeated_row(name: str, one: "Difference | None") -> tuple[str, ...]:
         return name, f"{len(one.seeds)}", f"{gap:+.2f}", "", "", "", ""
     around = f"{gap:+.2f} ({-100 * one.gap.high:+.2f} to {-100 * one.gap.low:+.2f})"
     more = (f"±{100 * half:.2f}" for half in (one.reach.twice_the_seeds, one.reach.twice_the_test_images))
-    return name, f"{len(one.seeds)}", around, _p(one.p), _p(one.p_adjusted), *more
+    return name, f"{len(one.seeds)}", around, p_value(one.p), p_value(one.p_adjusted), *more
 
 
 def _config(run: Path) -> dict[str, Any]:
@@ -113,10 +113,6 @@ def _config(run: Path) -> dict[str, Any]:
     except (OSError, ValueError, yaml.YAMLError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _p(value: float) -> str:
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 @dataclass(frozen=True)
@@ -224,7 +220,7 @@ def _difference(first: _Tested, other: _Tested) -> tuple[str, str, str, str, str
     test = mcnemar(first.correct, other.correct)
     around = "" if gap.low is None or gap.high is None else f" ({100 * gap.low:+.2f} to {100 * gap.high:+.2f})"
     only = (f"{test.only_first:,}", f"{test.only_second:,}")
-    return other.name, f"{100 * gap.value:+.2f}{around}", *only, _p(test.p)
+    return other.name, f"{100 * gap.value:+.2f}{around}", *only, p_value(test.p)
 
 
 def _disagreements(runs: Sequence[_Tested]) -> list[int]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vit.commands.reading import read_images
 from vit.commands.recipe_options import listed_images
 from vit.commands.study_options import grid_of, parse_study, series_of, shard_of
 from vit.commands.study_report import report_findings
@@ -36,7 +37,9 @@ def study(arguments: Sequence[str]) -> int:
 
     reporter = Reporter()
     plan = make_plan(first, listed)
-    contents = _read(reporter, plan)
+    if "test" not in plan.source.splits:
+        raise UsageError("a study needs test images", "give --data.test a share above 0")
+    contents = read_images(plan.source, reporter)
     series = _decided(series, plan.source)
     budget, sizes, seeds = grid_of(given, len(plan.source.splits["train"]))
     inputs = _inputs(series, plan.source, contents)
@@ -58,22 +61,6 @@ def study(arguments: Sequence[str]) -> int:
     with alone(folder.lock):  # of shards that end together the last one reports, and sees the cells of all
         report_findings(reporter, folder.path, given.target)
     return 5 if failed else 0
-
-
-def _read(reporter: Reporter, plan: Any) -> "Contents":
-    """What all images hold; an error now, not in every cell, where nothing could be measured."""
-    from vit.data.contents import read_contents
-    from vit.training.run_images import check_readable
-
-    if "test" not in plan.source.splits:
-        raise UsageError("a study needs test images", "give --data.test a share above 0")
-    progress = ProgressReport(reporter, "image read")
-    try:
-        contents = read_contents(plan.source, progress.update)
-    finally:
-        progress.close()
-    check_readable(plan.source, contents)
-    return contents
 
 
 def _decided(series: Series, source: "Source") -> Series:

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vit.commands.reading import read_images
 from vit.commands.recipe_options import check_names, listed_images
 from vit.commands.resuming import newest_run
 from vit.commands.train_options import Wanted, wanted
@@ -70,13 +71,13 @@ def _train(asked: Wanted) -> "RunDirectory | None":
         reporter.notice("no DATA is given: digits are trained on, which come with the installation")
     plan = make_plan(recipe, listed)
     if asked.dry_run:
-        _read_contents(plan.source, reporter)
+        read_images(plan.source, reporter)
         _show_plan(reporter, plan, "none: a dry run trains nothing")
         return None
     with ExitStack() as lock:
 
         def begin() -> str:
-            contents = _read_contents(plan.source, reporter)
+            contents = read_images(plan.source, reporter)
             going_on = asked.resumed
             if asked.find:
                 going_on = newest_run(plan.recipe, plan.network["name"], plan.source.name)
@@ -99,20 +100,6 @@ def _train(asked: Wanted) -> "RunDirectory | None":
         run = RunDirectory(Path(decision["run"]))
         _fit(plan, run, decision["resume"], reporter, first)
     return run
-
-
-def _read_contents(source: Any, reporter: Reporter) -> Any:
-    """What the images hold; DataError if validation or test files are none."""
-    from vit.data.contents import read_contents
-    from vit.training.run_images import check_readable
-
-    progress = ProgressReport(reporter, "image read")
-    try:
-        contents = read_contents(source, progress.update)
-    finally:
-        progress.close()
-    check_readable(source, contents)
-    return contents
 
 
 def _fit(plan: Any, run: Any, resume: bool, reporter: Reporter, first: bool) -> None:

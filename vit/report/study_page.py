@@ -1,12 +1,12 @@
 """A study as one HTML page that needs nothing but itself: figures inside it, no script, nothing from a network."""
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
+from vit.console import p_value
 from vit.errors import DataError
 from vit.files import whole, write_json
 from vit.report.page import drawn, templates
@@ -125,7 +125,7 @@ def _difference(row: Difference) -> _Row:
     now, seeds, images = (
         f"{100 * half:.2f}" for half in (row.reach.now, row.reach.twice_the_seeds, row.reach.twice_the_test_images)
     )
-    return _Row(row.images, len(row.seeds), gap, ratio, _p(row.p), _p(row.p_adjusted), (now, seeds, images))
+    return _Row(row.images, len(row.seeds), gap, ratio, p_value(row.p), p_value(row.p_adjusted), (now, seeds, images))
 
 
 def _correlations(series: Series) -> str:
@@ -201,9 +201,3 @@ def number(value: float) -> str:
 
 def _signed(value: float) -> str:
     return f"{100 * value:+.2f}".replace("-", "−")  # noqa: RUF001
-
-
-def _p(value: float) -> str:
-    if math.isnan(value):
-        return ""
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
