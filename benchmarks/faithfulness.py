@@ -2,7 +2,7 @@
 
 For each photo the class that the model predicts is explained by every method; patches are then taken away (deletion),
 or brought in (insertion), in the order of the map and in random orders (vit/explain/faithfulness.py). What is taken
-away is replaced by the photo's mean colour, or with `--background blur` by the photo strongly blurred.
+away is replaced by the photo's mean color, or with `--background blur` by the photo strongly blurred.
 
     python benchmarks/faithfulness.py --model CKPT --photos FOLDER --output rows.csv
 
@@ -28,13 +28,13 @@ def measure(model: str, photos: str, limit: int, background: str, steps: int, ou
     import torch
 
     import vit
+    from vit.csv_files import new_table
     from vit.data.decode import read_image
-    from vit.explain.faithfulness import blurred, cells_of, faithfulness, mean_colour
+    from vit.explain.faithfulness import blurred, cells_of, faithfulness, mean_color
     from vit.explain.methods import choose_methods
-    from vit.prediction.files import list_files
-    from vit.tables import new_table
+    from vit.inference.files import list_files
 
-    fill = {"mean": mean_colour, "blur": blurred}[background]
+    fill = {"mean": mean_color, "blur": blurred}[background]
     predictor = vit.load(model)
     network = predictor.engine.network
     methods = choose_methods("all", network)
@@ -45,9 +45,9 @@ def measure(model: str, photos: str, limit: int, background: str, steps: int, ou
         for place, path in enumerate(list_files([photos], recursive=True)[:limit]):
             image = predictor.preprocess(read_image(path))
             probability, number = predictor.engine.probabilities(image[None])[0].max(dim=0)
-            normalised = predictor.preprocess.normalise(image[None]).to(predictor.engine.device)
-            classes = torch.tensor([int(number)], device=normalised.device)
-            maps = {name: method(network, normalised, classes)[0].cpu() for name, method in methods.items()}
+            normalized = predictor.preprocess.normalize(image[None]).to(predictor.engine.device)
+            classes = torch.tensor([int(number)], device=normalized.device)
+            maps = {name: method(network, normalized, classes)[0].cpu() for name, method in methods.items()}
             fades = fill(image)
             found = faithfulness(
                 predictor.engine.probabilities, image, fades, maps, cells, int(number), steps, seed=place
@@ -59,10 +59,10 @@ def measure(model: str, photos: str, limit: int, background: str, steps: int, ou
             print(f"{place + 1} photos, {time.monotonic() - started:.0f} s", flush=True)
 
 
-def summarise(path: Path) -> None:
+def summarize(path: Path) -> None:
     from scipy.stats import t
 
-    from vit.tables import records
+    from vit.csv_files import records
 
     print(f"{processor()}; Python {platform.python_version()}, " + ", ".join(f"{p} {version(p)}" for p in PACKAGES))
     groups: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
@@ -104,7 +104,7 @@ def main() -> None:
             arguments.steps,
             arguments.output,
         )
-    summarise(arguments.summary or arguments.output)
+    summarize(arguments.summary or arguments.output)
 
 
 if __name__ == "__main__":

@@ -19,14 +19,14 @@ from vit.data.decode import read_image
 from vit.data.preprocess import Preprocess
 from vit.models.catalog import build, resolve
 from vit.models.vision_transformer import VisionTransformer
-from vit.training.pretrained import Pretrained, open_pretrained
-from vit.training.start import start_from
+from vit.weights.pretrained import Pretrained, open_pretrained
+from vit.weights.start import start_from
 
 SYNSET = re.compile(r"n\d{8}")
 BATCH = 25
 
 
-def labelled(folder: Path) -> tuple[list[Path], Tensor]:
+def labeled(folder: Path) -> tuple[list[Path], Tensor]:
     """Photos in sorted order, and their places among ImageNet's synsets."""
     place = {name: number for number, name in enumerate(ImageNetInfo("imagenet-1k").label_names())}
     found = []
@@ -54,7 +54,7 @@ def logits_of(network: VisionTransformer, pixels: Tensor, preprocess: Preprocess
     """Logits (n, C) of pixels (n, 3, S, S) uint8, whose patches are put into `orders` (n, N) first."""
     parts = []
     for start in range(0, len(pixels), BATCH):
-        images = preprocess.normalise(pixels[start : start + BATCH])
+        images = preprocess.normalize(pixels[start : start + BATCH])
         if orders is not None:
             images = shuffled(images, orders[start : start + BATCH], network.patch_embed.patch_size)
         parts.append(network(images))
@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("--orders", type=int, default=3, help="how many orders of the patches are tried")
     parser.add_argument("--crop_fraction", type=float, help="of the preprocessing, in place of the weights' own")
     given = parser.parse_args()
-    paths, labels = labelled(given.photos)
+    paths, labels = labeled(given.photos)
     weights = open_pretrained(given.weights)
     if given.crop_fraction is not None:
         weights.preprocess["crop_fraction"] = given.crop_fraction

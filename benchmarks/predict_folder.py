@@ -1,4 +1,4 @@
-"""Labelling a folder of photos with ViT-Ti/16 at 224 pixels, from JPEG files to a CSV with a row for each.
+"""Labeling a folder of photos with ViT-Ti/16 at 224 pixels, from JPEG files to a CSV with a row for each.
 
 Ours: `vit.load(checkpoint).predict(folder)` with the writer of `vit predict`, in the precision "auto" of a checkpoint
 that was trained in bf16-mixed.
@@ -28,7 +28,7 @@ CLASSES = tuple(f"class {number}" for number in range(10))
 
 def ours(files: list[str], folder: Path, bf16: bool) -> float:
     import vit
-    from vit.prediction.rows import open_writer
+    from vit.inference.rows import open_writer
 
     model = vit.load(folder / "model.ckpt")
     started = time.perf_counter()
@@ -46,7 +46,7 @@ def timm(files: list[str], folder: Path, bf16: bool) -> float:
     from torch.utils.data import DataLoader, Dataset
     from torchvision import transforms
 
-    from vit.tables import new_table
+    from vit.csv_files import new_table
 
     class Photos(Dataset[tuple[Tensor, str]]):
         prepare = transforms.Compose(
@@ -84,9 +84,9 @@ def write_checkpoint(path: Path) -> None:
     """ViT-Ti/16 with random weights, in the format of `vit train`."""
     import torch
 
+    from vit.checkpoints.format import KEY, Description
     from vit.data.preprocess import Preprocess
     from vit.models.catalog import build, resolve
-    from vit.training.checkpoint import KEY, Description
 
     description = resolve({"name": "vit_tiny_patch16_224"}, None, len(CLASSES))
     network = build(description)

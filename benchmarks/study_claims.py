@@ -38,7 +38,7 @@ class World:
         agreement: correlation of two seeds of a network, before the threshold.
         common: share of the agreement that all networks have in common.
         scatter: standard deviation of a seed's threshold; half of its variance is that of the subset.
-        nested: correlation of what is drawn for a seed, or for a network's difficulties, at neighbouring sizes.
+        nested: correlation of what is drawn for a seed, or for a network's difficulties, at neighboring sizes.
     """
 
     seeds: int = 5
@@ -97,7 +97,7 @@ def draw(generator: np.random.Generator, world: World, curves: Sequence[Curve]) 
 
 
 def _chain(generator: np.random.Generator, shape: tuple[int, ...], nested: float) -> Floats:
-    """Standard normal deviates; those of neighbouring first indices have the correlation `nested`."""
+    """Standard normal deviates; those of neighboring first indices have the correlation `nested`."""
     drawn = generator.standard_normal(shape, dtype=np.float32)
     for place in range(1, len(drawn)):
         drawn[place] = nested * drawn[place - 1] + (1 - nested**2) ** 0.5 * drawn[place]

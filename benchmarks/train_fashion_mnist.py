@@ -31,7 +31,7 @@ class Measured(Exception):  # noqa: N818  not an error
 
 
 class Stopwatch:
-    """Times `steps` optimiser steps after the warm-up; a listener of `vit.training.fit.fit`."""
+    """Times `steps` optimizer steps after the warm-up; a listener of `vit.training.fit.fit`."""
 
     def __init__(self, steps: int, batch_size: int) -> None:
         self.steps = steps
@@ -50,11 +50,11 @@ class Stopwatch:
 
 
 def ours(arguments: argparse.Namespace) -> float:
+    from vit.checkpoints.run import RunDirectory
     from vit.commands.arguments import find_config
     from vit.commands.recipe_options import read_recipe
     from vit.training.fit import fit
     from vit.training.plan import make_plan
-    from vit.training.run import RunDirectory
 
     recipe = read_recipe(find_config(RECIPE))
     plan = make_plan(replace(recipe, data=replace(recipe.data, root=arguments.root)))
@@ -77,7 +77,7 @@ def timm(arguments: argparse.Namespace) -> float:
     from torchvision import transforms
     from torchvision.datasets import FashionMNIST
 
-    from vit.training.inference import choose_device, choose_precision
+    from vit.inference.engine import choose_device, choose_precision
 
     batch_size = 128  # as in the recipe
 

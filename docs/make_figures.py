@@ -18,12 +18,12 @@ import torch
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from vit.csv_files import records
 from vit.data.decode import read_image
 from vit.data.sources import open_source
 from vit.data.split import complete
 from vit.report.figures import image_grid
 from vit.report.style import rendered
-from vit.tables import records
 
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "docs" / "figures"

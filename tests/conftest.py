@@ -78,16 +78,16 @@ def vit() -> Callable[..., Answer]:
 
 @pytest.fixture(scope="session")
 def draw_classes() -> Callable[..., Path]:
-    """`draw_classes(folder, ("cat", "dog"), 12)` writes 12 PNGs of 12x12 pixels a class, each class of one colour."""
+    """`draw_classes(folder, ("cat", "dog"), 12)` writes 12 PNGs of 12x12 pixels a class, each class of one color."""
 
     def draw(folder: Path, classes: Sequence[str], each: int, side: int = 12) -> Path:
         for number, name in enumerate(classes):
             generator = np.random.default_rng([number, *name.encode()])
-            colour = np.array([hash_byte(name, channel) for channel in range(3)])
+            color = np.array([hash_byte(name, channel) for channel in range(3)])
             (folder / name).mkdir(parents=True, exist_ok=True)
             for place in range(each):
                 noise = generator.integers(-30, 31, (side, side, 3))
-                pixels = np.clip(colour + noise, 0, 255).astype(np.uint8)
+                pixels = np.clip(color + noise, 0, 255).astype(np.uint8)
                 Image.fromarray(pixels).save(folder / name / f"{place:02d}.png")
         return folder
 
@@ -95,7 +95,7 @@ def draw_classes() -> Callable[..., Path]:
 
 
 def hash_byte(name: str, channel: int) -> int:
-    """A colour that follows from a class's name."""
+    """A color that follows from a class's name."""
     return sum(ord(letter) * (31 + 17 * channel) ** place for place, letter in enumerate(name)) % 200 + 28
 
 
@@ -111,9 +111,9 @@ def digits_run(tmp_path_factory: pytest.TempPathFactory) -> Trained:
 
 
 @pytest.fixture(scope="session")
-def colours(tmp_path_factory: pytest.TempPathFactory, draw_classes: Callable[..., Path]) -> Path:
+def colors(tmp_path_factory: pytest.TempPathFactory, draw_classes: Callable[..., Path]) -> Path:
     """A folder of three class folders with 14 images each; nobody may write into it."""
-    return draw_classes(tmp_path_factory.mktemp("data") / "colours", ("blue", "green", "red"), 14)
+    return draw_classes(tmp_path_factory.mktemp("data") / "colors", ("blue", "green", "red"), 14)
 
 
 HOSTILE_NAMES = (
@@ -147,10 +147,10 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def scene() -> Callable[..., Image.Image]:
-    """`scene(seed)` is a smooth picture of random colours, like no other seed's; `scene(seed, width, height)`."""
+    """`scene(seed)` is a smooth picture of random colors, like no other seed's; `scene(seed, width, height)`."""
 
     def draw(seed: int, width: int = 80, height: int = 60) -> Image.Image:
-        colours = np.random.default_rng([77, seed]).integers(0, 256, (9, 9, 3), dtype=np.uint8)
-        return Image.fromarray(colours).resize((width, height), Image.Resampling.BICUBIC)
+        colors = np.random.default_rng([77, seed]).integers(0, 256, (9, 9, 3), dtype=np.uint8)
+        return Image.fromarray(colors).resize((width, height), Image.Resampling.BICUBIC)
 
     return draw

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from vit.tables import records
+from vit.csv_files import records
 
 FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]+\S")
 

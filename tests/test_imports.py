@@ -1,4 +1,7 @@
-"""Who may import whom: commands -> report -> study | explain | export -> prediction -> training -> models | data."""
+"""Who may import whom.
+
+commands -> report -> study -> training | export | explain -> inference | weights -> checkpoints -> models | data.
+"""
 
 import ast
 from pathlib import Path
@@ -9,38 +12,21 @@ import vit
 from vit.__main__ import COMMANDS
 
 PACKAGE = Path(vit.__file__).parent
+GROUND = {"errors", "atomic_files", "launch", "csv_files", "console"}  # each imports `errors` alone
+BELOW: dict[str, set[str]] = {"models": set(), "data": set()}
+BELOW["checkpoints"] = {"models", "data"}
+BELOW["weights"] = BELOW["inference"] = BELOW["checkpoints"] | {"checkpoints"}
+BELOW["training"] = BELOW["weights"] | {"weights", "inference"}
+BELOW["export"] = BELOW["weights"] | {"weights", "inference"}
+BELOW["explain"] = BELOW["inference"] | {"inference"}
+BELOW["study"] = BELOW["training"] | {"training"}
+BELOW["report"] = BELOW["study"] | {"study", "explain"}
+BELOW["commands"] = BELOW["report"] | {"report", "export", "__init__"}
 MAY_IMPORT = {
-    "errors": set(),
-    "files": set(),
-    "launch": set(),
-    "tables": set(),
-    "models": {"errors"},
-    "data": {"tables", "errors"},
-    "training": {"models", "data", "files", "launch", "tables", "errors"},
-    "prediction": {"training", "models", "data", "tables", "errors"},
-    "export": {"prediction", "training", "models", "data", "files", "errors"},
-    "study": {"training", "models", "data", "files", "launch", "tables", "errors"},
-    "explain": {"prediction", "training", "models", "data", "errors"},
-    "console": {"errors"},
-    "report": {"study", "explain", "training", "data", "files", "tables", "console", "errors"},
-    "commands": {
-        "report",
-        "study",
-        "export",
-        "explain",
-        "prediction",
-        "training",
-        "models",
-        "data",
-        "files",
-        "launch",
-        "tables",
-        "console",
-        "errors",
-        "__init__",
-    },
+    **{room: {"errors"} for room in GROUND},
+    **{room: rooms | GROUND for room, rooms in BELOW.items()},
     "__main__": {"commands", "console", "launch", "errors", "__init__"},
-    "__init__": {"models", "prediction", "commands"},
+    "__init__": {"models", "inference", "commands"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

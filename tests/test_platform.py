@@ -36,9 +36,9 @@ print([answer.code for answer in answers], *(answer.err for answer in answers))
 """
 
 
-def test_one_process_needs_nothing_of_posix(colours, tmp_path):
+def test_one_process_needs_nothing_of_posix(colors, tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", WINDOWS, colours, tmp_path / "out"],
+        [sys.executable, "-c", WINDOWS, colors, tmp_path / "out"],
         env={**os.environ, "PYTHONPATH": str(Path(vit.__file__).parents[1]), "OMP_NUM_THREADS": "1"},
         cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """Vision Transformers for image classification: train, evaluate, predict, and compare with CNNs.
 
 >>> import vit
->>> run = vit.train("labelled_photos/", network="resnet18", epochs=30)  # doctest: +SKIP
+>>> run = vit.train("labeled_photos/", network="resnet18", epochs=30)  # doctest: +SKIP
 >>> model = vit.load(run)  # doctest: +SKIP
 >>> for prediction in model.predict("photos/"):  # doctest: +SKIP
 ...     print(prediction.path, prediction.label, prediction.probability)
@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from vit.inference.predictor import load
     from vit.models.catalog import create_network
-    from vit.prediction.predictor import load
 
 __version__ = "0.1.0"
 __all__ = ["create_network", "load", "train"]
 
-_HOMES = {"create_network": "vit.models.catalog", "load": "vit.prediction.predictor"}
+_HOMES = {"create_network": "vit.models.catalog", "load": "vit.inference.predictor"}
 
 
 def __getattr__(name: str) -> Any:

@@ -14,14 +14,14 @@ COMMANDS = {
     "study": "compare networks over growing numbers of images, with intervals; goes on where it was",
     "report": "a study's findings or the page of a run again, from their files",
     "compare": "finished runs on the same test images: differences, and where they disagree",
-    "evaluate": "measure a trained model on labelled images",
+    "evaluate": "measure a trained model on labeled images",
     "predict": "a row per image of any files or folders",
     "demo": "a page on this machine to drop images on",
     "convert": "turn pretrained weights of other libraries into a checkpoint",
     "export": "a trained model as ONNX, torch.export, safetensors, or for timm and transformers",
     "explain": "which parts of an image spoke for its class, and whether that is true",
     "inspect": "what a ViT learned and what it costs: filters, positions, attention distance, FLOPs",
-    "data": "check a data set for broken, odd, duplicate and mislabelled images",
+    "data": "check a data set for broken, odd, duplicate and mislabeled images",
     "models": "list networks with parameters and FLOPs",
 }
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
@@ -83,7 +83,7 @@ def main(argv: list[str] | None = None) -> int:
             )
         if isinstance(error, OSError) and error.errno in _MISSING_RESOURCES:
             where = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes) else ""
-            return _report(7, f"{error.strerror}{where}; free space, mend permissions, or choose another place")
+            return _report(7, f"{error.strerror}{where}; free space, fix permissions, or choose another place")
         return _report(
             1, f"internal error: {kind}: {_first_line(error)}; run it again with --debug and report what it prints"
         )

@@ -15,7 +15,7 @@ LOG_WIDTH = 160
 
 
 def harmless(text: str) -> str:
-    """Text without control characters: a file name must not move the cursor, change colours or break a line.
+    """Text without control characters: a file name must not move the cursor, change colors or break a line.
 
     Bytes that are no UTF-8 (surrogates in Python) become question marks.
     """

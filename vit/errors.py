@@ -1,4 +1,4 @@
-"""Every failure that a user can mend: what happened, where, how to mend it, and the exit code that says its kind."""
+"""Every failure that a user can fix: what happened, where, how to fix it, and the exit code that says its kind."""
 
 import shlex
 import sys
@@ -8,17 +8,17 @@ from pathlib import Path
 
 
 class VitError(Exception):
-    """A failure told in one line: `vit: error[CODE]: what and where; how to mend`."""
+    """A failure told in one line: `vit: error[CODE]: what and where; how to fix`."""
 
     code = 1
 
-    def __init__(self, problem: str, mend: str) -> None:
-        super().__init__(problem, mend)
+    def __init__(self, problem: str, fix: str) -> None:
+        super().__init__(problem, fix)
         self.problem = problem
-        self.mend = mend
+        self.fix = fix
 
     def __str__(self) -> str:
-        return f"{self.problem}; {self.mend}"
+        return f"{self.problem}; {self.fix}"
 
 
 class UsageError(VitError):
@@ -70,8 +70,8 @@ class DisagreementError(ProcessesError):
 class StoppedError(VitError):
     """Somebody ended a training: Ctrl-C (130), SIGTERM (143) or SIGUSR1 (138)."""
 
-    def __init__(self, code: int, problem: str, mend: str) -> None:
-        super().__init__(problem, mend)
+    def __init__(self, code: int, problem: str, fix: str) -> None:
+        super().__init__(problem, fix)
         self.code = code
 
 
@@ -85,7 +85,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def install(extra: str) -> str:
-    """How to install one of this program's extras, for the `mend` half of an error: no package index has it."""
+    """How to install one of this program's extras, for the `fix` half of an error: no package index has it."""
     clone = Path(__file__).parents[1]
     if not (clone / "pyproject.toml").is_file():
         return f"in a clone of this program: pip install '.[{extra}]'"
@@ -93,7 +93,7 @@ def install(extra: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """'did you mean X?' for the nearest known name, else all of them; for the `mend` half of an error."""
+    """'did you mean X?' for the nearest known name, else all of them; for the `fix` half of an error."""
     names = sorted(known)
     close = get_close_matches(name, names, n=1, cutoff=0.5)
     if close:

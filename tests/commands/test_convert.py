@@ -8,9 +8,9 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
+from vit.checkpoints.format import load
 from vit.data.preprocess import Preprocess
 from vit.models.catalog import build, resolve
-from vit.training.checkpoint import load
 
 QUICK = ("--epochs", 1, "--optim.warmup", 0, "--wandb", "off")
 
@@ -40,7 +40,7 @@ def refused(answer, code, *words):
         assert word in answer.err, answer.err
 
 
-def test_convert_then_predict(vit, folder, network, colours):
+def test_convert_then_predict(vit, folder, network, colors):
     answer = vit("convert", folder, "--output", folder / "x.ckpt")
     assert answer.code == 0, answer.err
     for word in ("timm", "preprocessor_config.json", "red, green, blue", "matched", "vit predict"):
@@ -50,7 +50,7 @@ def test_convert_then_predict(vit, folder, network, colours):
     with torch.inference_mode():
         assert torch.equal(loaded(images), network(images))
     assert description.preprocess == Preprocess(8, 1.0, (0.4, 0.5, 0.6), (0.5, 0.5, 0.5), "bilinear", "squash")
-    predicted = vit("predict", folder / "x.ckpt", colours / "red", "--output", folder / "rows.csv")
+    predicted = vit("predict", folder / "x.ckpt", colors / "red", "--output", folder / "rows.csv")
     assert predicted.code == 0 and (folder / "rows.csv").read_text().count(",ok,") == 14
     refused(vit("convert", folder, "--output", folder / "x.ckpt"), 2, "exists")
 
@@ -74,7 +74,7 @@ def test_weights_without_a_classifier(vit, network, tmp_path):
     assert not (tmp_path / "x.ckpt").exists()
 
 
-def test_hostile_sources(vit, network, colours, tmp_path):
+def test_hostile_sources(vit, network, colors, tmp_path):
     state = {name: value.clone() for name, value in network.state_dict().items()}
     save_file({**state, "surprise": torch.ones(1)}, tmp_path / "surprise.safetensors")
     save_file({"x": torch.ones(1)}, tmp_path / "unknown.safetensors")
@@ -92,13 +92,13 @@ def test_hostile_sources(vit, network, colours, tmp_path):
     for name, words in cases.items():
         refused(vit("convert", tmp_path / name, "--output", tmp_path / "x.ckpt"), 4, words, name)
         options = ("--init_from", tmp_path / name, "--out", tmp_path / "runs", "--wandb", "off")
-        refused(vit("train", colours, *options), 4, words, name)
+        refused(vit("train", colors, *options), 4, words, name)
     assert not (tmp_path / "x.ckpt").exists()
 
 
-def test_training_takes_network_and_preprocessing_from_the_weights(vit, folder, colours, tmp_path):
+def test_training_takes_network_and_preprocessing_from_the_weights(vit, folder, colors, tmp_path):
     options = ("--init_from", folder, "--out", tmp_path / "runs", *QUICK)
-    answer = vit("train", colours, *options, "--batch_size", 8)
+    answer = vit("train", colors, *options, "--batch_size", 8)
     assert answer.code == 0, answer.err
     for word in ("weights, names: timm", "weights, matched: 40 tensors", "preprocessor_config.json"):
         assert word in answer.err, answer.err
@@ -110,9 +110,9 @@ def test_training_takes_network_and_preprocessing_from_the_weights(vit, folder, 
     assert load(config.parent / "checkpoints" / "best.ckpt")[1].preprocess.interpolation == "bilinear"
 
 
-def test_options_stand_above_the_weights(vit, folder, colours, tmp_path):
+def test_options_stand_above_the_weights(vit, folder, colors, tmp_path):
     options = ("--image_size", 12, "--model.preprocess.mean", "[0.1, 0.2, 0.3]", "--model.network.drop_path_rate", 0.1)
-    answer = vit("train", colours, "--init_from", folder, *options, "--out", tmp_path / "runs", *QUICK)
+    answer = vit("train", colors, "--init_from", folder, *options, "--out", tmp_path / "runs", *QUICK)
     assert answer.code == 0, answer.err
     assert "pos_embed: 4 x 4 -> 6 x 6 patches" in answer.err
     (best,) = (tmp_path / "runs").glob("**/best.ckpt")

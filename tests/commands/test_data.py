@@ -61,7 +61,7 @@ def test_errors_are_told_listed_and_fail(vit, photos, here):
 def test_warnings_fail_only_where_asked(vit, photos, here):
     Image.new("RGB", (40, 40), (1, 2, 3)).save(photos / "train" / "dog" / "black.png")
     answer = vit("data", "check", "photos")
-    assert answer.code == 0 and "0 errors and 1 warning," in answer.out and "one colour" in answer.out
+    assert answer.code == 0 and "0 errors and 1 warning," in answer.out and "one color" in answer.out
     answer = vit("data", "check", "photos", "--strict")
     assert answer.code == 5 and "see data_check-2.csv" in answer.err
     assert rows(here / "data_check.csv") == rows(here / "data_check-2.csv")

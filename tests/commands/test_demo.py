@@ -18,17 +18,17 @@ import pytest
 import vit.commands.demo as module
 from vit.data.preprocess import Preprocess
 from vit.explain.explainer import Explainer
+from vit.inference.engine import Engine, choose_device
+from vit.inference.predictor import Predictor, load
 from vit.models.catalog import build, resolve
-from vit.prediction.predictor import Predictor, load
 from vit.report.overlay import overlay
-from vit.training.inference import Engine, choose_device
 
 needs_gradio = pytest.mark.skipif(importlib.util.find_spec("gradio") is None, reason="gradio is not installed")
 BEGIN = """
 import json, sys
 from pathlib import Path
 from vit.commands.demo import HERE, build, launch
-from vit.prediction.predictor import load
+from vit.inference.predictor import load
 run, uploads, *paths = sys.argv[1:]
 predictor = load(run, "cpu")
 """

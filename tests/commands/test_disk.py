@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from tests.processes import ROOT
+from vit.checkpoints.run import RunDirectory
 from vit.errors import ResourceError
 from vit.training.checkpoint_io import DurableCheckpointIO
-from vit.training.run import RunDirectory
 
 # In a mount namespace of its own: a disk of 132 kB, and one that cannot be written to.
 DISKS = """
@@ -32,7 +32,7 @@ quick = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--model.
 full = ask("train", sys.argv[1], *quick, "--out", f"{folder}/full")
 locked = ask("train", sys.argv[1], *quick, "--out", f"{folder}/locked")
 left = [os.path.join(place, name) for place, _, names in os.walk(f"{folder}/full") for name in names]
-from vit.training.checkpoint import read
+from vit.checkpoints.format import read
 from pathlib import Path
 steps = {path: read(Path(path))["global_step"] for path in left if path.endswith(".ckpt")}
 print(json.dumps([[a.code, a.err] for a in (full, locked)] + [left, steps]))
@@ -96,10 +96,10 @@ def can_mount():
 
 @pytest.mark.skipif(shutil.which("unshare") is None or not can_mount(), reason="may not mount")
 @pytest.mark.faults("F1", "F2", "F3")
-def test_a_disk_that_fills_up_and_one_that_cannot_be_written(colours, tmp_path):
+def test_a_disk_that_fills_up_and_one_that_cannot_be_written(colors, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        ["unshare", "-m", sys.executable, "-c", DISKS, colours, tmp_path],
+        ["unshare", "-m", sys.executable, "-c", DISKS, colors, tmp_path],
         env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -113,9 +113,9 @@ def test_a_disk_that_fills_up_and_one_that_cannot_be_written(colours, tmp_path):
 
 @pytest.mark.skipif(shutil.which("unshare") is None or not can_mount(), reason="may not mount")
 @pytest.mark.faults("D22")
-def test_no_room_for_temporary_files_is_said_and_not_waited_for(colours, tmp_path):
+def test_no_room_for_temporary_files_is_said_and_not_waited_for(colors, tmp_path):
     done = subprocess.run(
-        ["unshare", "-m", sys.executable, "-c", TEMPORARY, colours, tmp_path],
+        ["unshare", "-m", sys.executable, "-c", TEMPORARY, colors, tmp_path],
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
@@ -124,9 +124,9 @@ def test_no_room_for_temporary_files_is_said_and_not_waited_for(colours, tmp_pat
 
 @pytest.mark.skipif(shutil.which("unshare") is None or not can_mount(), reason="may not mount")
 @pytest.mark.faults("W7")
-def test_a_disk_that_fills_up_under_wandb_is_one_warning(colours, tmp_path):
+def test_a_disk_that_fills_up_under_wandb_is_one_warning(colors, tmp_path):
     done = subprocess.run(
-        ["unshare", "-m", sys.executable, "-c", TRACKED, colours, tmp_path],
+        ["unshare", "-m", sys.executable, "-c", TRACKED, colors, tmp_path],
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
@@ -174,10 +174,10 @@ def test_a_file_system_without_locks_can_be_trained_on(tmp_path, monkeypatch, nu
 
 
 @pytest.mark.faults("F6")
-def test_paths_that_are_too_long(vit, colours, tmp_path):
-    answer = vit("train", colours, "--wandb", "off", "--out", f"{tmp_path}/{'x' * 300}")
+def test_paths_that_are_too_long(vit, colors, tmp_path):
+    answer = vit("train", colors, "--wandb", "off", "--out", f"{tmp_path}/{'x' * 300}")
     assert answer.code == 7 and "File name too long" in answer.err
     deep = Path(tmp_path, *["x" * 200] * 25)
-    answer = vit("train", colours, "--wandb", "off", "--out", deep)
+    answer = vit("train", colors, "--wandb", "off", "--out", deep)
     assert answer.code == 7 and "File name too long" in answer.err
     assert len(RunDirectory.create(str(tmp_path), "d" * 500, "n" * 500, "m" * 500).path.name) < 255

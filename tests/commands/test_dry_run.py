@@ -9,11 +9,11 @@ DIGITS = "no DATA is given: digits are trained on"
 
 
 @pytest.mark.parametrize("flag", ["--dry_run", "--dry_run=true"])
-def test_a_dry_run_shows_the_plan_and_leaves_nothing(vit, colours, here, flag):
-    answer = vit("train", flag, colours, "--epochs", 3)
+def test_a_dry_run_shows_the_plan_and_leaves_nothing(vit, colors, here, flag):
+    answer = vit("train", flag, colors, "--epochs", 3)
     assert answer.code == 0, answer.err
     assert "none: a dry run trains nothing" in answer.out and "(3 epochs of " in answer.out
-    assert answer.out.strip().splitlines()[-1] == f"Next: vit train {colours} --epochs 3"
+    assert answer.out.strip().splitlines()[-1] == f"Next: vit train {colors} --epochs 3"
     assert list(here.iterdir()) == [] and DIGITS not in answer.err
 
 
@@ -24,9 +24,9 @@ def test_training_without_data_says_what_it_trains_on(vit, here):
         assert DIGITS not in vit("train", "--dry_run", *words).err
 
 
-def test_python_wants_a_run(here, colours):
+def test_python_wants_a_run(here, colors):
     with pytest.raises(UsageError, match="a dry run leaves no run folder"):
-        package.train(colours, dry_run=True)
+        package.train(colors, dry_run=True)
 
 
 @pytest.mark.faults("K2")

@@ -15,10 +15,10 @@ pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.fixture(scope="module")
-def colours_run(vit, colours, tmp_path_factory):
-    out = tmp_path_factory.mktemp("colours_run")
+def colors_run(vit, colors, tmp_path_factory):
+    out = tmp_path_factory.mktemp("colors_run")
     options = ("--epochs", 4, "--precision", "32-true", "--wandb", "off", "--out", out)
-    assert vit("train", colours, *options).code == 0
+    assert vit("train", colors, *options).code == 0
     (result,) = out.glob("**/result.json")
     return result.parent
 
@@ -63,22 +63,22 @@ def test_every_split_can_be_measured(vit, digits_run, here):
 
 
 @pytest.mark.faults("K9")
-def test_results_lie_in_the_run_and_are_numbered(vit, colours_run):
+def test_results_lie_in_the_run_and_are_numbered(vit, colors_run):
     for _ in range(2):
-        assert vit("evaluate", colours_run).code == 0
-    assert sorted(os.listdir(colours_run / "evaluations")) == ["colours-test", "colours-test-2"]
-    assert measured(colours_run / "evaluations" / "colours-test") == measured(
-        colours_run / "evaluations" / "colours-test-2"
+        assert vit("evaluate", colors_run).code == 0
+    assert sorted(os.listdir(colors_run / "evaluations")) == ["colors-test", "colors-test-2"]
+    assert measured(colors_run / "evaluations" / "colors-test") == measured(
+        colors_run / "evaluations" / "colors-test-2"
     )
 
 
 @pytest.mark.faults("D7")
-def test_classes_are_matched_by_name(vit, colours_run, colours, here):
+def test_classes_are_matched_by_name(vit, colors_run, colors, here):
     """Two of the three classes: their numbers are others there, and none may be counted wrong for it."""
-    assert vit("evaluate", colours_run, colours, "--output", "all", "--include_seen").code == 0
+    assert vit("evaluate", colors_run, colors, "--output", "all", "--include_seen").code == 0
     for name in ("green", "red"):
-        shutil.copytree(colours / name, here / "some" / name)
-    answer = vit("evaluate", colours_run, "some", "--output", "part", "--include_seen")
+        shutil.copytree(colors / name, here / "some" / name)
+    answer = vit("evaluate", colors_run, "some", "--output", "part", "--include_seen")
     assert answer.code == 0 and "no image of 1 classes: blue" in answer.err
     whole = {row["path"]: row for row in predictions(here / "all")}
     part = predictions(here / "part")
@@ -93,20 +93,20 @@ def test_classes_are_matched_by_name(vit, colours_run, colours, here):
 
 
 @pytest.mark.faults("D7")
-def test_a_csv_with_classes_in_another_order(vit, colours_run, colours, here):
+def test_a_csv_with_classes_in_another_order(vit, colors_run, colors, here):
     with open("list.csv", "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(("path", "label"))
-        writer.writerows((colours / name / "00.png", name) for name in ("red", "blue"))
-    assert vit("evaluate", colours_run, "list.csv", "--output", "out", "--include_seen").code == 0
+        writer.writerows((colors / name / "00.png", name) for name in ("red", "blue"))
+    assert vit("evaluate", colors_run, "list.csv", "--output", "out", "--include_seen").code == 0
     assert [row["label"] for row in predictions(here / "out")] == ["red", "blue"]
 
 
 @pytest.mark.faults("D7")
-def test_unknown_classes_are_named(vit, colours_run, colours, here):
-    shutil.copytree(colours / "red", here / "some" / "red")
-    shutil.copytree(colours / "blue", here / "some" / "violet")
-    answer = vit("evaluate", colours_run, "some", "--output", "out")
+def test_unknown_classes_are_named(vit, colors_run, colors, here):
+    shutil.copytree(colors / "red", here / "some" / "red")
+    shutil.copytree(colors / "blue", here / "some" / "violet")
+    answer = vit("evaluate", colors_run, "some", "--output", "out")
     assert answer.code == 3 and "violet" in answer.err and "blue, green, red" in answer.err
     assert not (here / "out").exists()
 

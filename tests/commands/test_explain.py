@@ -7,9 +7,9 @@ import pytest
 import torch
 from PIL import Image
 
+from vit.checkpoints.format import KEY, Description
 from vit.data.preprocess import Preprocess
 from vit.models.catalog import build, resolve
-from vit.training.checkpoint import KEY, Description
 
 pytestmark = pytest.mark.usefixtures("here")
 

@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 import torch
-
 from tests.training.test_checkpoint import Marker
-from vit.training.checkpoint import KEY
+
+from vit.checkpoints.format import KEY
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def hostile(digits_run, tmp_path):
             path.write_bytes(pickle.dumps(marker))
         else:
             content = torch.load(digits_run.best, weights_only=True)
-            content[{"optimiser": "optimizer_states", "hyper-parameters": "hyper_parameters"}.get(kind, KEY)] = marker
+            content[{"optimizer": "optimizer_states", "hyper-parameters": "hyper_parameters"}.get(kind, KEY)] = marker
             torch.save(content, path)
         return path
 
@@ -28,7 +28,7 @@ def hostile(digits_run, tmp_path):
 
 
 @pytest.fixture
-def lines(digits_run, colours, tmp_path):
+def lines(digits_run, colors, tmp_path):
     """Command lines that read a checkpoint."""
 
     def made(path):
@@ -41,7 +41,7 @@ def lines(digits_run, colours, tmp_path):
         quick = ("--epochs", 1, "--wandb", "off", "--out", tmp_path / "runs")
         resume = [("train", "--resume", run)] if "://" not in str(path) else []
         return [
-            ("predict", path, colours, "--recursive", "--output", tmp_path / "rows.csv"),
+            ("predict", path, colors, "--recursive", "--output", tmp_path / "rows.csv"),
             ("evaluate", path, "digits", "--output", tmp_path / "evaluation"),
             ("train", "digits", "--model.init_from", path, *quick), *resume,
         ]  # fmt: skip
@@ -50,7 +50,7 @@ def lines(digits_run, colours, tmp_path):
 
 
 @pytest.mark.faults("C3", "C5", "C6")
-@pytest.mark.parametrize("kind", ["pickle", "description", "optimiser", "hyper-parameters"])
+@pytest.mark.parametrize("kind", ["pickle", "description", "optimizer", "hyper-parameters"])
 def test_no_command_runs_what_a_checkpoint_holds(vit, hostile, lines, tmp_path, monkeypatch, kind):
     path = hostile(kind)
     monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")

@@ -7,8 +7,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from vit.checkpoints.format import load
 from vit.models.catalog import build, create_network, resolve
-from vit.training.checkpoint import load
 
 pytestmark = pytest.mark.usefixtures("here")
 

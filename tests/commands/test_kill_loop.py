@@ -97,18 +97,18 @@ def same_end(one, other):
 
 @pytest.mark.slow
 @pytest.mark.faults("R1", "R2")
-def test_many_kills(colours, tmp_path):
+def test_many_kills(colors, tmp_path):
     def kill(process, _):
         process.send_signal(signal.SIGKILL)
 
-    killed, one, other = kill_again_and_again(tmp_path, colours, (), KILLS, kill)
+    killed, one, other = kill_again_and_again(tmp_path, colors, (), KILLS, kill)
     assert killed >= KILLS // 2 and same_end(one, other)
 
 
 @linux_only
 @pytest.mark.slow
 @pytest.mark.faults("R1", "R12", "X4")
-def test_many_kills_of_two_processes(colours, tmp_path):
+def test_many_kills_of_two_processes(colors, tmp_path):
     """Of the first, of the second or of both; what is left ends by itself."""
     longest = [0.0]
 
@@ -125,6 +125,6 @@ def test_many_kills_of_two_processes(colours, tmp_path):
         longest.append(time.monotonic() - began)
 
     kills = max(2, KILLS // 5)
-    killed, one, other = kill_again_and_again(tmp_path, colours, TWO, kills, kill)
+    killed, one, other = kill_again_and_again(tmp_path, colors, TWO, kills, kill)
     print(f"the rest ended {max(longest):.1f} s after a kill at most")
     assert killed >= kills // 2 and same_end(one, other)

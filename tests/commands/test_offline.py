@@ -41,12 +41,12 @@ OURS = (
     reason="may not make a network namespace",
 )
 @pytest.mark.faults("W1")
-def test_without_a_network_everything_goes_on_and_nothing_else_is_said(colours, tmp_path):
+def test_without_a_network_everything_goes_on_and_nothing_else_is_said(colors, tmp_path):
     variables = {name: text for name, text in environment(tmp_path).items() if not name.startswith("WANDB")}
     variables |= {"WANDB_API_KEY": "0123456789" * 4, "HOME": str(tmp_path)}
     (tmp_path / "program.py").write_text(TIMED)
     done = subprocess.run(
-        ["unshare", "-n", sys.executable, tmp_path / "program.py", "train", colours, *EVERYTHING,
+        ["unshare", "-n", sys.executable, tmp_path / "program.py", "train", colors, *EVERYTHING,
          "--wandb", "online", "--out", tmp_path / "runs"],
         env=variables, cwd=tmp_path, capture_output=True, text=True, timeout=400, check=False,
     )  # fmt: skip

@@ -45,7 +45,7 @@ def poison(monkeypatch):
     [(VIT, "adamw", 1, 4), (VIT, "muon", 1, 4), (CNN, "sgd", 1, 4), (CNN, "adamw", 2, 7), (VIT, "muon", 2, 8)],
 )
 def test_a_step_that_is_left_out_changes_nothing(
-    vit, colours, tmp_path, monkeypatch, poison, network, optimizer, accumulate, spoilt
+    vit, colors, tmp_path, monkeypatch, poison, network, optimizer, accumulate, spoilt
 ):
     def die_at_the_fifth(watcher, done, *rest):
         if done == 5:
@@ -55,7 +55,7 @@ def test_a_step_that_is_left_out_changes_nothing(
     monkeypatch.setattr(train._Watcher, "step", die_at_the_fifth)
     options = ("--optim.on_nan", "skip", "--optim.optimizer", optimizer, "--optim.accumulate", accumulate)
     options += ("--optim.ema_decay", 0.9, "--checkpoint_every", "0s", "--epochs", 8)
-    answer = vit("train", colours, *QUICK, *network, *options, "--out", tmp_path)
+    answer = vit("train", colors, *QUICK, *network, *options, "--out", tmp_path)
     assert answer.code == 1
     before, after = checkpoint(tmp_path, "previous"), checkpoint(tmp_path, "last")
     assert (before["global_step"], after["global_step"]) == (3, 4)
@@ -73,9 +73,9 @@ def without_rates(tree):
     return [without_rates(value) for value in tree] if isinstance(tree, list) else tree
 
 
-def test_steps_that_were_left_out_are_counted_and_told(vit, colours, tmp_path, poison):
+def test_steps_that_were_left_out_are_counted_and_told(vit, colors, tmp_path, poison):
     poison(2, 5, 6)
-    answer = vit("train", colours, *QUICK, *CNN, "--optim.on_nan", "skip", "--out", tmp_path)
+    answer = vit("train", colors, *QUICK, *CNN, "--optim.on_nan", "skip", "--out", tmp_path)
     assert answer.code == 0, answer.err
     (result,) = tmp_path.glob("**/result.json")
     assert json.loads(result.read_text())["skipped_steps"] == 3
@@ -86,7 +86,7 @@ def test_steps_that_were_left_out_are_counted_and_told(vit, colours, tmp_path, p
 
 
 @pytest.mark.faults("N2", simulated="the validation loss is set to NaN")
-def test_an_epoch_whose_validation_loss_is_no_number_is_never_the_best(vit, colours, tmp_path, monkeypatch):
+def test_an_epoch_whose_validation_loss_is_no_number_is_never_the_best(vit, colors, tmp_path, monkeypatch):
     step = Classifier.validation_step
 
     def spoiled(classifier, batch, place):
@@ -95,29 +95,29 @@ def test_an_epoch_whose_validation_loss_is_no_number_is_never_the_best(vit, colo
             classifier.val_loss.update(torch.tensor(float("nan")))
 
     monkeypatch.setattr(Classifier, "validation_step", spoiled)
-    answer = vit("train", colours, *QUICK, *VIT, "--out", tmp_path)
+    answer = vit("train", colors, *QUICK, *VIT, "--out", tmp_path)
     assert answer.code == 0 and answer.err.count("WARNING: the validation loss is not a number") == 2
     (result,) = tmp_path.glob("**/result.json")
     assert json.loads(result.read_text())["best_epoch"] == 1
 
 
 @pytest.mark.faults("N1", simulated="losses are set to NaN")
-def test_ten_in_a_row_are_too_many(vit, colours, tmp_path, poison):
+def test_ten_in_a_row_are_too_many(vit, colors, tmp_path, poison):
     poison(*range(3, 100))
-    answer = vit("train", colours, *QUICK, *VIT, "--optim.on_nan", "skip", "--out", tmp_path)
+    answer = vit("train", colors, *QUICK, *VIT, "--optim.on_nan", "skip", "--out", tmp_path)
     assert answer.code == 6 and "10 steps in a row" in answer.err and "step 12" in answer.err
     assert "last.ckpt holds the last good weights" in answer.err
 
 
-def test_nine_in_a_row_are_not(vit, colours, tmp_path, poison):
+def test_nine_in_a_row_are_not(vit, colors, tmp_path, poison):
     poison(*range(3, 12))
-    assert vit("train", colours, *QUICK, *VIT, "--optim.on_nan", "skip", "--out", tmp_path).code == 0
+    assert vit("train", colors, *QUICK, *VIT, "--optim.on_nan", "skip", "--out", tmp_path).code == 0
 
 
 @pytest.mark.faults("N1", simulated="a loss is set to NaN")
-def test_stopping_says_the_step_and_keeps_the_last_good_weights(vit, colours, tmp_path, poison):
+def test_stopping_says_the_step_and_keeps_the_last_good_weights(vit, colors, tmp_path, poison):
     poison(8)
-    answer = vit("train", colours, *QUICK, *VIT, "--checkpoint_every", "0s", "--out", tmp_path)
+    answer = vit("train", colors, *QUICK, *VIT, "--checkpoint_every", "0s", "--out", tmp_path)
     assert answer.code == 6 and "not a number at step 8 " in answer.err
     assert "last.ckpt holds the last good weights" in answer.err and answer.err.count("vit: error") == 1
     kept = checkpoint(tmp_path, "last")
@@ -125,7 +125,7 @@ def test_stopping_says_the_step_and_keeps_the_last_good_weights(vit, colours, tm
 
 
 @pytest.mark.faults("N1", simulated="a gradient is made infinite")
-def test_weights_that_are_no_numbers_are_not_saved(vit, colours, tmp_path, monkeypatch):
+def test_weights_that_are_no_numbers_are_not_saved(vit, colors, tmp_path, monkeypatch):
     """A gradient can be infinite where the loss is not: the weights show it first."""
     backward = torch.Tensor.backward
     calls = []
@@ -135,6 +135,6 @@ def test_weights_that_are_no_numbers_are_not_saved(vit, colours, tmp_path, monke
         backward(loss * (float("inf") if len(calls) == 4 else 1.0), *rest, **options)
 
     monkeypatch.setattr(torch.Tensor, "backward", exploding)
-    answer = vit("train", colours, *QUICK, *VIT, "--checkpoint_every", "0s", "--out", tmp_path)
+    answer = vit("train", colors, *QUICK, *VIT, "--checkpoint_every", "0s", "--out", tmp_path)
     assert answer.code == 6 and "weights are not numbers after step 4 " in answer.err
     assert checkpoint(tmp_path, "last")["global_step"] == 3

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from tests.tables import rows
-from vit.prediction.predictor import Predictor
+from vit.inference.predictor import Predictor
 
 MIXED_BAD = 6  # of the fixture `mixed`
 
@@ -89,7 +89,7 @@ def test_names_with_odd_bytes_and_a_leading_dash(vit, digits_run, mixed, here):
 
 def test_the_rows_agree_with_python(vit, digits_run, mixed, here):
     from vit import load
-    from vit.prediction.rows import from_json
+    from vit.inference.rows import from_json
 
     assert vit("predict", digits_run.path, mixed, "--output", "rows.jsonl", "--batch_size", 3).code == 0
     table = [from_json(json.loads(line)) for line in (here / "rows.jsonl").read_text().splitlines()]
@@ -153,9 +153,9 @@ def test_a_list_gives_a_row_for_each_line_in_order(vit, digits_run, listed, here
 
 def test_a_list_without_paths_and_one_among_files(vit, digits_run, listed, here):
     folder, _ = listed
-    (folder / "list.csv").write_text("colour,label\nred,x\n")
+    (folder / "list.csv").write_text("color,label\nred,x\n")
     answer = vit("predict", digits_run.path, "lists/list.csv")
-    assert answer.code == 3 and "lacks the column path; its columns are 'colour', 'label'" in answer.err
+    assert answer.code == 3 and "lacks the column path; its columns are 'color', 'label'" in answer.err
     (folder / "empty.txt").write_text("\n")
     assert vit("predict", digits_run.path, "lists/empty.txt").code == 3
     answer = vit("predict", digits_run.path, "lists/a b.png", "lists/list.csv")  # as a shell's lists/* gives them

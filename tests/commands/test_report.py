@@ -127,7 +127,7 @@ def test_a_target_is_a_share(folder, target):
 def test_no_torch_is_needed():
     script = (
         "import sys\nfrom vit.commands.report import report\n"
-        "import vit.report.study_page, vit.study.folder, vit.study.summary, vit.training.run\n"
+        "import vit.report.study_page, vit.study.folder, vit.study.summary, vit.checkpoints.run\n"
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0
@@ -156,9 +156,9 @@ def test_a_run_gets_its_page_again(vit, digits_run, tmp_path):
 def test_a_page_that_cannot_be_drawn_is_a_notice(monkeypatch, capsys, tmp_path):
     """The training is finished then, and nothing of it may look lost."""
     import vit.report.run_figures
+    from vit.checkpoints.run import RunDirectory
     from vit.commands.train import _draw
     from vit.console import Reporter
-    from vit.training.run import RunDirectory
 
     def fail(*_):
         raise ValueError("no\x1b[31mfont")

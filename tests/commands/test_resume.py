@@ -15,13 +15,13 @@ import torch
 from tests.comparing import differences
 from tests.processes import start
 from tests.runs import run_folder
+from vit.checkpoints.run import RunDirectory
 from vit.commands import train
 from vit.data.module import ImageDataModule
 from vit.data.sampler import EvaluationSampler
 from vit.training.classifier import Classifier
-from vit.training.run import RunDirectory
 
-# everything that has a state of its own: averaged weights, dropout, mixup, parts of a batch, two optimisers in one
+# everything that has a state of its own: averaged weights, dropout, mixup, parts of a batch, two optimizers in one
 DEMANDING = (
     "--network", "vit_nano_patch2_8", "--model.network.drop_path_rate", 0.2, "--augment", "strong", "--epochs", 4,
     "--batch_size", 8, "--optim.accumulate", 2, "--optim.ema_decay", 0.9, "--optim.optimizer", "muon",
@@ -49,7 +49,7 @@ def die(*_):
 
 
 def at_step(step, action):
-    """A listener that acts when so many optimiser steps are done."""
+    """A listener that acts when so many optimizer steps are done."""
     return lambda watcher, done, *rest: action() if done == step else None
 
 
@@ -94,14 +94,14 @@ def _no_figures():
 
 
 @pytest.fixture(scope="module")
-def whole(vit, colours, tmp_path_factory):
+def whole(vit, colors, tmp_path_factory):
     """The finished run of some options, which nobody has interrupted."""
     made = {}
 
     def train_once(options):
         if options not in made:
             out = tmp_path_factory.mktemp("whole")
-            answer = vit("train", colours, *options, "--out", out)
+            answer = vit("train", colors, *options, "--out", out)
             assert answer.code == 0, answer.err
             made[options] = run_folder(out)
         return made[options]
@@ -123,10 +123,10 @@ def test_parts_of_a_batch_make_one_row_and_the_planned_steps(uninterrupted):
 
 @pytest.mark.faults("R5", simulated="an exception where a process would die")
 @pytest.mark.parametrize("step", [5, 6, 12])
-def test_an_ended_run_ends_bit_equal(vit, colours, uninterrupted, tmp_path, monkeypatch, step):
+def test_an_ended_run_ends_bit_equal(vit, colors, uninterrupted, tmp_path, monkeypatch, step):
     with monkeypatch.context() as patch:
         patch.setattr(train._Watcher, "step", at_step(step, die))
-        answer = vit("train", colours, *DEMANDING, "--out", tmp_path)
+        answer = vit("train", colors, *DEMANDING, "--out", tmp_path)
     assert answer.code == 1 and "killed" in answer.err
     run = run_folder(tmp_path)
     assert not (run / "result.json").exists()
@@ -148,10 +148,10 @@ def test_an_ended_run_ends_bit_equal(vit, colours, uninterrupted, tmp_path, monk
     ],
     ids=lambda value: value if isinstance(value, int) else f"{value[1]}-{len(value)}",
 )
-def test_a_run_that_died_in_an_epoch_ends_bit_equal(vit, colours, whole, tmp_path, monkeypatch, options, step):
+def test_a_run_that_died_in_an_epoch_ends_bit_equal(vit, colors, whole, tmp_path, monkeypatch, options, step):
     with monkeypatch.context() as patch:
         patch.setattr(train._Watcher, "step", at_step(step, die))
-        assert vit("train", colours, *options, *ALWAYS, "--out", tmp_path).code == 1
+        assert vit("train", colors, *options, *ALWAYS, "--out", tmp_path).code == 1
     run = run_folder(tmp_path)
     assert checkpoint(run)["global_step"] == step - 1
     resumed(vit, run)
@@ -168,7 +168,7 @@ def test_a_run_that_died_in_an_epoch_ends_bit_equal(vit, colours, whole, tmp_pat
         pytest.param(CNN, "death", id="cnn-death", marks=pytest.mark.slow),
     ],
 )
-def test_a_run_that_ended_in_a_validation_ends_bit_equal(vit, colours, whole, tmp_path, monkeypatch, options, end):
+def test_a_run_that_ended_in_a_validation_ends_bit_equal(vit, colors, whole, tmp_path, monkeypatch, options, end):
     calls = []
     step = Classifier.validation_step
 
@@ -183,7 +183,7 @@ def test_a_run_that_ended_in_a_validation_ends_bit_equal(vit, colours, whole, tm
     monkeypatch.setattr("vit.data.module.EvaluationSampler", lambda n, _, *place: EvaluationSampler(n, 1, *place))
     with monkeypatch.context() as patch:
         patch.setattr(Classifier, "validation_step", act)
-        answer = vit("train", colours, *options, *ALWAYS, "--out", tmp_path)
+        answer = vit("train", colors, *options, *ALWAYS, "--out", tmp_path)
     assert answer.code == (1 if end == "death" else 143), answer.err
     run = run_folder(tmp_path)
     assert not [row for row in rows(run) if row["val/loss"]]
@@ -194,7 +194,7 @@ def test_a_run_that_ended_in_a_validation_ends_bit_equal(vit, colours, whole, tm
 @pytest.mark.faults("R2", "F7", simulated="an exception where a process would die")
 @pytest.mark.parametrize("place", ["half a file", "before the rename", "between the renames", "after the rename"])
 @pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow), 6, pytest.param(8, marks=pytest.mark.slow)])
-def test_a_run_that_died_while_it_saved_ends_bit_equal(vit, colours, uninterrupted, tmp_path, monkeypatch, place, step):
+def test_a_run_that_died_while_it_saved_ends_bit_equal(vit, colors, uninterrupted, tmp_path, monkeypatch, place, step):
     replace, save = os.replace, torch.save
 
     def dying_replace(source, target):
@@ -220,7 +220,7 @@ def test_a_run_that_died_while_it_saved_ends_bit_equal(vit, colours, uninterrupt
         patch.setattr(os, "replace", dying_replace)
         patch.setattr(torch, "save", dying_save)
         with pytest.raises(Killed):
-            vit("train", colours, *DEMANDING, *ALWAYS, "--out", tmp_path)
+            vit("train", colors, *DEMANDING, *ALWAYS, "--out", tmp_path)
     run = run_folder(tmp_path)
     if not (run / "checkpoints" / "last.ckpt").exists():
         assert vit("train", "--resume", run).code == 2
@@ -234,10 +234,10 @@ def test_a_run_that_died_while_it_saved_ends_bit_equal(vit, colours, uninterrupt
 @pytest.mark.parametrize(
     "damage", ["cut", "gone", *(pytest.param(d, marks=pytest.mark.slow) for d in ("flipped", "empty"))]
 )
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(vit, colours, uninterrupted, tmp_path, monkeypatch, damage):
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(vit, colors, uninterrupted, tmp_path, monkeypatch, damage):
     with monkeypatch.context() as patch:
         patch.setattr(train._Watcher, "step", at_step(6, die))
-        vit("train", colours, *DEMANDING, *ALWAYS, "--out", tmp_path)
+        vit("train", colors, *DEMANDING, *ALWAYS, "--out", tmp_path)
     run = run_folder(tmp_path)
     last = run / "checkpoints" / "last.ckpt"
     assert checkpoint(run)["global_step"] == 5 and checkpoint(run, "previous")["global_step"] == 4
@@ -253,10 +253,10 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(vit, colours, uninter
 
 
 @pytest.mark.faults("C2")
-def test_two_damaged_checkpoints_are_an_error(vit, colours, tmp_path, monkeypatch):
+def test_two_damaged_checkpoints_are_an_error(vit, colors, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(train._Watcher, "step", at_step(4, die))
-        vit("train", colours, *DEMANDING, *ALWAYS, "--out", tmp_path)
+        vit("train", colors, *DEMANDING, *ALWAYS, "--out", tmp_path)
     run = run_folder(tmp_path)
     for name in ("last", "previous"):
         (run / "checkpoints" / f"{name}.ckpt").write_bytes(b"PK")
@@ -265,10 +265,10 @@ def test_two_damaged_checkpoints_are_an_error(vit, colours, tmp_path, monkeypatc
     assert answer.err.count("vit: error[4]") == 1
 
 
-def test_a_damaged_checkpoint_never_replaces_the_one_before(vit, colours, tmp_path, monkeypatch):
+def test_a_damaged_checkpoint_never_replaces_the_one_before(vit, colors, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(train._Watcher, "step", at_step(6, die))
-        vit("train", colours, *DEMANDING, *ALWAYS, "--out", tmp_path)
+        vit("train", colors, *DEMANDING, *ALWAYS, "--out", tmp_path)
     run = run_folder(tmp_path)
     (run / "checkpoints" / "last.ckpt").write_bytes(b"PK")
     with monkeypatch.context() as patch:
@@ -278,19 +278,19 @@ def test_a_damaged_checkpoint_never_replaces_the_one_before(vit, colours, tmp_pa
 
 
 @pytest.mark.parametrize("given", ["10", "10m", "soon", "-5s", "1h30min", ""])
-def test_times_that_are_none(vit, colours, tmp_path, given):
-    answer = vit("train", colours, "--checkpoint_every", given, "--wandb", "off", "--out", tmp_path)
+def test_times_that_are_none(vit, colors, tmp_path, given):
+    answer = vit("train", colors, "--checkpoint_every", given, "--wandb", "off", "--out", tmp_path)
     assert answer.code == 2 and "90s, 10min, 2h" in answer.err and not list(tmp_path.iterdir())
 
 
-def test_null_saves_after_epochs_alone(vit, colours, tmp_path, monkeypatch):
+def test_null_saves_after_epochs_alone(vit, colors, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(train._Watcher, "step", at_step(7, die))
-        vit("train", colours, *DEMANDING, "--checkpoint_every", "null", "--out", tmp_path)
+        vit("train", colors, *DEMANDING, "--checkpoint_every", "null", "--out", tmp_path)
     assert checkpoint(run_folder(tmp_path))["global_step"] == 6
 
 
-def test_every_epoch_has_its_own_order_and_an_ended_run_keeps_to_it(vit, colours, tmp_path, monkeypatch):
+def test_every_epoch_has_its_own_order_and_an_ended_run_keeps_to_it(vit, colors, tmp_path, monkeypatch):
     seen = []
     step = Classifier.training_step
 
@@ -300,7 +300,7 @@ def test_every_epoch_has_its_own_order_and_an_ended_run_keeps_to_it(vit, colours
 
     monkeypatch.setattr(Classifier, "training_step", watched)
     options = ("--epochs", 3, "--batch_size", 10, "--network", "vit_nano_patch2_8", "--wandb", "off")
-    assert vit("train", colours, *options, "--out", tmp_path / "whole").code == 0
+    assert vit("train", colors, *options, "--out", tmp_path / "whole").code == 0
     whole = [[path for batch in seen[place : place + 3] for path in batch] for place in (0, 3, 6)]
     assert len(seen) == 9 and all(len(set(epoch)) == 30 for epoch in whole)
     assert len({tuple(epoch) for epoch in whole}) == 3
@@ -308,7 +308,7 @@ def test_every_epoch_has_its_own_order_and_an_ended_run_keeps_to_it(vit, colours
     seen.clear()
     with monkeypatch.context() as patch:
         patch.setattr(train._Watcher, "step", at_step(5, die))
-        assert vit("train", colours, *options, "--out", tmp_path / "ended").code == 1
+        assert vit("train", colors, *options, "--out", tmp_path / "ended").code == 1
     assert vit("train", "--resume", run_folder(tmp_path / "ended")).code == 0
     again = [path for batch in seen[:3] + seen[5:] for path in batch]  # the two steps that were lost come again
     assert again == [path for epoch in whole for path in epoch]
@@ -316,11 +316,11 @@ def test_every_epoch_has_its_own_order_and_an_ended_run_keeps_to_it(vit, colours
 
 @pytest.mark.faults("R3", "R4")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGUSR1, 138)])
-def test_a_signal_says_how_to_go_on(vit, colours, uninterrupted, tmp_path, monkeypatch, number, code):
+def test_a_signal_says_how_to_go_on(vit, colors, uninterrupted, tmp_path, monkeypatch, number, code):
     before = signal.getsignal(number)  # a shell in the background leaves SIGINT ignored
     with monkeypatch.context() as patch:
         patch.setattr(train._Watcher, "step", at_step(5, lambda: os.kill(os.getpid(), number)))
-        answer = vit("train", colours, *DEMANDING, "--out", tmp_path)
+        answer = vit("train", colors, *DEMANDING, "--out", tmp_path)
     run = run_folder(tmp_path)
     assert answer.code == code and f"vit: error[{code}]: " in answer.err and "Traceback" not in answer.err
     assert f"after step 5, which is saved; to go on: vit train --resume {run}" in answer.err
@@ -331,12 +331,12 @@ def test_a_signal_says_how_to_go_on(vit, colours, uninterrupted, tmp_path, monke
 
 
 @pytest.mark.faults("R1", "F7", "C13")
-def test_a_killed_process_leaves_what_the_next_one_needs(vit, colours, uninterrupted, tmp_path):
+def test_a_killed_process_leaves_what_the_next_one_needs(vit, colors, uninterrupted, tmp_path):
     script = "import os, sys; from vit.__main__ import main; from vit.commands import train\n"
     script += "train._Watcher.step = lambda self, done, *rest: os.kill(os.getpid(), 9) if done == 11 else None\n"
     script += "main(sys.argv[1:])"
     options = map(str, (*DEMANDING, *ALWAYS, "--out", tmp_path))
-    command = [sys.executable, "-c", script, "train", str(colours), *options]
+    command = [sys.executable, "-c", script, "train", str(colors), *options]
     assert subprocess.run(command, capture_output=True, timeout=120, check=False).returncode == -9
     run = run_folder(tmp_path)
     assert checkpoint(run)["global_step"] == 10
@@ -348,7 +348,7 @@ def test_a_killed_process_leaves_what_the_next_one_needs(vit, colours, uninterru
 TWICE = """
 import os, signal
 from vit.commands import train
-from vit.training import signals
+from vit.training.callbacks.recording import signals
 signals.REPEAT_SECONDS = 0.0
 def interrupt(watcher, done, *rest):
     if done == 5:
@@ -359,8 +359,8 @@ train._Watcher.step = interrupt
 
 
 @pytest.mark.faults("R4")
-def test_a_second_ctrl_c_ends_at_once_and_spoils_nothing(vit, colours, uninterrupted, tmp_path):
-    process = start(tmp_path, "train", colours, *DEMANDING, *ALWAYS, "--out", tmp_path / "runs", script=TWICE)
+def test_a_second_ctrl_c_ends_at_once_and_spoils_nothing(vit, colors, uninterrupted, tmp_path):
+    process = start(tmp_path, "train", colors, *DEMANDING, *ALWAYS, "--out", tmp_path / "runs", script=TWICE)
     _, said = process.communicate(timeout=400)
     run = run_folder(tmp_path / "runs")
     assert process.returncode == 130 and f"interrupted twice; to go on: vit train --resume {run}" in said
@@ -370,11 +370,11 @@ def test_a_second_ctrl_c_ends_at_once_and_spoils_nothing(vit, colours, uninterru
 
 
 @pytest.mark.faults("R6", simulated="an exception where a process would die")
-def test_another_number_of_workers_changes_nothing(vit, colours, whole, tmp_path, monkeypatch):
+def test_another_number_of_workers_changes_nothing(vit, colors, whole, tmp_path, monkeypatch):
     options = (*STEPS, "--data.cache", "none", "--data.num_workers", 0)
     with monkeypatch.context() as patch:
         patch.setattr(train._Watcher, "step", at_step(4, die))
-        assert vit("train", colours, *options, *ALWAYS, "--out", tmp_path).code == 1
+        assert vit("train", colors, *options, *ALWAYS, "--out", tmp_path).code == 1
     run = run_folder(tmp_path)
     answer = vit("train", "--resume", run, "--data.num_workers", 2, "--checkpoint_every", "1h")
     assert answer.code == 0, answer.err
@@ -382,22 +382,22 @@ def test_another_number_of_workers_changes_nothing(vit, colours, whole, tmp_path
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_an_end_before_the_first_checkpoint_says_start_again(vit, colours, tmp_path, monkeypatch, number):
+def test_an_end_before_the_first_checkpoint_says_start_again(vit, colors, tmp_path, monkeypatch, number):
     with monkeypatch.context() as patch:
         patch.setattr(ImageDataModule, "train_dataloader", lambda _: os.kill(os.getpid(), number))
-        answer = vit("train", colours, *DEMANDING, "--out", tmp_path)
+        answer = vit("train", colors, *DEMANDING, "--out", tmp_path)
     assert answer.code == 128 + number and "start it again" in answer.err
     answer = vit("train", "--resume", run_folder(tmp_path))
     assert answer.code == 2 and "start it again as a new run" in answer.err
 
 
 @pytest.fixture(scope="module")
-def unfinished(vit, colours, tmp_path_factory):
+def unfinished(vit, colors, tmp_path_factory):
     """A run that died at its eighth step; nobody may write into it."""
     out = tmp_path_factory.mktemp("unfinished")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train._Watcher, "step", at_step(8, die))
-        assert vit("train", colours, *DEMANDING, "--out", out).code == 1
+        assert vit("train", colors, *DEMANDING, "--out", out).code == 1
     return run_folder(out)
 
 
@@ -417,19 +417,19 @@ def test_what_cannot_be_resumed(vit, uninterrupted, unfinished, tmp_path):
 
 
 @pytest.mark.faults("C12", "R8")
-def test_options_that_are_the_run_s_are_accepted(vit, colours, uninterrupted, unfinished, tmp_path):
+def test_options_that_are_the_run_s_are_accepted(vit, colors, uninterrupted, unfinished, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(unfinished, run)
     options = ("--network", "vit_nano_patch2_8", "--augment", "strong", "--epochs", 4, "--optim.batch_size", 8)
-    answer = vit("train", colours, "--resume", run, *options)
+    answer = vit("train", colors, "--resume", run, *options)
     assert answer.code == 0, answer.err
     assert same_end(run, uninterrupted)
 
 
 def test_auto_goes_on_with_the_newest_unfinished_run_of_the_same_options(
-    vit, colours, uninterrupted, tmp_path, monkeypatch
+    vit, colors, uninterrupted, tmp_path, monkeypatch
 ):
-    line = ("train", "--resume", "auto", colours, *DEMANDING, "--out", tmp_path)
+    line = ("train", "--resume", "auto", colors, *DEMANDING, "--out", tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(train._Watcher, "step", at_step(6, die))
         answer = vit(*line, "--name", "one")
@@ -449,11 +449,11 @@ def test_auto_goes_on_with_the_newest_unfinished_run_of_the_same_options(
 
 
 @pytest.mark.faults("R7")
-def test_auto_takes_no_run_that_somebody_is_training(vit, colours, unfinished, tmp_path, monkeypatch):
+def test_auto_takes_no_run_that_somebody_is_training(vit, colors, unfinished, tmp_path, monkeypatch):
     out = tmp_path / "runs"
-    run = out / "colours" / "vit_nano_patch2_8" / "older"
+    run = out / "colors" / "vit_nano_patch2_8" / "older"
     shutil.copytree(unfinished, run)
-    holder = "import sys, pathlib; from vit.training.run import RunDirectory\n"
+    holder = "import sys, pathlib; from vit.checkpoints.run import RunDirectory\n"
     holder += "with RunDirectory(pathlib.Path(sys.argv[1])).held(): print('held', flush=True); sys.stdin.read()"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     process = subprocess.Popen(
@@ -465,11 +465,11 @@ def test_auto_takes_no_run_that_somebody_is_training(vit, colours, unfinished, t
         assert answer.code == 7 and "another process" in answer.err
         with monkeypatch.context() as patch:
             patch.setattr(train._Watcher, "step", at_step(1, die))
-            assert "starting a new run" in vit("train", "--resume", "auto", colours, *DEMANDING, "--out", out).err
+            assert "starting a new run" in vit("train", "--resume", "auto", colors, *DEMANDING, "--out", out).err
         process.kill()
     with monkeypatch.context() as patch:
         patch.setattr(train._Watcher, "step", at_step(8, die))
-        assert f"going on with {run}" in vit("train", "--resume", "auto", colours, *DEMANDING, "--out", out).err
+        assert f"going on with {run}" in vit("train", "--resume", "auto", colors, *DEMANDING, "--out", out).err
 
 
 @pytest.mark.faults("D18")
@@ -514,11 +514,11 @@ sys.addaudithook(killed)
 
 @pytest.mark.faults("R1")
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_kill_beside_result_json_leaves_a_run_that_can_be_finished(vit, colours, tmp_path, moment):
+def test_a_kill_beside_result_json_leaves_a_run_that_can_be_finished(vit, colors, tmp_path, moment):
     """Killed before result.json gets its name, or at the first file that is written after it."""
     options = (*STEPS, "--optim.steps", 4, "--out", tmp_path / "runs")
     script = KILLED_AT.format(moment=moment, runs=str(tmp_path / "runs"))
-    process = start(tmp_path, "train", colours, *options, script=script)
+    process = start(tmp_path, "train", colors, *options, script=script)
     _, said = process.communicate(timeout=900)
     run = run_folder(tmp_path / "runs")
     finished = (run / "result.json").is_file()

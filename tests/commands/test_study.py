@@ -90,7 +90,7 @@ def test_a_study_leaves_ordinary_runs_and_a_report(vit, whole, given):
         "report.html",
     }
     assert "report.html" in answer.out and "Next: vit compare" in answer.out
-    length = f"{given.steps} optimiser steps at every size"
+    length = f"{given.steps} optimizer steps at every size"
     assert f"on {given.test_images} images: mean over the seeds, 95 % interval; {length}" in answer.out
     run = study / found[0]["run"]
     assert {"config.yaml", "classes.json", "splits.csv", "metrics.csv", "result.json"} <= {

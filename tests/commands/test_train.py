@@ -12,12 +12,12 @@ from PIL import Image
 
 from tests.runs import run_folder
 from tests.tables import rows
+from vit.checkpoints.format import load
 from vit.commands.recipe_options import read_recipe
 from vit.data.sources import open_source
 from vit.data.split import complete
 from vit.models.catalog import build
-from vit.training.callbacks import COLUMNS
-from vit.training.checkpoint import load
+from vit.training.callbacks.recording import COLUMNS
 from vit.training.plan import make_plan
 from vit.training.recipe import dump, plain
 
@@ -88,7 +88,7 @@ def test_figures_are_pictures(digits_run):
     for name in FIGURES:
         with Image.open(digits_run.path / "figures" / f"{name}.png") as picture:
             assert picture.format == "PNG" and min(picture.size) > 200
-            assert len(set(picture.convert("L").resize((64, 64)).tobytes())) > 10  # not one colour
+            assert len(set(picture.convert("L").resize((64, 64)).tobytes())) > 10  # not one color
 
 
 def test_metrics_have_a_row_per_epoch(digits_run):
@@ -125,11 +125,11 @@ def test_predictions_say_what_the_result_says(digits_run):
     assert np.trace(summary["confusion"]) == sum(right)
 
 
-def test_the_last_line_is_the_next_command(vit, digits_run, colours, tmp_path, monkeypatch):
+def test_the_last_line_is_the_next_command(vit, digits_run, colors, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     last = digits_run.answer.out.strip().splitlines()[-1]
     assert last.startswith("Next: vit ")
-    words = shlex.split(last.removeprefix("Next: vit ").replace("FOLDER_OF_IMAGES", str(colours / "red")))
+    words = shlex.split(last.removeprefix("Next: vit ").replace("FOLDER_OF_IMAGES", str(colors / "red")))
     assert str(digits_run.path) in words
     assert vit(*words).code == 0
     assert digits_run.answer.err.count("epoch ") == 2  # progress is told, but not among the results
@@ -169,15 +169,15 @@ def test_an_option_beats_a_recipe_wherever_it_stands(vit):
 
 
 @pytest.mark.faults("K6", "K9")
-def test_a_folder_and_its_csv_train_and_a_second_run_leaves_the_first_alone(vit, colours, tmp_path):
+def test_a_folder_and_its_csv_train_and_a_second_run_leaves_the_first_alone(vit, colors, tmp_path):
     options = ("--epochs", 1, "--out", tmp_path / "runs", "--name", "a first/try", "--wandb", "off")
-    answer = vit("train", colours, *options)
+    answer = vit("train", colors, *options)
     assert answer.code == 0, answer.err
     first = run_folder(tmp_path / "runs")
-    assert first.parent == tmp_path / "runs" / "colours" / "vit_nano_patch2_8" and first.name.endswith("-a-first-try")
+    assert first.parent == tmp_path / "runs" / "colors" / "vit_nano_patch2_8" and first.name.endswith("-a-first-try")
     assert json.loads((first / "classes.json").read_text()) == {"classes": ["blue", "green", "red"]}
     table = rows(first / "splits.csv")
-    assert {row["path"] for row in table} == {str(path.resolve()) for path in colours.rglob("*.png")}
+    assert {row["path"] for row in table} == {str(path.resolve()) for path in colors.rglob("*.png")}
     assert all(row["path"].split("/")[-2] == row["label"] for row in table)
 
     before = contents(first)

@@ -19,10 +19,10 @@ def refused(answer, code, *words):
 
 
 @pytest.mark.faults("D23")
-def test_a_batch_larger_than_the_data(vit, colours, tmp_path):
-    refused(vit("train", colours, "--batch_size", 31, "--out", tmp_path, *QUICK), 3, "31", "30 training images")
+def test_a_batch_larger_than_the_data(vit, colors, tmp_path):
+    refused(vit("train", colors, "--batch_size", 31, "--out", tmp_path, *QUICK), 3, "31", "30 training images")
     parts = ("--batch_size", 32, "--optim.accumulate", 2)
-    refused(vit("train", colours, *parts, "--out", tmp_path, *QUICK), 3, "32", "30 training images", "--batch_size 6 ")
+    refused(vit("train", colors, *parts, "--out", tmp_path, *QUICK), 3, "32", "30 training images", "--batch_size 6 ")
     assert not list(tmp_path.iterdir())
 
 
@@ -45,13 +45,13 @@ def test_a_part_of_empty_class_folders(vit, draw_classes, tmp_path, part):
     assert not (tmp_path / "runs").exists()
 
 
-def test_steps_in_parts_are_the_same_steps(vit, colours, tmp_path):
+def test_steps_in_parts_are_the_same_steps(vit, colors, tmp_path):
     """30 images in batches of 9: 3 steps, whether a step is computed at once or in 3 parts."""
     options = ("--network", "vit_nano_patch2_8", "--batch_size", 9, "--precision", "32-true", "--seed", 5)
     found = []
     for parts in (1, 3):
         out = tmp_path / str(parts)
-        answer = vit("train", colours, *options, "--optim.accumulate", parts, "--out", out, *QUICK)
+        answer = vit("train", colors, *options, "--optim.accumulate", parts, "--out", out, *QUICK)
         assert answer.code == 0, answer.err
         (last,) = out.glob("**/last.ckpt")
         found.append(torch.load(last, weights_only=True))
@@ -76,15 +76,15 @@ def test_a_folder_without_classes(vit, tmp_path):
 
 
 @pytest.mark.faults("F1")
-def test_out_that_cannot_be_written(vit, colours, tmp_path):
+def test_out_that_cannot_be_written(vit, colors, tmp_path):
     (tmp_path / "file").write_text("mine")
     for out in (tmp_path / "file", tmp_path / "file" / "below"):
-        refused(vit("train", colours, "--out", out, *QUICK), 7, str(out), "--out")
+        refused(vit("train", colors, "--out", out, *QUICK), 7, str(out), "--out")
     assert (tmp_path / "file").read_text() == "mine"
 
 
 @pytest.mark.faults("F2", simulated="torch.save fails")
-def test_a_disk_that_fills_up_keeps_the_older_checkpoint(vit, colours, tmp_path, monkeypatch):
+def test_a_disk_that_fills_up_keeps_the_older_checkpoint(vit, colors, tmp_path, monkeypatch):
     saved = []
     save = torch.save
 
@@ -96,7 +96,7 @@ def test_a_disk_that_fills_up_keeps_the_older_checkpoint(vit, colours, tmp_path,
         return save(content, file, *rest, **options)
 
     monkeypatch.setattr(torch, "save", full)
-    answer = vit("train", colours, "--epochs", 4, "--out", tmp_path, "--wandb", "off")
+    answer = vit("train", colors, "--epochs", 4, "--out", tmp_path, "--wandb", "off")
     refused(answer, 7, "No space left on device", ".ckpt", "the previous file is whole")
     (folder,) = tmp_path.glob("**/checkpoints")
     assert {path.name for path in folder.iterdir()} <= {"best.ckpt", "last.ckpt"}
@@ -136,13 +136,13 @@ def test_a_loss_that_turns_nan_late_names_its_images(vit, tmp_path, monkeypatch)
         (("--model.network.depth", "0"), ["depth"]),
     ],
 )
-def test_settings_that_only_training_can_refuse(vit, colours, tmp_path, options, words):
-    refused(vit("train", colours, "--network", "vit_nano_patch2_8", *options, "--out", tmp_path, *QUICK), 2, *words)
+def test_settings_that_only_training_can_refuse(vit, colors, tmp_path, options, words):
+    refused(vit("train", colors, "--network", "vit_nano_patch2_8", *options, "--out", tmp_path, *QUICK), 2, *words)
 
 
 @pytest.mark.faults("N4", "N8", simulated="the network raises what PyTorch raises")
 @pytest.mark.parametrize("kind", ["GPU", "CPU", "Python"])
-def test_out_of_memory_says_what_to_try(vit, colours, tmp_path, monkeypatch, kind):
+def test_out_of_memory_says_what_to_try(vit, colors, tmp_path, monkeypatch, kind):
     forward = VisionTransformer.forward
 
     def allocate(network, images):
@@ -156,7 +156,7 @@ def test_out_of_memory_says_what_to_try(vit, colours, tmp_path, monkeypatch, kin
 
     monkeypatch.setattr(VisionTransformer, "forward", allocate)
     options = ("--network", "vit_nano_patch2_8", "--batch_size", 6, "--precision", "32-true", "--out", tmp_path)
-    answer = vit("train", colours, *options, *QUICK)
+    answer = vit("train", colors, *options, *QUICK)
     refused(answer, 7, "out of memory with 6 images of 8 pixels in 32-true", "--optim.accumulate 2", "--batch_size")
 
 
@@ -174,8 +174,8 @@ def test_images_that_are_all_black_train(vit, tmp_path):
 
 
 @pytest.mark.parametrize("strategy", ["deepspeed", "dpp"])
-def test_strategies_that_are_not_tested_are_refused(vit, colours, tmp_path, strategy):
-    answer = vit("train", colours, "--strategy", strategy, "--out", tmp_path, *QUICK)
+def test_strategies_that_are_not_tested_are_refused(vit, colors, tmp_path, strategy):
+    answer = vit("train", colors, "--strategy", strategy, "--out", tmp_path, *QUICK)
     refused(answer, 2, f"--strategy {strategy}", "auto, ddp, fsdp")
 
 

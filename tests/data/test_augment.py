@@ -129,7 +129,7 @@ def test_mixing_is_a_function_of_the_pair_and_its_key() -> None:
     assert torch.equal(again[0], images[2:4]) and torch.equal(again[1], shares[2:4])
 
 
-def test_cutmix_puts_a_box_of_the_neighbour_in() -> None:
+def test_cutmix_puts_a_box_of_the_neighbor_in() -> None:
     labels = torch.tensor([0, 1] * 200)
     images, shares = mixed(labels, keys(400), cutmix=1.0)
     own = images[torch.arange(400), labels]

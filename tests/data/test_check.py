@@ -101,7 +101,7 @@ def bad(tmp_path_factory, good, scene):
         ("warning", "wrong_extension", "train", "cat", "train/cat/really a png.jpg", ""),
         ("warning", "odd_shape", "train", "cat", "train/cat/strip.png", ""),
         ("warning", "tiny", "test", "dog", "test/dog/stamp.png", ""),
-        ("warning", "one_colour", "train", "dog", "train/dog/blue.jpg", ""),
+        ("warning", "one_color", "train", "dog", "train/dog/blue.jpg", ""),
         ("warning", "rare_class", "train", "rare", "", ""),
         ("warning", "empty_class", "train", "empty", "", ""),
         ("warning", "empty_class", "test", "empty", "", ""),
@@ -212,7 +212,7 @@ def test_nearly_empty_pictures_are_not_called_alike():
     assert kinds(arrays([6, 6], images)) == []
     images[:] = 100
     found = kinds(arrays([6, 6], images))
-    assert found.count(("one_colour", "train", "c0")) == 6 and "near_duplicate" not in {kind for kind, _, _ in found}
+    assert found.count(("one_color", "train", "c0")) == 6 and "near_duplicate" not in {kind for kind, _, _ in found}
     assert ("label_conflict", "train", "c1") in found
 
 

@@ -11,7 +11,7 @@ from PIL import Image
 from vit.data.contents import known_contents, read_contents
 from vit.data.sources import open_source
 from vit.errors import CheckpointError
-from vit.training.weights_hash import weights_hash
+from vit.weights.hashing import weights_hash
 
 
 def train_hash(source):
@@ -22,10 +22,10 @@ def of_folder(folder):
     return train_hash(open_source(str(folder)))
 
 
-def test_a_replaced_image_is_another_one(colours, tmp_path):
+def test_a_replaced_image_is_another_one(colors, tmp_path):
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here, there):
-        shutil.copytree(colours, folder)
+        shutil.copytree(colors, folder)
     assert of_folder(here) == of_folder(there)
     file = here / "red" / "03.png"
     before = file.stat()
@@ -47,8 +47,8 @@ def test_pixels_in_memory_count_too():
     assert [train_hash(other) == train_hash(digits) for other in others] == [False, True]
 
 
-def test_what_was_read_once_is_known_of_a_part(colours):
-    source = open_source(str(colours))
+def test_what_was_read_once_is_known_of_a_part(colors):
+    source = open_source(str(colors))
     whole = read_contents(source)
     part = replace(source, splits={"train": source.splits["train"].select([3, 1, 7])})
     assert known_contents(part, whole.by_path(source)) == read_contents(part)

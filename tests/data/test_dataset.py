@@ -82,7 +82,7 @@ def test_training_without_a_random_crop_sees_what_evaluation_sees(
     (trained,), (evaluated,) = trained_on(data, epochs=1), list(data.evaluation_loader("validation"))
     places = [evaluated.path.index(path) for path in trained.path]
     assert sorted(places) == list(range(14))
-    assert torch.equal(data.augmented(trained).image, preprocess.normalise(evaluated.image[places]))
+    assert torch.equal(data.augmented(trained).image, preprocess.normalize(evaluated.image[places]))
 
 
 @pytest.mark.faults("I14")
@@ -194,10 +194,10 @@ def test_a_resumed_module_goes_on_with_the_next_batch(folder: Path, consumed: in
     assert data.state_dict() == {"consumed": consumed + len(resumed)}
 
 
-@pytest.mark.parametrize("colour", [False, True])
+@pytest.mark.parametrize("color", [False, True])
 @pytest.mark.parametrize("side", [SIDE, 20])
-def test_arrays_are_colour_images(colour: bool, side: int) -> None:
-    shape = (6, side, side, 3) if colour else (6, side, side)
+def test_arrays_are_color_images(color: bool, side: int) -> None:
+    shape = (6, side, side, 3) if color else (6, side, side)
     arrays = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     samples = Samples([str(i) for i in range(6)], np.array([0, 1, 2, 0, 1, 2]), arrays=arrays)
     for augment in (None, ImageAugment(Augment(), Preprocess(SIDE))):
@@ -206,9 +206,9 @@ def test_arrays_are_colour_images(colour: bool, side: int) -> None:
         assert batch.image.shape == (2, 3, SIDE, SIDE) and batch.image.dtype == torch.uint8
         assert batch.label.tolist() == [1, 1] and batch.path == ("4", "1") and batch.valid.tolist() == [True, False]
         if side == SIDE:
-            expected = arrays[[4, 1]].transpose(0, 3, 1, 2) if colour else arrays[[4, 1], None].repeat(3, axis=1)
+            expected = arrays[[4, 1]].transpose(0, 3, 1, 2) if color else arrays[[4, 1], None].repeat(3, axis=1)
             assert np.array_equal(batch.image.numpy(), expected)
-        if not colour:
+        if not color:
             assert torch.equal(batch.image[:, 0], batch.image[:, 2])
 
 
@@ -249,5 +249,5 @@ def test_arrays_of_the_network_s_size_are_cut_in_training_as_in_evaluation() -> 
     data = ImageDataModule(source, preprocess, Augment(), LoaderOptions(6, 0, "auto"), seed=5)
     (trained,), (evaluated,) = trained_on(data, epochs=1), list(data.evaluation_loader("validation"))
     places = [evaluated.path.index(path) for path in trained.path]
-    assert torch.equal(data.augmented(trained).image, preprocess.normalise(evaluated.image[places]))
+    assert torch.equal(data.augmented(trained).image, preprocess.normalize(evaluated.image[places]))
     assert not torch.equal(evaluated.image, torch.from_numpy(arrays).permute(0, 3, 1, 2))

@@ -31,9 +31,9 @@ def encoded(image: Image.Image, kind: str, **options: object) -> bytes:
 
 
 def picture(height: int = 16, width: int = 24) -> np.ndarray:
-    """Blocks of 8x8 pixels, each of its own colour, which JPEG keeps nearly as they are."""
-    colours = np.random.default_rng(0).integers(0, 256, (-(-height // 8), -(-width // 8), 3), dtype=np.uint8)
-    return colours.repeat(8, axis=0).repeat(8, axis=1)[:height, :width]
+    """Blocks of 8x8 pixels, each of its own color, which JPEG keeps nearly as they are."""
+    colors = np.random.default_rng(0).integers(0, 256, (-(-height // 8), -(-width // 8), 3), dtype=np.uint8)
+    return colors.repeat(8, axis=0).repeat(8, axis=1)[:height, :width]
 
 
 def decoded(data: bytes) -> np.ndarray:
@@ -80,13 +80,13 @@ def test_alpha_lies_over_white() -> None:
         lossless = {"lossless": True, "exact": True} if kind == "WEBP" else {}
         found = decoded(encoded(rgba, kind, **lossless)).astype(int)
         assert np.abs(found - [[(255, 255, 255), (255, 127, 127), (255, 0, 0)]]).max() <= 1
-    grey = Image.fromarray(np.array([[(0, 0), (0, 128), (0, 255)]], dtype=np.uint8))
-    assert grey.mode == "LA"
-    assert np.abs(decoded(encoded(grey, "PNG")).astype(int)[0, :, 0] - (255, 127, 0)).max() <= 1
+    gray = Image.fromarray(np.array([[(0, 0), (0, 128), (0, 255)]], dtype=np.uint8))
+    assert gray.mode == "LA"
+    assert np.abs(decoded(encoded(gray, "PNG")).astype(int)[0, :, 0] - (255, 127, 0)).max() <= 1
 
 
 @pytest.mark.faults("I7")
-def test_transparent_colours_are_white() -> None:
+def test_transparent_colors_are_white() -> None:
     palette = Image.new("P", (2, 1))
     palette.putpalette([*RED, *BLUE])
     palette.putdata([0, 1])
@@ -95,8 +95,8 @@ def test_transparent_colours_are_white() -> None:
     assert decoded(encoded(palette, "PNG", transparency=b"\x80")).tolist() == [[[255, 127, 127], [0, 0, 255]]]
     rgb = Image.fromarray(np.array([[RED, BLUE]], dtype=np.uint8))
     assert decoded(encoded(rgb, "PNG", transparency=BLUE)).tolist() == [[[255, 0, 0], [255, 255, 255]]]
-    grey = Image.fromarray(np.array([[7, 9]], dtype=np.uint8))
-    assert decoded(encoded(grey, "PNG", transparency=7))[0, :, 0].tolist() == [255, 9]
+    gray = Image.fromarray(np.array([[7, 9]], dtype=np.uint8))
+    assert decoded(encoded(gray, "PNG", transparency=7))[0, :, 0].tolist() == [255, 9]
 
 
 @pytest.mark.faults("I7")
@@ -109,7 +109,7 @@ def test_one_bit_is_black_and_white(kind: str) -> None:
 
 @pytest.mark.faults("I8")
 @pytest.mark.parametrize(("kind", "order"), [("PNG", "<u2"), ("TIFF", "<u2"), ("TIFF", ">u2"), ("PPM", "<u2")])
-def test_sixteen_bit_grey_is_scaled(kind: str, order: str) -> None:
+def test_sixteen_bit_gray_is_scaled(kind: str, order: str) -> None:
     levels = np.array([[0, 255, 256, 32_768, 65_279, 65_535]], dtype=order)
     assert decoded(encoded(Image.fromarray(levels), kind))[0].tolist() == [[v] * 3 for v in (0, 0, 1, 128, 254, 255)]
 
@@ -151,7 +151,7 @@ def test_jpegs_are_pillows_to_two_levels(size: tuple[int, int], options: dict[st
 @pytest.mark.faults("I9")
 @pytest.mark.parametrize("kind", ["GIF", "WEBP", "TIFF", "PNG", "MPO"])
 def test_first_frame_of_many(kind: str) -> None:
-    frames = [Image.new("RGB", (16, 16), colour) for colour in (RED, BLUE, BLUE)]
+    frames = [Image.new("RGB", (16, 16), color) for color in (RED, BLUE, BLUE)]
     options = {"lossless": True} if kind == "WEBP" else {}
     found = decoded(encoded(frames[0], kind, save_all=True, append_images=frames[1:], **options)).astype(int)
     assert np.abs(found - RED).max() <= 2

@@ -153,7 +153,7 @@ def sound_files() -> dict[str, bytes]:
     return {
         "jpg": encoded("JPEG", exif=exif),
         "progressive.jpg": encoded("JPEG", progressive=True),
-        "grey.jpg": encoded("JPEG", lambda image: image.convert("L")),
+        "gray.jpg": encoded("JPEG", lambda image: image.convert("L")),
         "cmyk.jpg": encoded("JPEG", lambda image: image.convert("CMYK")),
         "mpo": frames("MPO"),
         "png": encoded("PNG", exif=exif),

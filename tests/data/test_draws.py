@@ -33,7 +33,7 @@ def test_draws_are_uniform_whichever_key_counts(values: np.ndarray) -> None:
     assert is_uniform(values)
 
 
-def test_neighbouring_keys_are_unrelated() -> None:
+def test_neighboring_keys_are_unrelated() -> None:
     draws = uniform(8, 0, np.arange(20_000))
     later, next_image = uniform(8, 1, np.arange(20_000)), np.roll(draws, 1, axis=0)
     for other in (later, next_image):

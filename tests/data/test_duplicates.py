@@ -100,7 +100,7 @@ def picture():
 
 
 def shifted(picture, much):
-    """The picture with noise of so many grey levels."""
+    """The picture with noise of so many gray levels."""
     return picture + (np.random.default_rng(much).integers(0, 2, len(picture)) * 2 - 1) * much
 
 

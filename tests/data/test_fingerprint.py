@@ -27,8 +27,8 @@ def test_the_hash_is_the_dct_hash_of_imagehash(scene):
     """Recomputed with scipy's transform, in imagehash's order: bits of rows, the lowest frequency first."""
     for seed in range(5):
         image = pixels(scene(seed))
-        grey = np.array([0.299, 0.587, 0.114]) @ TF.resize(image, [32, 32], antialias=True).reshape(3, -1).numpy()
-        low = dctn(grey.reshape(32, 32))[:8, :8]
+        gray = np.array([0.299, 0.587, 0.114]) @ TF.resize(image, [32, 32], antialias=True).reshape(3, -1).numpy()
+        low = dctn(gray.reshape(32, 32))[:8, :8]
         bits = "".join("01"[int(value > np.median(low))] for value in low.reshape(-1))
         assert f"{fingerprint(image).phash:064b}" == bits
 

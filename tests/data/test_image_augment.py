@@ -64,23 +64,23 @@ def test_an_image_is_varied_by_its_key_alone() -> None:
     results = []
     for seed in (1, 2):
         torch.manual_seed(seed)
-        results.append([augment.recolour(augment.crop(image, key), key) for key in KEYS[:20]])
+        results.append([augment.recolor(augment.crop(image, key), key) for key in KEYS[:20]])
     assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
     assert len({tuple(result.flatten().tolist()) for result in results[0]}) == 20
 
 
-def test_recolouring_leaves_torchs_generator_alone() -> None:
+def test_recoloring_leaves_torchs_generator_alone() -> None:
     torch.manual_seed(3)
     expected = torch.rand(4)
     torch.manual_seed(3)
     image = noise(32, 32)
     before = image.clone()
-    results = [ImageAugment(Augment(randaugment=2), PREPROCESS).recolour(image, key) for key in KEYS[:50]]
+    results = [ImageAugment(Augment(randaugment=2), PREPROCESS).recolor(image, key) for key in KEYS[:50]]
     assert torch.equal(torch.rand(4), expected)
     assert torch.equal(image, before)
     assert all(result.shape == (3, 32, 32) and result.dtype == torch.uint8 for result in results)
     assert sum(not torch.equal(result, image) for result in results) > 30
 
 
-def test_without_randaugment_colours_stay() -> None:
-    assert torch.equal(ImageAugment(Augment(crop=0.5), PREPROCESS).recolour(noise(32, 32), KEYS[0]), noise(32, 32))
+def test_without_randaugment_colors_stay() -> None:
+    assert torch.equal(ImageAugment(Augment(crop=0.5), PREPROCESS).recolor(noise(32, 32), KEYS[0]), noise(32, 32))

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from vit.checkpoints.run import RunDirectory
 from vit.data.contents import read_contents
 from vit.data.outputs import is_output
 from vit.data.sources import open_source
 from vit.errors import DataError
 from vit.study.folder import StudyDirectory
+from vit.training.beginning import write_beginning
 from vit.training.recipe import Recipe
-from vit.training.run import RunDirectory, write_beginning
 
 pytestmark = pytest.mark.faults("D25")
 

@@ -73,24 +73,24 @@ def test_crop_fraction_is_the_share_of_the_shorter_side() -> None:
     assert resize_shorter(noise(40, 60), 20, "bicubic").shape == (3, 20, 30)
 
 
-def test_normalised_images_have_the_given_statistics() -> None:
+def test_normalized_images_have_the_given_statistics() -> None:
     preprocess = Preprocess(8, mean=(0.5, 0.25, 0.1), std=(0.2, 0.5, 1.0))
     images = noise(8, 8)[None].repeat(4, 1, 1, 1)
     before = images.clone()
     mean, std = torch.tensor(preprocess.mean).view(3, 1, 1), torch.tensor(preprocess.std).view(3, 1, 1)
-    found = preprocess.normalise(images)
+    found = preprocess.normalize(images)
     assert found.dtype == torch.float32
     assert torch.allclose(found, (images.double() / 255 - mean.double()).div(std).float(), atol=1e-5)
     assert torch.equal(images, before)
-    v2_normalise = v2.Compose([v2.ToDtype(torch.float32, scale=True), v2.Normalize(preprocess.mean, preprocess.std)])
-    assert torch.allclose(found, v2_normalise(images), atol=1e-5)
+    v2_normalize = v2.Compose([v2.ToDtype(torch.float32, scale=True), v2.Normalize(preprocess.mean, preprocess.std)])
+    assert torch.allclose(found, v2_normalize(images), atol=1e-5)
 
 
 @pytest.mark.parametrize("level", [0, 124, 255])
-def test_images_of_one_colour_stay_finite(level: int) -> None:
+def test_images_of_one_color_stay_finite(level: int) -> None:
     preprocess = Preprocess(4)
     images = torch.full((1, 3, 9, 5), level, dtype=torch.uint8)
-    assert preprocess.normalise(preprocess(images[0])[None]).isfinite().all()
+    assert preprocess.normalize(preprocess(images[0])[None]).isfinite().all()
 
 
 def test_it_survives_json() -> None:

@@ -33,7 +33,7 @@ def labels(source: Source, split: str = "train") -> dict[str, str]:
 def refused(root: Path | str, **options: bool) -> str:
     with pytest.raises(DataError) as caught:
         open_source(str(root), **options)
-    assert caught.value.mend
+    assert caught.value.fix
     return str(caught.value)
 
 

@@ -65,7 +65,7 @@ def test_other_separators_and_names_of_columns_are_taken_and_said(tmp_path: Path
     [
         ("", ["lacks the column path and label"]),
         ("path:label\n1.jpg:a\n", ["lacks the column path and label", "'path:label'"]),
-        ("path,colour\n1.jpg,a\n", ["lacks the column label", "'path', 'colour'"]),
+        ("path,color\n1.jpg,a\n", ["lacks the column label", "'path', 'color'"]),
         ("path,label\n", ["no training images"]),
         ("path,label,split\n1.jpg,a,val\n", ["no training images"]),
         ("path,label\n1.jpg,a\n2.jpg,a\n", ["one class, 'a'"]),
@@ -89,7 +89,7 @@ def test_what_is_wrong_in_a_table_is_named(tmp_path: Path, content: str | bytes,
     path = table(tmp_path, content)
     with pytest.raises(DataError) as caught:
         open_source(str(path))
-    assert str(path) in str(caught.value) and caught.value.mend
+    assert str(path) in str(caught.value) and caught.value.fix
     assert all(word in str(caught.value) for word in words), str(caught.value)
 
 

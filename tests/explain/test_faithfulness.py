@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vit.explain.faithfulness import blurred, cells_of, faithfulness, mean_colour
+from vit.explain.faithfulness import blurred, cells_of, faithfulness, mean_color
 
 IMAGE = torch.zeros(3, 16, 16, dtype=torch.uint8)
 IMAGE[:, 4:8, 8:12] = 240  # one bright square, all that the network below looks at
@@ -18,9 +18,7 @@ def seen(images):
 
 
 def test_a_map_of_what_is_needed_beats_chance_and_its_opposite_does_not():
-    found = faithfulness(
-        seen, IMAGE, mean_colour(IMAGE), {"right": WHERE, "wrong": -WHERE}, cells=4, number=1, steps=16
-    )
+    found = faithfulness(seen, IMAGE, mean_color(IMAGE), {"right": WHERE, "wrong": -WHERE}, cells=4, number=1, steps=16)
     right, wrong = found["right"], found["wrong"]
     # the square goes first: half of the first of 16 trapezoids is left; it comes first: all but half of the first one
     assert right.deletion == pytest.approx(1 / 32) and right.insertion == pytest.approx(1 - 1 / 32)
@@ -30,7 +28,7 @@ def test_a_map_of_what_is_needed_beats_chance_and_its_opposite_does_not():
 
 def test_equal_importance_is_put_in_random_order():
     areas = {
-        faithfulness(seen, IMAGE, mean_colour(IMAGE), {"flat": torch.ones(4, 4)}, 4, 1, seed=seed)["flat"].deletion
+        faithfulness(seen, IMAGE, mean_color(IMAGE), {"flat": torch.ones(4, 4)}, 4, 1, seed=seed)["flat"].deletion
         for seed in range(12)
     }
     assert len(areas) > 4 and min(areas) < 0.4 < 0.6 < max(areas)
@@ -38,23 +36,23 @@ def test_equal_importance_is_put_in_random_order():
 
 def test_the_same_seed_gives_the_same_numbers_and_any_resolution_of_a_map_will_do():
     fine = WHERE.repeat_interleave(4, 0).repeat_interleave(4, 1)
-    found = faithfulness(seen, IMAGE, mean_colour(IMAGE), {"fine": fine, "coarse": WHERE}, 4, 1, steps=16)
+    found = faithfulness(seen, IMAGE, mean_color(IMAGE), {"fine": fine, "coarse": WHERE}, 4, 1, steps=16)
     assert found["fine"] == found["coarse"]
-    again = faithfulness(seen, IMAGE, mean_colour(IMAGE), {"fine": fine, "coarse": WHERE}, 4, 1, steps=16)
+    again = faithfulness(seen, IMAGE, mean_color(IMAGE), {"fine": fine, "coarse": WHERE}, 4, 1, steps=16)
     assert again == found
 
 
 def test_curves_begin_with_the_image_and_end_with_the_background():
     shown = []
-    faithfulness(lambda batch: shown.append(batch) or seen(batch), IMAGE, mean_colour(IMAGE), {"m": WHERE}, 4, 1)
+    faithfulness(lambda batch: shown.append(batch) or seen(batch), IMAGE, mean_color(IMAGE), {"m": WHERE}, 4, 1)
     (batch,) = shown
-    assert torch.equal(batch[0], IMAGE) and torch.equal(batch[1], mean_colour(IMAGE))
+    assert torch.equal(batch[0], IMAGE) and torch.equal(batch[1], mean_color(IMAGE))
     assert all(set(picture.unique().tolist()) <= {0, 15, 240} for picture in batch)
 
 
-def test_backgrounds_keep_the_mean_colour_and_lose_the_shapes():
+def test_backgrounds_keep_the_mean_color_and_lose_the_shapes():
     picture = torch.randint(0, 256, (3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    for background in (mean_colour(picture), blurred(picture)):
+    for background in (mean_color(picture), blurred(picture)):
         assert background.shape == picture.shape and background.dtype == torch.uint8
         assert background.float().std(dim=(1, 2)).max() < 0.15 * picture.float().std()
         assert (background.float().mean(dim=(1, 2)) - picture.float().mean(dim=(1, 2))).abs().max() < 6

@@ -29,8 +29,8 @@ def test_of_a_cnn_it_weights_the_last_features_by_their_gradient():
     assert found.shape == (32, 32)
     features = network.model.forward_features(batch).detach()  # (1, 8, 4, 4), and then their mean and a linear layer
     expected = stretched((features[0] * network.model.fc.weight[1].detach()[:, None, None]).sum(dim=0))
-    centres = found[4::8, 4::8]  # it is interpolated; compare where it is nearly exact
-    assert np.corrcoef(centres.flatten(), expected.flatten())[0, 1] > 0.98
+    centers = found[4::8, 4::8]  # it is interpolated; compare where it is nearly exact
+    assert np.corrcoef(centers.flatten(), expected.flatten())[0, 1] > 0.98
     assert all(parameter.grad is None for parameter in network.parameters())
 
 
@@ -44,8 +44,8 @@ def test_of_a_mean_pooled_vit_it_is_the_class_activation_map(small, images):
         normal = network.norm(tokens)
     for place, number in enumerate((1, 2)):
         expected = stretched((normal[place] @ network.head.weight[number].detach()).view(4, 4))
-        centres = found[place][2::4, 2::4]
-        assert np.corrcoef(centres.flatten(), expected.flatten())[0, 1] > 0.95
+        centers = found[place][2::4, 2::4]
+        assert np.corrcoef(centers.flatten(), expected.flatten())[0, 1] > 0.95
 
 
 @pytest.mark.parametrize("values", [{}, {"norm_placement": "post"}, {"norm_placement": "post", "depth": 1}], ids=str)

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
+from vit.checkpoints.format import KEY, PREFIX, Description
 from vit.data.preprocess import Preprocess, ResizeMode
 from vit.export.deployed import Trained
-from vit.models.adapt import head_names
 from vit.models.catalog import build, resolve
-from vit.training.checkpoint import KEY, PREFIX, Description
+from vit.weights.adapt import head_names
 
 CLASSES = ("cat", "dög", "<b>hat</b>")
 SMALL: dict[str, dict[str, Any]] = {

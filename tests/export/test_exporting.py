@@ -21,10 +21,10 @@ from vit.export.program import Program
 from vit.export.timm_file import _crop_pct
 from vit.export.verify import Difference, compare, random_images
 from vit.export.weights import Weights
+from vit.inference.engine import Engine
 from vit.models.catalog import build
-from vit.training.inference import Engine
-from vit.training.pretrained import open_pretrained
-from vit.training.start import start_from
+from vit.weights.pretrained import open_pretrained
+from vit.weights.start import start_from
 
 NAMES = {"onnx": "m.onnx", "pt2": "m.pt2", "safetensors": "m.safetensors", "timm": "m.safetensors", "hf": "m"}
 FRACTIONS = (0.8, 0.85, 0.875, 0.9, 0.91, 0.93, 0.95, 0.96, 1.0)
@@ -157,7 +157,7 @@ def test_the_line_for_timm_is_code_that_runs(trained, tmp_path):
     exec(FORMATS["timm"].how_to_load(made, path), scope)
     model = scope["model"].eval()
     with torch.inference_mode():
-        theirs = model(made.description.preprocess.normalise(images(8, 3))).softmax(dim=1)
+        theirs = model(made.description.preprocess.normalize(images(8, 3))).softmax(dim=1)
     np.testing.assert_allclose(theirs, answers(made, images(8, 3)), atol=1e-6)
     with safe_open(path, framework="pt") as file:
         assert json.loads(file.metadata()["vit"])["temperature"] == 1.0, "it is in the weights, and must not come twice"
@@ -175,10 +175,10 @@ def test_transformers_find_classes_and_preprocessing(trained, tmp_path, scene):
     picture = scene(3, 90, 60)
     plain = made.description.preprocess
     pixels = torch.from_numpy(np.array(picture)).permute(2, 0, 1)
-    ours = plain.normalise(plain(pixels)[None])
+    ours = plain.normalize(plain(pixels)[None])
     theirs = torch.as_tensor(np.array(processor(picture, return_tensors="np")["pixel_values"]))
     assert theirs.shape == ours.shape
-    assert (theirs - ours).abs().max() < 2.5 / 255 / 0.2  # two grey levels: another resizer
+    assert (theirs - ours).abs().max() < 2.5 / 255 / 0.2  # two gray levels: another resizer
     modes = {stat.S_IMODE(file.stat().st_mode) for file in path.iterdir()}
     assert len(modes) == 1, "weights are as readable as their config"
 
@@ -201,7 +201,7 @@ def test_peers_see_files_as_the_checkpoint_does(trained, tmp_path, scene, name, 
     clear.save(tmp_path / "clear.png")
     files += [str(tmp_path / other) for other in ("turned.jpg", "whole.png", "clear.png")]
     seen = export(made, name, tmp_path / NAMES[name], files).peer
-    assert seen.images == 7 and seen.others == 1 and seen.grey < 0.3 and seen.largest < 0.05
+    assert seen.images == 7 and seen.others == 1 and seen.gray < 0.3 and seen.largest < 0.05
 
 
 @pytest.mark.parametrize(("size", "fraction"), [(size, f) for size in (8, 12, 96, 224, 299, 384) for f in FRACTIONS])
@@ -282,7 +282,7 @@ def test_random_images_are_the_same_every_time_and_of_both_batch_sizes():
 
 
 def test_real_images_are_compared_and_unreadable_ones_passed_over(trained, tmp_path, mixed):
-    from vit.prediction.files import list_files
+    from vit.inference.files import list_files
 
     files = list_files([mixed], recursive=False)
     found = export(trained("vit"), "safetensors", tmp_path / "m.safetensors", files)

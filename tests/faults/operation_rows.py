@@ -84,7 +84,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault(
             "R1",
             "SIGKILL at any moment: start-up, training, validation, saving",
-            "`--resume` ends with the weights, optimiser, metrics and result of the run that was never ended, bit for "
+            "`--resume` ends with the weights, optimizer, metrics and result of the run that was never ended, bit for "
             "bit (CPU, float32)",
         ),
         Fault(
@@ -260,7 +260,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault(
             "N6", "labels out of range", "cannot be: numbers are ours, made from names; an unknown name is refused", 3
         ),
-        Fault("N7", "images of one colour", "no NaN"),
+        Fault("N7", "images of one color", "no NaN"),
         Fault("N8", "out of memory on a GPU", "as N4", 7),
     ),
 }

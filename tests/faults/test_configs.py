@@ -85,7 +85,7 @@ def test_a_value_out_of_its_range_is_refused_by_its_key(parser, wrong):
     key, value = wrong
     with pytest.raises(UsageError) as caught:
         parse_options(parser, [NOWHERE, f"--{key}", value])
-    assert key in str(caught.value) and caught.value.code == 2 and caught.value.mend
+    assert key in str(caught.value) and caught.value.code == 2 and caught.value.fix
     assert value.lstrip("-") in str(caught.value)
 
 

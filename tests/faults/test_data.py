@@ -247,7 +247,7 @@ LOADING = (*TINY[:-2], "--data.num_workers", 1, "--data.cache", "none")
 
 
 @pytest.mark.faults("D22")
-def test_a_loading_process_that_is_killed_is_a_resource_error(vit, colours, tmp_path, monkeypatch):
+def test_a_loading_process_that_is_killed_is_a_resource_error(vit, colors, tmp_path, monkeypatch):
     here, original = os.getpid(), decode.read_image
 
     def killed(path):
@@ -256,28 +256,28 @@ def test_a_loading_process_that_is_killed_is_a_resource_error(vit, colours, tmp_
         return original(path)
 
     monkeypatch.setattr(dataset, "read_image", killed)
-    answer = vit("train", colours, *LOADING, "--out", tmp_path)
+    answer = vit("train", colors, *LOADING, "--out", tmp_path)
     refused(answer, 7, "was killed", "--data.num_workers 0", "/dev/shm")
     assert not list(tmp_path.glob("**/result.json"))
 
 
 @pytest.mark.faults("D22", simulated="PyTorch's error is raised")
-def test_too_little_shared_memory_is_said_and_not_waited_for(vit, colours, tmp_path, monkeypatch):
+def test_too_little_shared_memory_is_said_and_not_waited_for(vit, colors, tmp_path, monkeypatch):
     def full(tensor):
         raise RuntimeError(
             "unable to allocate shared memory(shm) for file </torch_1_2_0>: No space left on device (28)"
         )
 
     monkeypatch.setattr(torch.Tensor, "share_memory_", full)
-    answer = vit("train", colours, *LOADING, "--out", tmp_path)
+    answer = vit("train", colors, *LOADING, "--out", tmp_path)
     refused(answer, 7, "found no room", "--data.num_workers 0", "/dev/shm is small")
 
 
 @pytest.mark.slow
 @pytest.mark.faults("D22")
-def test_a_dev_shm_of_64_kilobytes(colours, tmp_path):
+def test_a_dev_shm_of_64_kilobytes(colors, tmp_path):
     inside = "mount -t tmpfs -o size=64k tmpfs /dev/shm && exec "
-    line = map(str, (sys.executable, "-m", "vit", "train", colours, *LOADING, "--image_size", 64, "--out", tmp_path))
+    line = map(str, (sys.executable, "-m", "vit", "train", colors, *LOADING, "--image_size", 64, "--out", tmp_path))
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
         pytest.skip("this machine lends no mount namespace")

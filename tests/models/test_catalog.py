@@ -60,7 +60,7 @@ def test_cost_does_not_allocate_the_network() -> None:
 def test_typo_in_a_name_is_answered_with_the_nearest(typo: str, meant: str) -> None:
     with pytest.raises(UsageError) as caught:
         create_network(typo, num_classes=10)
-    assert repr(typo) in str(caught.value) and repr(meant) in caught.value.mend
+    assert repr(typo) in str(caught.value) and repr(meant) in caught.value.fix
 
 
 @pytest.mark.parametrize(

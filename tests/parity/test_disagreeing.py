@@ -60,8 +60,8 @@ def test_machines_that_are_not_alike_do_not_begin(tmp_path, draw_classes, what, 
 
 @linux_only
 @pytest.mark.faults("X10")
-def test_weights_that_drift_apart_end_the_training_at_the_next_validation(colours, tmp_path):
-    process = start(tmp_path, "train", colours, *SHORT, *TWO, "--out", tmp_path / "runs", script=DRIFTING)
+def test_weights_that_drift_apart_end_the_training_at_the_next_validation(colors, tmp_path):
+    process = start(tmp_path, "train", colors, *SHORT, *TWO, "--out", tmp_path / "runs", script=DRIFTING)
     _, said = finish(tmp_path, process, 300)
     (line,) = errors(said)
     assert process.returncode == 8 and "the weights of process 1 are not those of process 0 after step " in line

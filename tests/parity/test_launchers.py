@@ -19,10 +19,10 @@ PATIENT = 400  # seconds, on a busy machine
 @linux_only
 @pytest.mark.faults("X11", simulated="real processes with the variables that srun sets; no SLURM is there")
 @pytest.mark.faults("X9", "R6")
-def test_tasks_of_srun_share_nothing_but_the_network_and_go_on_together(vit, colours, tmp_path, monkeypatch):
+def test_tasks_of_srun_share_nothing_but_the_network_and_go_on_together(vit, colors, tmp_path, monkeypatch):
     """Each machine has its own folder `runs`: what the others need of the first one's is sent to them."""
     monkeypatch.setattr("vit.report.run_figures.draw_run", lambda *_: None)
-    command = ("train", colours, *SHORT, "--resume", "auto", "--out", "runs")
+    command = ("train", colors, *SHORT, "--resume", "auto", "--out", "runs")
     (first, _, said), _ = finish_all(tmp_path, srun(tmp_path, command, command, script=ENDED), PATIENT)
     assert first == 143 and "after step 5, which is saved" in said, said
     run = run_folder(tmp_path / "task0" / "runs")
@@ -32,7 +32,7 @@ def test_tasks_of_srun_share_nothing_but_the_network_and_go_on_together(vit, col
     assert (first, second) == (0, (0, "", "")), (said, second)
     assert f"--resume auto: going on with {name}" in said and "images on 2 processes" in out
     assert run_folder(tmp_path / "task0" / "runs") == run and not os.listdir(tmp_path / "task1")
-    assert vit("train", colours, *SHORT, "--out", tmp_path / "one").code == 0
+    assert vit("train", colors, *SHORT, "--out", tmp_path / "one").code == 0
     assert same_but_for_rounding(run_folder(tmp_path / "one"), run)
 
 
@@ -40,9 +40,9 @@ def test_tasks_of_srun_share_nothing_but_the_network_and_go_on_together(vit, col
 @pytest.mark.slow
 @pytest.mark.faults("X11", simulated="real processes with the variables that srun sets; no SLURM is there")
 @pytest.mark.faults("R6")
-def test_a_run_goes_on_by_its_name_where_the_others_do_not_see_it(colours, tmp_path):
+def test_a_run_goes_on_by_its_name_where_the_others_do_not_see_it(colors, tmp_path):
     """And from the checkpoint before the last, where the last is damaged: the first process decides that, too."""
-    run = begun(tmp_path, 2, colours, "--checkpoint_every", "0s")
+    run = begun(tmp_path, 2, colors, "--checkpoint_every", "0s")
     (tmp_path / "task0").mkdir()
     run = shutil.move(run, tmp_path / "task0" / "run")
     (run / "checkpoints" / "last.ckpt").write_bytes(b"cut short")
@@ -56,11 +56,11 @@ def test_a_run_goes_on_by_its_name_where_the_others_do_not_see_it(colours, tmp_p
 @linux_only
 @pytest.mark.faults("X8")
 @pytest.mark.parametrize("launcher", ["lightning", pytest.param("torchrun", marks=pytest.mark.slow)])
-def test_the_first_process_decides_what_resume_auto_finds(colours, tmp_path, launcher):
+def test_the_first_process_decides_what_resume_auto_finds(colors, tmp_path, launcher):
     """The others would find another run, or none: the first one holds its lock."""
-    run = begun(tmp_path, 2, colours)
+    run = begun(tmp_path, 2, colors)
     options = TWO if launcher == "lightning" else ()
-    command = ("train", colours, *SHORT, *options, "--resume", "auto", "--out", tmp_path / "begun")
+    command = ("train", colors, *SHORT, *options, "--resume", "auto", "--out", tmp_path / "begun")
     process = start(tmp_path, *command, launcher=launcher)
     _, said = finish(tmp_path, process, PATIENT)
     assert process.returncode == 0 and f"--resume auto: going on with {run}" in said, said

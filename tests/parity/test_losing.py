@@ -26,7 +26,7 @@ Classifier.training_step = spoilt
 from lightning.fabric.strategies.launchers import subprocess_script
 subprocess_script._ChildProcessObserver.__init__.__defaults__ = (0.05,)  # seconds between two looks
 import time
-from vit.training import processes
+from vit.training.distributed import processes
 says_gone = processes._says_gone
 def slow(error):
     time.sleep(2)  # a machine that is busy
@@ -35,7 +35,7 @@ processes._says_gone = slow
 """
 IMPATIENT = """
 from datetime import timedelta
-from vit.training import processes
+from vit.training.distributed import processes
 processes.PATIENCE = timedelta(seconds=40)
 """
 ORPHANED = """
@@ -111,12 +111,12 @@ def test_a_process_that_falls_silent_is_not_waited_for(tmp_path):
         pytest.param(3, 2, marks=pytest.mark.slow), pytest.param(2, 3, marks=pytest.mark.slow),
     ],
 )  # fmt: skip
-def test_what_some_processes_began_others_can_finish(vit, colours, tmp_path, monkeypatch, before, after):
+def test_what_some_processes_began_others_can_finish(vit, colors, tmp_path, monkeypatch, before, after):
     """In the middle of an epoch, with everything that does not depend on the number of processes."""
     monkeypatch.setattr("vit.report.run_figures.draw_run", lambda *_: None)
     batch = ("--batch_size", 12, "--epochs", 5) if 3 in (before, after) else ()
-    many = begun(tmp_path, before, colours, *batch)
-    assert vit("train", colours, *SHORT, *batch, "--out", tmp_path / "one").code == 0
+    many = begun(tmp_path, before, colors, *batch)
+    assert vit("train", colors, *SHORT, *batch, "--out", tmp_path / "one").code == 0
     one = run_folder(tmp_path / "one")
     if after == 1:
         answer = vit("train", "--resume", many, "--devices", 1)
@@ -134,9 +134,9 @@ def test_what_some_processes_began_others_can_finish(vit, colours, tmp_path, mon
 
 @linux_only
 @pytest.mark.faults("R12")
-def test_a_loading_process_ends_though_its_training_was_killed_before_it_began(colours, tmp_path):
+def test_a_loading_process_ends_though_its_training_was_killed_before_it_began(colors, tmp_path):
     options = ("--data.num_workers", 1, "--data.cache", "none", "--wandb", "off", "--out", tmp_path / "runs")
-    process = start(tmp_path, "train", colours, *options, script=ORPHANED)
+    process = start(tmp_path, "train", colors, *options, script=ORPHANED)
     finish(tmp_path, process, 120)  # whoever belongs to it holds what it writes to open
     assert process.returncode == -signal.SIGKILL
 
@@ -164,12 +164,12 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     "method", ["fork", *(pytest.param(name, marks=pytest.mark.slow) for name in ("forkserver", "spawn"))]
 )
-def test_a_loading_process_lives_as_long_as_its_training(colours, tmp_path, method):
+def test_a_loading_process_lives_as_long_as_its_training(colors, tmp_path, method):
     """However it was started: a fork server stands between the two, and is the worker's parent for the system."""
     program = tmp_path / "reading.py"
     program.write_text(READING)
     process = subprocess.Popen(
-        [sys.executable, str(program), str(colours), method], env=environment(tmp_path), text=True,
+        [sys.executable, str(program), str(colors), method], env=environment(tmp_path), text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     assert process.stdout is not None

@@ -14,7 +14,7 @@ from tests.processes import belonging, environment, send, until
 SCRIPT = """
 import sys
 from datetime import timedelta
-from vit.training import processes
+from vit.training.distributed import processes
 processes.PATIENCE = timedelta(seconds=20)
 from vit.__main__ import main
 sys.exit(main())

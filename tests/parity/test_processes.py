@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 
 from tests.tables import rows
-from vit.prediction.rows import from_json
-from vit.training.checkpoint import load
+from vit.checkpoints.format import load
+from vit.inference.rows import from_json
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,13 +33,13 @@ def torchrun(folder, *arguments, processes=2):
 
 
 @pytest.fixture(scope="module")
-def odd(colours, tmp_path_factory):
+def odd(colors, tmp_path_factory):
     """Images of two classes that the digits model knows, an odd number of them."""
     folder = tmp_path_factory.mktemp("odd") / "data"
-    for name, colour, count in (("3", "red", 3), ("7", "blue", 4)):
+    for name, color, count in (("3", "red", 3), ("7", "blue", 4)):
         (folder / name).mkdir(parents=True)
         for place in range(count):
-            shutil.copy(colours / colour / f"{place:02d}.png", folder / name)
+            shutil.copy(colors / color / f"{place:02d}.png", folder / name)
     return folder
 
 
@@ -95,13 +95,13 @@ def test_fewer_images_than_processes_are_evaluated_and_predicted_once(vit, digit
 
 
 @pytest.mark.faults("X1")
-def test_training_validates_and_tests_every_image_once(vit, colours, tmp_path):
+def test_training_validates_and_tests_every_image_once(vit, colors, tmp_path):
     """3 validation images and 1 test image on 2 processes; the rate is so small that no weight moves."""
     lines = ["path,label,split"]
     for label in ("blue", "green", "red"):
-        lines += [f"{colours / label / f'{place:02d}.png'},{label},train" for place in range(8)]
-        lines.append(f"{colours / label / '08.png'},{label},validation")
-    (tmp_path / "table.csv").write_text("\n".join([*lines, f"{colours / 'red' / '09.png'},red,test", ""]))
+        lines += [f"{colors / label / f'{place:02d}.png'},{label},train" for place in range(8)]
+        lines.append(f"{colors / label / '08.png'},{label},validation")
+    (tmp_path / "table.csv").write_text("\n".join([*lines, f"{colors / 'red' / '09.png'},red,test", ""]))
     options = ("--network", "vit_nano_patch2_8", "--epochs", 1, "--batch_size", 8, "--lr", 1e-12, "--precision",
                "32-true", "--augment", "none", "--optim.optimizer", "sgd", "--wandb", "off")  # fmt: skip
     assert vit("train", tmp_path / "table.csv", *options, "--out", tmp_path / "one").code == 0

@@ -12,9 +12,9 @@ from tests.tables import rows
 
 @linux_only
 @pytest.mark.faults("R5", "R6")
-def test_what_two_processes_share_goes_on_anywhere_and_ends_as_if_it_were_whole(vit, colours, tmp_path, monkeypatch):
+def test_what_two_processes_share_goes_on_anywhere_and_ends_as_if_it_were_whole(vit, colors, tmp_path, monkeypatch):
     monkeypatch.setattr("vit.report.run_figures.draw_run", lambda *_: None)
-    two = begun(tmp_path, 2, colours, "--strategy", "fsdp")
+    two = begun(tmp_path, 2, colors, "--strategy", "fsdp")
     alone = shutil.copytree(two, tmp_path / "alone" / "a" / "b" / "run")
 
     process = start(tmp_path, "train", "--resume", two)
@@ -22,10 +22,10 @@ def test_what_two_processes_share_goes_on_anywhere_and_ends_as_if_it_were_whole(
     assert process.returncode == 0, said
     answer = vit("train", "--resume", alone, "--devices", 1)
     assert answer.code == 0, answer.err
-    assert vit("train", colours, *SHORT, "--out", tmp_path / "one").code == 0
+    assert vit("train", colors, *SHORT, "--out", tmp_path / "one").code == 0
     one = run_folder(tmp_path / "one")
     assert same_but_for_rounding(one, two) and same_but_for_rounding(one, alone)
-    assert vit("predict", two, colours, "--recursive", "--output", tmp_path / "rows.csv").code == 0
+    assert vit("predict", two, colors, "--recursive", "--output", tmp_path / "rows.csv").code == 0
     assert {row["status"] for row in rows(tmp_path / "rows.csv")} == {"ok"}
 
 
@@ -37,7 +37,7 @@ def test_what_two_processes_share_goes_on_anywhere_and_ends_as_if_it_were_whole(
         (("--optim.optimizer", "adamw", "--optim.ema_decay", "0.9"), "--optim.ema_decay"),
     ],
 )
-def test_what_needs_whole_weights_is_refused(vit, colours, tmp_path, options, words):
-    answer = vit("train", colours, "--strategy", "fsdp", "--devices", 2, "--out", tmp_path / "runs", *options)
+def test_what_needs_whole_weights_is_refused(vit, colors, tmp_path, options, words):
+    answer = vit("train", colors, "--strategy", "fsdp", "--devices", 2, "--out", tmp_path / "runs", *options)
     assert answer.code == 2 and words in answer.err and "--strategy ddp" in answer.err
     assert not (tmp_path / "runs").exists()

@@ -17,7 +17,7 @@ PROTOCOL = {
     "sizes": list(SIZES),
     "seeds": [0, 1, 2, 3, 4],
     "budget": "steps:2000",
-    "budget_words": "2,000 optimiser steps at every size",
+    "budget_words": "2,000 optimizer steps at every size",
     "tuning": "chosen among 3 settings at every size, on validation images, with seed 0; then fixed",
     "settings": {"vit_mini_patch4_28": ["lr=0.0003", "lr=0.001", "lr=0.003"], "resnet10_small": ["lr=0.01", "lr=0.1"]},
     "subsets": "class-balanced, each inside the next larger, drawn once per seed and shared by all networks",

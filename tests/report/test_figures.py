@@ -5,9 +5,9 @@ import pytest
 import torch
 from PIL import Image
 
+from vit.inference.metrics import ScoredImages
+from vit.inference.scored_rows import write_scored
 from vit.report.figures import confusion_matrix, curves, displayable, image_grid, reliability, save
-from vit.training.metrics import Scored
-from vit.training.predictions import write_scored
 
 HOSTILE = ("$x", "$\\frac", "a_b^c{", "日本", "new\nline", "é\udce9", "x" * 300, "\\", "%s", "")
 
@@ -72,7 +72,7 @@ def test_grids_have_a_place_for_every_picture(tmp_path, count):
     drawn(figure, tmp_path)
 
 
-def test_normalised_images_come_back():
+def test_normalized_images_come_back():
     images = torch.randint(0, 256, (2, 3, 4, 4), dtype=torch.uint8)
     mean, std = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
     normal = (images / 255 - torch.tensor(mean)[:, None, None]) / torch.tensor(std)[:, None, None]
@@ -81,7 +81,7 @@ def test_normalised_images_come_back():
 
 
 def test_names_in_scored_rows_keep_their_bytes(tmp_path):
-    scored = Scored(("caf\udce9\n.png", "=1+1"), np.array([0, 1]), np.eye(2, dtype=np.float32))
+    scored = ScoredImages(("caf\udce9\n.png", "=1+1"), np.array([0, 1]), np.eye(2, dtype=np.float32))
     write_scored(tmp_path / "new" / "rows.csv", scored, ("a", "b"))
     content = (tmp_path / "new" / "rows.csv").read_bytes()
     assert b'"caf\xe9\n.png",a,a,1.000000,' in content

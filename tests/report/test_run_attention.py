@@ -8,12 +8,12 @@ import pytest
 import torch
 from PIL import Image
 
+from vit.checkpoints.format import KEY, Description, load
+from vit.checkpoints.run import RunDirectory
 from vit.data.preprocess import Preprocess
 from vit.models.catalog import build, resolve
 from vit.report import run_attention
 from vit.report.overlay import overlay
-from vit.training.checkpoint import KEY, Description, load
-from vit.training.run import RunDirectory
 
 IMAGES = list(torch.randint(0, 256, (2, 3, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8))
 
@@ -35,7 +35,7 @@ def test_maps_are_of_the_label_that_was_given(digits_run):
     found = run_attention.overlays(run, IMAGES, ["3", "8"])
     network, description = load(run.best)
     maps = run_attention.choose_methods("relevance", network)["relevance"](
-        network, description.preprocess.normalise(torch.stack(IMAGES)), torch.tensor([3, 8])
+        network, description.preprocess.normalize(torch.stack(IMAGES)), torch.tensor([3, 8])
     )
     for (_, shown), image, importance in zip(found, IMAGES, maps, strict=True):
         with Image.open(io.BytesIO(b64decode(shown.partition(",")[2]))) as picture:

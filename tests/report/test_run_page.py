@@ -13,13 +13,13 @@ import pytest
 from PIL import Image
 
 from tests.report.pages import Page
+from vit.atomic_files import write_json
+from vit.checkpoints.run import RunDirectory, RunResult
 from vit.data.samples import Samples, Source
 from vit.errors import DataError, UsageError
-from vit.files import write_json
+from vit.inference.metrics import ScoredImages, uncalibrated, with_intervals
+from vit.inference.scored_rows import write_scored
 from vit.report.run_page import write_run_report
-from vit.training.metrics import Scored, uncalibrated, with_intervals
-from vit.training.predictions import write_scored
-from vit.training.run import RunDirectory, RunResult
 
 ALLOWED = {
     "html": {"lang"}, "head": set(), "meta": {"charset", "http-equiv", "content", "name"}, "title": set(),
@@ -50,7 +50,7 @@ def make(tmp_path):
         probabilities = np.full((count, len(classes)), 0.1 / (len(classes) - 1), dtype=np.float32)
         probabilities[np.arange(count), guesses] = np.linspace(0.9, 0.7, count)
         probabilities /= probabilities.sum(axis=1, keepdims=True)
-        scored = Scored(tuple(paths), np.array(labels), probabilities).at(0.5)
+        scored = ScoredImages(tuple(paths), np.array(labels), probabilities).at(0.5)
         pixels = np.random.default_rng(0).integers(0, 256, (count, 8, 8), dtype=np.uint8)
         samples = Samples(list(paths), scored.labels, arrays=pixels)
         run = RunDirectory(tmp_path / "run")
@@ -117,7 +117,7 @@ def test_the_page_tells_the_run(make):
     result = json.loads(run.result.read_text())
     ece, before = result["metrics"]["ece"], result["uncalibrated"]["ece"]
     for words in (
-        "3 of 6 test images are labelled right: 50.00 %",
+        "3 of 6 test images are labeled right: 50.00 %",
         "The most frequent mistake: 2 of 3 images of cat taken for dog.",
         "Of the checkpoint of epoch 2",
         "accuracy 50.00 %",
@@ -206,7 +206,7 @@ def test_files_that_are_gone_have_no_picture(make, tmp_path):
 def test_a_run_without_a_mistake(make):
     page = page_of(*make(labels=(0, 1, 2), guesses=(0, 1, 2)))
     check(page)
-    assert "No test image is labelled wrong." in page.text and "most frequent mistake" not in page.text
+    assert "No test image is labeled wrong." in page.text and "most frequent mistake" not in page.text
 
 
 def test_a_run_from_before_there_was_calibration(make):

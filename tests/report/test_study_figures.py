@@ -72,7 +72,7 @@ def test_axes_are_logarithmic_with_plain_numbers(study):
     assert axes.get_xscale() == axes.get_yscale() == "log"
     assert labels(axes.xaxis) == ["100", "300", "1,000", "3,000", "10,000", "40,000"]
     assert {"2", "5", "10", "20"} <= set(labels(axes.yaxis))
-    assert "2,000 optimiser steps" in axes.get_title(loc="left")
+    assert "2,000 optimizer steps" in axes.get_title(loc="left")
 
 
 def test_a_narrow_range_has_labels_too(study):

@@ -58,14 +58,14 @@ def test_the_page_is_complete(study, tmp_path):
     places = [page.text.index(f" {words} ", page.text.index("Test error in %") - 10) for words in headings]
     assert places == sorted(places)
     first = page.text.index("Below about 1,200 images resnet10_small is ahead")
-    assert first < page.text.index("2,000 optimiser steps at every size") < page.text.index("Test error in %")
+    assert first < page.text.index("2,000 optimizer steps at every size") < page.text.index("Test error in %")
     for series in findings.series:
         assert f"{series.parameters:,}" in page.text
         for point in series.points:
             assert f"{100 * point.mean.value:.2f}" in page.text
             assert f"{100 * point.mean.low:.2f} to {100 * point.mean.high:.2f}; 5 seeds" in page.text
     for words in (
-        "2,000 optimiser steps at every size",  # caption and protocol
+        "2,000 optimizer steps at every size",  # caption and protocol
         "equally good at about 1,200 training images (890 or more; the upper end may lie outside the measured sizes)",
         "images for 97 % accuracy",
         "17,000",
@@ -88,7 +88,7 @@ def test_the_page_is_complete(study, tmp_path):
 @pytest.mark.parametrize(("sizes", "places"), [((500, 2000, 8000), 7), ((500,), 4)])
 def test_every_table_and_figure_names_the_budget(study, tmp_path, sizes, places):
     page = page_of(study(sizes=sizes), tmp_path)
-    assert page.text.count("Budget: 2,000 optimiser steps at every size.") == places  # the rest is the protocol
+    assert page.text.count("Budget: 2,000 optimizer steps at every size.") == places  # the rest is the protocol
 
 
 @pytest.mark.parametrize("text", HOSTILE)

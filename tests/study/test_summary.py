@@ -10,11 +10,11 @@ import pytest
 from tests.tables import formulas, rows
 from vit.report.study_page import percents
 from vit.study.findings import CellResult
-from vit.study.summary import COLUMNS, summarise, to_json, write_results
+from vit.study.summary import COLUMNS, summarize, to_json, write_results
 
 T = 10_000
 SIZES = (100, 300, 1000, 3000, 10_000)
-PROTOCOL = {"budget": "2,000 optimiser steps at every size"}
+PROTOCOL = {"budget": "2,000 optimizer steps at every size"}
 
 
 def run(series, images, seed, wrong, **changes):
@@ -47,7 +47,7 @@ def law(scale, exponent, floor=0.02):
 def test_series_points_and_errors():
     cells = study({"vit": law(2, -0.4), "cnn": law(1, -0.4)}, seeds=3)
     cells.reverse()
-    found = summarise(cells, PROTOCOL, [], None)
+    found = summarize(cells, PROTOCOL, [], None)
     assert [one.name for one in found.series] == ["cnn", "vit"] and found.test_images == T
     for one in found.series:
         assert [point.images for point in one.points] == list(SIZES) and (one.parameters, one.flops) == (1234, 5678)
@@ -63,13 +63,13 @@ def test_series_points_and_errors():
 
 
 def test_every_series_is_compared_with_the_first():
-    found = summarise(study({"a": law(2, -0.4), "b": law(1, -0.4), "c": law(3, -0.4)}), PROTOCOL, [], 0.9)
+    found = summarize(study({"a": law(2, -0.4), "b": law(1, -0.4), "c": law(3, -0.4)}), PROTOCOL, [], 0.9)
     assert [(pair.first, pair.second) for pair in found.comparisons] == [("a", "b"), ("a", "c")]
     assert found.target == 0.9 and all(one.fit.for_target or one.fit.refusal for one in found.series)
 
 
 def test_the_verdict_of_a_clear_study():
-    found = summarise(study({"vit": law(2, -0.4), "cnn": law(1, -0.4)}), PROTOCOL, [], None)
+    found = summarize(study({"vit": law(2, -0.4), "cnn": law(1, -0.4)}), PROTOCOL, [], None)
     words = found.verdict
     assert words.startswith("At 10,000 images use cnn rather than vit: its error is 4.5")
     assert "points less (95 % interval 2." in words
@@ -77,24 +77,24 @@ def test_the_verdict_of_a_clear_study():
     percent = r"\d\.\d\d % \(95 % interval \d\.\d\d to \d\.\d\d\)"
     twice = rf"an error of {percent} for vit with 20,000, and of {percent} for cnn with 20,000\."
     assert re.search("With twice the images the fitted curves expect " + twice, words)
-    assert "2,000 optimiser steps at every size" in words and "more than 10,000 images were not measured." in words
+    assert "2,000 optimizer steps at every size" in words and "more than 10,000 images were not measured." in words
     assert "lacks" not in words and words.count(". ") <= 4
 
 
 def test_the_verdict_of_a_crossing():
-    found = summarise(study({"vit": law(9, -0.7, 0.01), "cnn": law(0.6, -0.25, 0.0)}), PROTOCOL, [], None)
+    found = summarize(study({"vit": law(9, -0.7, 0.01), "cnn": law(0.6, -0.25, 0.0)}), PROTOCOL, [], None)
     assert found.comparisons[0].verdict == "crossing"
     assert "use vit rather than cnn" in found.verdict and "cnn is better, above it vit." in found.verdict
 
 
 def test_the_verdict_of_two_that_are_alike():
-    found = summarise(study({"vit": law(2, -0.4), "cnn": law(2, -0.4)}), PROTOCOL, [], None)
+    found = summarize(study({"vit": law(2, -0.4), "cnn": law(2, -0.4)}), PROTOCOL, [], None)
     assert "At 10,000 images vit and cnn cannot be told apart: the errors are" in found.verdict
     assert "Nor can they at any smaller size measured, down to 100 images." in found.verdict
 
 
 def test_no_word_of_more_images_where_a_fit_does_not_bear_it():
-    found = summarise(study({"vit": law(2, -0.4), "cnn": [0.2] * 5}), PROTOCOL, [], None)
+    found = summarize(study({"vit": law(2, -0.4), "cnn": [0.2] * 5}), PROTOCOL, [], None)
     assert "With twice" not in found.verdict
     assert "What more images would bring is not known (cnn: the error does not fall" in found.verdict
 
@@ -102,22 +102,22 @@ def test_no_word_of_more_images_where_a_fit_does_not_bear_it():
 def test_missing_cells_are_worked_around_and_named():
     cells = [c for c in study({"vit": law(2, -0.4), "cnn": law(1, -0.4)}) if c.series == "vit" or c.images < 10_000]
     failed = [{"series": "cnn", "images": 10_000, "seed": 0, "run": "x", "error": "out of memory"}]
-    found = summarise(cells, PROTOCOL, failed, None)
+    found = summarize(cells, PROTOCOL, failed, None)
     assert [one.images for one in found.comparisons[0].differences] == [100, 300, 1000, 3000]
     assert "At 3,000 images use cnn" in found.verdict and "cnn lacks 5 of 25 runs" in found.verdict
     assert found.failed == failed
-    lost = summarise([c for c in cells if c.series == "vit"], {}, failed, None)
+    lost = summarize([c for c in cells if c.series == "vit"], {}, failed, None)
     assert "cnn has no run" in lost.verdict and "At 10,000 images vit errs on" in lost.verdict
 
 
 def test_few_runs():
-    one = summarise([run("vit", 100, 0, 3000)], {}, [], 0.9)
+    one = summarize([run("vit", 100, 0, 3000)], {}, [], 0.9)
     assert "vit errs on 30.00 % of the test images." in one.verdict and one.series[0].fit is None
-    two = summarise([run("vit", 100, 0, 3000), run("cnn", 100, 0, 2000)], {}, [], None)
+    two = summarize([run("vit", 100, 0, 3000), run("cnn", 100, 0, 2000)], {}, [], None)
     assert "30.00 % for vit and 20.00 % for cnn, from one seed" in two.verdict
-    apart = summarise([run("vit", 100, 0, 3000), run("cnn", 200, 0, 2000)], {}, [], None)
+    apart = summarize([run("vit", 100, 0, 3000), run("cnn", 200, 0, 2000)], {}, [], None)
     assert "no size and seed in common" in apart.verdict
-    none = summarise([], {}, [{"series": "vit", "images": 100, "seed": 0, "run": "x", "error": "y"}], None)
+    none = summarize([], {}, [{"series": "vit", "images": 100, "seed": 0, "run": "x", "error": "y"}], None)
     assert none.verdict == "No run has finished; 1 failed." and none.test_images == 0
     for found in (one, two, apart, none):
         to_json(found)
@@ -125,32 +125,32 @@ def test_few_runs():
 
 def test_no_error_is_below_nothing_or_above_everything():
     two = [run("vit", 100, seed, wrong) for seed, wrong in enumerate((2000, 9000))]
-    found = summarise(two, PROTOCOL, [], None)
+    found = summarize(two, PROTOCOL, [], None)
     assert "errs on 55.00 % (95 % interval 0.37 to 99.75)" in found.verdict
     assert percents(found.series[0].points[0].mean) == ("55.00", "0.37 to 99.75")
 
 
 def test_a_budget_of_few_passes_is_warned_of():
     cells = study({"vit": law(9, -0.7), "cnn": law(2, -0.5)})
-    assert "passes" not in summarise(cells, PROTOCOL, [], None).verdict
+    assert "passes" not in summarize(cells, PROTOCOL, [], None).verdict
     whole_batches = [replace(cell, epochs=2.9993) for cell in cells]
-    assert "passes" not in summarise(whole_batches, PROTOCOL, [], None).verdict
+    assert "passes" not in summarize(whole_batches, PROTOCOL, [], None).verdict
     short = [replace(cell, epochs=66.6 / cell.images * 100) for cell in cells]
-    verdict = summarise(short, PROTOCOL, [], None).verdict
+    verdict = summarize(short, PROTOCOL, [], None).verdict
     assert verdict.endswith("may turn this answer round.") and "At 10,000 images the budget was 0.67 passes" in verdict
 
 
 def test_a_budget_that_grows_with_the_images_is_named():
     cells = study({"vit": law(9, -0.7), "cnn": law(2, -0.5)})
-    assert "more steps" not in summarise(cells, PROTOCOL, [], None).verdict
+    assert "more steps" not in summarize(cells, PROTOCOL, [], None).verdict
     longer = [replace(cell, steps=max(300, cell.images // 4)) for cell in cells]
-    verdict = summarise(longer, PROTOCOL, [], None).verdict
+    verdict = summarize(longer, PROTOCOL, [], None).verdict
     assert "Larger sizes also trained for more steps (300 at 100 images, 2,500 at 10,000 images)" in verdict
 
 
 def test_variants_at_one_size_are_set_beside_the_first():
     curves = {"plain": [0.020], "same": [0.0201], "worse": [0.03], "better": [0.01]}
-    found = summarise(study(curves, sizes=(500,)), PROTOCOL, [], None)
+    found = summarize(study(curves, sizes=(500,)), PROTOCOL, [], None)
     pattern = r"beside plain, .* for 3 comparisons\. Worse: worse \(\+(.*?), .*\)\. Better: better \(-1.0"
     words = re.search(pattern, found.verdict)
     assert words and abs(float(words[1]) - 1) < 0.1
@@ -160,18 +160,18 @@ def test_variants_at_one_size_are_set_beside_the_first():
         "the smallest of three is tested three times as hard"
     )
     apart = [run("a", 100, 0, 9), run("b", 100, 1, 9), run("c", 100, 2, 9)]
-    assert "Not tested: b; c." in summarise(apart, {}, [], None).verdict
+    assert "Not tested: b; c." in summarize(apart, {}, [], None).verdict
 
 
 def test_runs_that_do_not_belong_together():
     with pytest.raises(ValueError, match="test images"):
-        summarise([run("vit", 100, 0, 9), run("vit", 100, 1, 9, correct=np.ones(5, dtype=bool))], {}, [], None)
+        summarize([run("vit", 100, 0, 9), run("vit", 100, 1, 9, correct=np.ones(5, dtype=bool))], {}, [], None)
     with pytest.raises(ValueError, match="same series"):
-        summarise([run("vit", 100, 0, 9), run("vit", 100, 0, 10)], {}, [], None)
+        summarize([run("vit", 100, 0, 9), run("vit", 100, 0, 10)], {}, [], None)
 
 
 def test_findings_as_plain_values():
-    found = summarise(study({"vit": law(2, -0.4), "cnn": law(1, -0.4)}, seeds=1), PROTOCOL, [], 0.9)
+    found = summarize(study({"vit": law(2, -0.4), "cnn": law(1, -0.4)}, seeds=1), PROTOCOL, [], 0.9)
     plain = to_json(found)
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     assert plain["series"][0]["points"][0]["mean"]["low"] is None
@@ -223,7 +223,7 @@ def test_what_would_narrow_an_open_answer():
             for seed in range(3):
                 share = flipped * np.exp(noise * generator.normal())
                 found.append(run(name, 100, seed, 0, correct=~(wrong ^ (generator.random(T) < share))))
-        return summarise(found, PROTOCOL, [], None)
+        return summarize(found, PROTOCOL, [], None)
 
     agree, scatter = study_of(0.001, 0.0), study_of(0.1, 0.5)
     assert "more test images would help most" in agree.verdict and "known to ±" in agree.verdict
@@ -235,7 +235,7 @@ def test_what_would_narrow_an_open_answer():
 
 def test_one_claim_of_many_is_corrected_for_all():
     """Six equal networks, two sizes: the smallest p counts 15 times (10 gaps and 5 slopes)."""
-    found = summarise(study({name: [0.2, 0.1] for name in "abcdef"}, sizes=(100, 1000)), PROTOCOL, [], None)
+    found = summarize(study({name: [0.2, 0.1] for name in "abcdef"}, sizes=(100, 1000)), PROTOCOL, [], None)
     tests = [one for pair in found.comparisons for one in pair.differences]
     smallest = min(tests, key=lambda one: one.p)
     assert len(tests) == 10 and smallest.p_adjusted > 2 * smallest.p

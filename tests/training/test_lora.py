@@ -15,9 +15,9 @@ from tests.commands.test_resume import at_step, checkpoint, die, same_end
 from tests.commands.test_train_errors import refused
 from tests.runs import run_folder
 from tests.tables import rows
+from vit.checkpoints.format import load
 from vit.commands import train
 from vit.models.catalog import create_network
-from vit.training.checkpoint import load
 from vit.training.lora import add_adapters, layers_to_adapt, merged
 
 QUICK = ("--precision", "32-true", "--wandb", "off")
@@ -161,27 +161,27 @@ def test_a_network_of_timm_s():
 
 
 @pytest.fixture(scope="module")
-def start(vit, colours, tmp_path_factory):
-    """A ViT that has seen the colours for a step, as weights to start from."""
+def start(vit, colors, tmp_path_factory):
+    """A ViT that has seen the colors for a step, as weights to start from."""
     out = tmp_path_factory.mktemp("start")
     words = ("--network", "vit_nano_patch2_8", "--optim.steps", 1, "--batch_size", 8, *QUICK)
-    assert vit("train", colours, *words, "--out", out).code == 0
+    assert vit("train", colors, *words, "--out", out).code == 0
     return run_folder(out)
 
 
 @pytest.mark.faults("R1", "R5", simulated="an exception where a process would die")
-def test_an_ended_run_ends_bit_equal(vit, colours, start, tmp_path, monkeypatch):
+def test_an_ended_run_ends_bit_equal(vit, colors, start, tmp_path, monkeypatch):
     monkeypatch.setattr(train, "_draw", lambda *_: None)
     options = (
         "--init_from", start, "--lora", 4, "--model.network.drop_path_rate", 0.2, "--augment", "strong", "--epochs", 2,
         "--batch_size", 8, "--optim.accumulate", 2, "--optim.ema_decay", 0.9, "--checkpoint_every", "0s", *QUICK,
     )  # fmt: skip
-    assert vit("train", colours, *options, "--out", tmp_path / "whole").code == 0
+    assert vit("train", colors, *options, "--out", tmp_path / "whole").code == 0
     whole = run_folder(tmp_path / "whole")
     for name, action in (("killed", die), ("asked", lambda: os.kill(os.getpid(), signal.SIGTERM))):
         with monkeypatch.context() as patch:
             patch.setattr(train._Watcher, "step", at_step(5, action))
-            assert vit("train", colours, *options, "--out", tmp_path / name).code in (1, 143)
+            assert vit("train", colors, *options, "--out", tmp_path / name).code in (1, 143)
         run = run_folder(tmp_path / name)
         assert checkpoint(run)["global_step"] in (4, 5)
         load(run / "checkpoints" / "last.ckpt")  # by whoever wants its weights

@@ -12,13 +12,13 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from safetensors.torch import save_file
 
+from vit.checkpoints.format import KEY, PREFIX, Description, load
 from vit.data.preprocess import Preprocess
 from vit.errors import CheckpointError
+from vit.inference.onnx_engine import OnnxEngine
 from vit.models.catalog import build, resolve
-from vit.prediction.onnx_engine import OnnxEngine
-from vit.training.checkpoint import KEY, PREFIX, Description, load
-from vit.training.pretrained import open_pretrained
-from vit.training.start import start_from
+from vit.weights.pretrained import open_pretrained
+from vit.weights.start import start_from
 
 FEW, MANY = 40, 2000  # damaged files of each kind
 JUNK = (None, [], {}, "x", -1, 10**40, float("nan"), 1e400, True, [[1]], "2" * 5000, {"a": 1}, [None] * 3)

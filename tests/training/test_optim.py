@@ -1,4 +1,4 @@
-"""What decays, what the learning rate is when, and that one optimiser can be two."""
+"""What decays, what the learning rate is when, and that one optimizer can be two."""
 
 import math
 from copy import deepcopy
@@ -157,7 +157,7 @@ def test_muon_moves_every_parameter_and_its_state_round_trips():
     resumed = make_optimizer(twin, config)
     resumed.load_state_dict(deepcopy(optimizer.state_dict()))
     for group in [*optimizer.param_groups, *resumed.param_groups]:
-        group["lr"] = 0.02  # a schedule reaches both optimisers inside, after loading too
+        group["lr"] = 0.02  # a schedule reaches both optimizers inside, after loading too
     step(network, optimizer)
     step(twin, resumed)
     assert all(torch.equal(a, b) for a, b in zip(network.parameters(), twin.parameters(), strict=True))

@@ -44,9 +44,9 @@ def test_parameters_and_flops_are_those_of_the_network():
     assert 0.75 * every < plan.flops < 1.1 * every  # the last block is computed for the class token alone
 
 
-def test_digits_are_not_mirrored_and_photographs_are(colours):
+def test_digits_are_not_mirrored_and_photographs_are(colors):
     assert make_plan(recipe()).augment.flip == 0
-    assert make_plan(recipe(data={"source": str(colours)})).augment.flip == 0.5
+    assert make_plan(recipe(data={"source": str(colors)})).augment.flip == 0.5
 
 
 def test_an_option_changes_a_preset_in_one_place():
@@ -67,10 +67,10 @@ def test_an_epoch_has_the_same_steps_in_any_number_of_parts(batch_size, accumula
     assert len(plan.data_module().train_dataloader()) == steps * accumulate
 
 
-def test_a_small_set_gets_small_batches(colours):
-    assert make_plan(recipe(data={"source": str(colours)})).batch_size == 3
-    assert make_plan(recipe(data={"source": str(colours)}, optim={"accumulate": 2})).batch_size == 4
-    strong = make_plan(recipe(data={"source": str(colours)}, augment={"name": "strong"}))
+def test_a_small_set_gets_small_batches(colors):
+    assert make_plan(recipe(data={"source": str(colors)})).batch_size == 3
+    assert make_plan(recipe(data={"source": str(colors)}, optim={"accumulate": 2})).batch_size == 4
+    strong = make_plan(recipe(data={"source": str(colors)}, augment={"name": "strong"}))
     assert strong.batch_size == 2
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from vit.commands.arguments import Parser, new_file, parse
 from vit.console import Reporter, interval, p_value
+from vit.csv_files import new_table
 from vit.errors import DataError, ResourceError, UsageError
-from vit.tables import new_table
-from vit.training.predictions import ScoredRow, read_scored
+from vit.inference.scored_rows import ScoredRow, read_scored
 
 if TYPE_CHECKING:
     import numpy as np
@@ -152,7 +152,7 @@ def _read(path: Path) -> _Tested:
         UsageError: the folder is no run, has not finished, or has no test images.
         DataError: its files are not as a run leaves them.
     """
-    from vit.training.run import RunDirectory
+    from vit.checkpoints.run import RunDirectory
 
     run = RunDirectory.open(path)
     if not run.result.is_file():

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jsonargparse.typing import PositiveInt
 
+from vit.checkpoints.model_path import check_weights
 from vit.commands.arguments import Parser, new_file, parse
 from vit.console import Reporter
 from vit.errors import CheckpointError, DataError
-from vit.training.model_path import check_weights
 
 if TYPE_CHECKING:
-    from vit.training.pretrained import Pretrained
+    from vit.weights.pretrained import Pretrained
 
 _MAX_CLASSES_FILE = 16 << 20
 
@@ -48,7 +48,7 @@ def convert(arguments: Sequence[str]) -> int:
     output = new_file(given.output)
     check_weights(given.source)
 
-    from vit.training.pretrained import open_pretrained
+    from vit.weights.pretrained import open_pretrained
 
     reporter = Reporter()
     pretrained = open_pretrained(given.source)
@@ -86,12 +86,12 @@ def _classes(pretrained: "Pretrained", file: str | None) -> tuple[tuple[str, ...
 
 def _write(pretrained: "Pretrained", output: Path, classes: tuple[str, ...], given: Any) -> list[tuple[str, str]]:
     """Build the network, fill it, write it, and read it back; what became of the tensors."""
+    from vit.checkpoints.format import KEY, PREFIX, Description, load
+    from vit.checkpoints.run import versions
     from vit.data.preprocess import Preprocess
     from vit.models.catalog import build, resolve
-    from vit.training.checkpoint import KEY, PREFIX, Description, load
     from vit.training.checkpoint_io import DurableCheckpointIO
-    from vit.training.run import versions
-    from vit.training.start import start_from
+    from vit.weights.start import start_from
 
     told = {"num_heads": given.num_heads and int(given.num_heads), "activation": given.activation}
     own = pretrained.network({name: value for name, value in told.items() if value is not None})

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from vit.commands.arguments import Parser, new_file, parse
 from vit.console import ProgressReport, Reporter
+from vit.csv_files import new_table
 from vit.errors import BadInputsError, ResourceError, UsageError, nearest
-from vit.tables import new_table
 
 if TYPE_CHECKING:
     from vit.data.check import Checked, Finding
@@ -33,10 +33,10 @@ def data(arguments: Sequence[str]) -> int:
 
 
 def check_data(arguments: Sequence[str]) -> int:
-    """Open every image once, print what is wrong, and write the list of what to mend."""
+    """Open every image once, print what is wrong, and write the list of what to fix."""
     parser = Parser(
         "data check",
-        "Check a data set for broken, odd, duplicate and mislabelled images, and for test images that were trained on. "
+        "Check a data set for broken, odd, duplicate and mislabeled images, and for test images that were trained on. "
         "Exit code 5 where there is an error, so that it can guard a data set in CI.",
         "vit data check photos/ --output photos_to_mend.csv",
     )
@@ -46,7 +46,7 @@ def check_data(arguments: Sequence[str]) -> int:
         "--output",
         type=str | None,
         default=None,
-        help="the list of what to mend; null: data_check.csv, or data_check-2.csv, ...",
+        help="the list of what to fix; null: data_check.csv, or data_check-2.csv, ...",
     )
     parser.add_argument("--strict", action="store_true", help="exit code 5 for warnings too")
     given = parse(parser, arguments)
@@ -73,7 +73,7 @@ def check_data(arguments: Sequence[str]) -> int:
 
 
 def _output(wanted: str | None) -> Path:
-    from vit.prediction.files import free_name
+    from vit.inference.files import free_name
 
     return free_name(Path("data_check.csv")) if wanted is None else new_file(wanted)
 

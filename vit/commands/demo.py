@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from jsonargparse.typing import PositiveInt
 
+from vit.checkpoints.model_path import check_model
 from vit.commands.arguments import Parser, parse
 from vit.console import Reporter, harmless
 from vit.errors import ResourceError, UsageError, VitError, install
-from vit.training.model_path import check_model
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from vit.prediction.predictor import Prediction, Predictor
+    from vit.inference.predictor import Prediction, Predictor
 
 HERE = "127.0.0.1"
 PICTURE = 480  # pixels, of the longer side
@@ -45,7 +45,7 @@ def demo(arguments: Sequence[str]) -> int:
     if find_spec("gradio") is None:
         raise UsageError("the page needs gradio", install("demo"))
 
-    from vit.prediction.predictor import load
+    from vit.inference.predictor import load
 
     predictor = load(given.model, given.device)
     reporter = Reporter()

@@ -1,15 +1,15 @@
-"""`vit evaluate RUN|CKPT [DATA]`: how good a trained model is on labelled images."""
+"""`vit evaluate RUN|CKPT [DATA]`: how good a trained model is on labeled images."""
 
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from vit.checkpoints.model_path import check_model
 from vit.commands.arguments import Parser, parse
 from vit.console import ProgressReport, Reporter, interval, percent
 from vit.data.names import check_data
 from vit.errors import BadInputsError, ResourceError, UsageError
-from vit.training.model_path import check_model
 
 SPLITS = ("test", "validation", "train")
 
@@ -18,7 +18,7 @@ def evaluate(arguments: Sequence[str]) -> int:
     """Score every image once, show the figures, and write metrics.json, predictions and pictures."""
     parser = Parser(
         "evaluate",
-        "Measure a trained model on labelled images: the test images of its run, or those of DATA.",
+        "Measure a trained model on labeled images: the test images of its run, or those of DATA.",
         "vit evaluate runs/photos/vit_tiny_patch16_224/20260101-120000 more_photos/",
     )
     parser.add_argument(
@@ -59,9 +59,9 @@ def evaluate(arguments: Sequence[str]) -> int:
     from vit.data.augment import Augment
     from vit.data.module import ImageDataModule, LoaderOptions
     from vit.data.samples import Source
-    from vit.prediction.predictor import load
-    from vit.training.inference import distributed, score
-    from vit.training.metrics import measure
+    from vit.inference.engine import distributed, score
+    from vit.inference.metrics import measure
+    from vit.inference.predictor import load
 
     with distributed() as rank:
         reporter = Reporter(quiet=rank > 0)
@@ -75,8 +75,8 @@ def evaluate(arguments: Sequence[str]) -> int:
             f"{len(samples):,} images of {source.name} ({split}), "
             f"{predictor.engine.device.type}, {predictor.engine.precision}"
         )
-        labelled = Source(source.name, predictor.classes, {split: samples})
-        loader = ImageDataModule(labelled, predictor.preprocess, Augment(), LoaderOptions(1), seed=0).evaluation_loader(
+        labeled = Source(source.name, predictor.classes, {split: samples})
+        loader = ImageDataModule(labeled, predictor.preprocess, Augment(), LoaderOptions(1), seed=0).evaluation_loader(
             split
         )
         scored = score(predictor.engine, loader)
@@ -103,9 +103,9 @@ def _run_of(model: str) -> Path | None:
 
 
 def _source(given: Any) -> Any:
+    from vit.checkpoints.run import RunDirectory
     from vit.commands.recipe_options import read_recipe
     from vit.data.sources import open_source
-    from vit.training.run import RunDirectory
     from vit.training.run_images import images_of_run
 
     if given.data is not None:
@@ -135,9 +135,9 @@ def _unseen(reporter: Reporter, given: Any, source: Any, split: str) -> tuple[An
 
     import numpy as np
 
+    from vit.checkpoints.run import RunDirectory
     from vit.data.contents import read_contents
     from vit.errors import DataError
-    from vit.training.run import RunDirectory
     from vit.training.run_images import check_contents, seen_in_training
 
     path = _run_of(given.model)
@@ -205,8 +205,8 @@ def _check_output(folder: Path) -> None:
 
 
 def _folder(given: Any, data: str, split: str) -> Path:
-    from vit.prediction.files import free_name
-    from vit.training.run import slug
+    from vit.checkpoints.run import slug
+    from vit.inference.files import free_name
 
     run = _run_of(given.model)
     if given.output is not None:
@@ -218,9 +218,9 @@ def _folder(given: Any, data: str, split: str) -> Path:
 def _write(folder: Path, measured: dict[str, Any], scored: Any, classes: tuple[str, ...]) -> None:
     import numpy as np
 
-    from vit.files import write_json
+    from vit.atomic_files import write_json
+    from vit.inference.scored_rows import write_scored
     from vit.report.figures import confusion_matrix, reliability, save
-    from vit.training.predictions import write_scored
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -234,7 +234,7 @@ def _write(folder: Path, measured: dict[str, Any], scored: Any, classes: tuple[s
 
 
 def _show(reporter: Reporter, measured: dict[str, Any], classes: tuple[str, ...], folder: Path) -> None:
-    from vit.training.metrics import NAMES
+    from vit.inference.metrics import NAMES
 
     reporter.line(f"{measured['images']:,} images; 95 % intervals")
     facts = []

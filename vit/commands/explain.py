@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vit.checkpoints.model_path import check_model
 from vit.commands.arguments import Parser, new_file, parse
 from vit.console import ProgressReport, Reporter
+from vit.csv_files import Cell, new_table
 from vit.errors import DataError, ResourceError
-from vit.prediction.files import free_name, list_files
-from vit.tables import Cell, new_table
-from vit.training.model_path import check_model
+from vit.inference.files import free_name, list_files
 
 if TYPE_CHECKING:
     from vit.explain.explainer import Explanation
@@ -65,8 +65,8 @@ def explain(arguments: Sequence[str]) -> int:
 
     from vit.data.decode import ImageError
     from vit.explain.explainer import Explainer
+    from vit.inference.predictor import load
     from vit.models.vision_transformer import VisionTransformer
-    from vit.prediction.predictor import load
     from vit.report.explain_page import ExplainPage
     from vit.report.overlay import head_grid, strip
     from vit.report.style import rendered
@@ -101,7 +101,7 @@ def explain(arguments: Sequence[str]) -> int:
             table.flush()
     progress.close()
     page.write(folder / "explanations.html", unreadable)
-    _summarise(reporter, page.scores(), unreadable)
+    _summarize(reporter, page.scores(), unreadable)
     if not page.cards:
         raise DataError(f"none of {len(files)} files is an image that can be read", f"see {folder}/explanations.html")
     reporter.line(f"\n{len(page.cards):,} images explained in {folder}, page in {folder}/explanations.html")
@@ -120,7 +120,7 @@ def _make(folder: Path) -> None:
 
 def _slug(path: str) -> str:
     """A file's name without its ending, as part of a file name of ours."""
-    from vit.training.run import slug
+    from vit.checkpoints.run import slug
 
     return slug(Path(path).stem)[:60]
 
@@ -134,7 +134,7 @@ def _rows(found: "Explanation", picture: str) -> list[list[Cell]]:
     return rows
 
 
-def _summarise(reporter: Reporter, scores: "list[Score]", unreadable: list[tuple[str, str]]) -> None:
+def _summarize(reporter: Reporter, scores: "list[Score]", unreadable: list[tuple[str, str]]) -> None:
     if scores:
         reporter.table(
             ("method", "deletion", "better than random on", "insertion", "better than random on", "random"),

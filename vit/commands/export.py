@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from vit.checkpoints.model_path import check_model
 from vit.commands.arguments import Parser, parse
 from vit.console import Reporter
-from vit.prediction.files import free_name, list_files
-from vit.training.model_path import check_model
+from vit.inference.files import free_name, list_files
 
 NEXT = {
     "onnx": "vit predict {path} FOLDER_OF_IMAGES",
@@ -41,11 +41,11 @@ def export(arguments: Sequence[str]) -> int:
     check_model(given.model)
     files = list_files([given.verify], recursive=True) if given.verify else []
 
+    from vit.checkpoints.format import load
+    from vit.checkpoints.run import checkpoint_of
     from vit.export.deployed import Trained
     from vit.export.exporting import FORMATS, check_output
     from vit.export.exporting import export as write
-    from vit.training.checkpoint import load
-    from vit.training.run import checkpoint_of
 
     chosen = FORMATS[given.format]
     chosen.check_installed(given.format)
@@ -65,7 +65,7 @@ def export(arguments: Sequence[str]) -> int:
         left = f", {seen.others:,} that Pillow decodes otherwise left out" if seen.others else ""
         reporter.line(
             f"{seen.library}'s own transform, from the bytes of {seen.images:,} files{left}: pixels differ by "
-            f"{seen.grey:.2f} grey levels on average at most, probabilities by {seen.largest:.1e}, "
+            f"{seen.gray:.2f} gray levels on average at most, probabilities by {seen.largest:.1e}, "
             f"labels of {seen.labels:,} files"
         )
     reporter.line()

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from jsonargparse.typing import PositiveInt
 
+from vit.checkpoints.model_path import check_weights
 from vit.commands.arguments import Parser, new_file, parse
 from vit.console import Reporter
 from vit.errors import ResourceError, UsageError
-from vit.prediction.files import free_name, list_files
-from vit.training.model_path import check_weights
+from vit.inference.files import free_name, list_files
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -56,9 +56,9 @@ def inspect(arguments: Sequence[str]) -> int:
     from vit.explain.cost import over_sizes, parts, sides_around
     from vit.explain.distance import reach
     from vit.explain.embeddings import position_similarity, principal_filters
+    from vit.inference.engine import choose_device
     from vit.models.vision_transformer import VisionTransformer
     from vit.report.inspect_page import Inspection, write_inspection
-    from vit.training.inference import choose_device
 
     reporter = Reporter()
     device = choose_device(given.device)
@@ -76,7 +76,7 @@ def inspect(arguments: Sequence[str]) -> int:
         {"network": resolved["name"], **{name: str(resolved[name]) for name in _FACTS if name in resolved}},
         *principal_filters(network, FILTERS),
         position_similarity(network),
-        None if images is None else reach(network, preprocess.normalise(images.to(device))),
+        None if images is None else reach(network, preprocess.normalize(images.to(device))),
         parts(resolved),
         over_sizes(resolved, sides_around(network.image_size, network.patch_embed.patch_size), device),
         f"measured in float32 on {device.type}",
@@ -100,8 +100,8 @@ def _model(source: str) -> "tuple[Network, Mapping[str, Any], Preprocess]":
     """The network, its description and its preprocessing; weights without a classifier get an empty one."""
     from vit.data.preprocess import Preprocess
     from vit.models.catalog import build, resolve
-    from vit.training.pretrained import open_pretrained
-    from vit.training.start import start_from
+    from vit.weights.pretrained import open_pretrained
+    from vit.weights.start import start_from
 
     pretrained = open_pretrained(source)
     described = pretrained.network()
@@ -136,11 +136,11 @@ def _sample(model: str, limit: int, preprocess: "Preprocess") -> "Tensor | None"
     """Some images of a run: of its validation part, which it was not trained on; None if the model lies in no run."""
     import torch
 
+    from vit.checkpoints.run import RunDirectory
     from vit.commands.recipe_options import read_recipe
     from vit.data.dataset import array_image
     from vit.data.decode import ImageError, read_image
     from vit.errors import DataError
-    from vit.training.run import RunDirectory
     from vit.training.run_images import images_of_run
 
     path = Path(model).expanduser()

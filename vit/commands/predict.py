@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Literal
 
 from jsonargparse.typing import PositiveInt
 
+from vit.checkpoints.model_path import check_model
 from vit.commands.arguments import Parser, new_file, parse
 from vit.console import ProgressReport, Reporter, percent
 from vit.errors import BadInputsError, UsageError
-from vit.prediction.files import check_output, free_name, list_files
-from vit.training.model_path import check_model
+from vit.inference.files import check_output, free_name, list_files
 
 if TYPE_CHECKING:
-    from vit.prediction.predictor import Prediction
-    from vit.prediction.rows import RowWriter
+    from vit.inference.predictor import Prediction
+    from vit.inference.rows import RowWriter
 
 SHOWN_BAD = 10
 SHOWN_FILES = 10  # more are counted by label
@@ -73,9 +73,9 @@ def predict(arguments: Sequence[str]) -> int:
     check_model(given.model)
     files = list_files(given.images, given.recursive)
 
-    from vit.prediction.predictor import load
-    from vit.prediction.rows import JsonLinesWriter, merge, open_writer
-    from vit.training.inference import distributed
+    from vit.inference.engine import distributed
+    from vit.inference.predictor import load
+    from vit.inference.rows import JsonLinesWriter, merge, open_writer
 
     writer = open_writer(output, given.top_k)  # a wrong ending must show before the model is loaded
     predictor = load(given.model, given.device, given.precision)
@@ -103,7 +103,7 @@ def predict(arguments: Sequence[str]) -> int:
     if processes > 1:
         for path in parts:
             path.unlink()
-    _summarise(reporter, output, given.gallery, tally)
+    _summarize(reporter, output, given.gallery, tally)
     if tally.without_label and (given.on_bad == "fail" or not tally.labels):
         raise BadInputsError(f"{tally.without_label} files have no label", f"see the rows in {output}")
     reporter.next_command(f"vit evaluate {shlex.quote(given.model)} LABELLED_FOLDER")
@@ -171,7 +171,7 @@ def gallery_page(output: Path) -> Path:
     return output.with_suffix(".html")
 
 
-def _summarise(reporter: Reporter, output: Path, gallery: bool, tally: _Tally) -> None:
+def _summarize(reporter: Reporter, output: Path, gallery: bool, tally: _Tally) -> None:
     if tally.statuses.total() <= SHOWN_FILES:
         good = [(row.path, row.label, percent(row.probability or 0.0)) for row in tally.first if row.status == "ok"]
         if good:

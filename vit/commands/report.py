@@ -11,12 +11,12 @@ from vit.console import Reporter
 from vit.errors import UsageError, VitError
 
 if TYPE_CHECKING:
+    from vit.checkpoints.run import RunDirectory
     from vit.data.samples import Source
-    from vit.training.run import RunDirectory
 
 
 def report(arguments: Sequence[str]) -> int:
-    """Summarise a study: results, summary, curve, page and verdict; or write the page of a run."""
+    """Summarize a study: results, summary, curve, page and verdict; or write the page of a run."""
     parser = Parser(
         "report",
         "Say what a study found so far: a verdict, a table, and a page with figures; it needs no data and no GPU. "
@@ -48,8 +48,8 @@ def report(arguments: Sequence[str]) -> int:
 
 
 def _report_run(reporter: Reporter, path: Path, root: str | None) -> None:
+    from vit.checkpoints.run import RunDirectory
     from vit.report.run_page import write_run_report
-    from vit.training.run import RunDirectory
 
     run = RunDirectory.open(path)
     write_run_report(run, _source(reporter, run, root))

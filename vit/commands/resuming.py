@@ -13,7 +13,7 @@ from vit.launch import is_first, is_launched
 from vit.training.recipe import UNDECIDING, Recipe, dump, plain
 
 if TYPE_CHECKING:
-    from vit.training.meeting import Meeting
+    from vit.training.distributed.meeting import Meeting
 
 AUTO = "auto"
 _MACHINE = (  # what computes it, which may be another one when a run goes on
@@ -26,15 +26,15 @@ def recipe_for_all(run: str, arguments: Sequence[str]) -> "tuple[Recipe, Meeting
     if is_first():
         recipe = recipe_of(run, arguments)
 
-        from vit.training.devices import place
-        from vit.training.meeting import Meeting
+        from vit.training.distributed.devices import place
+        from vit.training.distributed.meeting import Meeting
 
         _, world_size = place(recipe)
         meeting = Meeting(world_size)
         meeting.decided("recipe", lambda: dump(recipe))
         return recipe, meeting
 
-    from vit.training.meeting import Meeting
+    from vit.training.distributed.meeting import Meeting
 
     meeting = Meeting(2)
     with tempfile.TemporaryDirectory(prefix="vit-") as folder:
@@ -49,7 +49,7 @@ def recipe_of(run: str, arguments: Sequence[str]) -> Recipe:
     Raises:
         UsageError: it is no run, finished, or has no checkpoint; or an option of the command line is not the run's.
     """
-    from vit.training.run import RunDirectory
+    from vit.checkpoints.run import RunDirectory
 
     directory = RunDirectory.open(Path(run))
     if directory.result.is_file():
@@ -73,7 +73,7 @@ def recipe_of(run: str, arguments: Sequence[str]) -> Recipe:
 
 def newest_run(recipe: Recipe, network: str, data: str) -> Path | None:
     """The newest unfinished run of a resolved recipe below its `out`, which nobody is training; None: there is none."""
-    from vit.training.run import RunDirectory
+    from vit.checkpoints.run import RunDirectory
 
     wanted = _deciding(recipe)
     runs = [run for run in RunDirectory.below(recipe.out, data, network) if run.can_resume and not run.result.is_file()]

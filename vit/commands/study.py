@@ -29,10 +29,10 @@ def study(arguments: Sequence[str]) -> int:
     first = next(iter(next(iter(series.values())).values()))
     listed = listed_images(first)
 
+    from vit.checkpoints.locking import alone
     from vit.study.folder import StudyDirectory
     from vit.study.grid import make_cells, shard
     from vit.study.runner import machine
-    from vit.training.locking import alone
     from vit.training.plan import make_plan
 
     reporter = Reporter()
@@ -82,7 +82,7 @@ def _decided(series: Series, source: "Source") -> Series:
 def _inputs(series: Series, source: "Source", contents: "Contents") -> "Inputs":
     """All that cells learn from: a cell's key says what images and weights hold."""
     from vit.study.grid import Inputs
-    from vit.training.weights_hash import weights_hash
+    from vit.weights.hashing import weights_hash
 
     recipes = [recipe for tried in series.values() for recipe in tried.values()]
     starts = {recipe.model.init_from for recipe in recipes} - {None}
@@ -99,7 +99,7 @@ def _subsets(series: Series) -> str:
 
 
 def _name(given: Any, data: str) -> str:
-    from vit.training.run import slug
+    from vit.checkpoints.run import slug
 
     return Path(str(given.config[-1])).stem if given.config and given.source is None else slug(data)
 

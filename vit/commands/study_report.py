@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.console import Reporter
-from vit.tables import records
+from vit.csv_files import records
 
 if TYPE_CHECKING:
     from vit.study.findings import Findings, Fit, Point
@@ -15,7 +15,7 @@ SHOWN_FAILED = 5
 
 
 def report_findings(reporter: Reporter, path: Path, target: float | None) -> None:
-    """Summarise a study's folder, write its results, summary, curve and page, and show verdict, table and paths.
+    """Summarize a study's folder, write its results, summary, curve and page, and show verdict, table and paths.
 
     Raises:
         UsageError: the folder is no study.

@@ -19,7 +19,7 @@ from vit.launch import is_first
 from vit.training.recipe import plain
 
 if TYPE_CHECKING:
-    from vit.training.run import RunDirectory
+    from vit.checkpoints.run import RunDirectory
 
 FEW_IMAGES = 50_000  # Dosovitskiy et al. 2021, section 4.3: below millions a ViT from random weights is behind CNNs
 PHOTOGRAPH = 96
@@ -61,9 +61,10 @@ def _train(asked: Wanted) -> "RunDirectory | None":
     check_names(recipe)
     listed = listed_images(recipe)
 
-    from vit.training.meeting import Meeting
+    from vit.checkpoints.run import RunDirectory
+    from vit.training.beginning import check_unchanged, write_beginning
+    from vit.training.distributed.meeting import Meeting
     from vit.training.plan import make_plan
-    from vit.training.run import RunDirectory, check_unchanged, write_beginning
 
     first = is_first()
     reporter = Reporter(quiet=not first)
@@ -212,7 +213,7 @@ def _schedule(plan: Any) -> list[tuple[str, str]]:
         return [("training", how)]
     decay = f", {optim.layer_decay:g} of it for each block below" if optim.layer_decay < 1 else ""
     return [
-        ("optimiser", f"{optim.optimizer}, learning rate {optim.lr:g}{decay}, weight decay {optim.weight_decay:g}"),
+        ("optimizer", f"{optim.optimizer}, learning rate {optim.lr:g}{decay}, weight decay {optim.weight_decay:g}"),
         (
             "steps",
             f"{plan.total_steps:,} ({plan.total_steps / plan.steps_per_epoch:,.4g} epochs of "

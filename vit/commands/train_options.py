@@ -10,7 +10,7 @@ from vit.commands.resuming import AUTO, recipe_for_all
 from vit.training.recipe import Recipe
 
 if TYPE_CHECKING:
-    from vit.training.meeting import Meeting
+    from vit.training.distributed.meeting import Meeting
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Training images are varied: crop and flip of each image, RandAugment, then mixup, cutmix and erasing of a batch.
 
 Everything drawn for an image is a function of its key word (see `Batch.key`), so that workers, processes and resumed
-runs draw alike. Geometry and mixing of whole batches run on the device, each image with draws of its own; the colour
+runs draw alike. Geometry and mixing of whole batches run on the device, each image with draws of its own; the color
 operations of RandAugment are torchvision's, image by image.
 """
 
@@ -96,7 +96,7 @@ class ImageAugment:
     def __init__(self, augment: Augment, preprocess: Preprocess) -> None:
         self.augment = augment
         self.preprocess = preprocess
-        self.colours = v2.RandAugment(augment.randaugment, augment.magnitude, interpolation=InterpolationMode.BILINEAR)
+        self.colors = v2.RandAugment(augment.randaugment, augment.magnitude, interpolation=InterpolationMode.BILINEAR)
 
     @property
     def working_side(self) -> int:
@@ -122,14 +122,14 @@ class ImageAugment:
         interpolation = InterpolationMode(self.preprocess.interpolation)
         return TF.resized_crop(image, top, left, box_height, box_width, size, interpolation, antialias=True)
 
-    def recolour(self, image: Tensor, key: int) -> Tensor:
+    def recolor(self, image: Tensor, key: int) -> Tensor:
         """RandAugment with torch's generator seeded by `key`, and left as it was."""
         if not self.augment.randaugment:
             return image
         state = torch.get_rng_state()
         try:
             torch.default_generator.manual_seed(key)
-            return self.colours(image)
+            return self.colors(image)
         finally:
             torch.set_rng_state(state)
 
@@ -165,10 +165,10 @@ class BatchAugment:
         return F.grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
 
     def mix(self, images: Tensor, labels: Tensor, keys: npt.NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """Mixup or cutmix within neighbours (0 and 1, 2 and 3, ...), and erasing.
+        """Mixup or cutmix within neighbors (0 and 1, 2 and 3, ...), and erasing.
 
         Args:
-            images: (B, 3, S, S) normalised.
+            images: (B, 3, S, S) normalized.
             labels: (B,) class numbers.
             keys: (B,) words; a pair uses the word of its first image.
 

@@ -11,7 +11,7 @@ class Batch:
     """Some images and everything that is known about each one; the rows of all fields belong together.
 
     Attributes:
-        image: (B, 3, S, S) uint8 as loaded; float and normalised once it is on the device.
+        image: (B, 3, S, S) uint8 as loaded; float and normalized once it is on the device.
         label: (B,) int64 class numbers, -1 where unknown; (B, C) float after mixup or cutmix.
         path: B names, as the user wrote or listed them.
         error: B reasons why the image that belongs there could not be read; "" for those that could. In training

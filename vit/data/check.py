@@ -16,7 +16,7 @@ Severity = Literal["error", "warning"]
 TINY_SIDE = 16  # pixels, of the shorter side
 ODD_ASPECT = 10  # longer side to shorter
 LARGE_PIXELS = 25_000_000
-ONE_COLOUR_SPREAD = 2  # grey levels: what JPEG makes of one colour
+ONE_COLOUR_SPREAD = 2  # gray levels: what JPEG makes of one color
 RARE = 5  # images of a class in a split
 IMBALANCE = 10  # images of the largest class to those of the smallest
 
@@ -31,7 +31,7 @@ KINDS = (  # in the order of a report
     "wrong_extension",
     "tiny",
     "odd_shape",
-    "one_colour",
+    "one_color",
     "very_large",
     "empty_class",
     "rare_class",
@@ -42,7 +42,7 @@ KINDS = (  # in the order of a report
 
 @dataclass(frozen=True)
 class Finding:
-    """Something to mend: an image, a pair of them, a class, or a note on the whole; what does not apply is empty.
+    """Something to fix: an image, a pair of them, a class, or a note on the whole; what does not apply is empty.
 
     Attributes:
         severity: "error" for what makes a result wrong, "warning" for what may harm it.
@@ -130,7 +130,7 @@ def _image_findings(listing: Listing, seen: Seen) -> Iterator[Finding]:
     for kind, chosen, suggestion in (
         ("tiny", _tiny(seen), "remove it, or get a larger one"),
         ("odd_shape", seen.sides.max(1) > ODD_ASPECT * seen.sides.min(1), "cut it: only its middle square is seen"),
-        ("one_colour", seen.spreads <= ONE_COLOUR_SPREAD, "remove it: there is nothing to see"),
+        ("one_color", seen.spreads <= ONE_COLOUR_SPREAD, "remove it: there is nothing to see"),
         ("very_large", seen.sides.prod(1) > LARGE_PIXELS, "make it smaller: it is decoded anew in every epoch"),
     ):
         for number in np.flatnonzero(chosen & seen.readable).tolist():

@@ -63,7 +63,7 @@ class ImageDataset(Dataset[Batch]):
             assert isinstance(self.memory, Tensor)
             images = self.memory[indices]
             if self.augment is not None and self.augment.augment.randaugment:
-                images = torch.stack([self.augment.recolour(i, w) for i, w in zip(images, words, strict=True)])
+                images = torch.stack([self.augment.recolor(i, w) for i, w in zip(images, words, strict=True)])
             indices = self.origin[indices].tolist()
         else:
             pictures = [self._picture(index) for index in indices]
@@ -100,7 +100,7 @@ class ImageDataset(Dataset[Batch]):
         """What `_kept` gives, as the network sees it this time: (3, H, W) -> (3, S, S) uint8."""
         if self.augment is None:
             return image
-        return self.augment.recolour(self.augment.crop(image, word) if self._is_cropped else image, word)
+        return self.augment.recolor(self.augment.crop(image, word) if self._is_cropped else image, word)
 
     def _kept(self, image: Tensor) -> Tensor:
         """What all epochs have in common of an image, and all that they need: this is what memory holds."""
@@ -145,8 +145,8 @@ class ImageDataset(Dataset[Batch]):
         is_input = self._is_cropped or self.preprocess.resize_side == side
         if self.samples.arrays is not None and is_input and _all_shaped(self.samples, side):
             stacked = torch.from_numpy(np.asarray(self.samples.arrays))
-            grey = stacked.ndim == 3
-            self.memory = stacked[:, None].expand(-1, 3, -1, -1) if grey else stacked.permute(0, 3, 1, 2).contiguous()
+            gray = stacked.ndim == 3
+            self.memory = stacked[:, None].expand(-1, 3, -1, -1) if gray else stacked.permute(0, 3, 1, 2).contiguous()
             return
 
         def kept(index: int) -> Tensor:

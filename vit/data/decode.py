@@ -1,7 +1,7 @@
 """Files -> upright RGB uint8 tensors. The one decoder of training, evaluation, prediction and export.
 
 Files are untrusted. The order is: a regular file, its header by Pillow with an allowlist of formats, limits on what the
-header announces, and only then pixels. JPEG pixels come from torchvision (1.8 times as fast as Pillow, equal to 2 grey
+header announces, and only then pixels. JPEG pixels come from torchvision (1.8 times as fast as Pillow, equal to 2 gray
 levels); everything else from Pillow, because torchvision's PNG decoder crashes the process on damaged files. No other
 program ever runs. Animated and multi-page files give their first frame.
 """
@@ -187,24 +187,24 @@ def from_pillow(image: Image.Image, path: str | os.PathLike[str]) -> Tensor:
 
 def _pixels(image: Image.Image) -> Tensor:
     if image.mode.startswith("I;16"):
-        grey = np.asarray(image).astype(np.uint16) >> 8
+        gray = np.asarray(image).astype(np.uint16) >> 8
     elif image.mode == "I":  # 32-bit integers: 16-bit files that Pillow widened, or more than a picture holds
         values = np.asarray(image)
         if values.min() < 0 or values.max() > 65_535:
-            raise ValueError("32-bit integers outside 0 to 65535 are not grey values")
-        grey = values >> 8
+            raise ValueError("32-bit integers outside 0 to 65535 are not gray values")
+        gray = values >> 8
     elif image.mode == "F":
         values = np.asarray(image)
         if not np.isfinite(values).all() or values.min() < 0 or values.max() > 255:
-            raise ValueError("floating-point pixels outside 0 to 255 are not grey values")
-        grey = values * 255 if values.max() <= 1 else values
+            raise ValueError("floating-point pixels outside 0 to 255 are not gray values")
+        gray = values * 255 if values.max() <= 1 else values
     else:
-        return _colour(image)
-    plane = torch.from_numpy(np.ascontiguousarray(grey).astype(np.uint8))
+        return _color(image)
+    plane = torch.from_numpy(np.ascontiguousarray(gray).astype(np.uint8))
     return plane.expand(3, -1, -1).contiguous()
 
 
-def _colour(image: Image.Image) -> Tensor:
+def _color(image: Image.Image) -> Tensor:
     if image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info:
         image = image.convert("RGBA")
         page = Image.new("RGBA", image.size, (BACKGROUND, BACKGROUND, BACKGROUND, 255))

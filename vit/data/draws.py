@@ -1,6 +1,6 @@
 """Random numbers as a pure function of (seed, epoch, image): no generator state, so nothing to save or to replay.
 
-Counter-based: the words are hashed with the finaliser of SplitMix64 (Steele, Lea, Flood 2014), which passes BigCrush on
+Counter-based: the words are hashed with the finalizer of SplitMix64 (Steele, Lea, Flood 2014), which passes BigCrush on
 consecutive counters. The order of images, the augmentation of each one and the mixing of a batch are drawn from here,
 whatever the number of workers or processes, and whenever a run was stopped and resumed.
 """

@@ -24,7 +24,7 @@ MAX_DISTANCE = 6  # bits; always even, as half of the bits are set
 MAX_DIFFERENCE = 0.02  # 1 - correlation
 MIN_DIFFERENCE = 0.0005  # what saving anew as JPEG alone may change
 CHANCE_PAIRS = 10  # of all pairs of the set, so many may be as close by chance, before the hashes are looked at
-MIN_CONTRAST = 8.0  # grey levels, standard deviation of the 16x16 picture; below it all pictures look alike
+MIN_CONTRAST = 8.0  # gray levels, standard deviation of the 16x16 picture; below it all pictures look alike
 
 _BANDS = 4
 _BAND_VALUES = 2**16
@@ -160,7 +160,7 @@ class Pictures:
     """Small pictures (n, 768), and what is computed of each once.
 
     Attributes:
-        contrasts: (n,) standard deviation about the means of the channels, in grey levels.
+        contrasts: (n,) standard deviation about the means of the channels, in gray levels.
     """
 
     def __init__(self, small: Bytes) -> None:

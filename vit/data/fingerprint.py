@@ -1,7 +1,7 @@
 """What is kept of an image to know it again: a hash of its pixels, a perceptual hash, and a picture of 16x16 pixels.
 
 The perceptual hash is the DCT hash of Zauner ("Implementation and Benchmarking of Perceptual Image Hash Functions",
-2010) as imagehash's `phash` defines it: grey, 32x32 pixels, the 8x8 lowest frequencies of its discrete cosine
+2010) as imagehash's `phash` defines it: gray, 32x32 pixels, the 8x8 lowest frequencies of its discrete cosine
 transform, one bit each: above their median or not. It stays as it is when a picture is saved anew or resized, and many
 a different picture shares it; the small picture tells those apart.
 """
@@ -36,7 +36,7 @@ class Fingerprint:
         digest: 16 bytes; images with the same pixels, and only they, share it.
         phash: 64 bits, half of them set; images that look alike differ in few of them.
         small: (768,) the picture averaged to 16x16 pixels of three channels.
-        spread: largest difference between two pixels in any channel; 0 for one colour.
+        spread: largest difference between two pixels in any channel; 0 for one color.
     """
 
     height: int
@@ -62,8 +62,8 @@ def fingerprint(image: Tensor) -> Fingerprint:
 
 def _phash(square: npt.NDArray[np.float32]) -> int:
     """The hash of (3, 32, 32) float pixels."""
-    grey = np.tensordot(_LUMA, square, axes=1)
-    frequencies = _COSINES @ grey @ _COSINES.T
+    gray = np.tensordot(_LUMA, square, axes=1)
+    frequencies = _COSINES @ gray @ _COSINES.T
     bits = frequencies > np.median(frequencies)
     return int.from_bytes(np.packbits(bits).tobytes(), "big")
 

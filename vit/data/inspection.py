@@ -69,7 +69,7 @@ class Seen:
     Attributes:
         readable: (n,) whether the image could be decoded; what follows is zero where not.
         sides: (n, 2) height and width in pixels.
-        spreads: (n,) largest difference between two pixels in a channel, in grey levels.
+        spreads: (n,) largest difference between two pixels in a channel, in gray levels.
         hashes: (n,) perceptual hashes.
         small: (n, 768) 16x16 pictures.
         reasons: of each unreadable image, why.

@@ -119,7 +119,7 @@ class ImageDataModule(LightningDataModule):
         self._datasets: dict[str, ImageDataset] = {}
 
     def train_dataloader(self) -> DataLoader[Batch]:
-        rank, world_size = place()
+        rank, world_size = rank_and_world_size()
         length = len(self.source.splits["train"])
         if length < self.options.batch_size:
             raise DataError(
@@ -144,7 +144,7 @@ class ImageDataModule(LightningDataModule):
 
     def evaluation_loader(self, split: str) -> DataLoader[Batch]:
         """Every image of a split once, in order, over all processes."""
-        rank, world_size = place()
+        rank, world_size = rank_and_world_size()
         batch_size = self.options.evaluation_batch_size
         return self._loader(split, EvaluationSampler(len(self.source.splits[split]), batch_size, rank, world_size))
 
@@ -161,15 +161,15 @@ class ImageDataModule(LightningDataModule):
         self.consumed = int(state_dict["consumed"])
 
     def on_after_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
-        """Normalise, and augment while training: uint8 -> float images, (B,) -> (B,) or (B, C) labels."""
+        """Normalize, and augment while training: uint8 -> float images, (B,) -> (B,) or (B, C) labels."""
         if self.trainer is None or not self.trainer.training:
-            return replace(batch, image=self.preprocess.normalise(batch.image))
+            return replace(batch, image=self.preprocess.normalize(batch.image))
         return self.augmented(batch)
 
     def augmented(self, batch: Batch) -> Batch:
         """A training batch as the network sees it."""
         keys = batch.key.numpy().astype(np.int64)
-        images: Tensor = self.preprocess.normalise(self.batch_augment.move(batch.image, keys))
+        images: Tensor = self.preprocess.normalize(self.batch_augment.move(batch.image, keys))
         images, labels = self.batch_augment.mix(images, batch.label, keys)
         return replace(batch, image=images, label=labels)
 
@@ -199,7 +199,7 @@ class ImageDataModule(LightningDataModule):
             return self.options.num_workers
         if dataset.is_stacked:
             return 0
-        _, world_size = place()
+        _, world_size = rank_and_world_size()
         return min(8, max(1, available_cores() // world_size))
 
     def _decide_cache(self) -> bool:
@@ -212,7 +212,7 @@ class ImageDataModule(LightningDataModule):
         return sum(len(self.source.splits[split]) * size for split, size in sizes.items()) <= AUTO_CACHE_BYTES
 
 
-def place() -> tuple[int, int]:
+def rank_and_world_size() -> tuple[int, int]:
     """(rank, number of processes) of this process."""
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()

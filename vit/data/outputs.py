@@ -5,7 +5,7 @@ from itertools import islice
 from pathlib import Path
 
 STUDY, CELLS = "study.json", "cells"  # of vit/study/folder.py
-RUN_FILES = ("config.yaml", "splits.csv")  # of vit/training/run.py
+RUN_FILES = ("config.yaml", "splits.csv")  # of vit/checkpoints/run.py
 LOOKED_AT = 10  # entries: a folder of runs holds hardly anything else
 
 

@@ -14,7 +14,7 @@ ResizeMode = Literal["shortest", "squash"]  # OpenCLIP's words; timm's crop_mode
 
 @dataclass(frozen=True)
 class Preprocess:
-    """Resize to image_size / crop_fraction, cut the middle square, scale to 0..1, normalise.
+    """Resize to image_size / crop_fraction, cut the middle square, scale to 0..1, normalize.
 
     Every picture is treated alike, also one that has the size already: as timm, torchvision and transformers do. The
     default mean and std are those of ImageNet, which suit any photographs.
@@ -55,7 +55,7 @@ class Preprocess:
         """The shorter side, in pixels, before the crop; with "squash" both sides."""
         return max(self.image_size, round(self.image_size / self.crop_fraction))
 
-    def normalise(self, images: Tensor) -> Tensor:
+    def normalize(self, images: Tensor) -> Tensor:
         """Images (B, 3, S, S) uint8 -> float32 of mean 0 and standard deviation 1 over the training statistics."""
         mean = torch.tensor(self.mean, device=images.device).mul_(255.0)[:, None, None]
         scale = torch.tensor(self.std, device=images.device).mul_(255.0).reciprocal_()[:, None, None]

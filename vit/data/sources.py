@@ -89,7 +89,7 @@ def _digits() -> Source:
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
-    images = np.round(bunch.images * (255 / 16)).astype(np.uint8)  # the scans have 17 levels of grey
+    images = np.round(bunch.images * (255 / 16)).astype(np.uint8)  # the scans have 17 levels of gray
     samples = Samples([f"digits/{i:04d}" for i in range(len(images))], bunch.target.astype(np.int64), arrays=images)
     return Source("digits", tuple(str(digit) for digit in range(10)), {"train": samples})
 
@@ -147,8 +147,8 @@ def _class_folders(root: Path, folders: dict[str, str], allow_empty: bool, notes
             files = sorted(image_files(here, passed_over_here, elsewhere=others - {_identity(here)}))
             if not files and split == "train" and not allow_empty:
                 beside_images = f" ({_kinds(passed_over_here)})" if passed_over_here else ""
-                mend = _how_to_convert(passed_over_here, here) or "remove it, or give --data.allow_empty true"
-                raise DataError(f"class folder {here} has no images{beside_images}", mend)
+                fix = _how_to_convert(passed_over_here, here) or "remove it, or give --data.allow_empty true"
+                raise DataError(f"class folder {here} has no images{beside_images}", fix)
             passed_over += passed_over_here
             listed[split] += [(os.path.join(folder, name, file), name) for file in files]
     if passed_over:

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from vit.csv_files import new_table, read_table
 from vit.data.draws import uniform
 from vit.data.samples import Labels, Source
 from vit.errors import DataError
-from vit.tables import new_table, read_table
 
 SPLITS = ("train", "validation", "test")
 COLUMNS, CONTENT = ("path", "label", "split"), "content"  # of splits.csv

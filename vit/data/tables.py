@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vit.csv_files import unescape
 from vit.errors import DataError
-from vit.tables import unescape
 
 NAMES = {  # our columns -> what others call them, the most telling name first
     "path": (

@@ -68,7 +68,7 @@ def watched(network: VisionTransformer) -> Iterator[list[Attended]]:
 
 @torch.no_grad()
 def attention_weights(network: VisionTransformer, images: Tensor) -> list[Tensor]:
-    """Normalised images (B, 3, S, S) -> the attention weights (B, H, T, T) of each block.
+    """Normalized images (B, 3, S, S) -> the attention weights (B, H, T, T) of each block.
 
     Row i of a matrix says how much token i takes of every token; it sums to 1. Tokens in front of the patches (class
     token, registers) come first, as in the network.
@@ -93,7 +93,7 @@ def read_patches(network: VisionTransformer, flow: Tensor) -> Tensor:
 
 
 def last_attention(network: VisionTransformer, images: Tensor, classes: Tensor) -> Tensor:
-    """The last block's attention, the mean of its heads: normalised images (B, 3, S, S) -> maps (B, G, G).
+    """The last block's attention, the mean of its heads: normalized images (B, 3, S, S) -> maps (B, G, G).
 
     It says where the head looks, whichever class is asked for.
     """

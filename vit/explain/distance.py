@@ -33,7 +33,7 @@ class Reach:
 
 
 def reach(network: VisionTransformer, images: Tensor) -> Reach:
-    """Attention distance and entropy over normalised images (B, 3, S, S), taken one by one: T^2 numbers need room."""
+    """Attention distance and entropy over normalized images (B, 3, S, S), taken one by one: T^2 numbers need room."""
     patches = network.patch_embed
     pixels = patch_distances(patches.grid_size, patches.patch_size).to(images.device)
     distances, entropies, tokens = [], [], 0
@@ -52,10 +52,10 @@ def reach(network: VisionTransformer, images: Tensor) -> Reach:
 
 
 def patch_distances(grid: int, patch_size: int) -> Tensor:
-    """Pixels between the centres of any two patches of a square grid: (N, N)."""
+    """Pixels between the centers of any two patches of a square grid: (N, N)."""
     y, x = torch.meshgrid(torch.arange(grid), torch.arange(grid), indexing="ij")
-    centres = patch_size * torch.stack((y.flatten(), x.flatten()), dim=1).float()
-    return torch.cdist(centres, centres)
+    centers = patch_size * torch.stack((y.flatten(), x.flatten()), dim=1).float()
+    return torch.cdist(centers, centers)
 
 
 def mean_distance(weights: Tensor, pixels: Tensor) -> Tensor:

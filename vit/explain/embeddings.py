@@ -1,4 +1,4 @@
-"""What a ViT learned before its first block (Dosovitskiy et al. 2021, figure 7, left and centre)."""
+"""What a ViT learned before its first block (Dosovitskiy et al. 2021, figure 7, left and center)."""
 
 import torch
 from torch import Tensor

@@ -9,11 +9,11 @@ from torch import Tensor
 from vit.data.decode import read_image
 from vit.errors import UsageError, nearest
 from vit.explain.attention import attention_weights, read_patches
-from vit.explain.faithfulness import Faithfulness, cells_of, faithfulness, mean_colour
+from vit.explain.faithfulness import Faithfulness, cells_of, faithfulness, mean_color
 from vit.explain.methods import choose_methods
+from vit.inference.engine import Engine
+from vit.inference.predictor import Predictor
 from vit.models.vision_transformer import VisionTransformer
-from vit.prediction.predictor import Predictor
-from vit.training.inference import Engine
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,9 @@ class Explainer:
         probabilities = engine.probabilities(image[None])[0]
         top = int(probabilities.argmax())
         number = top if self.number is None else self.number
-        normalised = self.predictor.preprocess.normalise(image[None].to(engine.device))
+        normalized = self.predictor.preprocess.normalize(image[None].to(engine.device))
         asked = torch.tensor([number], device=engine.device)
-        maps = {name: method(self.network, normalised, asked)[0].cpu() for name, method in self.methods.items()}
+        maps = {name: method(self.network, normalized, asked)[0].cpu() for name, method in self.methods.items()}
         return Explanation(
             path,
             classes[top],
@@ -92,17 +92,17 @@ class Explainer:
             image,
             maps,
             self._faithfulness(image, maps, number) if self.measured else {},
-            self._heads(normalised) if self.layers else None,
+            self._heads(normalized) if self.layers else None,
         )
 
     def _faithfulness(self, image: Tensor, maps: Mapping[str, Tensor], number: int) -> dict[str, Faithfulness]:
         grid = self.network.patch_embed.grid_size if isinstance(self.network, VisionTransformer) else None
         cells = cells_of(self.network.image_size, grid)
-        return faithfulness(self.predictor.engine.probabilities, image, mean_colour(image), maps, cells, number)
+        return faithfulness(self.predictor.engine.probabilities, image, mean_color(image), maps, cells, number)
 
-    def _heads(self, normalised: Tensor) -> Tensor:
+    def _heads(self, normalized: Tensor) -> Tensor:
         assert isinstance(self.network, VisionTransformer)
-        weights = attention_weights(self.network, normalised)
+        weights = attention_weights(self.network, normalized)
         return torch.stack([read_patches(self.network, weights[place])[0] for place in self.layers]).cpu()
 
     def _blocks(self, layers: str) -> Sequence[int]:

@@ -48,7 +48,7 @@ def faithfulness(
     Args:
         probabilities: images (B, 3, S, S) uint8 -> (B, C).
         image: (3, S, S) uint8.
-        background: (3, S, S) uint8, what stands where the image was taken away: `mean_colour` or `blurred`.
+        background: (3, S, S) uint8, what stands where the image was taken away: `mean_color` or `blurred`.
         maps: importance (h, w) by name, of any resolution.
         cells: the image is taken away in this many squares along a side; divides S.
         number: the class that the maps explain.
@@ -83,13 +83,13 @@ def cells_of(image_size: int, patches: int | None) -> int:
     return patches or max(cells for cells in range(1, MOST_CELLS + 1) if image_size % cells == 0)
 
 
-def mean_colour(image: Tensor) -> Tensor:
-    """(3, S, S) uint8 -> the same, all of its mean colour."""
+def mean_color(image: Tensor) -> Tensor:
+    """(3, S, S) uint8 -> the same, all of its mean color."""
     return image.float().mean(dim=(1, 2), keepdim=True).round().to(torch.uint8).expand_as(image)
 
 
 def blurred(image: Tensor) -> Tensor:
-    """(3, S, S) uint8 -> the same, blurred by a Gaussian of an eighth of its side: colours stay, shapes go."""
+    """(3, S, S) uint8 -> the same, blurred by a Gaussian of an eighth of its side: colors stay, shapes go."""
     side = image.shape[-1]
     reach = min(2 * (side // 4) + 1, 2 * ((side - 1) // 2) - 1)
     return gaussian_blur(image, [max(reach, 1)] * 2, [side / 8] * 2)

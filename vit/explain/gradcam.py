@@ -9,7 +9,7 @@ from vit.models.vision_transformer import VisionTransformer
 
 
 def gradcam(network: Network, images: Tensor, classes: Tensor) -> Tensor:
-    """Normalised images (B, 3, S, S) and a class for each (B,) -> maps (B, S, S), interpolated from the features' grid.
+    """Normalized images (B, 3, S, S) and a class for each (B,) -> maps (B, S, S), interpolated from the features' grid.
 
     Selvaraju et al. 2017 (arXiv 1610.02391): channels weighted by their mean gradient, and the positive part of their
     sum. Of a ViT with a class token it reads what enters the last block's attention, as the package's guide for ViTs

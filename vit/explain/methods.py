@@ -13,7 +13,7 @@ from vit.explain.rollout import rollout
 from vit.models.network import Network
 from vit.models.vision_transformer import VisionTransformer
 
-Method = Callable[..., Tensor]  # (network, normalised images (B, 3, S, S), classes (B,)) -> maps (B, h, w), not below 0
+Method = Callable[..., Tensor]  # (network, normalized images (B, 3, S, S), classes (B,)) -> maps (B, h, w), not below 0
 
 METHODS: Mapping[str, Method] = {
     "attention": last_attention,

@@ -8,7 +8,7 @@ from vit.models.vision_transformer import VisionTransformer
 
 
 def relevance(network: VisionTransformer, images: Tensor, classes: Tensor) -> Tensor:
-    """Normalised images (B, 3, S, S) and a class for each (B,) -> maps (B, G, G).
+    """Normalized images (B, 3, S, S) and a class for each (B,) -> maps (B, G, G).
 
     Chefer, Gur and Wolf 2021, "Generic Attention-model Explainability" (arXiv 2103.15679), eq. 5 and 6, as in their
     notebook for ViTs (github.com/hila-chefer/Transformer-MM-Explainability): R starts as the identity, and each block

@@ -8,7 +8,7 @@ from vit.models.vision_transformer import VisionTransformer
 
 
 def rollout(network: VisionTransformer, images: Tensor, classes: Tensor) -> Tensor:
-    """Normalised images (B, 3, S, S) -> maps (B, G, G), the same for every class.
+    """Normalized images (B, 3, S, S) -> maps (B, G, G), the same for every class.
 
     Abnar and Zuidema 2020, "Quantifying Attention Flow in Transformers" (arXiv 2005.00928), eq. 1: a block passes half
     of a token on and mixes half by its attention, averaged over heads; blocks are multiplied. With a class token its

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from vit.checkpoints.format import Description
 from vit.errors import UsageError
-from vit.models.adapt import head_names
 from vit.models.network import Network
 from vit.models.vision_transformer import VisionTransformer
-from vit.training.checkpoint import Description
+from vit.weights.adapt import head_names
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Deployed(nn.Module):
         self.temperature = trained.description.temperature
 
     def forward(self, images: Tensor) -> Tensor:
-        logits = self.network(self.preprocess.normalise(images))
+        logits = self.network(self.preprocess.normalize(images))
         return (logits / self.temperature).softmax(dim=1)
 
 
@@ -55,7 +55,7 @@ def input_words(trained: Trained) -> str:
     resized = "both sides" if plain.resize_mode == "squash" else "the shorter side"
     return (
         f"uint8 (batch, 3, {plain.image_size}, {plain.image_size}): RGB, upright, 0 to 255; {resized} resized "
-        f"to {plain.resize_side} ({plain.interpolation}, antialiased), then the middle square; normalisation is inside"
+        f"to {plain.resize_side} ({plain.interpolation}, antialiased), then the middle square; normalization is inside"
     )
 
 

@@ -27,7 +27,7 @@ from vit.export.verify import (
     real_images,
 )
 from vit.export.weights import Weights
-from vit.training.inference import Engine
+from vit.inference.engine import Engine
 
 FORMATS: dict[str, Format] = {
     "onnx": OnnxFile(),
@@ -68,7 +68,7 @@ def export(trained: Trained, name: str, output: Path, files: Sequence[str] = ())
             seen = _seen_by_peer(trained, chosen, written, files)
             if seen is not None and not seen.is_small:
                 raise CheckpointError(
-                    f"{seen.library}'s own transform prepares {seen.worst} otherwise, by {seen.grey:.1f} grey levels "
+                    f"{seen.library}'s own transform prepares {seen.worst} otherwise, by {seen.gray:.1f} gray levels "
                     f"on average (allowed: {GREY:g}); nothing was written",
                     "give another --format",
                 )

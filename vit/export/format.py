@@ -10,9 +10,9 @@ from pathlib import Path
 from PIL import Image
 from torch import Tensor
 
+from vit.checkpoints.format import Description
 from vit.errors import UsageError, install
 from vit.export.deployed import Trained
-from vit.training.checkpoint import Description
 
 Classify = Callable[[Tensor], Tensor]  # images (B, 3, S, S) uint8 -> probabilities (B, C)
 
@@ -23,8 +23,8 @@ class Peer:
 
     Attributes:
         name: of the library.
-        transform: an upright RGB picture -> the network's input (3, S, S), normalised.
-        probabilities: normalised images (B, 3, S, S) -> probabilities (B, C).
+        transform: an upright RGB picture -> the network's input (3, S, S), normalized.
+        probabilities: normalized images (B, 3, S, S) -> probabilities (B, C).
     """
 
     name: str

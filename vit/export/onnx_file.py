@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from vit.checkpoints.format import KEY
 from vit.errors import UsageError
 from vit.export.deployed import Trained, input_words, traced
 from vit.export.format import Classify, Format, words
-from vit.prediction.onnx_engine import INPUT, MAX_BYTES, OUTPUT, SUFFIX, OnnxEngine
-from vit.training.checkpoint import KEY
+from vit.inference.onnx_engine import INPUT, MAX_BYTES, OUTPUT, SUFFIX, OnnxEngine
 
 if TYPE_CHECKING:
     from onnx import ModelProto

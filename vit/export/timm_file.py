@@ -14,9 +14,9 @@ from vit.errors import UsageError
 from vit.export.deployed import Trained, calibrated_weights
 from vit.export.format import Classify, Format, Peer
 from vit.export.weights import folded_metadata
-from vit.models.dialects.timm import to_timm
 from vit.models.timm_network import TimmNetwork
 from vit.models.vision_transformer import VisionTransformer
+from vit.weights.formats.timm import to_timm
 
 _OTHERS = "give --format onnx, pt2 or safetensors"
 _OF_VIT_BASE = {  # what timm's ViT-B/16 is, so that it need not be said; fc_norm depends on global_pool there
@@ -44,8 +44,8 @@ class TimmFile(Format):
         )
 
     def read(self, trained: Trained, path: Path) -> Classify:
-        normalise, classify = trained.description.preprocess.normalise, self.peer(trained, path).probabilities
-        return lambda images: classify(normalise(images))
+        normalize, classify = trained.description.preprocess.normalize, self.peer(trained, path).probabilities
+        return lambda images: classify(normalize(images))
 
     def peer(self, trained: Trained, path: Path) -> Peer:
         _, name, options = _in_timm(trained)

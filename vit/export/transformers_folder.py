@@ -17,8 +17,8 @@ from vit.errors import UsageError
 from vit.export.deployed import Trained, calibrated_weights
 from vit.export.format import Classify, Format, Peer
 from vit.export.weights import folded_metadata
-from vit.models.dialects.huggingface import to_huggingface
 from vit.models.vision_transformer import VisionTransformer
+from vit.weights.formats.huggingface import to_huggingface
 
 _OTHERS = "give --format onnx, pt2, safetensors or timm"
 _RESAMPLING = {"bilinear": 2, "bicubic": 3}  # Pillow's numbers
@@ -53,8 +53,8 @@ class TransformersFolder(Format):
             (path / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
     def read(self, trained: Trained, path: Path) -> Classify:
-        normalise, classify = trained.description.preprocess.normalise, self.peer(trained, path).probabilities
-        return lambda images: classify(normalise(images))
+        normalize, classify = trained.description.preprocess.normalize, self.peer(trained, path).probabilities
+        return lambda images: classify(normalize(images))
 
     def peer(self, trained: Trained, path: Path) -> Peer:
         from transformers import AutoImageProcessor, AutoModelForImageClassification

@@ -13,7 +13,7 @@ from vit.data.decode import ImageError, decode_image, read_bytes
 from vit.data.preprocess import Preprocess
 from vit.data.threads import decode_threads
 from vit.export.format import Classify, Peer
-from vit.prediction.predictor import read_input
+from vit.inference.predictor import read_input
 
 TOLERANCE = 1e-4  # of a probability
 TIE = 1e-6  # classes whose probabilities are closer have no order that a sum in another order would keep
@@ -29,7 +29,7 @@ class PeerDifference:
         library: its name.
         images: how many files both have decoded to the same picture.
         others: files that Pillow decodes otherwise (transparency, 16 bits); they are not compared.
-        grey: largest mean difference of an image's pixels, in grey levels of 255.
+        gray: largest mean difference of an image's pixels, in gray levels of 255.
         worst: the file it is of.
         largest: difference of a probability; another resizer changes a little.
         labels: images with different labels.
@@ -38,7 +38,7 @@ class PeerDifference:
     library: str
     images: int = 0
     others: int = 0
-    grey: float = 0.0
+    gray: float = 0.0
     worst: str = ""
     largest: float = 0.0
     labels: int = 0
@@ -46,7 +46,7 @@ class PeerDifference:
     @property
     def is_small(self) -> bool:
         """Whether both see the same part of the pictures; NaN is not small."""
-        return self.grey <= GREY
+        return self.gray <= GREY
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def compare_peer(
 ) -> PeerDifference:
     """Our way and a library's own, from (name, bytes) to probabilities; unreadable files are left out."""
     images = others = labels = 0
-    grey, largest, worst = torch.zeros(()), torch.zeros(()), ""
+    gray, largest, worst = torch.zeros(()), torch.zeros(()), ""
     levels = torch.tensor(preprocess.std)[:, None, None] * 255
     for name, content in files:
         try:
@@ -90,14 +90,14 @@ def compare_peer(
             continue
         images += 1
         prepared, theirs = preprocess(decoded)[None], peer.transform(picture)[None]
-        off = ((preprocess.normalise(prepared)[0] - theirs[0]).abs() * levels).mean()
-        if not (off <= grey or grey.isnan()):
-            grey, worst = off, name
+        off = ((preprocess.normalize(prepared)[0] - theirs[0]).abs() * levels).mean()
+        if not (off <= gray or gray.isnan()):
+            gray, worst = off, name
         with torch.inference_mode():
             one, other = ours(prepared), peer.probabilities(theirs)
         largest = torch.maximum(largest, (one - other).abs().max())
         labels += int(one.argmax() != other.argmax())
-    return PeerDifference(peer.name, images, others, float(grey), worst, float(largest), labels)
+    return PeerDifference(peer.name, images, others, float(gray), worst, float(largest), labels)
 
 
 def contents(files: Sequence[str]) -> Iterator[tuple[str, bytes]]:
@@ -137,7 +137,7 @@ def compare(ours: Classify, theirs: Classify, batches: Iterable[Tensor]) -> Diff
 
 
 def random_images(image_size: int) -> list[Tensor]:
-    """A batch of 7 and a batch of 1: noise, and for flat colours the numbers that noise never reaches."""
+    """A batch of 7 and a batch of 1: noise, and for flat colors the numbers that noise never reaches."""
     generator = torch.Generator().manual_seed(0)
     noise = torch.randint(0, 256, (5, 3, image_size, image_size), dtype=torch.uint8, generator=generator)
     flat = torch.tensor([0, 255], dtype=torch.uint8)[:, None, None, None].expand(-1, 3, image_size, image_size)

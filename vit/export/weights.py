@@ -8,11 +8,11 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from vit.checkpoints.format import KEY, Description
 from vit.export.deployed import Trained
 from vit.export.format import Classify, Format, words
+from vit.inference.engine import Engine
 from vit.models.catalog import build
-from vit.training.checkpoint import KEY, Description
-from vit.training.inference import Engine
 
 
 class Weights(Format):

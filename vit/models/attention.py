@@ -7,7 +7,7 @@ from torch import Tensor, nn
 class Attention(nn.Module):
     """Multi-head scaled dot-product self-attention: softmax(q k^T / sqrt(D / H)) v (paper, appendix A, eq. 5 to 8).
 
-    With `qk_norm` each head's queries and keys are normalised first (Dehghani et al. 2023, "ViT-22B").
+    With `qk_norm` each head's queries and keys are normalized first (Dehghani et al. 2023, "ViT-22B").
     """
 
     def __init__(

@@ -80,7 +80,7 @@ class DropPath(nn.Module):
 class Block(nn.Module):
     """One encoder layer: attention, then MLP, each inside a residual connection (eq. 2 and 3).
 
-    "pre" normalises what enters a branch (the paper, and Wang et al. 2019); "post" normalises the sum (Vaswani et al.
+    "pre" normalizes what enters a branch (the paper, and Wang et al. 2019); "post" normalizes the sum (Vaswani et al.
     2017), kept so that the difference can be measured.
     """
 

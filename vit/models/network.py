@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class Network(nn.Module, ABC):
-    """Maps normalised images (B, 3, S, S) to logits (B, C).
+    """Maps normalized images (B, 3, S, S) to logits (B, C).
 
     A network knows nothing of files, losses or training. `image_size` is S and `num_classes` is C.
     """

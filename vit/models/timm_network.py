@@ -99,7 +99,7 @@ class SmallImageResNet(Network):
         num_classes: C.
         layers: basic blocks in each of the four stages; the last three stages halve the side.
         widths: channels of each stage.
-        zero_init_last: whether the scale of the last normalisation in a branch begins at 0 instead of 1.
+        zero_init_last: whether the scale of the last normalization in a branch begins at 0 instead of 1.
         drop_rate: dropout before the head.
         drop_path_rate: stochastic depth.
     """

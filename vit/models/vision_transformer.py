@@ -2,7 +2,7 @@
 
 The file follows section 3.1 of the paper: an image is cut into patches, each patch is projected to a token (eq. 1),
 a class token is put in front, positions are added, a stack of blocks mixes the tokens (eq. 2 and 3), and the class
-token, normalised (eq. 4), is classified by one linear layer. State-dict keys are timm's. What later papers changed and
+token, normalized (eq. 4), is classified by one linear layer. State-dict keys are timm's. What later papers changed and
 their weights need (registers, LayerScale, other pooling, ...) is an option that is off by default.
 
 Letters in shape comments:
@@ -61,7 +61,7 @@ class VisionTransformer(Network):
         num_heads: H; divides D.
         mlp_ratio: width of the MLP's hidden layer, in units of D.
         qkv_bias: whether the query, key and value projections have a bias.
-        qk_norm: whether each head's queries and keys are normalised (Dehghani et al. 2023, arXiv 2302.05442).
+        qk_norm: whether each head's queries and keys are normalized (Dehghani et al. 2023, arXiv 2302.05442).
         activation: of the MLP: "gelu" (the paper), "gelu_tanh", "quick_gelu" (CLIP) or "swiglu" (DINOv2 giant; the
             hidden layer then holds gate and value).
         layer_scale: first value of a learned factor for each channel of a branch (Touvron et al. 2021, arXiv
@@ -72,8 +72,8 @@ class VisionTransformer(Network):
             distillation token, by a head each, logits averaged ("cls_dist": DeiT); attention ("map": SigLIP).
         pos_embed: "learned" (the paper), "sincos2d" (fixed; Beyer et al. 2022, arXiv 2205.01580) or "none".
         prefix_positions: whether tokens in front of the patches have positions, too (the paper) or not (DeiT III).
-        embed_norm: whether tokens are normalised before the first block (CLIP), in place of a bias in patch_embed.
-        pool_norm: whether a mean is normalised after it was taken (MAE, BEiT) and not before.
+        embed_norm: whether tokens are normalized before the first block (CLIP), in place of a bias in patch_embed.
+        pool_norm: whether a mean is normalized after it was taken (MAE, BEiT) and not before.
         norm_placement: "pre" (the paper) or "post" (Vaswani et al. 2017).
         norm_eps: what LayerNorm adds to the variance.
         drop_rate: dropout after the positions, the attention projection and each MLP layer.
@@ -162,9 +162,9 @@ class VisionTransformer(Network):
         self.attn_pool = AttentionPool(embed_dim, num_heads, mlp_ratio, activation, norm_eps) if pools else None
         self.head = nn.Linear(2 * embed_dim if pool == "cls_mean" else embed_dim, num_classes)
         self.head_dist = nn.Linear(embed_dim, num_classes) if has_dist_token else None
-        self.initialise()
+        self.initialize()
 
-    def initialise(self) -> None:
+    def initialize(self) -> None:
         """Draw the initial weights: matrices by Xavier, patch kernels by fan-in (as the authors' code), a zero head.
 
         Positions start with variance 1, that of a patch token. Smaller ones are lost beside the patches: on

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from scipy.stats import t
 
+from vit.atomic_files import atomic_write
 from vit.explain.explainer import Explanation
 from vit.explain.faithfulness import RANDOM_ORDERS, STEPS, Faithfulness
-from vit.files import whole
 from vit.report.overlay import enlarged, overlay
 from vit.report.page import inline, templates
 from vit.report.thumbnails import encoded
@@ -109,7 +109,7 @@ class ExplainPage:
             orders=RANDOM_ORDERS,
             unreadable=unreadable,
         )
-        with whole(path) as partial:
+        with atomic_write(path) as partial:
             partial.write_text(html, encoding="utf-8", errors="replace")
 
 

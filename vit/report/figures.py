@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from sklearn.metrics import ConfusionMatrixDisplay
 from torch import Tensor
 
+from vit.csv_files import records
+from vit.inference.metrics import CALIBRATION_BINS, Floats
 from vit.report.style import plain
 from vit.report.style import save as save  # drawn here, saved by whoever asked for it
-from vit.tables import records
-from vit.training.metrics import CALIBRATION_BINS, Floats
 
 _TRAIN, _VALIDATION = "tab:blue", "tab:orange"
 
@@ -24,8 +24,8 @@ def curves(metrics: Path) -> Figure:
     epochs = [int(row["epoch"]) + 1 for row in rows]
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     loss, accuracy = figure.subplots(1, 2)
-    for name, colour, label in (("train/loss", _TRAIN, "training"), ("val/loss", _VALIDATION, "validation")):
-        loss.plot(epochs, [float(row[name] or "nan") for row in rows], color=colour, label=label)
+    for name, color, label in (("train/loss", _TRAIN, "training"), ("val/loss", _VALIDATION, "validation")):
+        loss.plot(epochs, [float(row[name] or "nan") for row in rows], color=color, label=label)
     loss.set(xlabel="epoch", ylabel="cross-entropy (nats)", title="Loss")
     loss.legend(frameon=False)
     values = [100 * float(row["val/acc1"] or "nan") for row in rows]
@@ -46,7 +46,7 @@ def curves(metrics: Path) -> Figure:
 
 
 def confusion_matrix(counts: npt.NDArray[np.int64], classes: Sequence[str]) -> Figure:
-    """Counts (C, C) as colours by row share; with numbers and names up to 30 classes."""
+    """Counts (C, C) as colors by row share; with numbers and names up to 30 classes."""
     few = len(classes) <= 30
     side = 2.5 + 0.42 * len(classes) if few else 9.0
     figure = Figure(figsize=(side, side), layout="constrained")
@@ -56,8 +56,8 @@ def confusion_matrix(counts: npt.NDArray[np.int64], classes: Sequence[str]) -> F
     display.plot(ax=axes, cmap="Blues", include_values=False, colorbar=not few, xticks_rotation="vertical")
     if few:
         for row, column in zip(*np.nonzero(counts), strict=True):
-            colour = "white" if shares[row, column] > 0.5 else "black"
-            axes.text(column, row, str(counts[row, column]), ha="center", va="center", color=colour, fontsize=8)
+            color = "white" if shares[row, column] > 0.5 else "black"
+            axes.text(column, row, str(counts[row, column]), ha="center", va="center", color=color, fontsize=8)
     else:
         axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(True)
@@ -75,7 +75,7 @@ def reliability(
     panels = {"Is 80 % sure right 80 % of the time?": confidences}
     if not np.allclose(confidences, uncalibrated):
         panels = {"Without temperature scaling": uncalibrated, "With temperature scaling": confidences}
-    centres = (np.arange(bins) + 0.5) / bins
+    centers = (np.arange(bins) + 0.5) / bins
     figure = Figure(figsize=(3.8 * len(panels), 4.2), layout="constrained")
     grid = figure.subplots(2, len(panels), sharex=True, sharey="row", height_ratios=[3, 1], squeeze=False)
     for column, (title, sure) in enumerate(panels.items()):
@@ -83,10 +83,10 @@ def reliability(
         seen = np.bincount(places, minlength=bins)
         accuracy = np.bincount(places, correct, bins) / np.maximum(seen, 1)
         upper, lower = grid[:, column]
-        upper.plot([0, 1], [0, 1], color="grey", linestyle=":")
-        upper.bar(centres[seen > 0], accuracy[seen > 0], width=0.9 / bins, color=_TRAIN)
+        upper.plot([0, 1], [0, 1], color="gray", linestyle=":")
+        upper.bar(centers[seen > 0], accuracy[seen > 0], width=0.9 / bins, color=_TRAIN)
         upper.set(title=title, ylim=(0, 1))
-        lower.bar(centres, seen, width=0.9 / bins, color="grey")
+        lower.bar(centers, seen, width=0.9 / bins, color="gray")
         lower.set(xlabel="confidence", xlim=(0, 1))
     grid[0, 0].set(ylabel="accuracy")
     grid[1, 0].set(ylabel="images")
@@ -107,7 +107,7 @@ def image_grid(images: Sequence[Tensor], captions: Sequence[str], title: str, co
 
 
 def displayable(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """Normalised images (B, 3, S, S) back to uint8, to be looked at."""
+    """Normalized images (B, 3, S, S) back to uint8, to be looked at."""
     scale = torch.tensor(std)[:, None, None]
     offset = torch.tensor(mean)[:, None, None]
     return ((images.cpu() * scale + offset) * 255).round().clamp(0, 255).to(torch.uint8)

@@ -17,7 +17,7 @@ MOST_TILES = 14  # along a side, of the positions' similarities
 
 
 def filters(components: Tensor, shares: Tensor) -> Figure:
-    """Principal components (k, 3, P, P) of the patch-embedding kernels as colours around grey, with their variance."""
+    """Principal components (k, 3, P, P) of the patch-embedding kernels as colors around gray, with their variance."""
     columns = 7
     rows = -(-len(components) // columns)
     figure = Figure(figsize=(1.05 * columns, 1.2 * rows + 0.1), layout="constrained")
@@ -101,8 +101,8 @@ def _shares(axes: Axes, sizes: Sequence[Size]) -> None:
             ("of the time of a block, measured", [size.timed for size in sizes], ""),
         )
     ):
-        colour, marker = look(place)
-        axes.plot(sides, [100 * v for v in values], style, marker="" if style else marker, color=colour, label=label)
+        color, marker = look(place)
+        axes.plot(sides, [100 * v for v in values], style, marker="" if style else marker, color=color, label=label)
     known = [size.timed for size in sizes if not math.isnan(size.timed)]
     axes.set(xlabel="image size (pixels)", ylabel="share that is quadratic in tokens (%)")
     axes.set_ylim(0, 100 * max([size.formula for size in sizes] + known) * 1.3)

@@ -7,9 +7,9 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from vit.atomic_files import atomic_write
 from vit.explain.cost import Size
 from vit.explain.distance import Reach
-from vit.files import whole
 from vit.report.inspect_figures import attention_reach, costs, filters, similarities
 from vit.report.page import drawn, templates
 from vit.report.style import save
@@ -59,7 +59,7 @@ def write_inspection(found: Inspection, folder: Path) -> None:
         variance=float(found.shares.sum()),
         heads=_heads(found.reach),
     )
-    with whole(folder / "inspection.html") as partial:
+    with atomic_write(folder / "inspection.html") as partial:
         partial.write_text(html, encoding="utf-8", errors="replace")
 
 

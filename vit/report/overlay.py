@@ -22,18 +22,18 @@ def enlarged(image: Tensor) -> Tensor:
 
 
 def overlay(image: Tensor, importance: Tensor) -> Tensor:
-    """Picture (3, S, S) uint8 in grey under a map (h, w), from dark (least) to yellow (most) -> (3, side, side) uint8.
+    """Picture (3, S, S) uint8 in gray under a map (h, w), from dark (least) to yellow (most) -> (3, side, side) uint8.
 
-    The map is stretched from its least to its largest value: colours of two maps do not compare.
+    The map is stretched from its least to its largest value: colors of two maps do not compare.
     """
     picture = enlarged(image)
-    grey = picture.float().mean(dim=0) / 255  # (side, side)
+    gray = picture.float().mean(dim=0) / 255  # (side, side)
     side = picture.shape[-1]
     smooth = F.interpolate(importance[None, None].float(), (side, side), mode="bilinear", align_corners=False)[0, 0]
     share = _stretched(smooth)
-    colours = torch.from_numpy(mpl.colormaps[_COLOURS](share.numpy())[..., :3]).float()
+    colors = torch.from_numpy(mpl.colormaps[_COLOURS](share.numpy())[..., :3]).float()
     cover = (0.35 + (_STRONGEST - 0.35) * share)[..., None]
-    mixed = (1 - cover) * grey[..., None] + cover * colours
+    mixed = (1 - cover) * gray[..., None] + cover * colors
     return (mixed * 255).round().to(torch.uint8).permute(2, 0, 1)
 
 

@@ -6,12 +6,12 @@ import torch
 from markupsafe import Markup
 from torch import Tensor
 
+from vit.checkpoints.format import load
+from vit.checkpoints.run import RunDirectory
 from vit.errors import VitError
 from vit.explain.methods import choose_methods
 from vit.report.overlay import enlarged, overlay
 from vit.report.thumbnails import encoded
-from vit.training.checkpoint import load
-from vit.training.run import RunDirectory
 
 
 def overlays(run: RunDirectory, images: Sequence[Tensor], said: Sequence[str]) -> list[tuple[Markup, Markup]]:
@@ -32,7 +32,7 @@ def overlays(run: RunDirectory, images: Sequence[Tensor], said: Sequence[str]) -
         (method,) = choose_methods("best", network).values()
         seen = torch.stack([description.preprocess(image) for image in images])
         numbers = torch.tensor([description.classes.index(name) for name in said])
-        maps = method(network, description.preprocess.normalise(seen), numbers)
+        maps = method(network, description.preprocess.normalize(seen), numbers)
     except (VitError, RuntimeError):
         return []
     return [

@@ -4,15 +4,15 @@ from typing import Any
 
 import numpy as np
 
+from vit.atomic_files import write_json
+from vit.checkpoints.format import file_hash
+from vit.checkpoints.run import RunDirectory, RunResult
 from vit.data.dataset import ImageDataset
 from vit.data.sampler import Key
-from vit.files import write_json
+from vit.inference.metrics import MOST_IN_CONFUSION, ScoredImages, confusion, per_class
 from vit.report.figures import confusion_matrix, curves, displayable, image_grid, reliability, save
-from vit.training.checkpoint import file_hash
-from vit.training.fit import Fitted
-from vit.training.metrics import MOST_IN_CONFUSION, Scored, confusion, per_class
+from vit.training.fit import FitResult
 from vit.training.plan import Plan
-from vit.training.run import RunDirectory, RunResult
 from vit.training.tracking import Tracker
 
 WORST = 24
@@ -20,7 +20,7 @@ SAMPLES = 24
 SHOWING_IMAGES = {"augmented", "worst"}
 
 
-def write_classes(run: RunDirectory, fitted: Fitted, classes: tuple[str, ...]) -> None:
+def write_classes(run: RunDirectory, fitted: FitResult, classes: tuple[str, ...]) -> None:
     """What the best checkpoint said of the images of every class."""
     split = "test" if "test" in fitted.scored else "validation"
     if split in fitted.scored:
@@ -31,7 +31,7 @@ def write_classes(run: RunDirectory, fitted: Fitted, classes: tuple[str, ...]) -
         write_json(run.path / f"{split}_classes.json", content)
 
 
-def draw_run(run: RunDirectory, plan: Plan, fitted: Fitted, tracker: Tracker) -> None:
+def draw_run(run: RunDirectory, plan: Plan, fitted: FitResult, tracker: Tracker) -> None:
     """Curves, confusion matrix, reliability, augmented training images, worst validation images."""
     classes = plan.source.classes
     scored, data = fitted.scored, fitted.data
@@ -77,7 +77,7 @@ def _track_result(run: RunDirectory, result: RunResult, tracker: Tracker) -> Non
     tracker.artifact(run.best, f"{result.data}-{result.network['name']}", {"sha256": file_hash(run.best), **values})
 
 
-def _worst(scored: Scored, classes: tuple[str, ...]) -> list[dict[str, Any]]:
+def _worst(scored: ScoredImages, classes: tuple[str, ...]) -> list[dict[str, Any]]:
     order = np.argsort(-scored.losses, kind="stable")[:WORST]
     return [
         {

@@ -13,18 +13,18 @@ from markupsafe import Markup
 from scipy.stats import binomtest
 from torch import Tensor
 
+from vit.atomic_files import atomic_write
+from vit.checkpoints.run import RunDirectory
 from vit.data.dataset import array_image
 from vit.data.decode import ImageError, read_image
 from vit.data.samples import Source
 from vit.errors import DataError
-from vit.files import whole
+from vit.inference.metrics import MOST_IN_CONFUSION, NAMES, confusion, per_class
+from vit.inference.scored_rows import ScoredRow, read_scored
 from vit.report.figures import confusion_matrix, curves, reliability
 from vit.report.page import drawn, templates
 from vit.report.run_attention import overlays
 from vit.report.thumbnails import encoded, shrunk
-from vit.training.metrics import MOST_IN_CONFUSION, NAMES, confusion, per_class
-from vit.training.predictions import ScoredRow, read_scored
-from vit.training.run import RunDirectory
 
 PICTURES = 24  # of the worst, and of the most doubtful
 PAIRS, OF_A_PAIR = 8, 6
@@ -72,7 +72,7 @@ def write_run_report(run: RunDirectory, source: Source | None, result: Mapping[s
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise DataError(f"{run.path} is damaged: {error}", "restore its files, or train again") from error
     html = templates.get_template("run.html").render(content)
-    with whole(run.report) as partial:
+    with atomic_write(run.report) as partial:
         partial.write_text(html, encoding="utf-8", errors="replace")
 
 

@@ -39,7 +39,7 @@ def learning_curves(findings: Findings) -> Figure:
         axes.set_xticks(
             [*axes.get_xticks(), end], [*(tick.get_text() for tick in axes.get_xticklabels()), f"{end:,.0f}"]
         )
-        axes.get_xticklabels()[-1].set_color("grey")
+        axes.get_xticklabels()[-1].set_color("gray")
     seen: list[float] = []
     for place, series in enumerate(findings.series):
         # beside each other, or one interval would hide another
@@ -51,8 +51,8 @@ def learning_curves(findings: Findings) -> Figure:
         _crossing(axes, comparison, place, sizes, len(findings.series) > 2)
     handles, labels = axes.get_legend_handles_labels()
     if fits:
-        axes.axvline(sizes[-1], color="grey", linewidth=0.7, linestyle=":")
-        handles.append(Line2D([], [], color="grey", linestyle="--"))
+        axes.axvline(sizes[-1], color="gray", linewidth=0.7, linestyle=":")
+        handles.append(Line2D([], [], color="gray", linestyle="--"))
         labels.append("estimated beyond the measured sizes")
     axes.legend(handles, labels, frameon=False, loc="lower left")
     axes.set(ylabel="test error (%)")
@@ -65,14 +65,14 @@ def learning_curves(findings: Findings) -> Figure:
 def gaps(findings: Findings) -> Figure:
     """For each comparison the paired gap (points of error), and beside it the error ratio; there must be one.
 
-    The colour is that of the series that is ahead; a filled mark has a corrected p below 0.05.
+    The color is that of the series that is ahead; a filled mark has a corrected p below 0.05.
     """
     compared = [comparison for comparison in findings.comparisons if comparison.differences]
     figure = Figure(figsize=(9, 3.1 * len(compared)), layout="constrained")
-    colours = {series.name: look(place)[0] for place, series in enumerate(findings.series)}
+    colors = {series.name: look(place)[0] for place, series in enumerate(findings.series)}
     panels = figure.subplots(len(compared), 2, squeeze=False)
     for (left, right), comparison in zip(panels, compared, strict=True):
-        pair = (colours[comparison.first], colours[comparison.second])
+        pair = (colors[comparison.first], colors[comparison.second])
         _gap_panel(left, comparison, pair)
         _ratio_panel(right, comparison, pair)
     return figure
@@ -84,11 +84,11 @@ def price(findings: Findings) -> Figure:
     axes = figure.subplots()
     spent = [max(point.seconds, 0.1) for series in findings.series for point in series.points]
     for place, series in enumerate(findings.series):
-        colour, marker = look(place)
+        color, marker = look(place)
         points = sorted(series.points, key=lambda point: point.images)
         seconds = [max(point.seconds, 0.1) for point in points]
         accuracy = [100 - 100 * point.mean.value for point in points]
-        axes.plot(seconds, accuracy, color=colour, marker=marker, label=_label(series.name), linewidth=1.2)
+        axes.plot(seconds, accuracy, color=color, marker=marker, label=_label(series.name), linewidth=1.2)
         above = place % 2 == 0
         for point, x, y in zip(points, seconds, accuracy, strict=True):
             axes.annotate(
@@ -98,7 +98,7 @@ def price(findings: Findings) -> Figure:
                 textcoords="offset points",
                 ha="right" if above else "left",
                 va="bottom" if above else "top",
-                color=colour,
+                color=color,
                 fontsize=7.5,
             )
     log_axis(axes, "x", min(spent) / 1.4, max(spent) * 1.4, [list(_SECONDS)], _seconds)
@@ -133,13 +133,13 @@ def counted(value: float) -> str:
 
 def _curve(axes: Axes, series: Series, place: int, shift: float, aside: float, least: float) -> list[float]:
     """Draw one series, its seeds a little aside of their mean; the percentages that the axis must show."""
-    colour, marker = look(place)
+    color, marker = look(place)
     points = sorted(series.points, key=lambda point: point.images)
     seen = []
     for point in points:
         errors = [100 * max(error, least) for error in point.errors]
         beside = [point.images * shift * aside] * len(errors)
-        axes.plot(beside, errors, ".", color=colour, alpha=0.4, markersize=5, markeredgewidth=0)
+        axes.plot(beside, errors, ".", color=color, alpha=0.4, markersize=5, markeredgewidth=0)
         seen += errors
     means = [100 * max(point.mean.value, least) for point in points]
     images = [point.images * shift for point in points]
@@ -147,23 +147,23 @@ def _curve(axes: Axes, series: Series, place: int, shift: float, aside: float, l
     ends = [100 * max(end, least) for point in points for end in _ends(point.mean)]
     seen += [min(max(end, min(means) / 4), 4 * max(means)) for end in ends]
     around = np.array([_reach(point.mean, least) for point in points]).T
-    axes.errorbar(images, means, around, fmt=marker, color=colour, markersize=5, capsize=2.5, label=_label(series.name))
+    axes.errorbar(images, means, around, fmt=marker, color=color, markersize=5, capsize=2.5, label=_label(series.name))
     if series.fit is not None and series.fit.supported:
-        seen += _fitted(axes, series.fit, colour, least)
+        seen += _fitted(axes, series.fit, color, least)
     else:
-        axes.plot(images, means, color=colour, linewidth=0.8, alpha=0.5)  # only leads the eye
+        axes.plot(images, means, color=color, linewidth=0.8, alpha=0.5)  # only leads the eye
     return seen + means
 
 
-def _fitted(axes: Axes, fit: Fit, colour: str, least: float) -> list[float]:
+def _fitted(axes: Axes, fit: Fit, color: str, least: float) -> list[float]:
     """Draw a fit: a line as far as there are measurements, dashed beyond, and a pale band around both."""
     sizes = np.array(fit.sizes)
     mean, low, high = (100 * np.maximum(values, least) for values in (fit.mean, fit.low, fit.high))
     inner = sizes <= fit.largest
     border = np.exp(np.interp(np.log(fit.largest), np.log(sizes), np.log(mean)))
-    axes.plot([*sizes[inner], fit.largest], [*mean[inner], border], color=colour, linewidth=1.3)
-    axes.plot([fit.largest, *sizes[~inner]], [border, *mean[~inner]], color=colour, linewidth=1.3, linestyle="--")
-    axes.fill_between(sizes, low, high, color=colour, alpha=0.12, linewidth=0)
+    axes.plot([*sizes[inner], fit.largest], [*mean[inner], border], color=color, linewidth=1.3)
+    axes.plot([fit.largest, *sizes[~inner]], [border, *mean[~inner]], color=color, linewidth=1.3, linestyle="--")
+    axes.fill_between(sizes, low, high, color=color, alpha=0.12, linewidth=0)
     return [float(mean.min()), float(mean.max())]
 
 
@@ -171,7 +171,7 @@ def _crossing(axes: Axes, comparison: Comparison, place: int, sizes: Sequence[in
     """Mark where two series are equally good; an end that is not bounded is that of the measured sizes."""
     crossing = comparison.crossing
     assert crossing is not None
-    axes.axvspan(crossing.low or sizes[0], crossing.high or sizes[-1], color="grey", alpha=0.15, linewidth=0, zorder=0)
+    axes.axvspan(crossing.low or sizes[0], crossing.high or sizes[-1], color="gray", alpha=0.15, linewidth=0, zorder=0)
     axes.axvline(crossing.value, color="0.35", linewidth=0.9, linestyle="-.")
     rightwards = crossing.value < np.sqrt(sizes[0] * sizes[-1])
     pair = f"{plain(comparison.first)} and {plain(comparison.second)}\n" if named else ""
@@ -188,43 +188,43 @@ def _crossing(axes: Axes, comparison: Comparison, place: int, sizes: Sequence[in
     )
 
 
-def _gap_panel(axes: Axes, comparison: Comparison, colours: tuple[str, str]) -> None:
+def _gap_panel(axes: Axes, comparison: Comparison, colors: tuple[str, str]) -> None:
     for difference in comparison.differences:
         gap = difference.gap
-        colour = colours[0] if gap.value < 0 else colours[1]
-        _mark(axes, difference, Interval(100 * gap.value, _times(gap.low, 100), _times(gap.high, 100)), colour)
+        color = colors[0] if gap.value < 0 else colors[1]
+        _mark(axes, difference, Interval(100 * gap.value, _times(gap.low, 100), _times(gap.high, 100)), color)
     ends = [100 * end for difference in comparison.differences for end in _ends(difference.gap)]
     # the interval of two seeds can be far wider than all that is of interest: it may leave the frame
     widest = 5 * max([0.2, *(100 * abs(difference.gap.value) for difference in comparison.differences)])
     low, high = max(min([0, *ends]), -widest), min(max([0, *ends]), widest)
     room = 0.22 * (high - low or 1.0)  # for the words
     axes.set_ylim(low - room, high + room)
-    _around(axes, comparison, 0.0, colours)
+    _around(axes, comparison, 0.0, colors)
     axes.set(ylabel="gap (points of error)")
     title = f"Error of {plain(comparison.first, NAME)}\nminus error of {plain(comparison.second, NAME)}"
     axes.set_title(title, loc="left", fontsize=9)
 
 
-def _ratio_panel(axes: Axes, comparison: Comparison, colours: tuple[str, str]) -> None:
+def _ratio_panel(axes: Axes, comparison: Comparison, colors: tuple[str, str]) -> None:
     ratios = [
         (difference, difference.ratio)
         for difference in comparison.differences
         if np.isfinite(difference.ratio.value) and difference.ratio.value > 0
     ]
     for difference, ratio in ratios:
-        _mark(axes, difference, ratio, colours[0] if ratio.value < 1 else colours[1])
+        _mark(axes, difference, ratio, colors[0] if ratio.value < 1 else colors[1])
     ends = [end for _, ratio in ratios for end in _ends(ratio) if end > 0]
     widest = 5 * max([np.log(1.05), *(abs(np.log(ratio.value)) for _, ratio in ratios)])
     low, high = max(min([0.95, *ends]), np.exp(-widest)), min(max([1.05, *ends]), np.exp(widest))
     room = (high / low) ** 0.22
     log_axis(axes, "y", low / room, high * room, _TIMES, lambda value: f"{value:g}")
-    _around(axes, comparison, 1.0, colours)
+    _around(axes, comparison, 1.0, colors)
     axes.set(ylabel="error ratio (log scale)")
     title = f"Error of {plain(comparison.first, NAME)}\nover error of {plain(comparison.second, NAME)}"
     axes.set_title(title, loc="left", fontsize=9)
 
 
-def _mark(axes: Axes, difference: Difference, interval: Interval, colour: str) -> None:
+def _mark(axes: Axes, difference: Difference, interval: Interval, color: str) -> None:
     around = np.array([_reach(interval)]).T / 100
     clear = difference.p_adjusted < 0.05
     axes.errorbar(
@@ -232,20 +232,20 @@ def _mark(axes: Axes, difference: Difference, interval: Interval, colour: str) -
         [interval.value],
         around,
         fmt="o",
-        color=colour,
-        markerfacecolor=colour if clear else "white",
+        color=color,
+        markerfacecolor=color if clear else "white",
         capsize=2.5,
     )
 
 
-def _around(axes: Axes, comparison: Comparison, zero: float, colours: tuple[str, str]) -> None:
+def _around(axes: Axes, comparison: Comparison, zero: float, colors: tuple[str, str]) -> None:
     """The line where both are equal, who is ahead above and below it, and the sizes."""
     axes.axhline(zero, color="0.4", linewidth=0.9, zorder=0)
-    for name, colour, y, side in (
-        (comparison.second, colours[1], 0.98, "top"),
-        (comparison.first, colours[0], 0.02, "bottom"),
+    for name, color, y, side in (
+        (comparison.second, colors[1], 0.98, "top"),
+        (comparison.first, colors[0], 0.02, "bottom"),
     ):
-        axes.text(0.99, y, f"{plain(name, NAME)} is ahead", transform=axes.transAxes, ha="right", va=side, color=colour)
+        axes.text(0.99, y, f"{plain(name, NAME)} is ahead", transform=axes.transAxes, ha="right", va=side, color=color)
     sizes = [difference.images for difference in comparison.differences]
     size_axis(axes, sorted(sizes), max(sizes))
 

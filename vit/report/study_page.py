@@ -6,16 +6,16 @@ from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
+from vit.atomic_files import atomic_write, write_json
 from vit.console import p_value
 from vit.errors import DataError
-from vit.files import whole, write_json
 from vit.report.page import drawn, templates
 from vit.report.study_figures import budget, counted, gaps, learning_curves, price, said
 from vit.report.style import rendered
 from vit.report.variants import variants
 from vit.study.findings import Comparison, Difference, Findings, Fit, Interval, Point, Series
 from vit.study.folder import StudyDirectory, collect
-from vit.study.summary import summarise, to_json, write_results
+from vit.study.summary import summarize, to_json, write_results
 
 Cell = tuple[str, str]  # a value, and in small letters below it its interval
 
@@ -33,7 +33,7 @@ class _Row(NamedTuple):
 
 
 def report_study(folder: Path, target: float | None) -> Findings:
-    """Summarise what has finished, and write results.csv, summary.json, curve.png and report.html into the folder.
+    """Summarize what has finished, and write results.csv, summary.json, curve.png and report.html into the folder.
 
     Raises:
         UsageError: the folder is no study.
@@ -44,7 +44,7 @@ def report_study(folder: Path, target: float | None) -> Findings:
     if not results:
         why = f"{len(failed)} failed, the first one so: {failed[0]['error']}" if failed else "none was tried"
         raise DataError(f"{folder} has no finished cell: {why}", "give its 'vit study' command again")
-    findings = summarise(results, protocol, failed, target)
+    findings = summarize(results, protocol, failed, target)
     write_results(results, study.results)
     write_json(study.summary, to_json(findings))
     write_study_report(findings, folder)
@@ -60,7 +60,7 @@ def write_study_report(findings: Findings, folder: Path) -> None:
         (study.curve, rendered(figure, "png", dpi=160)),
         (study.report, html.encode("utf-8", "replace")),
     ):
-        with whole(path) as partial:
+        with atomic_write(path) as partial:
             partial.write_bytes(content)
 
 

@@ -19,13 +19,13 @@ mpl.rcParams.update({
     "svg.hashsalt": "vit",  # or the same picture is another file every time
 })  # fmt: skip
 
-# Okabe and Ito's colours, told apart by people who confuse red and green; without their yellow, too pale on white.
+# Okabe and Ito's colors, told apart by people who confuse red and green; without their yellow, too pale on white.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
 def look(place: int) -> tuple[str, str]:
-    """Colour and marker of the series at a place; the pair repeats after 56."""
+    """Color and marker of the series at a place; the pair repeats after 56."""
     return _COLOURS[place % len(_COLOURS)], _MARKERS[place % len(_MARKERS)]
 
 

@@ -21,12 +21,12 @@ def variants(findings: Findings) -> Figure:
     axes = figure.subplots()
     seen: list[float] = []
     for place, series in enumerate(findings.series):
-        colour, marker = look(place)
+        color, marker = look(place)
         (point,) = series.points
         errors = [100 * max(error, least) for error in point.errors]
         mean, low, high = (100 * max(end, least) for end in _ends(point.mean))
-        axes.plot(errors, [place + 0.2] * len(errors), ".", color=colour, alpha=0.4, markeredgewidth=0)
-        axes.errorbar([mean], [place], xerr=[[mean - low], [high - mean]], fmt=marker, color=colour, capsize=2.5)
+        axes.plot(errors, [place + 0.2] * len(errors), ".", color=color, alpha=0.4, markeredgewidth=0)
+        axes.errorbar([mean], [place], xerr=[[mean - low], [high - mean]], fmt=marker, color=color, capsize=2.5)
         seen += [*errors, mean, high]
     log_axis(axes, "x", min(seen) / 1.5, max(seen) * 1.25, _PERCENT, lambda value: f"{value:g}")
     axes.set_yticks(range(count), [plain(series.name, NAME) for series in findings.series])

@@ -13,16 +13,17 @@ from typing import Any
 
 import torch
 
+from vit.checkpoints.run import RunDirectory
 from vit.data.contents import known_contents, read_contents
 from vit.errors import VitError
 from vit.launch import forget_launcher
 from vit.study.folder import failure_file
-from vit.training.callbacks import Listener
+from vit.training.beginning import check_unchanged, write_beginning
+from vit.training.callbacks.recording import Listener
 from vit.training.finish import finish
 from vit.training.fit import fit
 from vit.training.plan import Plan, make_plan
 from vit.training.recipe import Recipe, dump, plain
-from vit.training.run import RunDirectory, check_unchanged, write_beginning
 from vit.training.run_images import check_readable
 from vit.training.tracking import Tracker, open_tracker
 
@@ -107,8 +108,8 @@ def time_cell(recipe: Recipe, threads: int, gpu: int | None, answer: Any) -> Non
 
 
 def _timed(plan: Plan) -> tuple[float, float]:
+    from vit.inference.engine import Engine, autocast
     from vit.models.catalog import build
-    from vit.training.inference import Engine, autocast
 
     network = build(plan.network).to(plan.device).train()
     engine = Engine(network, plan.preprocess, plan.device, plan.precision)

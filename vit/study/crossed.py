@@ -97,9 +97,9 @@ class MeanSquares:
     def of(cls, values: Floats) -> "MeanSquares":
         """Of values (M, k, T), k and T two or more."""
         _, seeds, images = values.shape
-        centred = values - values.mean(axis=(1, 2), keepdims=True)
-        by_seed, by_image = centred.mean(axis=2), centred.mean(axis=1)
-        flat = centred.reshape(len(values), -1)
+        centered = values - values.mean(axis=(1, 2), keepdims=True)
+        by_seed, by_image = centered.mean(axis=2), centered.mean(axis=1)
+        flat = centered.reshape(len(values), -1)
         seed_products, image_products = images * by_seed @ by_seed.T, seeds * by_image @ by_image.T
         rest = flat @ flat.T - seed_products - image_products
         return cls(
@@ -144,9 +144,9 @@ def mean_error(wrong: Bools) -> Interval:
     else:  # all seeds have all images right, or all wrong
         count, quantile = float(images), NORMAL_QUANTILE
     grown = 1 + quantile**2 / count
-    centre = (share + quantile**2 / (2 * count)) / grown
+    center = (share + quantile**2 / (2 * count)) / grown
     around = quantile / grown * (share * (1 - share) / count + quantile**2 / (4 * count**2)) ** 0.5
-    return Interval(share, max(0.0, min(centre - around, share)), min(1.0, max(centre + around, share)))
+    return Interval(share, max(0.0, min(center - around, share)), min(1.0, max(center + around, share)))
 
 
 @lru_cache(maxsize=64)

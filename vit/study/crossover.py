@@ -141,7 +141,7 @@ def _crossing(shared: list[Pair], side: int) -> Interval | None:
     For two power laws that ratio is nearly linear in log n, and its scatter nearly the same at every n. The 95 %
     interval is an inverted test (Fieller 1954, "Some problems in interval estimation"): it begins where the one is
     first not significantly ahead at 2.5 %, and ends where the other is last not. The test at any number of images is
-    that of the seeds' and test images' own values there. So it supposes nothing of how neighbouring sizes hang
+    that of the seeds' and test images' own values there. So it supposes nothing of how neighboring sizes hang
     together, whose subsets lie in each other. The sizes at both ends are significant, so the interval always lies
     between them.
 
@@ -153,9 +153,9 @@ def _crossing(shared: list[Pair], side: int) -> Interval | None:
     if value is None:
         return None
     share = np.linspace(0.0, 1.0, STEPS + 1)
-    neighbours = list(itertools.pairwise(shared))
-    places = np.concatenate([np.log(a.images) + share * np.log(b.images / a.images) for a, b in neighbours])
-    leads = side * np.concatenate([_leads(a, b, share) for a, b in neighbours])
+    neighbors = list(itertools.pairwise(shared))
+    places = np.concatenate([np.log(a.images) + share * np.log(b.images / a.images) for a, b in neighbors])
+    leads = side * np.concatenate([_leads(a, b, share) for a, b in neighbors])
     low, high = places[leads < 1].min(initial=value), places[leads > -1].max(initial=value)
     return Interval(float(np.exp(value)), float(np.exp(low)), float(np.exp(high)))
 
@@ -186,9 +186,9 @@ def _slope(shared: Sequence[Pair]) -> tuple[Interval | None, float | None]:
     if not seeds:
         return None, None
     whole = [one.of(seeds) for one in shared]
-    centred = np.log10([one.images for one in whole])
-    centred -= centred.mean()
-    weights = centred / (centred @ centred)
+    centered = np.log10([one.images for one in whole])
+    centered -= centered.mean()
+    weights = centered / (centered @ centered)
     value = float(weights @ np.array([one.log_ratio for one in whole]))
     if len(seeds) < 2:
         return Interval(value, None, None), None

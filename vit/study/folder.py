@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vit.atomic_files import write_json
+from vit.checkpoints.run import RunDirectory, unpack
 from vit.errors import UsageError
-from vit.files import write_json
 from vit.study.findings import CellResult
 from vit.study.grid import Cell
-from vit.training.run import RunDirectory, unpack
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from vit.checkpoints.run import slug
 from vit.errors import UsageError
 from vit.training.batch_size import automatic_batch_size, batch_multiple
 from vit.training.recipe import UNDECIDING, Recipe, plain
-from vit.training.run import slug
 
 _BUDGET = re.compile(r"(steps|epochs):(\d+)")
 _VERSION = 2  # of keys; to be raised when one recipe comes to mean another training
@@ -46,8 +46,8 @@ class Budget:
         if self.steps is None:
             return f"{self.epochs:,} epochs at every size (few steps at small sizes)"
         if self.epochs is None:
-            return f"{self.steps:,} optimiser steps at every size"
-        return f"{self.steps:,} optimiser steps or {self.epochs:,} epochs, whichever is longer"
+            return f"{self.steps:,} optimizer steps at every size"
+        return f"{self.steps:,} optimizer steps or {self.epochs:,} epochs, whichever is longer"
 
     def apply(self, recipe: Recipe, images: int) -> Recipe:
         """The recipe of a cell with this length; its batch is never larger than its images."""

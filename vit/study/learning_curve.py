@@ -24,26 +24,26 @@ _EXPONENTS = np.linspace(-2.0, -0.01, 100)
 
 @dataclass(frozen=True)
 class _Curves:
-    """R curves floor + scale * (n / centre)^exponent; each parameter is (R,)."""
+    """R curves floor + scale * (n / center)^exponent; each parameter is (R,)."""
 
     floor: Floats
     scale: Floats
     exponent: Floats
-    centre: float
+    center: float
 
     def error_at(self, images: float) -> Floats:
         """(R,) errors."""
-        return np.asarray(self.floor + self.scale * (images / self.centre) ** self.exponent)
+        return np.asarray(self.floor + self.scale * (images / self.center) ** self.exponent)
 
     def factor(self) -> Floats:
         """(R,) b of a + b n^c."""
-        return np.asarray(self.scale * self.centre**-self.exponent)
+        return np.asarray(self.scale * self.center**-self.exponent)
 
     def log_images_for(self, error: float) -> Floats:
         """(R,) log of the images at which the error is `error`; inf for a curve that never falls so far."""
         reached = (self.floor < error) & (self.scale > 0)
         above = np.where(reached, error - self.floor, 1.0) / np.where(reached, self.scale, 1.0)
-        return np.where(reached, np.log(self.centre) + np.log(above) / self.exponent, np.inf)
+        return np.where(reached, np.log(self.center) + np.log(above) / self.exponent, np.inf)
 
 
 @dataclass(frozen=True)
@@ -191,14 +191,14 @@ def _middle(draws: Floats, value: float) -> tuple[float, float]:
 
 def _least_squares(images: Floats, means: Floats, errors: Floats, floorless: bool = False) -> _Curves:
     """The best curve for each row of `means` (R, m), given their standard errors (m,)."""
-    centre = float(np.exp(np.log(images).mean()))  # keeps n^c near 1, and the sums below well conditioned
+    center = float(np.exp(np.log(images).mean()))  # keeps n^c near 1, and the sums below well conditioned
     step = float(_EXPONENTS[1] - _EXPONENTS[0])
-    floor, scale, exponent = _best(_EXPONENTS, images / centre, means, errors, floorless)
+    floor, scale, exponent = _best(_EXPONENTS, images / center, means, errors, floorless)
     for _ in range(5):
         near = np.clip(exponent[:, None] + step * np.linspace(-1.0, 1.0, 11), _EXPONENTS[0], _EXPONENTS[-1])
-        floor, scale, exponent = _best(near, images / centre, means, errors, floorless)
+        floor, scale, exponent = _best(near, images / center, means, errors, floorless)
         step /= 5
-    return _Curves(floor, scale, exponent, centre)
+    return _Curves(floor, scale, exponent, center)
 
 
 def _best(
@@ -240,8 +240,8 @@ def _objections(points: list[_Measured], best: _Curves, errors: Floats, at_twice
     freedom, weights = _freedom(points), errors**-2
     means = np.array([point.mean for point in points])
     logs = np.log([point.images for point in points])
-    centred = logs - (weights @ logs) / weights.sum()
-    slope, deviation = weights * centred @ means / (weights @ centred**2), (weights @ centred**2) ** -0.5
+    centered = logs - (weights @ logs) / weights.sum()
+    slope, deviation = weights * centered @ means / (weights @ centered**2), (weights @ centered**2) ** -0.5
     if slope + float(stdtrit(freedom, 1 - ALPHA / 2)) * deviation >= 0:
         return "the error does not fall significantly as images are added"
     spare = len(points) - 2 - int(best.floor[0] > 0)  # a floor held at zero was not fitted

@@ -92,7 +92,7 @@ def time_network(recipe: Recipe, place: Machine) -> tuple[float, float]:
         answer = "its process ended without an answer"
     process.join()
     if isinstance(answer, str):
-        raise UsageError(f"a step of {recipe.model.network['name']} could not be timed: {answer}", "mend it first")
+        raise UsageError(f"a step of {recipe.model.network['name']} could not be timed: {answer}", "fix it first")
     step, image = answer
     return float(step), float(image)
 

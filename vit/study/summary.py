@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from vit.files import whole
+from vit.atomic_files import atomic_write
+from vit.csv_files import new_table
 from vit.study.crossed import ALPHA, MeanSquares, mean_error
 from vit.study.crossover import compare_with_first, outcome
 from vit.study.findings import CellResult, Comparison, Difference, Findings, Interval, Point, Series
 from vit.study.learning_curve import fit_curve
 from vit.study.paired import Answers
-from vit.tables import new_table
 
 FEW_PASSES = 3.0  # over the images of the largest size
 COLUMNS = tuple(field.name for field in fields(CellResult) if field.name != "correct")
 
 
-def summarise(
+def summarize(
     results: list[CellResult], protocol: dict[str, Any], failed: list[dict[str, Any]], target: float | None
 ) -> Findings:
     """All that the finished runs of a study say; series in the order of their first run, compared with the first.
@@ -59,7 +59,7 @@ def to_json(findings: Findings) -> dict[str, Any]:
 def write_results(results: list[CellResult], path: Path) -> None:
     """results.csv: a row for each run by series, images and seed, every digit of every number; whole or not at all."""
     order = _names(results)
-    with whole(path) as partial, new_table(partial, COLUMNS) as table:
+    with atomic_write(path) as partial, new_table(partial, COLUMNS) as table:
         for result in sorted(results, key=lambda one: (order.index(one.series), one.images, one.seed)):
             table.row(getattr(result, name) for name in COLUMNS)
 

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
+from vit.atomic_files import partial_name
+from vit.checkpoints.format import KEY, read
 from vit.errors import CheckpointError, ResourceError
-from vit.files import partial_name
-from vit.training.checkpoint import KEY, read
-from vit.training.meeting import readable_by_all
+from vit.training.distributed.meeting import readable_by_all
 
 
 class DurableCheckpointIO(TorchCheckpointIO):

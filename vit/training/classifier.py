@@ -12,9 +12,9 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassCalibratio
 
 from vit.data.batch import Batch
 from vit.data.draws import seed_of
-from vit.data.module import place
+from vit.data.module import rank_and_world_size
 from vit.models.network import Network
-from vit.training.finite import Finite
+from vit.training.callbacks.non_finite import Finite
 from vit.training.optim import make_optimizer, make_schedule
 from vit.training.recipe import OptimConfig
 
@@ -29,7 +29,7 @@ class Classifier(LightningModule):
     processes' counts.
 
     Args:
-        total_steps: optimiser steps of the whole training, for the schedule.
+        total_steps: optimizer steps of the whole training, for the schedule.
         seed: of dropout; step and process are hashed with it, so that a resumed run draws what it would have drawn.
     """
 
@@ -93,7 +93,7 @@ class Classifier(LightningModule):
     def configure_gradient_clipping(
         self, optimizer: Any, gradient_clip_val: Any = None, gradient_clip_algorithm: Any = None
     ) -> None:
-        """Clip by global norm; Lightning refuses fused optimisers, though only float16's loss scaling is at odds."""
+        """Clip by global norm; Lightning refuses fused optimizers, though only float16's loss scaling is at odds."""
         if self.finite.left_out(self):
             return
         if gradient_clip_val:
@@ -113,7 +113,7 @@ class Classifier(LightningModule):
         """Take up what `on_save_checkpoint` has added; an earlier version of this program added nothing."""
         if PROGRESS not in checkpoint:
             return
-        rank, processes = place()
+        rank, processes = rank_and_world_size()
         parts = checkpoint[PROGRESS]["train_loss"]
         if len(parts) != processes:  # all of it goes to the first; a batch counts once for every process
             share = processes / len(parts)

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 
-from vit.training.fit import Fitted
-from vit.training.predictions import write_scored
-from vit.training.run import RunDirectory
+from vit.checkpoints.run import RunDirectory
+from vit.inference.scored_rows import write_scored
+from vit.training.fit import FitResult
 
 
 def finish(
-    run: RunDirectory, fitted: Fitted, classes: tuple[str, ...], others: Callable[[], None] | None = None
+    run: RunDirectory, fitted: FitResult, classes: tuple[str, ...], others: Callable[[], None] | None = None
 ) -> None:
     """Write predictions, then whatever `others` writes, then result.json; for the first process alone.
 

@@ -13,49 +13,57 @@ from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.strategies import DDPStrategy, Strategy
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
+from vit.checkpoints.format import Description, load
+from vit.checkpoints.run import RunDirectory, RunResult, TrainingStats, pack, versions
 from vit.data.module import ImageDataModule
 from vit.errors import DivergedError, ProcessesError, ResourceError, StoppedError, UsageError, is_out_of_memory
+from vit.inference.calibration import Temperature, fit_temperature
+from vit.inference.engine import Engine, score
+from vit.inference.metrics import ScoredImages, uncalibrated, with_intervals
 from vit.models.catalog import build
 from vit.models.network import Network
-from vit.training.batch_norm import synchronized
-from vit.training.calibration import Temperature, fit_temperature
-from vit.training.callbacks import Averaging, BestCheckpoint, CountConsumed, DescribeCheckpoint, Listener, Recorder
-from vit.training.checkpoint import Description, load
+from vit.training.callbacks.last_checkpoint import LastCheckpoint
+from vit.training.callbacks.recording import (
+    Averaging,
+    BestCheckpoint,
+    CountConsumed,
+    DescribeCheckpoint,
+    Listener,
+    Recorder,
+)
+from vit.training.callbacks.signals import Signals, Stop
+from vit.training.callbacks.unreadable import Unreadable
 from vit.training.checkpoint_io import DurableCheckpointIO, store_temperature
 from vit.training.classifier import Classifier
-from vit.training.devices import lightning_devices, lightning_environment
-from vit.training.inference import Engine, score
-from vit.training.last_checkpoint import LastCheckpoint
+from vit.training.distributed.batch_norm import synchronized
+from vit.training.distributed.devices import lightning_devices, lightning_environment
+from vit.training.distributed.meeting import readable_by_all
+from vit.training.distributed.processes import PATIENCE, Agreement, deciding, observe_patiently, together
+from vit.training.distributed.sharding import ShardedClassifier, Sharding
 from vit.training.lora import LoraClassifier, add_adapters
-from vit.training.meeting import readable_by_all
-from vit.training.metrics import Scored, uncalibrated, with_intervals
 from vit.training.plan import Plan
-from vit.training.pretrained import open_pretrained
 from vit.training.probe import probe
-from vit.training.processes import PATIENCE, Agreement, deciding, observe_patiently, together
-from vit.training.run import Effort, RunDirectory, RunResult, pack, versions
 from vit.training.run_images import measured_part
-from vit.training.sharding import ShardedClassifier, Sharding
-from vit.training.signals import Signals, Stop
-from vit.training.start import start_from
-from vit.training.unreadable import Unreadable
+from vit.weights.pretrained import open_pretrained
+from vit.weights.start import start_from
 
-_Measured = tuple[Description, Temperature | None, dict[str, Scored]]  # of a checkpoint: what it is, and its answers
+# a checkpoint: what it is, and its answers
+_Measured = tuple[Description, Temperature | None, dict[str, ScoredImages]]
 
 MONITOR = "val/loss"  # less noisy than accuracy where validation images are few, and honest about probabilities
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FitResult:
     """A finished training: what it found, and the best checkpoint's word on every validation and test image."""
 
     result: RunResult
-    scored: dict[str, Scored]
+    scored: dict[str, ScoredImages]
     data: ImageDataModule
     is_first_process: bool
 
 
-def fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener] = (), resume: bool = False) -> Fitted:
+def fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener] = (), resume: bool = False) -> FitResult:
     """Train, keep the best and the last checkpoint, calibrate the best one, and score it on validation and test images.
 
     Args:
@@ -74,15 +82,15 @@ def fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener] = (), resum
         try:
             return _fit(plan, run, listeners, resume, signals)
         except Stop as stop:
-            mend = on if run.last.is_file() else "start it again"
-            raise StoppedError(128 + stop.number, stop.words, mend) from stop
+            fix = on if run.last.is_file() else "start it again"
+            raise StoppedError(128 + stop.number, stop.words, fix) from stop
         except DivergedError as error:
             if not run.last.is_file():
                 raise
             kept = f"{run.last} holds the last good weights (--init_from starts from them)"
-            raise DivergedError(error.problem, f"{error.mend}; {kept}") from error
+            raise DivergedError(error.problem, f"{error.fix}; {kept}") from error
         except ProcessesError as error:
-            raise type(error)(error.problem, f"{error.mend}; {on}" if run.last.is_file() else error.mend) from error
+            raise type(error)(error.problem, f"{error.fix}; {on}" if run.last.is_file() else error.fix) from error
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -95,7 +103,7 @@ def fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener] = (), resum
             ) from error
 
 
-def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: bool, signals: Signals) -> Fitted:
+def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: bool, signals: Signals) -> FitResult:
     _quiet()
     seed_everything(plan.recipe.seed, verbose=False)
     network = build(plan.network)
@@ -118,7 +126,7 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
         effort = probe(network, description, data, plan, run, listeners)
         measured = _measured(plan, data, effort.best, plan.device)
     else:
-        effort, measured = _optimise(network, description, data, plan, run, listeners, resume, signals)
+        effort, measured = _optimize(network, description, data, plan, run, listeners, resume, signals)
     best_description, fitted, scored = measured
     temperature = 1.0
     if fitted is not None:
@@ -159,10 +167,10 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
     )
     if effort.is_first_process:
         run.previous.unlink(missing_ok=True)
-    return Fitted(result, scored, data, effort.is_first_process)
+    return FitResult(result, scored, data, effort.is_first_process)
 
 
-def _optimise(
+def _optimize(
     network: Network,
     description: Description,
     data: ImageDataModule,
@@ -171,7 +179,7 @@ def _optimise(
     listeners: Sequence[Listener],
     resume: bool,
     signals: Signals,
-) -> tuple[Effort, _Measured]:
+) -> tuple[TrainingStats, _Measured]:
     """Train weights by gradient descent, and measure the best ones."""
     classifier = _classifier(network, plan)
     recorder = Recorder(run.metrics, plan.batch_size // plan.recipe.optim.accumulate, list(listeners))
@@ -192,7 +200,7 @@ def _optimise(
     with together(trainer):
         trainer.fit(classifier, datamodule=data, ckpt_path=run.last if resume else None)
         measured = _measured(plan, data, run.best, trainer.strategy.root_device)
-    effort = Effort(
+    effort = TrainingStats(
         run.best,
         recorder.seconds,
         recorder.images_per_second,
@@ -219,9 +227,9 @@ def _measured(plan: Plan, data: ImageDataModule, best: Path, device: torch.devic
     return description, *_calibrated(engine, data)
 
 
-def _calibrated(engine: Engine, data: ImageDataModule) -> tuple[Temperature | None, dict[str, Scored]]:
+def _calibrated(engine: Engine, data: ImageDataModule) -> tuple[Temperature | None, dict[str, ScoredImages]]:
     """Fit the engine's temperature on the validation images, and score those and the test images with it."""
-    scored: dict[str, Scored] = {}
+    scored: dict[str, ScoredImages] = {}
     temperature = None
     if "validation" in data.source.splits:
         validation = score(engine, data.evaluation_loader("validation"))

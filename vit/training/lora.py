@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from vit.errors import UsageError, install
-from vit.models.adapt import head_names
 from vit.models.network import Network
 from vit.training.classifier import Classifier
 from vit.training.recipe import ModelConfig, OptimConfig
+from vit.weights.adapt import head_names
 
 ALPHA = 16  # as peft's guide for ViTs (rank 16) and QLoRA (rank 64); not tuned with the rank (Hu et al., section 4.1)
 PARTS = "lora"

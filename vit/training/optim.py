@@ -1,4 +1,4 @@
-"""Parameter groups, optimisers and the learning-rate schedule."""
+"""Parameter groups, optimizers and the learning-rate schedule."""
 
 import math
 from collections import defaultdict
@@ -43,7 +43,7 @@ def parameter_groups(network: Network, named: Named, config: OptimConfig) -> lis
 
 
 def make_optimizer(network: Network, config: OptimConfig, fused: bool = True) -> Optimizer:
-    """The optimiser of a recipe; not fused under float16, whose fused form unscales gradients after they are clipped.
+    """The optimizer of a recipe; not fused under float16, whose fused form unscales gradients after they are clipped.
 
     Sharded weights are not fused either: PyTorch has that for AdamW alone.
 
@@ -68,10 +68,10 @@ def make_optimizer(network: Network, config: OptimConfig, fused: bool = True) ->
 
 
 class MuonAdamW(Optimizer):
-    """Muon (Jordan et al. 2024) for the matrices of encoder blocks, AdamW for everything else, as one optimiser.
+    """Muon (Jordan et al. 2024) for the matrices of encoder blocks, AdamW for everything else, as one optimizer.
 
     Both are PyTorch's. Muon's steps are scaled to the size of AdamW's (Moonshot 2025, arXiv 2502.16982), so that one
-    learning rate and one decay serve both. The two optimisers' own group dictionaries are this one's groups: a schedule
+    learning rate and one decay serve both. The two optimizers' own group dictionaries are this one's groups: a schedule
     that changes these changes those.
     """
 
@@ -107,7 +107,7 @@ def warmup_steps(config: OptimConfig, total_steps: int) -> int:
 
 
 def make_schedule(optimizer: Optimizer, config: OptimConfig, total_steps: int) -> LRScheduler:
-    """Linear warm-up, then a cosine to `min_lr`: one factor per optimiser step, the same for every group."""
+    """Linear warm-up, then a cosine to `min_lr`: one factor per optimizer step, the same for every group."""
     warmup = warmup_steps(config, total_steps)
 
     def factor(step: int) -> float:
@@ -117,12 +117,3 @@ def make_schedule(optimizer: Optimizer, config: OptimConfig, total_steps: int) -
         return config.min_lr + (1.0 - config.min_lr) * (1.0 + math.cos(math.pi * done)) / 2
 
     return LambdaLR(optimizer, factor)
-
-
-def has_bf16(device: torch.device) -> bool:
-    """Whether the hardware itself computes in bfloat16 (emulation is slower than float32)."""
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    if device.type == "cpu":
-        return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return False

@@ -16,15 +16,15 @@ from vit.data.sources import open_source
 from vit.data.split import complete
 from vit.errors import UsageError
 from vit.models import catalog
-from vit.training.batch_norm import check_batch_norm
 from vit.training.batch_size import choose_batch_size
-from vit.training.devices import check_sharding, decide_precision, place
+from vit.training.distributed.batch_norm import check_batch_norm
+from vit.training.distributed.devices import check_sharding, decide_precision, place
 from vit.training.images import check_shares, chosen_part, subset_seed, with_subset
 from vit.training.lora import check_choice, layers_to_adapt
 from vit.training.optim import warmup_steps
-from vit.training.pretrained import Pretrained, open_pretrained
 from vit.training.recipe import AugmentConfig, PreprocessConfig, Recipe, seconds
-from vit.training.start import check_fit
+from vit.weights.pretrained import Pretrained, open_pretrained
+from vit.weights.start import check_fit
 
 UNMIRRORED = frozenset({"digits", "mnist", "kmnist", "svhn", "gtsrb"})  # letters, digits and signs
 ROUNDS = 10
@@ -41,10 +41,10 @@ class Plan:
         network: the catalog's description, completed.
         parameters: of the network.
         flops: of one image's forward pass.
-        batch_size: images of one optimiser step, over all processes.
-        steps_per_epoch: optimiser steps of a pass over the training images.
+        batch_size: images of one optimizer step, over all processes.
+        steps_per_epoch: optimizer steps of a pass over the training images.
         rounds: how often training validates and saves: once an epoch, or 5 to 10 times where its length is in steps.
-        steps_per_round: optimiser steps between.
+        steps_per_round: optimizer steps between.
         precision: chosen.
         checkpoint_seconds: between two checkpoints; None: only when training validates.
     """
@@ -67,7 +67,7 @@ class Plan:
 
     @property
     def total_steps(self) -> int:
-        """Optimiser steps of the whole training."""
+        """Optimizer steps of the whole training."""
         return self.rounds * self.steps_per_round
 
     @property
@@ -87,7 +87,7 @@ class Plan:
 
     @property
     def checkpoint_bytes(self) -> int:
-        """About the size of a checkpoint: float32 weights, their average, and two numbers of the optimiser for each."""
+        """About the size of a checkpoint: float32 weights, their average, and two numbers of the optimizer for each."""
         return 4 * self.parameters * (3 + (self.ema_decay > 0))
 
     def data_module(self) -> ImageDataModule:
@@ -186,7 +186,7 @@ def _frozen(recipe: Recipe, world_size: int) -> Recipe:
 
 
 def _rounds(recipe: Recipe, steps_per_epoch: int) -> tuple[int, int]:
-    """(validations, optimiser steps between); a linear probe has a validation for each penalty.
+    """(validations, optimizer steps between); a linear probe has a validation for each penalty.
 
     A length in steps takes the number of validations from five to ten that divides it, or else overshoots it least.
     """

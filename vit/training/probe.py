@@ -16,18 +16,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchmetrics.functional.classification import multiclass_accuracy, multiclass_calibration_error
 
+from vit.checkpoints.format import KEY, PREFIX, Description
+from vit.checkpoints.run import RunDirectory, TrainingStats
+from vit.csv_files import new_table
 from vit.data.batch import Batch
 from vit.data.module import ImageDataModule
 from vit.errors import UsageError
-from vit.models.adapt import head_names
+from vit.inference.engine import Engine
 from vit.models.network import Network
-from vit.tables import new_table
-from vit.training.callbacks import COLUMNS, Listener
-from vit.training.checkpoint import KEY, PREFIX, Description
+from vit.training.callbacks.recording import COLUMNS, Listener
 from vit.training.checkpoint_io import DurableCheckpointIO
-from vit.training.inference import Engine
 from vit.training.plan import PENALTIES, Plan
-from vit.training.run import Effort, RunDirectory
+from vit.weights.adapt import head_names
 
 ITERATIONS = 300  # of L-BFGS at most; tens are usual
 
@@ -39,7 +39,7 @@ def probe(
     plan: Plan,
     run: RunDirectory,
     listeners: Sequence[Listener],
-) -> Effort:
+) -> TrainingStats:
     """Fit the head of a network, and write best.ckpt and metrics.csv.
 
     Args:
@@ -79,7 +79,7 @@ def probe(
                     network, head, found, (mean, std), run, replace(description, metrics={**measured, "epoch": place})
                 )
     seconds, unreadable = time.perf_counter() - began, len(plan.source.splits["train"]) - len(labels)
-    return Effort(run.best, seconds, len(labels) / computed, steps, unreadable_images=unreadable)
+    return TrainingStats(run.best, seconds, len(labels) / computed, steps, unreadable_images=unreadable)
 
 
 def _head(network: Network, called: str) -> tuple[str, nn.Linear]:
@@ -103,7 +103,7 @@ def _features(engine: Engine, batches: Iterable[Batch]) -> tuple[Tensor, Tensor]
 
 
 def _fit_head(head: nn.Linear, features: Tensor, labels: Tensor, penalty: float) -> tuple[float, int]:
-    """Minimise cross-entropy + penalty / 2 |W|^2; gives the cross-entropy and the iterations that it took."""
+    """Minimize cross-entropy + penalty / 2 |W|^2; gives the cross-entropy and the iterations that it took."""
     optimizer = torch.optim.LBFGS(
         head.parameters(),
         max_iter=ITERATIONS,
@@ -147,7 +147,7 @@ def _store(
     run: RunDirectory,
     description: Description,
 ) -> None:
-    """Write the network with the head that was found, for features that are not standardised."""
+    """Write the network with the head that was found, for features that are not standardized."""
     mean, std = scale
     weight = found.weight / std
     head.weight.copy_(weight)

@@ -159,8 +159,8 @@ class OptimConfig:
         optimizer: adamw; sgd (with Nesterov momentum); muon (matrices of a transformer's blocks; adamw for the rest).
         lr: learning rate after the warm-up.
         epochs: passes over the training images.
-        steps: length in optimiser steps, instead of epochs, with five to ten validations; null: by epochs.
-        batch_size: images of one optimiser step, over all processes; null: 128, or 64 with init_from;
+        steps: length in optimizer steps, instead of epochs, with five to ten validations; null: by epochs.
+        batch_size: images of one optimizer step, over all processes; null: 128, or 64 with init_from;
             less for small sets. With mixup or cutmix each process computes an even number of them.
         accumulate: parts that a batch is computed in, one after another, to save memory; the steps are the same, but
             batch norm takes its statistics from each part alone.

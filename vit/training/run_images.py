@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from vit.checkpoints.run import RunDirectory
 from vit.data.contents import Contents
 from vit.data.samples import Labels, Samples, Source
 from vit.data.split import SPLITS, SplitRow, read_splits, split_rows
 from vit.errors import DataError
 from vit.training.images import source_of
 from vit.training.recipe import Recipe
-from vit.training.run import RunDirectory
 
 MEASURED = ("validation", "test")  # splits whose images nothing can stand in for
 _SHOWN = 5
@@ -102,7 +102,7 @@ def check_contents(run: RunDirectory, source: Source, split: str, contents: Cont
 def seen_in_training(run: RunDirectory, source: Source, split: str, contents: Contents) -> dict[str, Labels]:
     """Which images of a split the run has trained or validated on: {"train" or "validation": their places}.
 
-    They are recognised by content, whatever their names; in a run from before contents were kept, by path.
+    They are recognized by content, whatever their names; in a run from before contents were kept, by path.
     """
     listed = read_splits(run.splits)
     by_content = any(row.content for rows in listed.values() for row in rows)

@@ -1,0 +1,101 @@
+"""The run folder: new every time, inside OUT whatever it is called, written whole."""
+
+import json
+import os
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vit.checkpoints.run import RunDirectory, checkpoint_of, slug, versions, write_json
+from vit.errors import ResourceError, UsageError
+
+HOSTILE = ["../../etc", "/etc/passwd", "..", ".", "", "a/../../b", "con\x00", "-rf", ".hidden", "ü" * 300, "a\nb", "~"]
+
+
+@pytest.mark.faults("H4")
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_stay_inside_out(tmp_path, name):
+    out = tmp_path / "runs"
+    run = RunDirectory.create(str(out), name, name, name)
+    assert run.path.resolve().is_relative_to(out.resolve())
+    assert len(run.path.relative_to(out).parts) == 3
+    assert os.listdir(tmp_path) == ["runs"] and os.listdir(run.path) == []
+    assert not any(part.startswith((".", "-")) for part in run.path.relative_to(out).parts)
+
+
+@pytest.mark.faults("H4")
+@pytest.mark.faults("F6")
+@given(st.text())
+def test_a_slug_is_one_harmless_part_of_a_path(name):
+    made = slug(name)
+    assert 0 < len(made) <= 80 and made.isascii()
+    assert not set(made) & set("/\\\0 \n") and made not in {".", ".."} and made[0] not in ".-"
+
+
+@pytest.mark.faults("K6")
+@pytest.mark.faults("R15", simulated="time.strftime gives one answer")
+def test_a_folder_is_never_used_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(time, "strftime", lambda _: "20260101-120000")
+    made = [RunDirectory.create(str(tmp_path), "data", "net", None).path for _ in range(3)]
+    assert [path.name for path in made] == ["20260101-120000", "20260101-120000-2", "20260101-120000-3"]
+    named = RunDirectory.create(str(tmp_path), "data", "net", "my try").path
+    assert named.name == "20260101-120000-my-try"
+    assert named.parent == tmp_path / "data" / "net"
+
+
+@pytest.mark.faults("K8")
+def test_out_may_be_in_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert RunDirectory.create("~/runs", "data", "net", None).path.is_relative_to(tmp_path / "runs")
+
+
+@pytest.mark.faults("F1")
+@pytest.mark.parametrize("place", ["file", "file/below", "file/below/further"])
+def test_a_place_that_cannot_be_written_is_a_resource_error(tmp_path, place):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ResourceError, match="cannot write to"):
+        RunDirectory.create(str(tmp_path / place), "data", "net", None)
+
+
+@pytest.mark.faults("F1", simulated="os.fsync fails")
+def test_a_full_disk_shows_at_once(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ResourceError, match="No space left"):
+        RunDirectory.create(str(tmp_path), "data", "net", None)
+
+
+def test_only_a_run_can_be_opened(tmp_path):
+    with pytest.raises(UsageError, match="no run folder"):
+        RunDirectory.open(tmp_path)
+    (tmp_path / "config.yaml").write_text("")
+    assert RunDirectory.open(tmp_path).path == tmp_path
+
+
+def test_a_run_stands_for_its_best_checkpoint(tmp_path):
+    run = RunDirectory(tmp_path)
+    run.last.parent.mkdir()
+    run.last.touch()
+    assert checkpoint_of(tmp_path) == run.last
+    run.best.touch()
+    assert checkpoint_of(tmp_path) == run.best
+    assert checkpoint_of(run.last) == run.last
+
+
+def test_json_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "result.json"
+    write_json(path, {"name": "ü", "values": [1, 2.5]})
+    assert json.loads(path.read_text()) == {"name": "ü", "values": [1, 2.5]}
+    with pytest.raises(TypeError):
+        write_json(path, {"values": object()})
+    assert json.loads(path.read_text())["values"] == [1, 2.5]
+    assert os.listdir(tmp_path) == ["result.json"]
+
+
+def test_versions_name_what_decides_a_number():
+    assert {"python", "torch", "torchvision", "timm", "numpy", "pillow"} <= set(versions())
+    assert all(versions().values())

@@ -1,0 +1,107 @@
+"""Temperature scaling: finds what was put in, stays sober with few images, and changes no label."""
+
+import shutil
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+from vit.checkpoints.format import load
+from vit.inference.calibration import fit_temperature
+from vit.inference.metrics import ScoredImages, with_intervals
+from vit.inference.predictor import load as load_predictor
+from vit.training.checkpoint_io import store_temperature
+
+
+def scored(count, temperature, seed=0, classes=5, scale=3.0):
+    """Images whose true labels are drawn at a temperature, and probabilities that know nothing of it."""
+    generator = np.random.default_rng(seed)
+    logits = scale * generator.normal(size=(count, classes))
+    truth = softmax(logits / temperature, axis=1)
+    labels = (truth.cumsum(axis=1) > generator.random((count, 1))).argmax(axis=1)
+    probabilities = softmax(logits, axis=1).astype(np.float32)
+    return ScoredImages(tuple(map(str, range(count))), labels, probabilities), logits
+
+
+@pytest.mark.parametrize("temperature", [0.4, 1.0, 2.5])
+def test_a_temperature_is_found_again(temperature):
+    found = fit_temperature(scored(8000, temperature)[0])
+    assert found.value == pytest.approx(temperature, rel=0.05)
+    assert found.value == (found.fitted if temperature != 1.0 else 1.0)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 2.5])
+def test_probabilities_of_other_images_become_honest(temperature):
+    fitted = fit_temperature(scored(200, temperature)[0]).value
+    other, _ = scored(5000, temperature, seed=1)
+    before, after = (with_intervals(some, 5) for some in (other, other.at(fitted)))
+    assert after["ece"]["value"] < 0.3 * before["ece"]["value"]
+    assert after["nll"]["value"] < before["nll"]["value"] and after["acc1"] == before["acc1"]
+
+
+@pytest.mark.parametrize("count", [1, 3, 10, 30])
+def test_few_images_that_are_all_right_do_not_make_it_certain(count):
+    probabilities = np.tile(np.array([0.8, 0.1, 0.1], dtype=np.float32), (count, 1))
+    some = ScoredImages(tuple(map(str, range(count))), np.zeros(count, dtype=np.int64), probabilities)
+    found = fit_temperature(some)
+    assert 0.3 < found.fitted < 1.0 and found.value == (1.0 if count < 10 else found.fitted)
+
+
+@pytest.mark.parametrize("count", [1, 3, 10])
+def test_few_images_that_are_all_wrong_do_not_make_it_useless(count):
+    probabilities = np.tile(np.array([0.98, 0.01, 0.01], dtype=np.float32), (count, 1))
+    some = ScoredImages(tuple(map(str, range(count))), np.ones(count, dtype=np.int64), probabilities)
+    assert 1.0 < fit_temperature(some).fitted < 6.0
+
+
+def test_few_images_rarely_make_probabilities_worse():
+    """20 validation images of a network that is calibrated already: the fit alone made every second one worse."""
+    other, _ = scored(2000, 1.0, seed=1)
+    fits = [fit_temperature(scored(20, 1.0, seed=seed)[0]) for seed in range(100, 200)]
+    worse = [other.at(fit.value).losses.mean() > other.losses.mean() + 1e-3 for fit in fits]
+    assert np.mean(worse) <= 0.1
+    assert np.mean([other.at(fit.fitted).losses.mean() > other.losses.mean() + 1e-3 for fit in fits]) > 0.3
+
+
+def test_it_says_what_it_did():
+    sure, unsure = (fit_temperature(scored(count, 0.5)[0]) for count in (400, 3))
+    assert sure.words() == f"{sure.value:.3f}, fitted on 400 validation images" and sure.value < 0.6
+    assert unsure.value == 1.0
+    assert unsure.words().startswith("stays 1: 3 validation images") and f"{unsure.fitted:.3f}" in unsure.words()
+
+
+def test_without_images_it_is_one():
+    empty = ScoredImages((), np.zeros(0, dtype=np.int64), np.zeros((0, 3), dtype=np.float32))
+    found = fit_temperature(empty)
+    assert found.fitted == pytest.approx(1.0, abs=1e-5) and found.value == 1.0
+
+
+def test_another_temperature_is_that_of_the_logits():
+    some, logits = scored(300, 1.0)
+    for temperature in (0.3, 1.0, 4.0):
+        changed = some.at(temperature)
+        np.testing.assert_allclose(changed.probabilities, softmax(logits / temperature, axis=1), atol=2e-6)
+        assert np.array_equal(changed.predictions, some.predictions) and changed.temperature == temperature
+        np.testing.assert_allclose(changed.at(1.0).probabilities, some.probabilities, atol=2e-6)
+    np.testing.assert_allclose(some.at(0.3).uncalibrated, some.confidences, atol=2e-6)
+
+
+def test_probabilities_that_have_become_zero():
+    certain = ScoredImages(("a", "b"), np.array([0, 1]), np.array([[1, 0, 0], [1, 0, 0]], dtype=np.float32))
+    assert np.isfinite(fit_temperature(certain).value) and np.isfinite(certain.at(5.0).probabilities).all()
+
+
+def test_a_checkpoint_keeps_it_and_predictions_follow(digits_run, mixed, tmp_path):
+    copy = tmp_path / "copy.ckpt"
+    shutil.copy(digits_run.best, copy)
+    network, before = load(copy)
+    files = [str(mixed / "a b.png")]
+    (sure,) = load_predictor(copy).predict_files(files)
+    store_temperature(copy, before.temperature * 3)
+    again, after = load(copy)
+    assert after.temperature == before.temperature * 3 and after.classes == before.classes
+    assert all((again.state_dict()[key] == value).all() for key, value in network.state_dict().items())
+    (softer,) = load_predictor(copy).predict_files(files)
+    assert softer.label == sure.label and softer.probability < sure.probability
+    assert load(digits_run.path / "checkpoints" / "last.ckpt")[1].temperature == 1.0
+    assert [path.name for path in tmp_path.iterdir()] == ["copy.ckpt"]

@@ -1,0 +1,132 @@
+"""Scoring: every image once, in order, at the precision that was asked for."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from vit.data.augment import Augment
+from vit.data.module import ImageDataModule, LoaderOptions
+from vit.data.preprocess import Preprocess
+from vit.data.sampler import EvaluationSampler
+from vit.data.samples import Samples, Source
+from vit.errors import DataError, UsageError
+from vit.inference.engine import Engine, _in_order, choose_device, choose_precision, score
+from vit.inference.metrics import ScoredImages
+from vit.models.catalog import create_network
+
+
+@pytest.fixture(scope="module")
+def engine():
+    torch.manual_seed(0)
+    network = create_network("vit_nano_patch2_8", 3)
+    torch.nn.init.normal_(network.head.weight)  # it begins at zero: every image would look the same
+    return Engine(network, Preprocess(8), torch.device("cpu"), "32-true")
+
+
+def loader(count, batch_size=128, labels=None):
+    pixels = np.random.default_rng(0).integers(0, 256, (count, 8, 8), dtype=np.uint8)
+    labels = np.arange(count) % 3 if labels is None else labels
+    samples = Samples([f"{i}.png" for i in range(count)], labels, arrays=pixels)
+    options = replace(LoaderOptions(1), evaluation_batch_size=batch_size)
+    module = ImageDataModule(Source("toy", ("a", "b", "c"), {"test": samples}), Preprocess(8), Augment(), options, 0)
+    return module.evaluation_loader("test"), samples
+
+
+@pytest.mark.parametrize(("count", "batch_size"), [(11, 4), (8, 4), (1, 4), (5, 128)])
+def test_every_image_counts_once_and_in_order(engine, count, batch_size):
+    batches, samples = loader(count, batch_size)
+    scored = score(engine, batches)
+    assert scored.paths == tuple(samples.paths)
+    assert scored.labels.tolist() == samples.labels.tolist()
+    assert scored.probabilities.shape == (count, 3)
+    np.testing.assert_allclose(scored.probabilities.sum(axis=1), 1.0, atol=1e-6)
+    whole = score(engine, loader(count)[0])
+    np.testing.assert_allclose(scored.probabilities, whole.probabilities, atol=1e-6)
+
+
+def test_no_images_are_an_error(engine):
+    with pytest.raises(DataError, match="no images"):
+        score(engine, [])
+
+
+def test_rows_that_fill_a_batch_up_do_not_count(engine):
+    batches, _ = loader(3)
+    (batch,) = list(batches)
+    padded = replace(batch, valid=torch.tensor([True, False, True]))
+    assert score(engine, [padded]).paths == ("0.png", "2.png")
+
+
+@pytest.mark.parametrize(("count", "processes"), [(1, 2), (2, 3), (9, 2), (11, 4), (12, 3)])
+def test_parts_of_several_processes_come_back_in_order(count, processes):
+    def part(rank):
+        keys = [key for key in EvaluationSampler(count, 4, rank, processes).keys if key.valid]
+        numbers = np.array([key.index for key in keys], dtype=np.int64)
+        probabilities = np.repeat(numbers[:, None], 3, axis=1).astype(np.float32)
+        places = [place * processes + rank for place in range(len(keys))]
+        read = numbers % 4 != 2  # the others could not be read
+        scored = ScoredImages(tuple(str(number) for number in numbers[read]), numbers[read], probabilities[read], 1.0, {
+            str(number): "damaged" for number in numbers[~read]
+        })  # fmt: skip
+        return scored, [place for place, good in zip(places, read, strict=True) if good]
+
+    expected = [number for number in range(count) if number % 4 != 2]
+    merged = _in_order([part(rank) for rank in range(processes)])
+    assert merged.paths == tuple(map(str, expected))
+    assert merged.labels.tolist() == merged.probabilities[:, 0].tolist() == expected
+    assert sorted(merged.left_out, key=int) == [str(number) for number in range(2, count, 4)]
+
+
+def test_temperature_softens(engine):
+    images = torch.randint(0, 256, (4, 3, 8, 8), dtype=torch.uint8)
+    warm = Engine(engine.network, engine.preprocess, engine.device, "32-true", temperature=4.0)
+    expected = (engine.logits(images) / 4).softmax(dim=1)
+    torch.testing.assert_close(warm.probabilities(images), expected)
+    assert (warm.probabilities(images).amax(1) < engine.probabilities(images).amax(1)).all()
+
+
+def test_precision_changes_how_it_is_computed_and_not_what_comes_out(engine):
+    images = torch.randint(0, 256, (4, 3, 8, 8), dtype=torch.uint8)
+    half = Engine(engine.network, engine.preprocess, engine.device, "bf16-mixed")
+    assert half.logits(images).dtype == torch.float32
+    assert not torch.equal(half.logits(images), engine.logits(images))
+    torch.testing.assert_close(half.probabilities(images), engine.probabilities(images), atol=0.05, rtol=0)
+
+
+def test_choices_of_the_machine():
+    assert choose_device("cpu") == torch.device("cpu")
+    assert choose_device("auto").type in {"cpu", "cuda", "mps"}
+    assert choose_precision("32-true", torch.device("cpu")) == "32-true"
+    assert choose_precision("auto", torch.device("mps")) == "32-true"
+    assert choose_precision("auto", torch.device("cpu")) in {"32-true", "bf16-mixed"}
+
+
+@pytest.mark.parametrize("name", ["auto", "cuda"])
+@pytest.mark.parametrize(
+    ("variables", "visible", "expected"),
+    [
+        ({}, 4, 0),
+        ({"LOCAL_RANK": "2"}, 4, 2),
+        ({"SLURM_LOCALID": "3"}, 4, 3),  # tasks of SLURM that all see the GPUs of their node
+        ({"SLURM_LOCALID": "3"}, 1, 0),  # that see one each
+        ({"LOCAL_RANK": "1", "SLURM_LOCALID": "0"}, 4, 1),
+    ],
+)
+def test_each_process_takes_a_gpu_of_its_own(monkeypatch, name, variables, visible, expected):
+    """Whether there is a GPU is simulated; which one is chosen is not."""
+    for variable in ("LOCAL_RANK", "SLURM_LOCALID"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: visible)
+    assert choose_device(name) == torch.device("cuda", expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("cqu", "'cpu'"), ("cuda:x", "cuda:x"), ("meta", "meta"), ("", "no device")]
+)
+def test_a_device_that_is_not_there(name, words):
+    with pytest.raises(UsageError, match=words):
+        choose_device(name)

@@ -1,0 +1,99 @@
+"""IMAGES -> files: each once, in one order, byte for byte."""
+
+import os
+
+import pytest
+
+from vit.errors import DataError
+from vit.inference.files import free_name, list_files
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("b.png", "a.png", "10.png", "9.png", ".hidden.png", "sub/c.png", "sub/deeper/d.txt", "empty/.keep"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    return tmp_path
+
+
+def test_a_folder_gives_its_files_sorted(tree):
+    assert list_files(["."], recursive=False) == ["./10.png", "./9.png", "./a.png", "./b.png"]
+    assert list_files([tree], recursive=False) == [str(tree / name) for name in ("10.png", "9.png", "a.png", "b.png")]
+    assert list_files([f"{tree}/"], recursive=False) == [f"{tree}/{n}" for n in ("10.png", "9.png", "a.png", "b.png")]
+
+
+def test_folders_below_are_read_when_asked(tree):
+    found = list_files(["."], recursive=True)
+    assert found == ["./10.png", "./9.png", "./a.png", "./b.png", "./sub/c.png", "./sub/deeper/d.txt"]
+
+
+def test_files_and_patterns_stand_as_given_and_once(tree):
+    assert list_files(["b.png", "a.png", "b.png"], recursive=False) == ["b.png", "a.png"]
+    assert list_files(["[ab].png", "a.png"], recursive=False) == ["a.png", "b.png"]
+    assert list_files(["**/*.txt"], recursive=False) == ["sub/deeper/d.txt"]
+    assert list_files([".hidden.png"], recursive=False) == [".hidden.png"]
+
+
+def test_a_name_that_looks_like_a_pattern_is_a_name_first(tree):
+    (tree / "[ab].png").write_bytes(b"x")
+    assert list_files(["[ab].png"], recursive=False) == ["[ab].png"]
+
+
+@pytest.mark.faults("K8")
+def test_the_home_folder(tree, monkeypatch):
+    monkeypatch.setenv("HOME", str(tree))
+    assert list_files(["~/a.png"], recursive=False) == [str(tree / "a.png")]
+
+
+@pytest.mark.faults("D15")
+def test_names_keep_their_bytes(tree):
+    name = b"caf\xe9 \n-.png"
+    with open(os.path.join(os.fsencode(tree), b"sub", name), "wb") as file:
+        file.write(b"x")
+    (found,) = (path for path in list_files(["sub"], recursive=False) if path != "sub/c.png")
+    assert os.fsencode(found) == b"sub/" + name and os.path.isfile(found)
+
+
+@pytest.mark.faults("D12")
+def test_links_that_go_round_are_read_once(tree):
+    (tree / "sub" / "up").symlink_to(tree)
+    (tree / "sub" / "self").symlink_to(tree / "sub")
+    (tree / "broken.png").symlink_to(tree / "nowhere")
+    found = list_files(["."], recursive=True)
+    assert [path for path in found if path.endswith("c.png")] == ["./sub/c.png"]
+    assert "./broken.png" in found  # it gets its row
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["nothing.png"], "there is no nothing.png"),
+        (["a.png", "nothing/"], "there is no nothing/"),
+        (["*.jpg"], r"\*\.jpg matches no file"),
+        (["empty"], "holds no files"),
+        ([], "holds no files"),
+    ],
+)
+def test_inputs_that_name_nothing(tree, given, words):
+    with pytest.raises(DataError, match=words):
+        list_files(given, recursive=True)
+
+
+def test_a_folder_of_folders_says_how_to_read_them(tree):
+    (tree / "outer" / "inner").mkdir(parents=True)
+    with pytest.raises(DataError, match=r"1 folders in it.*--recursive"):
+        list_files(["outer"], recursive=False)
+
+
+def test_a_free_name_is_numbered(tmp_path):
+    path = tmp_path / "rows.csv"
+    assert free_name(path) == path
+    path.touch()
+    assert free_name(path) == tmp_path / "rows-2.csv"
+    (tmp_path / "rows-2.csv").touch()
+    assert free_name(path) == tmp_path / "rows-3.csv"
+    (tmp_path / "rows-3.html").touch()
+    (tmp_path / "rows-4.csv.partial").touch()
+    assert free_name(path) == tmp_path / "rows-3.csv"
+    assert free_name(path, beside=(".html", ".csv.partial")) == tmp_path / "rows-5.csv"

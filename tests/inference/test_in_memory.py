@@ -1,0 +1,76 @@
+"""Images that a program holds: the same labels as for their files, and a clear word for what is no image."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import vit
+from vit.errors import UsageError
+
+
+@pytest.fixture(scope="module")
+def model(digits_run):
+    return vit.load(digits_run.path)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A color and a gray PNG, one with alpha, and one that EXIF turns."""
+    folder = tmp_path_factory.mktemp("files")
+    generator = np.random.default_rng(3)
+    for name, shape in (("color", (9, 14, 3)), ("gray", (12, 10)), ("alpha", (8, 8, 4)), ("turned", (15, 9, 3))):
+        picture = Image.fromarray(generator.integers(0, 256, shape, dtype=np.uint8))
+        exif = Image.Exif()
+        exif[0x0112] = 6 if name == "turned" else 1
+        picture.save(folder / f"{name}.png", exif=exif)
+    return [str(folder / f"{name}.png") for name in ("color", "gray", "alpha", "turned")]
+
+
+def same(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        assert (one.status, one.label) == (other.status, other.label)
+        assert dict(one.top) == pytest.approx(dict(other.top), abs=1e-6)  # a batch of another size rounds otherwise
+
+
+def test_images_in_memory_get_the_predictions_of_their_files(model, files):
+    expected = list(model.predict(files))
+    opened = [Image.open(path) for path in files]
+    found = list(model.predict(opened))
+    same(found, expected)
+    assert [one.path for one in found] == files
+    copies = [image.copy() for image in opened]  # without a file; EXIF stays with them
+    found = list(model.predict(copies))
+    same(found, expected)
+    assert [one.path for one in found] == ["image 0", "image 1", "image 2", "image 3"]
+    same(model.predict([np.array(image) for image in opened[:3]]), expected[:3])
+    tensors = [torch.from_numpy(np.array(opened[0])).permute(2, 0, 1), torch.from_numpy(np.array(opened[1]))[None]]
+    same(model.predict(tensors), expected[:2])
+    same(model.predict([files[0], opened[1], tensors[0]]), [*expected[:2], expected[0]])  # as they come
+
+
+def test_one_image_and_a_batch(model, files):
+    (expected,) = model.predict(files[0])
+    image = Image.open(files[0]).convert("RGB")
+    for one in (image, np.array(image), torch.from_numpy(np.array(image)).permute(2, 0, 1)):
+        same(model.predict(one), [expected])
+    batch = np.stack([np.array(image)] * 3)
+    same(model.predict(batch), [expected] * 3)
+    same(model.predict(torch.from_numpy(batch).permute(0, 3, 1, 2), batch_size=2), [expected] * 3)
+
+
+def test_what_is_no_image_is_refused_or_has_its_row(model, tmp_path):
+    for wrong in (
+        np.zeros((8, 8)), np.zeros((8, 8, 2), np.uint8), torch.zeros(3, 8, 8), torch.zeros(8, 8, 3, dtype=torch.uint8),
+        [3], [None], 7.5,
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match="a uint8 tensor"):
+            list(model.predict(wrong))
+    (row,) = model.predict(np.zeros((1, 300), np.uint8))
+    assert row.status == "too_large" and row.path == "image 0" and "1 times" not in row.error
+    picture = tmp_path / "cut.png"
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (20, 20, 3), dtype=np.uint8)).save(picture)
+    picture.write_bytes(picture.read_bytes()[:300])
+    with Image.open(picture) as damaged:
+        (row,) = model.predict(damaged)
+    assert row.status == "unreadable" and row.path == str(picture) and "damaged PNG" in row.error

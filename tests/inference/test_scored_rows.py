@@ -1,0 +1,31 @@
+"""ScoredImages rows on disk: what was written comes back, and files of older runs are read."""
+
+import numpy as np
+import pytest
+
+from vit.errors import DataError
+from vit.inference.metrics import ScoredImages
+from vit.inference.scored_rows import read_scored, write_scored
+
+NAMES = ("caf\udce9\n.png", "=1+1", 'a,"b')
+
+
+def test_rows_come_back(tmp_path):
+    probabilities = np.array([[0.9, 0.1], [0.3, 0.7], [0.6, 0.4]], dtype=np.float32)
+    scored = ScoredImages(NAMES, np.array([0, 1, 1]), probabilities).at(0.5)
+    write_scored(tmp_path / "new" / "test.csv", scored, ("cat", "\x1b[1mdog"))
+    rows = read_scored(tmp_path / "new" / "test.csv", 3)
+    assert [row.path for row in rows] == list(NAMES)
+    assert [(row.label, row.predicted) for row in rows] == [
+        ("cat", "cat"), ("\x1b[1mdog", "\x1b[1mdog"), ("\x1b[1mdog", "cat")
+    ]  # fmt: skip
+    np.testing.assert_allclose([row.probability for row in rows], scored.confidences, atol=1e-6)
+    np.testing.assert_allclose([row.uncalibrated for row in rows], [0.9, 0.7, 0.6], atol=1e-6)
+    np.testing.assert_allclose([row.loss for row in rows], scored.losses, atol=1e-6)
+
+
+def test_rows_from_before_there_was_calibration(tmp_path):
+    (tmp_path / "test.csv").write_text("path,label,predicted,probability,loss\na,cat,dog,0.9,2.3\n")
+    assert read_scored(tmp_path / "test.csv", 1)[0] == ("a", "cat", "dog", 0.9, 2.3, 0.9)
+    with pytest.raises(DataError, match="2 rows"):
+        read_scored(tmp_path / "test.csv", 2)

@@ -1,0 +1,43 @@
+"""What the first process decides, and how long the others look for it."""
+
+import socket
+from datetime import timedelta
+
+import pytest
+
+from vit.errors import ProcessesError, ResourceError
+from vit.training.distributed import meeting
+from vit.training.distributed.meeting import Meeting, readable_by_all
+
+
+@pytest.fixture
+def port(monkeypatch):
+    """A port that something else has opened, as MASTER_PORT."""
+    for name in ("RANK", "LOCAL_RANK", "NODE_RANK", "TORCHELASTIC_USE_AGENT_STORE"):
+        monkeypatch.delenv(name, raising=False)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+        monkeypatch.setenv("MASTER_PORT", str(taken.getsockname()[1]))
+        yield taken
+
+
+def test_one_process_decides_alone(monkeypatch, tmp_path):
+    assert Meeting(1).decided("run", lambda: "here") == "here"
+    with readable_by_all(tmp_path / "any") as path:
+        assert path == tmp_path / "any"
+
+
+def test_a_port_that_is_taken_is_named(port):
+    port.listen()
+    with pytest.raises(ResourceError, match="set MASTER_PORT to a free port") as caught:
+        Meeting(2)
+    assert str(port.getsockname()[1]) in caught.value.problem
+
+
+@pytest.mark.faults("X5")
+def test_a_first_process_that_is_not_there_is_not_waited_for_without_end(port, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setattr(meeting, "PATIENCE", timedelta(seconds=1))
+    with pytest.raises(ProcessesError, match="the first process of this training cannot be reached"):
+        Meeting(2)

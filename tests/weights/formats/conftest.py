@@ -1,0 +1,68 @@
+"""Random networks of other libraries, and ours made from their weights."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from timm.layers import resample_abs_pos_embed
+from torch import Tensor, nn
+
+from vit.models.catalog import build, resolve
+from vit.weights.adapt import fill
+from vit.weights.formats.find import read_weights
+from vit.weights.formats.reading import options_of
+
+
+@pytest.fixture(scope="session")
+def shaken() -> Callable[[nn.Module], nn.Module]:
+    """Every parameter moved away from its initial value, so that no zero hides a difference; in evaluation mode."""
+
+    def shake(network: nn.Module) -> nn.Module:
+        generator = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=0.05)
+        return network.eval()
+
+    return shake
+
+
+@pytest.fixture(scope="session")
+def ours() -> Callable[..., nn.Module]:
+    """`ours(weights, dialect, config, image_size, **given)`: our network from foreign weights, of a dialect by name."""
+
+    def make(weights, dialect, config=None, image_size=None, **given):
+        found, reading = read_weights(dict(weights), config or {})
+        assert found.name == dialect
+        values = options_of(reading.weights, {**reading.values, **given})
+        size = values.pop("image_size")
+        classes = len(reading.weights["head.weight"]) if "head.weight" in reading.weights else 3
+        network = build(resolve({"name": "vit", **values}, image_size or size, classes))
+        report = fill(network, reading.weights, reading.dropped)
+        assert ("pos_embed" in report.resampled) == (image_size not in (None, size))
+        assert bool(report.remade) == ("head.weight" not in reading.weights)
+        if report.remade:
+            network.head = nn.Identity()  # features are compared
+        return network.eval()
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def same() -> Callable[..., None]:
+    """`same(theirs, ours, side)`: two networks give the same numbers for random images, and not all the same ones."""
+
+    def compare(theirs, ours, side):
+        images = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(1))
+        with torch.no_grad():
+            expected, found = theirs(images), ours(images)
+        assert expected.std() > 0.01
+        assert torch.allclose(found, expected, atol=1e-4), (found - expected).abs().max()
+
+    return compare
+
+
+@pytest.fixture(scope="session")
+def resized() -> Callable[..., Tensor]:
+    """Positions (1, K + N, D) for another grid, by timm."""
+    return lambda positions, grid, prefix=1: resample_abs_pos_embed(positions, [grid, grid], num_prefix_tokens=prefix)

@@ -1,0 +1,73 @@
+"""Weights for another size are timm's; every tensor is accounted for."""
+
+import pytest
+import torch
+from timm.layers import resample_abs_pos_embed, resample_patch_embed
+
+from vit.models.catalog import create_network
+from vit.weights.adapt import fill, resample_patch_kernel, resample_positions
+
+NANO = {"name": "vit_nano_patch2_8", "depth": 2}
+
+
+@pytest.mark.parametrize(("old", "new"), [(14, 24), (14, 10), (3, 3), (2, 7)])
+@pytest.mark.parametrize("prefix", [0, 1, 5])
+def test_positions_are_those_of_timm(old, new, prefix):
+    positions = torch.randn(1, prefix + old * old, 12, generator=torch.Generator().manual_seed(0))
+    expected = resample_abs_pos_embed(positions, [new, new], [old, old], prefix)
+    assert torch.allclose(resample_positions(positions, new, prefix), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("old", "new"), [(16, 8), (16, 14), (8, 16), (4, 5)])
+def test_patch_kernels_are_those_of_timm(old, new):
+    kernel = torch.randn(6, 3, old, old, generator=torch.Generator().manual_seed(0))
+    expected = resample_patch_embed(kernel, [new, new])
+    assert torch.allclose(resample_patch_kernel(kernel, new), expected, atol=1e-5)
+
+
+def test_larger_kernels_give_enlarged_patches_the_same_tokens():
+    """FlexiViT, eq. 2: <resized patch, resized kernel> = <patch, kernel>."""
+    kernel, patch = torch.randn(4, 3, 8, 8), torch.randn(2, 3, 8, 8)
+    resized = torch.nn.functional.interpolate(patch, size=(16, 16), mode="bicubic", antialias=True)
+    tokens = torch.einsum("bcij,dcij->bd", resized, resample_patch_kernel(kernel, 16))
+    assert torch.allclose(tokens, torch.einsum("bcij,dcij->bd", patch, kernel), atol=1e-3)
+
+
+def test_every_tensor_is_reported():
+    source = create_network(**NANO, num_classes=10)
+    torch.nn.init.normal_(source.head.weight)
+    network = create_network(**NANO, num_classes=3, image_size=12, patch_size=3)
+    report = fill(network, source.state_dict(), {"decoder": "not needed"})
+    assert report.resampled == {"patch_embed.proj.weight": "patches of 2 -> 3 pixels"}
+    assert report.remade == dict.fromkeys(["head.bias", "head.weight"], "10 -> 3 classes")
+    assert len(report.matched) == len(source.state_dict()) - 3
+    assert not network.head.weight.any() and torch.equal(
+        network.blocks[1].mlp.fc2.weight, source.blocks[1].mlp.fc2.weight
+    )
+    words = dict(report.facts())
+    assert words["dropped"] == "decoder: not needed" and words["made anew"] == "head.bias, head.weight: 10 -> 3 classes"
+
+
+def test_another_image_size_resamples_positions():
+    source = create_network(**NANO, num_classes=3)
+    network = create_network(**NANO, num_classes=3, image_size=12)
+    report = fill(network, source.state_dict())
+    assert report.resampled == {"pos_embed": "4 x 4 -> 6 x 6 patches"} and not report.remade
+    assert torch.equal(network.pos_embed[:, 0], source.pos_embed[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda w: w.pop("norm.weight"), "norm.weight is missing"),
+        (lambda w: w.update(extra=torch.zeros(1)), "extra is unexpected"),
+        (lambda w: w.update({"norm.bias": torch.zeros(5)}), r"norm.bias is \(5,\), the network's \(64,\)"),
+        (lambda w: w.update(pos_embed=torch.zeros(1, 12, 64)), "pos_embed is"),
+    ],
+)
+def test_what_cannot_be_explained_is_an_error_with_its_name(change, words):
+    network = create_network(**NANO, num_classes=3)
+    weights = {name: value.clone() for name, value in network.state_dict().items()}
+    change(weights)
+    with pytest.raises(ValueError, match=words):
+        fill(network, weights)

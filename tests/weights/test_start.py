@@ -1,0 +1,85 @@
+"""Weights to start from that are a stranger's: one error, or the right tensors."""
+
+import json
+import struct
+from contextlib import suppress
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import save_file
+
+from vit.errors import CheckpointError
+from vit.models.catalog import build, resolve
+from vit.weights.pretrained import open_pretrained
+from vit.weights.start import start_from
+
+
+@pytest.fixture(scope="module")
+def network():
+    torch.manual_seed(0)
+    return build(resolve({"name": "vit_nano_patch2_8", "depth": 1}, 8, 3))
+
+
+@pytest.fixture(scope="module")
+def whole(network, tmp_path_factory):
+    path = tmp_path_factory.mktemp("weights") / "whole.safetensors"
+    save_file({key: value.contiguous() for key, value in network.state_dict().items()}, path)
+    return path
+
+
+@pytest.mark.faults("C11")
+def test_weights_in_timm_s_names_are_taken_and_a_head_for_other_classes_is_made_anew(network, whole):
+    report = start_from(network, open_pretrained(str(whole)))
+    assert len(report.matched) == len(network.state_dict()) and not report.remade
+    other = build(resolve({"name": "vit_nano_patch2_8", "depth": 1}, 8, 5))
+    report = start_from(other, open_pretrained(str(whole)))
+    assert sorted(report.remade) == ["head.bias", "head.weight"]
+    assert torch.equal(other.pos_embed, network.pos_embed)
+
+
+@pytest.mark.faults("C11")
+@pytest.mark.parametrize("prefix", ["module.", "encoder."])
+def test_a_prefix_of_another_library_is_taken_off(network, tmp_path, prefix):
+    save_file(
+        {prefix + key: value.contiguous() for key, value in network.state_dict().items()}, tmp_path / "x.safetensors"
+    )
+    report = start_from(network, open_pretrained(str(tmp_path / "x.safetensors")))
+    assert len(report.matched) == len(network.state_dict()) and not report.remade
+
+
+HEADERS = {
+    "longer than the file": struct.pack("<Q", 2**62),
+    "no JSON": struct.pack("<Q", 4) + b"<htm",
+    "outside": {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 10**12]}},
+    "overlapping": {"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]},
+                    "b": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}},
+    "a shape that is not its bytes": {"a": {"dtype": "F32", "shape": [10**9], "data_offsets": [0, 4]}},
+    "negative": {"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}},
+    "names of files": {"__metadata__": {"..": ""}, "../x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}},
+}  # fmt: skip
+
+
+@pytest.mark.faults("C14")
+@pytest.mark.parametrize("name", HEADERS)
+def test_hostile_headers(network, tmp_path, name):
+    header = HEADERS[name]
+    if isinstance(header, dict):
+        text = json.dumps(header).encode()
+        header = struct.pack("<Q", len(text)) + text + b"\0" * 4
+    (tmp_path / "x.safetensors").write_bytes(header)
+    with pytest.raises(CheckpointError):
+        start_from(network, open_pretrained(str(tmp_path / "x.safetensors")))
+
+
+@pytest.mark.faults("C14")
+@settings(max_examples=200)
+@given(place=st.integers(0, 3000), junk=st.binary(min_size=1, max_size=8), cut=st.integers(0, 40_000))
+def test_mutated_files_give_their_own_error_or_weights(network, whole, tmp_path_factory, place, junk, cut):
+    content = bytearray(whole.read_bytes())
+    content[place : place + len(junk)] = junk
+    path = tmp_path_factory.getbasetemp() / "mutated.safetensors"
+    path.write_bytes(content[: len(content) - cut])
+    with suppress(CheckpointError):  # nothing else
+        start_from(network, open_pretrained(str(path)))

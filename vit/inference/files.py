@@ -1,0 +1,114 @@
+"""IMAGES on the command line -> the list of files, in a stable order."""
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from vit.data.tables import read_table
+from vit.errors import DataError, UsageError, nearest
+
+OUTPUTS = (".csv", ".jsonl", ".parquet")
+TABLES, NAMES = (".csv", ".tsv"), ".txt"
+
+
+def list_files(inputs: Sequence[str | os.PathLike[str]], recursive: bool) -> list[str]:
+    """Every file that the inputs name, each once, as the user would write it.
+
+    A file stands as given; a folder gives the files in it (and below it, if `recursive`), sorted, without hidden
+    ones; a pattern gives what it matches, sorted. What a folder holds is not judged here: a text file gets its row too.
+
+    Tables with a column of paths, and .txt files with a name a line, are lists, where nothing else is given: each of
+    their lines gives a file, in order, twice if it stands there twice, and whether it exists or not.
+
+    Raises:
+        DataError: an input does not exist, matches nothing, or there is no file at all.
+    """
+    if inputs and all(_is_list(os.path.expanduser(os.fspath(item))) for item in inputs):
+        return [name for item in inputs for name in _listed(Path(item).expanduser())]
+    found: dict[str, None] = {}
+    skipped_folders = 0
+    for given in (os.fspath(item) for item in inputs):
+        name = os.path.expanduser(given)
+        if os.path.isdir(name):
+            below, skipped = _in_folder(name, recursive)
+            skipped_folders += skipped
+            found.update(dict.fromkeys(below))
+        elif os.path.lexists(name):
+            found[name] = None
+        elif glob.has_magic(name):
+            matches = sorted(path for path in glob.glob(name, recursive=True) if not os.path.isdir(path))
+            if not matches:
+                raise DataError(f"{given} matches no file", "check the pattern, and quote it if your shell changes it")
+            found.update(dict.fromkeys(matches))
+        else:
+            raise DataError(f"there is no {given}", "give files, folders or patterns such as 'photos/*.jpg'")
+    if not found:
+        more = f" ({skipped_folders} folders in it)" if skipped_folders else ""
+        fix = "add --recursive to read the folders in it" if skipped_folders else "give a folder that holds images"
+        raise DataError(f"{', '.join(str(item) for item in inputs)} holds no files{more}", fix)
+    return list(found)
+
+
+def _is_list(name: str) -> bool:
+    return name.lower().endswith((*TABLES, NAMES)) and os.path.isfile(name)
+
+
+def _listed(path: Path) -> list[str]:
+    """The files that a table or a text names, relative to its folder."""
+    if path.suffix.lower() == NAMES:
+        lines = path.read_text(encoding="utf-8-sig", errors="surrogateescape").splitlines()
+        names = [line.strip() for line in lines if line.strip()]
+    else:
+        names = [row["path"] for _, row in read_table(path, ("path",)).rows]
+    if not names:
+        raise DataError(f"{path} lists no files", "give a file a line")
+    return [os.path.join(path.parent, name) if path.parent != Path() else name for name in names]
+
+
+def check_output(path: Path) -> None:
+    """Raise UsageError if rows cannot be written to a file of this name."""
+    if path.suffix.lower() not in OUTPUTS:
+        raise UsageError(f"--output {path} ends in {path.suffix or 'nothing'}", nearest(path.suffix, OUTPUTS))
+
+
+def _in_folder(folder: str, recursive: bool) -> tuple[list[str], int]:
+    """Files of a folder in order, and how many folders in it were not read."""
+    files: list[str] = []
+    skipped = 0
+    seen: set[tuple[int, int]] = set()
+    for path, is_dir in _walk(folder, recursive, seen):
+        if is_dir:
+            skipped += 1
+        else:
+            files.append(path)
+    return files, skipped
+
+
+def _walk(folder: str, recursive: bool, seen: set[tuple[int, int]]) -> Iterator[tuple[str, bool]]:
+    try:
+        status = os.stat(folder)
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        raise DataError(f"cannot read {folder}: {error.strerror}", "check its permissions") from error
+    if (status.st_dev, status.st_ino) in seen:
+        return  # a link back to a folder already read
+    seen.add((status.st_dev, status.st_ino))
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if not entry.is_dir():
+            yield entry.path, False
+        elif recursive:
+            yield from _walk(entry.path, recursive, seen)
+        else:
+            yield entry.path, True
+
+
+def free_name(path: Path, beside: Sequence[str] = ()) -> Path:
+    """The path, or the first of NAME-2, NAME-3, ... that does not exist yet, nor does it with an ending of `beside`."""
+    number, candidate = 1, path
+    while any(taken.exists() for taken in (candidate, *map(candidate.with_suffix, beside))):
+        number += 1
+        candidate = path.with_name(f"{path.stem}-{number}{path.suffix}")
+    return candidate

@@ -1,0 +1,110 @@
+"""An exported ONNX file applied to images, by onnxruntime: the same face as `Engine`.
+
+The file is a stranger's word. Only what `vit export` writes is taken: one file without references to others, the
+standard operators, no subgraphs, and a description in its metadata that fits its input and output.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from vit.checkpoints.format import KEY, Description
+from vit.errors import CheckpointError, UsageError, install
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, ModelProto, TensorProto
+
+SUFFIX = ".onnx"
+INPUT, OUTPUT = "images", "probabilities"
+MAX_BYTES = 2 * 2**30  # of one protobuf message
+_REMEDY = "give a file that 'vit export --format onnx' wrote"
+
+
+class OnnxEngine:
+    """An exported network on the CPU, ready to say probabilities: images (B, 3, S, S) uint8 -> (B, C) float32.
+
+    Raises:
+        CheckpointError: the file is damaged, or not one that `vit export` writes.
+        UsageError: onnxruntime is not installed.
+    """
+
+    device = torch.device("cpu")
+    precision = "32-true"
+
+    def __init__(self, path: Path) -> None:
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise UsageError(f"{path} needs onnxruntime", install("export")) from error
+        content = _checked(path)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # decoding needs the cores in between
+        options.log_severity_level = 3
+        try:
+            self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+            self.description = _description(self._session.get_modelmeta().custom_metadata_map[KEY])
+            inputs = [(item.name, item.type, item.shape[1:]) for item in self._session.get_inputs()]
+            outputs = [(item.name, item.type, item.shape[1:]) for item in self._session.get_outputs()]
+        except Exception as error:  # onnxruntime has a class of its own for every failure
+            words = (str(error).splitlines() or [""])[0]
+            raise CheckpointError(f"{path} cannot be used: {type(error).__name__}: {words[:300]}", _REMEDY) from error
+        self.preprocess, self.temperature = self.description.preprocess, self.description.temperature
+        side, self._count = self.preprocess.image_size, len(self.description.classes)
+        expected = [(INPUT, "tensor(uint8)", [3, side, side])], [(OUTPUT, "tensor(float)", [self._count])]
+        if (inputs, outputs) != expected:
+            raise CheckpointError(f"{path} has inputs {inputs} and outputs {outputs}, not {expected}", _REMEDY)
+        self._path = path
+
+    def probabilities(self, images: Tensor) -> Tensor:
+        """Images (B, 3, S, S) uint8 -> probabilities (B, C) float32."""
+        (found,) = self._session.run([OUTPUT], {INPUT: images.numpy()})
+        if found.shape != (len(images), self._count):
+            raise CheckpointError(f"{self._path} gave {found.shape} for {len(images)} images", _REMEDY)
+        return torch.from_numpy(found)
+
+
+def _checked(path: Path) -> bytes:
+    """The bytes of a file that refers to nothing outside itself."""
+    import onnx
+
+    if not path.is_file():
+        raise CheckpointError(f"there is no file {path}", _REMEDY)
+    if path.stat().st_size >= MAX_BYTES:
+        raise CheckpointError(f"{path} is larger than 2 GiB", _REMEDY)
+    content = path.read_bytes()
+    try:
+        model = onnx.ModelProto.FromString(content)
+    except Exception as error:  # protobuf's DecodeError, and whatever else it meets
+        raise CheckpointError(f"{path} ({len(content):,} bytes) is no ONNX file, or is cut short", _REMEDY) from error
+    foreign = {node.domain for node in model.graph.node} | {used.domain for used in model.opset_import}
+    for what, found in (
+        ("keeps weights in other files", any(tensor.data_location for tensor in _tensors(model))),
+        ("has operators that are not ONNX's own", bool(foreign - {""}) or len(model.functions) > 0),
+        ("has graphs inside its graph", any(item.HasField("g") or item.graphs for item in _attributes(model))),
+        ("holds sparse weights", len(model.graph.sparse_initializer) > 0),
+        ("has no description of its classes and preprocessing", KEY not in {item.key for item in model.metadata_props}),
+    ):
+        if found:
+            raise CheckpointError(f"{path} {what}", _REMEDY)
+    return content
+
+
+def _attributes(model: "ModelProto") -> Iterator["AttributeProto"]:
+    return (attribute for node in model.graph.node for attribute in node.attribute)
+
+
+def _tensors(model: "ModelProto") -> Iterator["TensorProto"]:
+    """Every tensor that a file of a single graph can hold."""
+    yield from model.graph.initializer
+    for attribute in _attributes(model):
+        yield from (attribute.t, attribute.sparse_tensor.values, attribute.sparse_tensor.indices, *attribute.tensors)
+
+
+def _description(text: str) -> Description:
+    """Raises many kinds of errors when the text is no description."""
+    return Description.from_dict(json.loads(text))

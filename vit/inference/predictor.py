@@ -1,0 +1,189 @@
+"""A trained model, ready for files: the Python face of `vit predict`."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast
+
+import numpy as np
+import torch
+from PIL.Image import Image as PillowImage
+from torch import Tensor
+
+from vit.checkpoints import format as checkpoint
+from vit.checkpoints.run import checkpoint_of
+from vit.data.decode import ImageError, read_image
+from vit.data.in_memory import TAKEN, InMemory, name_of, pixels_of
+from vit.data.preprocess import Preprocess
+from vit.data.threads import decode_threads
+from vit.errors import UsageError
+from vit.inference.engine import Engine, choose_device
+from vit.inference.files import list_files
+from vit.inference.onnx_engine import SUFFIX, OnnxEngine
+
+T = TypeVar("T")
+Image = str | os.PathLike[str] | InMemory
+_Named = tuple[str, str | InMemory]  # path of its row, and the image
+Status = Literal["ok", "unreadable", "not_image", "too_large"]
+
+BATCH = 64
+AHEAD = 4  # batches that are decoded while an accelerator computes
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a model says of one file; exactly one per file, always.
+
+    Attributes:
+        path: as it was given or listed.
+        status: "ok", or why there is no label.
+        label: the most probable class; "" without an image.
+        probability: of that class; None without an image.
+        top: the most probable classes with their probabilities, in falling order.
+        error: why the file could not be read; "" if it could.
+    """
+
+    path: str
+    status: Status
+    label: str = ""
+    probability: float | None = None
+    top: tuple[tuple[str, float], ...] = ()
+    error: str = ""
+
+
+class Predictor:
+    """A network with its class names and preprocessing, from a checkpoint or an exported file alone."""
+
+    def __init__(self, engine: Engine | OnnxEngine, classes: tuple[str, ...]) -> None:
+        self.engine = engine
+        self.classes = classes
+
+    @property
+    def preprocess(self) -> Preprocess:
+        """How images become the network's input."""
+        return self.engine.preprocess
+
+    def predict(
+        self,
+        images: Image | Iterable[Image],
+        top_k: int = 5,
+        recursive: bool = False,
+        batch_size: int = BATCH,
+    ) -> Iterator[Prediction]:
+        """One Prediction per image, in order, as they come.
+
+        Args:
+            images: files, folders or patterns; or PIL images, uint8 arrays (H, W) or (H, W, 3), uint8 tensors
+                (3, H, W), or batches of these. An image without a file is called "image 0", "image 1", ...
+            top_k: how many classes `top` holds.
+            recursive: whether folders in folders are read.
+            batch_size: files that are computed at once.
+        """
+        inputs: list[Any] = [images] if _is_one(images) else list(cast(Iterable[Any], images))
+        if all(isinstance(item, str | os.PathLike) for item in inputs):
+            return self.predict_files(list_files(inputs, recursive), top_k, batch_size)
+        return self._predict([_named(item, place) for place, item in enumerate(inputs)], top_k, batch_size)
+
+    def predict_files(self, paths: Sequence[str], top_k: int = 5, batch_size: int = BATCH) -> Iterator[Prediction]:
+        """As `predict`, for a list of files."""
+        return self._predict([(path, path) for path in paths], top_k, batch_size)
+
+    def _predict(
+        self, named: Sequence[tuple[str, str | InMemory]], top_k: int, batch_size: int
+    ) -> Iterator[Prediction]:
+        """A Prediction for each (name, image).
+
+        On a CPU decoding and computing take turns, each on all cores; side by side they would slow each other down. An
+        accelerator computes while the CPU decodes the next files.
+        """
+        ahead = 1 if self.engine.device.type == "cpu" else AHEAD
+        with decode_threads() as parallel:
+            for window in _batched(named, batch_size * ahead):
+                inputs = parallel(lambda one: read_input(one[1], self.preprocess, one[0]), window)
+                names = [name for name, _ in window]
+                for part in _batched(zip(names, inputs, strict=True), batch_size):
+                    yield from self._predict_batch(part, top_k)
+
+    def _predict_batch(self, part: Sequence[tuple[str, Tensor | ImageError]], top_k: int) -> Iterator[Prediction]:
+        images = [image for _, image in part if isinstance(image, Tensor)]
+        count = min(top_k, len(self.classes))
+        tops: Iterator[tuple[tuple[str, float], ...]] = iter(())
+        if images:
+            values, places = self.engine.probabilities(torch.stack(images)).topk(count, dim=1)
+            tops = (
+                tuple((self.classes[c], p) for c, p in zip(classes, probabilities, strict=True))
+                for classes, probabilities in zip(places.tolist(), values.tolist(), strict=True)
+            )
+        for path, image in part:
+            if isinstance(image, ImageError):
+                yield Prediction(path, _status(image), error=image.reason)
+            else:
+                top = next(tops)
+                yield Prediction(path, "ok", top[0][0], top[0][1], top)
+
+
+def _is_one(images: Any) -> bool:
+    """Whether this is one path or image, and not several."""
+    if isinstance(images, np.ndarray | Tensor):
+        return images.ndim < 4
+    return isinstance(images, str | os.PathLike | PillowImage) or not isinstance(images, Iterable)
+
+
+def _named(image: Any, place: int) -> _Named:
+    """An image with the name of its row; UsageError if it is nothing that can be predicted."""
+    if isinstance(image, str | os.PathLike):
+        return os.fspath(image), os.fspath(image)
+    if not isinstance(image, PillowImage | np.ndarray | Tensor):
+        raise UsageError(f"image {place} is of type {type(image).__name__}", TAKEN)
+    return name_of(image, place), image
+
+
+def read_input(image: str | InMemory, preprocess: Preprocess, name: str = "") -> Tensor | ImageError:
+    """A file, or an image of that name, as a network's input (3, S, S) uint8, or why it cannot be one."""
+    try:
+        return preprocess(read_image(image) if isinstance(image, str) else pixels_of(image, name))
+    except ImageError as error:
+        return error
+
+
+def _batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Lists of up to `size` items (itertools.batched, which Python 3.11 lacks)."""
+    rest = iter(items)
+    while part := list(islice(rest, size)):
+        yield part
+
+
+def _status(error: ImageError) -> Status:
+    return "not_image" if error.kind == "not_image" else "too_large" if error.kind == "too_large" else "unreadable"
+
+
+def load(path: str | os.PathLike[str], device: str = "auto", precision: str = "auto") -> Predictor:
+    """The model of a run folder, a checkpoint or an exported ONNX file.
+
+    Args:
+        path: a run folder (its best checkpoint), a checkpoint, or an .onnx file that `vit export` wrote.
+        device: "cpu", "cuda", "mps", or "auto" for the first accelerator; ONNX: the CPU.
+        precision: "32-true", "bf16-mixed", or "auto" for what it was trained with, where the hardware computes in it;
+            ONNX: "32-true".
+
+    Raises:
+        CheckpointError: there is none, or it cannot be used.
+        UsageError: no such device; or an ONNX file on another device or at another precision than its own.
+    """
+    if Path(path).suffix == SUFFIX:
+        return _load_onnx(Path(path), device, precision)
+    network, description = checkpoint.load(checkpoint_of(Path(path)))
+    if precision == "auto" and description.precision == "32-true":
+        precision = "32-true"
+    engine = Engine(network, description.preprocess, choose_device(device), precision, description.temperature)
+    return Predictor(engine, description.classes)
+
+
+def _load_onnx(path: Path, device: str, precision: str) -> Predictor:
+    for option, value, own in (("device", device, "cpu"), ("precision", precision, "32-true")):
+        if value not in ("auto", own):
+            raise UsageError(f"--{option} {value}, but an ONNX file is computed with {own}", f"leave --{option} out")
+    engine = OnnxEngine(path)
+    return Predictor(engine, engine.description.classes)

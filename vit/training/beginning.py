@@ -1,0 +1,42 @@
+"""What a run folder holds before its first step, and whether its images are still those."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from vit.atomic_files import write_json, write_text
+from vit.checkpoints.run import RunDirectory
+from vit.data.samples import Source
+from vit.data.split import SplitRow, read_splits, split_rows, write_splits
+from vit.errors import DataError
+from vit.training.recipe import Recipe, dump
+
+if TYPE_CHECKING:
+    from vit.data.contents import Contents
+
+
+def write_beginning(run: RunDirectory, recipe: Recipe, source: Source, contents: "Contents") -> None:
+    """What a run folder holds before the first step: config, class names, the split and content of every image."""
+    write_text(run.config, dump(recipe))
+    write_json(run.classes, {"classes": list(source.classes)})
+    write_splits(source, run.splits, contents.digests)
+
+
+def check_unchanged(run: RunDirectory, source: Source, contents: "Contents") -> None:
+    """Raise DataError if the images of a run are not those it began with: its order of images would be another one."""
+    before, now = read_splits(run.splits), split_rows(source, contents.digests)
+    if before.keys() == now.keys() and all(_same(before[split], now[split]) for split in now):
+        return
+    known, here = ({(split, *row) for split, rows in found.items() for row in rows} for found in (before, now))
+    gone, new = len(known - here), len(here - known)
+    raise DataError(
+        f"the images of {source.name} are not those that {run.splits} lists: {gone:,} are gone, changed, "
+        f"or in another class or split, {new:,} are new there",
+        "put them back, or start a new run",
+    )
+
+
+def _same(before: Sequence[SplitRow], now: Sequence[SplitRow]) -> bool:
+    """Whether two lists hold the same images; one whose content was not known before may hold anything."""
+    return len(before) == len(now) and all(
+        old[:2] == new[:2] and old.content in ("", new.content) for old, new in zip(before, now, strict=True)
+    )

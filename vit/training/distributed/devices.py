@@ -1,0 +1,101 @@
+"""Where a recipe trains: the device, the processes, how they share the weights, and in which precision."""
+
+import os
+
+import torch
+from lightning.fabric.plugins.environments import ClusterEnvironment, LightningEnvironment, TorchElasticEnvironment
+
+from vit.errors import UsageError, nearest
+from vit.inference.engine import choose_device, choose_precision
+from vit.launch import is_launched
+from vit.models.catalog import CATALOG
+from vit.models.vision_transformer import VisionTransformer
+from vit.training.recipe import Recipe, TrainerConfig
+
+STRATEGIES = ("auto", "ddp", "fsdp")
+
+
+def place(recipe: Recipe) -> tuple[torch.device, int]:
+    """The device, and the number of processes over all machines."""
+    trainer = recipe.trainer
+    if trainer.strategy not in STRATEGIES:
+        raise UsageError(
+            f"--strategy {trainer.strategy} is none of {', '.join(STRATEGIES)}", nearest(trainer.strategy, STRATEGIES)
+        )
+    device = choose_device({"gpu": "cuda"}.get(trainer.accelerator, trainer.accelerator))
+    if is_launched():
+        _check_launch(trainer, device)
+        return device, int(os.environ["WORLD_SIZE"])
+    automatic = torch.cuda.device_count() if device.type == "cuda" else 1
+    return device, (automatic if trainer.devices == "auto" else trainer.devices) * trainer.num_nodes
+
+
+def _check_launch(trainer: TrainerConfig, device: torch.device) -> None:
+    """Raise UsageError where the processes of this machine are not as many as the recipe, or the GPUs, ask for."""
+    launcher = "torchrun" if "TORCHELASTIC_RUN_ID" in os.environ else "srun"
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", "0"))
+    if here and str(trainer.devices) not in ("auto", str(here)):
+        raise UsageError(
+            f"--devices {trainer.devices}, but {launcher} started {here} on this machine", "leave --devices out"
+        )
+    visible = torch.cuda.device_count() if device.type == "cuda" else 1
+    if visible > 1 and here > visible:
+        raise UsageError(f"{launcher} started {here} processes for {visible} GPUs", f"start {visible} on each machine")
+    if launcher == "srun" and here == 1 < visible and trainer.devices == "auto":
+        raise UsageError(
+            f"srun started 1 process on a machine with {visible} GPUs",
+            f"give srun --ntasks-per-node={visible}, or vit train --devices 1",
+        )
+
+
+def lightning_devices(trainer: TrainerConfig, device: torch.device) -> tuple[list[int] | int | str, int]:
+    """(devices of a machine, machines), as Lightning's Trainer takes them.
+
+    To Lightning each launched process is a machine with one device, so that tasks of srun may be spread over machines
+    in any way, and may see all GPUs of their machine or only their own.
+    """
+    if is_launched():
+        own = [torch.distributed.get_node_local_rank(0) % torch.cuda.device_count()] if device.type == "cuda" else 1
+        return own, int(os.environ["WORLD_SIZE"])
+    automatic = "auto" if device.type != "cpu" else 1
+    return (automatic if trainer.devices == "auto" else trainer.devices), trainer.num_nodes
+
+
+class LaunchedEnvironment(TorchElasticEnvironment):
+    """Processes that are there already, each with one device."""
+
+    def local_rank(self) -> int:
+        return 0
+
+    def node_rank(self) -> int:
+        return self.global_rank()
+
+
+def lightning_environment() -> ClusterEnvironment:
+    """How Lightning finds its processes: never by its own look at SLURM, which knows not every way to start tasks."""
+    return LaunchedEnvironment() if is_launched() else LightningEnvironment()
+
+
+def decide_precision(wanted: str, device: torch.device) -> str:
+    """The precision for a device; UsageError if it cannot be had there."""
+    if wanted == "16-mixed" and device.type == "cpu":
+        raise UsageError("--precision 16-mixed needs a GPU", "give --precision auto, bf16-mixed or 32-true")
+    return choose_precision(wanted, device)
+
+
+def check_sharding(recipe: Recipe, network: str) -> None:
+    """Raise UsageError if the recipe wants something that does not go with sharded weights.
+
+    Args:
+        network: its name in the catalog.
+    """
+    wanted = {
+        "a network that is no ViT of ours": network not in CATALOG or CATALOG[network].network is not VisionTransformer,
+        "--optim.optimizer muon, which works on whole matrices": recipe.optim.optimizer == "muon",
+        "--optim.ema_decay above 0, whose average would be whole on every process": recipe.optim.ema_decay > 0,
+        "--lora": recipe.model.lora is not None,
+        "--freeze backbone": recipe.model.freeze == "backbone",
+    }
+    for name, is_wanted in wanted.items():
+        if is_wanted:
+            raise UsageError(f"--strategy fsdp does not go with {name}", "change that, or give --strategy ddp")

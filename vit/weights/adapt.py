@@ -1,0 +1,161 @@
+"""Weights fitted to a network: another image size, patch size or number of classes. The one place that resamples."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vit.models.network import Network
+from vit.models.timm_network import TimmNetwork
+from vit.models.vision_transformer import VisionTransformer
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """What became of weights.
+
+    Attributes:
+        matched: names that were taken as they are.
+        resampled: names whose values were computed for another size, and how.
+        remade: names of the head, which starts anew, and why.
+        dropped: names in the source that the network has no place for, and why.
+    """
+
+    matched: list[str]
+    resampled: dict[str, str] = field(default_factory=dict)
+    remade: dict[str, str] = field(default_factory=dict)
+    dropped: dict[str, str] = field(default_factory=dict)
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Names and values for the terminal; what did not happen is left out."""
+        facts = [("matched", f"{len(self.matched)} tensors")]
+        facts += [("resampled", f"{name}: {how}") for name, how in self.resampled.items()]
+        facts += [("made anew", f"{', '.join(names)}: {why}") for why, names in _by_reason(self.remade).items()]
+        for why, names in _by_reason(self.dropped).items():
+            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            facts.append(("dropped", f"{', '.join(names[:_SHOWN])}{more}: {why}"))
+        return facts
+
+
+def fill(network: Network, weights: Mapping[str, Tensor], dropped: Mapping[str, str] | None = None) -> LoadReport:
+    """Put weights into a network; a head for other classes stays as it was initialized.
+
+    Args:
+        weights: in the network's own names, for any image and patch size.
+        dropped: what was left out before, for the report.
+
+    Raises:
+        ValueError: as `adapt`.
+    """
+    adapted, report = adapt(network, weights, dropped)
+    network.load_state_dict({**network.state_dict(), **adapted})
+    return report
+
+
+def adapt(
+    network: Network, weights: Mapping[str, Tensor], dropped: Mapping[str, str] | None = None
+) -> tuple[dict[str, Tensor], LoadReport]:
+    """What `fill` puts into a network, and the report; the network itself may be on the meta device.
+
+    Raises:
+        ValueError: names are missing or unexpected, or shapes differ; it names them.
+    """
+    expected, taken = network.state_dict(), dict(weights)
+    resampled: dict[str, str] = {}
+    if isinstance(network, VisionTransformer):
+        resampled = _resample(network, taken)
+    elif isinstance(network, TimmNetwork) and not _same_shapes(network, taken):
+        sized = network.resized(taken)
+        taken |= sized
+        resampled = dict.fromkeys(sized, f"by timm, for {network.image_size} pixels")
+    remade: dict[str, str] = {}
+    for name in sorted(head_names(network)):
+        if name not in taken:
+            remade[name] = "the weights have no such head"
+        elif taken[name].shape != expected[name].shape:
+            remade[name] = f"{len(taken[name]):,} -> {len(expected[name]):,} classes"
+    taken = {name: value for name, value in taken.items() if name not in remade}
+    wrong = [f"{name} is missing" for name in expected.keys() - taken.keys() - remade.keys()]
+    wrong += [f"{name} is unexpected" for name in taken.keys() - expected.keys()]
+    wrong += [
+        f"{name} is {tuple(value.shape)}, the network's {tuple(expected[name].shape)}"
+        for name, value in taken.items()
+        if name in expected and value.shape != expected[name].shape
+    ]
+    if wrong:
+        more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+        raise ValueError("; ".join(sorted(wrong)[:_SHOWN]) + more)
+    return taken, LoadReport(sorted(taken.keys() - resampled.keys()), resampled, remade, dict(dropped or {}))
+
+
+def _same_shapes(network: Network, weights: Mapping[str, Tensor]) -> bool:
+    """Whether no tensor but the head's is of another shape."""
+    heads = head_names(network)
+    return all(
+        weights[name].shape == value.shape
+        for name, value in network.state_dict().items()
+        if name in weights and name not in heads
+    )
+
+
+def _resample(network: VisionTransformer, weights: dict[str, Tensor]) -> dict[str, str]:
+    """Replace positions and patch kernels of another size; {name: how}."""
+    done: dict[str, str] = {}
+    embed = network.patch_embed
+    kernel, positions = weights.get("patch_embed.proj.weight"), weights.get("pos_embed")
+    if kernel is not None and kernel.ndim == 4 and kernel.shape[2:] != embed.proj.weight.shape[2:]:
+        weights["patch_embed.proj.weight"] = resample_patch_kernel(kernel, embed.patch_size)
+        done["patch_embed.proj.weight"] = f"patches of {kernel.shape[-1]} -> {embed.patch_size} pixels"
+    if positions is not None and positions.ndim == 3 and isinstance(network.pos_embed, nn.Parameter):
+        prefix = network.num_prefix if network.prefix_positions else 0
+        grid = math.isqrt(max(0, positions.shape[1] - prefix))
+        if grid != embed.grid_size and grid > 0 and grid * grid + prefix == positions.shape[1]:
+            weights["pos_embed"] = resample_positions(positions, embed.grid_size, prefix)
+            done["pos_embed"] = f"{grid} x {grid} -> {embed.grid_size} x {embed.grid_size} patches"
+    return done
+
+
+def resample_positions(positions: Tensor, grid_size: int, num_prefix: int) -> Tensor:
+    """Learned positions (1, num_prefix + N, D) for another grid of patches, bicubic with antialiasing.
+
+    Those of the tokens in front are kept. As timm's `resample_abs_pos_embed`.
+    """
+    prefix, patches = positions[:, :num_prefix], positions[:, num_prefix:]
+    old, D = math.isqrt(patches.shape[1]), positions.shape[2]
+    image = patches.float().reshape(1, old, old, D).permute(0, 3, 1, 2)
+    image = F.interpolate(image, size=(grid_size, grid_size), mode="bicubic", antialias=True)
+    return torch.cat((prefix, image.permute(0, 2, 3, 1).reshape(1, -1, D).to(positions.dtype)), dim=1)
+
+
+def resample_patch_kernel(kernel: Tensor, patch_size: int) -> Tensor:
+    """Patch kernels (D, 3, P, P) for another patch side, by FlexiViT's pseudo-inverse resize (arXiv 2212.08013, eq. 2).
+
+    Of all kernels of the new size these give the resized patches the tokens that the old ones gave the patches; with
+    bicubic, antialiased resizing, as timm's `resample_patch_embed`.
+    """
+    old = kernel.shape[-1]
+    basis = torch.eye(old * old).reshape(old * old, 1, old, old)
+    resized = F.interpolate(basis, size=(patch_size, patch_size), mode="bicubic", antialias=True)
+    inverse = torch.linalg.pinv(resized.reshape(old * old, -1).T)  # (P_old^2, P_new^2)
+    return (kernel.float().flatten(2) @ inverse).reshape(*kernel.shape[:2], patch_size, patch_size).to(kernel.dtype)
+
+
+def head_names(network: Network) -> set[str]:
+    """Names of the parameters whose size the number of classes decides."""
+    if isinstance(network, VisionTransformer):
+        return {name for name, _ in network.named_parameters() if name.startswith(("head.", "head_dist."))}
+    linear = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
+    heads = [name for name in linear if network.get_submodule(name).out_features == network.num_classes]
+    return {f"{heads[-1]}.{part}" for part in ("weight", "bias")} if heads else set()
+
+
+def _by_reason(reasons: Mapping[str, str]) -> dict[str, list[str]]:
+    grouped: dict[str, list[str]] = {}
+    for name, why in reasons.items():
+        grouped.setdefault(why, []).append(name)
+    return grouped

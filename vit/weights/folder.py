@@ -1,0 +1,86 @@
+"""What stands beside weights in a folder: config.json of transformers or timm, OpenCLIP's config, the preprocessing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vit.checkpoints.format import MAX_SIDE
+from vit.errors import CheckpointError
+from vit.weights.file import read_config
+from vit.weights.formats.timm_models import TimmModel, timm_model
+from vit.weights.preprocess_config import from_hugging_face_config, from_open_clip_config, from_timm_config
+
+_FREE_ARGUMENTS = {"dynamic_img_size", "dynamic_img_pad", "strict_img_size"}  # of timm; one size is used here
+
+
+@dataclass(frozen=True)
+class FolderConfig:
+    """What the JSON files of a folder say of its weights.
+
+    Attributes:
+        config: config.json and open_clip_config.json as one.
+        model: the model of timm that they name; None: they name none.
+        preprocess: (values of `Preprocess`, the file that says so); None: no file does.
+        classes: class names; None: unknown.
+    """
+
+    config: Mapping[str, Any]
+    model: TimmModel | None
+    preprocess: tuple[dict[str, Any], str] | None
+    classes: tuple[str, ...] | None
+
+
+def read_folder(folder: Path) -> FolderConfig:
+    """The configs of a folder with weights.
+
+    Raises:
+        CheckpointError: one of them cannot be read, or asks for what cannot be done.
+    """
+    config = read_config(folder / "config.json")
+    open_clip, preprocessor = (read_config(folder / f"{name}_config.json") for name in ("open_clip", "preprocessor"))
+    preprocess: tuple[dict[str, Any], str] | None = None
+    try:
+        if preprocessor:
+            preprocess = from_hugging_face_config(preprocessor), "preprocessor_config.json"
+        elif "pretrained_cfg" in config:
+            preprocess = from_timm_config(config["pretrained_cfg"]), "config.json"
+        elif "preprocess_cfg" in open_clip:
+            preprocess = from_open_clip_config(open_clip["preprocess_cfg"]), "open_clip_config.json"
+    except Exception as error:  # an untrusted file may hold anything
+        raise CheckpointError(
+            f"{folder} has preprocessing that cannot be used: {error!r}", "change its config to what is supported"
+        ) from error
+    return FolderConfig({**config, **open_clip}, _model(folder, config, open_clip), preprocess, _labels(config))
+
+
+def _model(folder: Path, config: Mapping[str, Any], open_clip: Mapping[str, Any]) -> TimmModel | None:
+    """The model of timm that a folder names; None where it names none."""
+    try:
+        tower = open_clip.get("model_cfg", {}).get("vision_cfg", {}).get("timm_model_name")
+        arguments = dict(config.get("model_args") or {})
+    except (AttributeError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{folder} has a config that cannot be used: {error}", "download it again") from error
+    name = str(config.get("architecture") or tower or "")
+    if not name:
+        return None
+    size = arguments.pop("img_size", None)
+    other = sorted(map(str, arguments.keys() - _FREE_ARGUMENTS))
+    if other or not (size is None or (type(size) is int and 0 < size <= MAX_SIDE)):
+        raise CheckpointError(
+            f"{folder} changes timm's {name} by {', '.join(other or ['img_size'])} (model_args in config.json)",
+            "give the weights of a model as timm builds it",
+        )
+    model = timm_model(name, size)
+    if model is None:
+        raise CheckpointError(f"{folder} is for {name!r}, which this version of timm does not have", "upgrade timm")
+    return model
+
+
+def _labels(config: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Class names of a config.json; None where there are none but LABEL_0, LABEL_1, ..."""
+    labels = config.get("id2label")
+    if not isinstance(labels, Mapping) or not all(str(key).isdigit() for key in labels):
+        return None
+    names = tuple(str(labels[key]) for key in sorted(labels, key=lambda key: int(key)))
+    return None if names[:1] == ("LABEL_0",) else names

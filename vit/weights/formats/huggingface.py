@@ -1,0 +1,142 @@
+"""Hugging Face transformers' names: ViT, DeiT and DINOv2, as `save_pretrained` writes them. Source: transformers 5."""
+
+from collections.abc import Mapping, Set
+from typing import Any
+
+import torch
+
+from vit.weights.formats.reading import IMAGENET, Config, Dialect, Reading, Weights, fused, renamed, without
+
+_TRUNK = r"(?:(?:vit|deit|dinov2|dinov2_with_registers)\.)?"
+_LAYER = _TRUNK + r"encoder\.layer\.(\d+)\."
+_RULES = {
+    _TRUNK + r"embeddings\.cls_token": "cls_token",
+    _TRUNK + r"embeddings\.distillation_token": "dist_token",
+    _TRUNK + r"embeddings\.register_tokens": "reg_token",
+    _TRUNK + r"embeddings\.position_embeddings": "pos_embed",
+    _TRUNK + r"embeddings\.patch_embeddings\.projection\.(.*)": r"patch_embed.proj.\1",
+    _LAYER + r"attention\.attention\.(query|key|value)\.(.*)": r"blocks.\1.attn.\2.\3",
+    _LAYER + r"attention\.output\.dense\.(.*)": r"blocks.\1.attn.proj.\2",
+    _LAYER + r"(?:layernorm_before|norm1)\.(.*)": r"blocks.\1.norm1.\2",
+    _LAYER + r"(?:layernorm_after|norm2)\.(.*)": r"blocks.\1.norm2.\2",
+    _LAYER + r"(?:intermediate\.dense|mlp\.fc1|mlp\.weights_in)\.(.*)": r"blocks.\1.mlp.fc1.\2",
+    _LAYER + r"(?:output\.dense|mlp\.fc2|mlp\.weights_out)\.(.*)": r"blocks.\1.mlp.fc2.\2",
+    _LAYER + r"layer_scale([12])\.lambda1": r"blocks.\1.ls\2.gamma",
+    _TRUNK + r"layernorm\.(.*)": r"norm.\1",
+    r"(?:classifier|cls_classifier)\.(.*)": r"head.\1",
+    r"distillation_classifier\.(.*)": r"head_dist.\1",
+}
+_LEFT_OUT = {
+    _TRUNK + r"pooler\..*": "a layer for pretraining that no classifier reads",
+    _TRUNK + r"embeddings\.mask_token": "hides patches in pretraining alone",
+    r"decoder\..*": "paints pixels in pretraining alone",
+}
+ACTIVATIONS = {"gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh", "quick_gelu": "quick_gelu"}
+
+
+def speaks(names: Set[str]) -> bool:
+    """Whether queries of a first layer are named as in BERT."""
+    return any(name.endswith("encoder.layer.0.attention.attention.query.weight") for name in names)
+
+
+def read(weights: Weights, config: Config) -> Reading:
+    """DINOv2 with registers gives positions to the class token alone, which is added to that token once and for all."""
+    is_dino = any(name.endswith("layer_scale1.lambda1") for name in weights)
+    weights, dropped = without(weights, _LEFT_OUT)
+    weights = fused(renamed(weights, _RULES), "qkv", ("query", "key", "value"))
+    if "dist_token" in weights and "head_dist.weight" not in weights:
+        weights = renamed(weights, {"dist_token": "reg_token"})
+    elif "reg_token" in weights:
+        weights = with_position_in_class_token(weights)
+    values = values_of(config, norm_eps=1e-6 if is_dino else 1e-12)
+    if "blocks.0.mlp.fc1.weight" in weights and _is_swiglu(weights):
+        values.pop("activation", None)
+    return Reading(weights, values, dropped, {**IMAGENET, "interpolation": "bicubic" if is_dino else "bilinear"})
+
+
+def values_of(config: Config, norm_eps: float) -> dict[str, Any]:
+    """What a config.json of transformers says that shapes do not."""
+    activation = config.get("hidden_act", "gelu")
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"config.json: hidden_act {activation!r} is none of {', '.join(ACTIVATIONS)}")
+    values: dict[str, Any] = {"norm_eps": float(config.get("layer_norm_eps", norm_eps))}
+    if ACTIVATIONS[activation] != "gelu":
+        values["activation"] = ACTIVATIONS[activation]
+    if "num_attention_heads" in config:
+        values["num_heads"] = int(config["num_attention_heads"])
+    return values
+
+
+def _is_swiglu(weights: Weights) -> bool:
+    return weights["blocks.0.mlp.fc1.weight"].shape[0] == 2 * weights["blocks.0.mlp.fc2.weight"].shape[-1]
+
+
+def with_position_in_class_token(weights: Weights) -> Weights:
+    """Positions (1, 1 + N, D) of class token and patches -> of patches alone; the class token has its own added."""
+    positions = weights["pos_embed"]
+    own = {"cls_token": weights["cls_token"] + positions[:, :1], "pos_embed": positions[:, 1:]}
+    return {**weights, **own}
+
+
+DIALECT = Dialect("Hugging Face", speaks, read)
+
+_BACK = {
+    "cls_token": "vit.embeddings.cls_token",
+    "pos_embed": "vit.embeddings.position_embeddings",
+    r"patch_embed\.proj\.(.*)": r"vit.embeddings.patch_embeddings.projection.\1",
+    r"blocks\.(\d+)\.attn\.(query|key|value)\.(.*)": r"vit.encoder.layer.\1.attention.attention.\2.\3",
+    r"blocks\.(\d+)\.attn\.proj\.(.*)": r"vit.encoder.layer.\1.attention.output.dense.\2",
+    r"blocks\.(\d+)\.norm1\.(.*)": r"vit.encoder.layer.\1.layernorm_before.\2",
+    r"blocks\.(\d+)\.norm2\.(.*)": r"vit.encoder.layer.\1.layernorm_after.\2",
+    r"blocks\.(\d+)\.mlp\.fc1\.(.*)": r"vit.encoder.layer.\1.intermediate.dense.\2",
+    r"blocks\.(\d+)\.mlp\.fc2\.(.*)": r"vit.encoder.layer.\1.output.dense.\2",
+    r"norm\.(.*)": r"vit.layernorm.\1",
+    r"head\.(.*)": r"classifier.\1",
+}
+_PLAIN = {
+    "pool": "cls",
+    "pos_embed": ("learned", "sincos2d"),
+    "prefix_positions": True,
+    "num_registers": 0,
+    "layer_scale": 0.0,
+    "qk_norm": False,
+    "embed_norm": False,
+    "norm_placement": "pre",
+    "activation": ("gelu", "gelu_tanh", "quick_gelu"),
+}
+
+
+def to_huggingface(weights: Weights, values: Mapping[str, Any]) -> tuple[Weights, dict[str, Any]]:
+    """Our weights for transformers' ViTForImageClassification: (state dict in its files' names, values of ViTConfig).
+
+    Args:
+        weights: a state dict of VisionTransformer, with the buffer `pos_embed` of fixed positions put in.
+        values: the network's description.
+
+    Raises:
+        ValueError: transformers' ViT has no such network.
+    """
+    for name, accepted in _PLAIN.items():
+        choices = accepted if isinstance(accepted, tuple) else (accepted,)
+        if values.get(name, choices[0]) not in choices:
+            raise ValueError(f"transformers' ViT has no {name} {values[name]!r}")
+    parts: Weights = {}
+    for name, value in weights.items():
+        if ".attn.qkv." in name:
+            for part, rows in zip(("query", "key", "value"), value.chunk(3), strict=True):
+                parts[name.replace("qkv", part)] = rows.clone()
+        else:
+            parts[name] = value
+    back = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+    config = {
+        "hidden_size": values["embed_dim"],
+        "num_hidden_layers": values["depth"],
+        "num_attention_heads": values["num_heads"],
+        "intermediate_size": int(values["embed_dim"] * values["mlp_ratio"]),
+        "image_size": values["image_size"],
+        "patch_size": values["patch_size"],
+        "qkv_bias": values.get("qkv_bias", True),
+        "layer_norm_eps": values.get("norm_eps", 1e-6),
+        "hidden_act": back[values.get("activation", "gelu")],
+    }
+    return {name: torch.as_tensor(value).contiguous() for name, value in renamed(parts, _BACK).items()}, config

@@ -1,0 +1,48 @@
+"""What Meta's own files hold beyond timm's names: DINO, DINOv2, MAE and DeiT III as they were released.
+
+Sources: facebookresearch/dino, dinov2, mae and deit on GitHub.
+"""
+
+import math
+from collections.abc import Set
+
+from vit.weights.formats import timm
+from vit.weights.formats.huggingface import with_position_in_class_token
+from vit.weights.formats.reading import IMAGENET, Config, Dialect, Reading, Weights, renamed, without
+
+_RULES = {
+    r"blocks\.(\d+)\.gamma_([12])": r"blocks.\1.ls\2.gamma",
+    r"blocks\.(\d+)\.mlp\.w12\.(.*)": r"blocks.\1.mlp.fc1.\2",
+    r"blocks\.(\d+)\.mlp\.w3\.(.*)": r"blocks.\1.mlp.fc2.\2",
+    "register_tokens": "reg_token",
+}
+_LEFT_OUT = {
+    "mask_token": "hides patches in pretraining alone",
+    r"decoder_.*": "paints pixels in pretraining alone",
+    r"(dino_head|ibot_head|head\.(mlp|last_layer))\b.*": "a head for pretraining alone",
+}
+_ROTARY = "timm's ViTs with rotary positions (vit_base_patch16_rope_224)"
+
+
+def speaks(names: Set[str]) -> bool:
+    """Whether there is a name that timm's files have not."""
+    own = {"mask_token", "register_tokens", "blocks.0.gamma_1", "blocks.0.mlp.w12.weight", "head.mlp.0.weight"}
+    return timm.speaks(names) and bool(own & names)
+
+
+def read(weights: Weights, config: Config) -> Reading:
+    """DINOv2 with registers gives positions to the class token alone, which is added to that token once and for all."""
+    doubt = _ROTARY if "blocks.0.gamma_1" in weights and not _has_class_position(weights) else ""
+    weights, dropped = without(weights, _LEFT_OUT)
+    weights = renamed(weights, _RULES)
+    if "reg_token" in weights:
+        weights = with_position_in_class_token(weights)
+    return Reading(weights, {}, dropped, {**IMAGENET, "interpolation": "bicubic"}, doubt=doubt)
+
+
+def _has_class_position(weights: Weights) -> bool:
+    """Whether the class token has a position, as in all releases but DeiT III."""
+    return "pos_embed" in weights and math.isqrt(weights["pos_embed"].shape[1]) ** 2 != weights["pos_embed"].shape[1]
+
+
+DIALECT = Dialect("DINO, MAE, DeiT III", speaks, read)

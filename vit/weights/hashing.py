@@ -1,0 +1,36 @@
+"""What the weights to start from are, in a few letters."""
+
+import hashlib
+from pathlib import Path
+
+from vit.checkpoints.format import file_hash
+from vit.checkpoints.run import checkpoint_of
+from vit.errors import CheckpointError
+from vit.weights.file import FOLDER_FILES
+from vit.weights.hubs import from_hugging_face
+
+
+def weights_hash(source: str) -> str:
+    """A hash of the files that an `init_from` means, wherever they lie; of a library's own model (timm:NAME), its name.
+
+    Raises:
+        CheckpointError, ResourceError: as `open_pretrained`.
+    """
+    library, _, name = source.partition(":")
+    if library in ("timm", "torchvision"):
+        return source
+    path = from_hugging_face(name) if library == "hf" else Path(source).expanduser()
+    digest = hashlib.sha256()
+    for file in _files(path):
+        try:
+            digest.update(file_hash(file).encode())
+        except OSError as error:
+            raise CheckpointError(f"{file} cannot be read: {error.strerror}", "check --init_from") from error
+    return digest.hexdigest()[:16]
+
+
+def _files(path: Path) -> list[Path]:
+    """The files of a folder of another library that describe its weights, or the one file that a path means."""
+    if path.is_dir() and any((path / file).is_file() for file in ("config.json", *FOLDER_FILES)):
+        return sorted(file for file in path.iterdir() if file.suffix in (".json", ".safetensors", ".bin"))
+    return [checkpoint_of(path)]

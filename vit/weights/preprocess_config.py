@@ -1,0 +1,126 @@
+"""Preprocessing as other libraries write it down, as values of `Preprocess`: mean, std, interpolation, crop, resizing.
+
+What ours cannot do is refused: padding a picture to a square.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from vit.data.preprocess import Interpolation, ResizeMode
+from vit.weights.formats.reading import IMAGENET
+
+Values = dict[str, Any]
+
+_PIL = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
+_TIMM_CROP = 0.875  # what timm.data takes where a configuration has none
+_TIMM_MODES: Mapping[Any, ResizeMode] = {None: "shortest", "center": "shortest", "squash": "squash"}
+_OPEN_CLIP_MODES: Mapping[Any, ResizeMode] = {None: "shortest", "shortest": "shortest", "squash": "squash"}
+_SHORTEST = (
+    "CLIP",
+    "ChineseCLIP",
+    "Bit",
+    "ConvNext",
+    "Llava",
+)  # processors for which a single number is the shorter side
+
+
+def from_timm_config(config: Mapping[str, Any]) -> Values:
+    """timm's pretrained_cfg; as timm, the side before the crop is rounded down (224 / 0.9 is 248).
+
+    Raises:
+        ValueError: pictures are padded (crop_mode "border").
+    """
+    side = int((config.get("input_size") or (3, 224, 224))[-1])
+    return {
+        "mean": _three(config.get("mean") or IMAGENET["mean"]),
+        "std": _three(config.get("std") or IMAGENET["std"]),
+        "interpolation": _interpolation(config.get("interpolation") or "bicubic"),
+        "crop_fraction": _share(side / math.floor(side / _share(config.get("crop_pct") or _TIMM_CROP))),
+        "resize_mode": _mode("crop_mode", config.get("crop_mode"), _TIMM_MODES),
+    }
+
+
+def from_hugging_face_config(config: Mapping[str, Any]) -> Values:
+    """A preprocessor_config.json of transformers.
+
+    Raises:
+        ValueError: pixels are scaled in a way that mean and standard deviation cannot express, or pictures are padded.
+    """
+    if config.get("do_rescale", True) and not math.isclose(
+        config.get("rescale_factor", 1 / 255), 1 / 255, rel_tol=1e-3
+    ):
+        raise ValueError(f"rescale_factor is {config['rescale_factor']!r}, not 1/255")
+    normalized = config.get("do_normalize", True)
+    size = config.get("size", 224)
+    resized = size if isinstance(size, int | float) else size.get("shortest_edge") or size.get("height")
+    crop = config.get("crop_size") if _crops(config) else None
+    side = crop.get("height") if isinstance(crop, Mapping) else crop
+    return {
+        "mean": _three(config["image_mean"]) if normalized and config.get("image_mean") else (0.0, 0.0, 0.0),
+        "std": _three(config["image_std"]) if normalized and config.get("image_std") else (1.0, 1.0, 1.0),
+        "interpolation": _interpolation(config.get("resample", 2)),
+        "crop_fraction": _share(side / resized) if side and resized else 1.0,
+        "resize_mode": _transformers_mode(config),
+    }
+
+
+def _crops(config: Mapping[str, Any]) -> bool:
+    return bool(config.get("do_center_crop", "crop_size" in config))
+
+
+def _transformers_mode(config: Mapping[str, Any]) -> ResizeMode:
+    """What a processor resizes: height and width, or the shorter side; a single number means either, by its type."""
+    size = config.get("size", 224)
+    if isinstance(size, Mapping):
+        if "longest_edge" in size and "shortest_edge" not in size:
+            raise ValueError("size has longest_edge, and padding a picture is not supported")
+        if "shortest_edge" not in size and size.get("height") != size.get("width"):
+            raise ValueError(f"size is {size!r}, not a square")
+        squashes = "shortest_edge" not in size
+    else:
+        kind = str(config.get("image_processor_type") or config.get("feature_extractor_type") or "")
+        squashes = not kind.startswith(_SHORTEST) if kind else not _crops(config)
+    return "squash" if squashes and config.get("do_resize", True) else "shortest"
+
+
+def from_open_clip_config(config: Mapping[str, Any]) -> Values:
+    """ "preprocess_cfg" of an open_clip_config.json.
+
+    Raises:
+        ValueError: pictures are padded (resize_mode "longest").
+    """
+    return {
+        "mean": _three(config["mean"]),
+        "std": _three(config["std"]),
+        "interpolation": _interpolation(config.get("interpolation", "bicubic")),
+        "crop_fraction": 1.0,
+        "resize_mode": _mode("resize_mode", config.get("resize_mode"), _OPEN_CLIP_MODES),
+    }
+
+
+def _mode(name: str, word: Any, modes: Mapping[Any, ResizeMode]) -> ResizeMode:
+    if word not in modes:
+        raise ValueError(
+            f"{name} is {word!r}, and only {', '.join(str(known) for known in modes if known)} are supported"
+        )
+    return modes[word]
+
+
+def _three(numbers: Any) -> tuple[float, ...]:
+    three = tuple(float(number) for number in numbers)
+    if len(three) != 3 or not all(map(math.isfinite, three)):
+        raise ValueError(f"{numbers!r} are no three numbers")
+    return three
+
+
+def _share(value: Any) -> float:
+    if not float(value) > 0:
+        raise ValueError(f"the crop is {value!r}")
+    return min(1.0, float(value))
+
+
+def _interpolation(word: Any) -> Interpolation:
+    """Ours has two; the others are sharper than bilinear and nearest to bicubic."""
+    name = _PIL.get(word, str(word))
+    return "bilinear" if name == "bilinear" else "bicubic"
