@@ -37,13 +37,13 @@ def newest_run(out: Path) -> Path:
     return max(out.glob("*/*/*/result.json"), key=lambda path: path.stat().st_mtime).parent
 
 
-def write_scans(samples: Samples, classes: tuple[str, ...], folder: Path) -> None:
+def write_scans(samples: Samples, class_names: tuple[str, ...], folder: Path) -> None:
     """Held-out scans as PNG files of 64 pixels, their true digit in the name."""
     folder.mkdir(parents=True)
     assert samples.arrays is not None
     for name, label, pixels in zip(samples.paths, samples.labels, samples.arrays, strict=True):
         picture = Image.fromarray(np.asarray(pixels)).resize((64, 64), Image.Resampling.NEAREST)
-        picture.save(folder / f"{classes[label]}_{Path(name).name}.png")
+        picture.save(folder / f"{class_names[label]}_{Path(name).name}.png")
 
 
 def demo(out: Path) -> None:
@@ -57,7 +57,7 @@ def demo(out: Path) -> None:
     for name in NETWORKS:
         run("evaluate", str(runs[name][0]))
     source = complete(open_source("digits"), 0.1, 0.2, seed=0)
-    write_scans(source.splits["test"], source.classes, out / "scans")
+    write_scans(source.splits["test"], source.class_names, out / "scans")
     run(
         "predict",
         str(runs["ViT"][0]),

@@ -46,15 +46,15 @@ def measure(model: str, photos: str, limit: int, background: str, steps: int, ou
             image = predictor.preprocess(read_image(path))
             probability, number = predictor.engine.probabilities(image[None])[0].max(dim=0)
             normalized = predictor.preprocess.normalize(image[None]).to(predictor.engine.device)
-            classes = torch.tensor([int(number)], device=normalized.device)
-            maps = {name: method(network, normalized, classes)[0].cpu() for name, method in methods.items()}
+            class_names = torch.tensor([int(number)], device=normalized.device)
+            maps = {name: method(network, normalized, class_names)[0].cpu() for name, method in methods.items()}
             fades = fill(image)
             found = faithfulness(
                 predictor.engine.probabilities, image, fades, maps, cells, int(number), steps, seed=place
             )
             for method, one in found.items():
                 areas = (one.deletion, one.insertion, one.random)
-                table.row([path, predictor.classes[int(number)], float(probability), background, method, *areas])
+                table.row([path, predictor.class_names[int(number)], float(probability), background, method, *areas])
             table.flush()
             print(f"{place + 1} photos, {time.monotonic() - started:.0f} s", flush=True)
 

@@ -39,8 +39,8 @@ def main() -> None:
     device = choose_device()
     half = choose_precision("auto", device) == "bf16-mixed"
 
-    classes = len(ImageFolder(given.folder / "train").classes)
-    network = timm.create_model("deit_tiny_patch16_224", num_classes=classes)
+    num_classes = len(ImageFolder(given.folder / "train").class_names)
+    network = timm.create_model("deit_tiny_patch16_224", num_classes=num_classes)
     weights = load_file(given.weights)
     network.load_state_dict({k: v for k, v in weights.items() if not k.startswith("head.")}, strict=False)
     network.to(device)

@@ -71,7 +71,7 @@ def make(into: Path, work: Path) -> None:
     run("train", "--config", str(RECIPE), "--seed", str(SEED), "--out", str(work / "runs"), "--wandb", "off")
     folder = newest_run(work / "runs")
     source = complete(open_source("digits"), 0.1, 0.2, seed=0)
-    write_scans(source.splits["test"], source.classes, work / "scans")
+    write_scans(source.splits["test"], source.class_names, work / "scans")
     run("predict", str(folder), str(work / "scans"), "--output", str(work / "predictions.csv"))
     rows = records(work / "predictions.csv")
     numbers = numbers_of(folder, rows)

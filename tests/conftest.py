@@ -80,8 +80,8 @@ def vit() -> Callable[..., Answer]:
 def draw_classes() -> Callable[..., Path]:
     """`draw_classes(folder, ("cat", "dog"), 12)` writes 12 PNGs of 12x12 pixels a class, each class of one color."""
 
-    def draw(folder: Path, classes: Sequence[str], each: int, side: int = 12) -> Path:
-        for number, name in enumerate(classes):
+    def draw(folder: Path, class_names: Sequence[str], each: int, side: int = 12) -> Path:
+        for number, name in enumerate(class_names):
             generator = np.random.default_rng([number, *name.encode()])
             color = np.array([hash_byte(name, channel) for channel in range(3)])
             (folder / name).mkdir(parents=True, exist_ok=True)

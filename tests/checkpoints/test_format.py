@@ -64,7 +64,7 @@ def test_round_trip_gives_equal_logits_and_the_same_description(network, content
     images = torch.randn(5, 3, 8, 8)
     with torch.inference_mode():
         assert torch.equal(loaded(images), network(images))
-    assert not loaded.training and description.classes == CLASSES
+    assert not loaded.training and description.class_names == CLASSES
     assert description.preprocess == Preprocess(8) and description.metrics == {"val/acc1": 0.5}
     assert Description.from_dict(description.to_dict()) == description
     assert json.loads(json.dumps(description.to_dict())) == description.to_dict()
@@ -198,7 +198,7 @@ def test_the_checkpoint_of_the_first_format_says_what_it_said_then():
     with torch.inference_mode():
         logits = loaded(torch.linspace(-1, 1, 3 * 8 * 8).reshape(1, 3, 8, 8))
     torch.testing.assert_close(logits, torch.tensor([said]), atol=2e-5, rtol=0)
-    assert description.classes == tuple("0123456789") and description.preprocess.image_size == 8
+    assert description.class_names == tuple("0123456789") and description.preprocess.image_size == 8
     assert description.versions["vit-lightning"] == "0.1.0"
 
 

@@ -159,4 +159,4 @@ def test_hostile_preprocessing(content, tmp_path, change):
 @pytest.mark.faults("C5")
 def test_what_stands_beside_our_keys_is_not_used(content, tmp_path):
     torch.save({**content, "hyper_parameters": {"class_path": "os.system"}, "epoch": "x"}, tmp_path / "x.ckpt")
-    assert load(tmp_path / "x.ckpt")[1].classes == ("a", "b", "c")
+    assert load(tmp_path / "x.ckpt")[1].class_names == ("a", "b", "c")

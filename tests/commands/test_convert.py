@@ -61,7 +61,7 @@ def test_another_size_and_other_names(vit, folder):
     answer = vit("convert", folder, "--output", folder / "x.ckpt", *options)
     assert answer.code == 0, answer.err
     assert "4 x 4 -> 3 x 3 patches" in answer.out and "patches of 2 -> 4 pixels" in answer.out
-    assert load(folder / "x.ckpt")[1].classes == ("a", "b", "c")
+    assert load(folder / "x.ckpt")[1].class_names == ("a", "b", "c")
     (folder / "names.txt").write_text("a\nb\n")
     refused(vit("convert", folder, "--output", folder / "y.ckpt", *options), 3, "2 names for 3 classes")
 

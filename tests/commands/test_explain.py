@@ -24,10 +24,10 @@ def picture(here):
 @pytest.fixture
 def cnn(here):
     """A checkpoint of a small CNN with random weights and classes that are text."""
-    classes = ("=1+1", "<b>bold</b>")
-    resolved = resolve({"name": "resnet10_small", "widths": (4, 4, 4, 4)}, 16, len(classes))
+    class_names = ("=1+1", "<b>bold</b>")
+    resolved = resolve({"name": "resnet10_small", "widths": (4, 4, 4, 4)}, 16, len(class_names))
     weights = {f"network.{name}": value for name, value in build(resolved).state_dict().items()}
-    about = Description(classes, resolved, Preprocess(16))
+    about = Description(class_names, resolved, Preprocess(16))
     torch.save({KEY: about.to_dict(), "state_dict": weights}, here / "cnn.ckpt")
     return here / "cnn.ckpt"
 

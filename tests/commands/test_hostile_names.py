@@ -35,7 +35,7 @@ def test_no_table_of_any_command_holds_a_formula(vit, draw_classes, here):
 
     one = trained(photos, 0)
     two = trained(photos, 1)
-    assert set(open_source(str(one / "splits.csv")).classes) == set(CLASSES)  # training reads what a run wrote
+    assert set(open_source(str(one / "splits.csv")).class_names) == set(CLASSES)  # training reads what a run wrote
     for run in (one, two):
         listed = rows(run / "splits.csv")
         assert {row["label"] for row in listed} == set(CLASSES)

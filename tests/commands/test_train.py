@@ -107,7 +107,7 @@ def test_splits_list_every_image_once(digits_run):
     table = rows(digits_run.path / "splits.csv")
     source = complete(open_source("digits"), 0.1, 0.2, 0)
     expected = {
-        (path, source.classes[label], split)
+        (path, source.class_names[label], split)
         for split, samples in source.splits.items()
         for path, label in zip(samples.paths, samples.labels, strict=True)
     }

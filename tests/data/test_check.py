@@ -139,7 +139,7 @@ def test_a_csv_of_the_same_images_says_the_same(bad, tmp_path):
         writer.writerow(("path", "label", "split"))
         for split, samples in source.splits.items():
             for path, label in zip(samples.paths, samples.labels, strict=True):
-                writer.writerow((os.path.join("photos", path), source.classes[label], split))
+                writer.writerow((os.path.join("photos", path), source.class_names[label], split))
     of_folders_alone = {line for line in expected if line[3] == "empty" or line[1] == "note"}
     assert told(checked(listed), root) == expected - of_folders_alone
 
@@ -164,7 +164,7 @@ def test_without_splits_a_duplicate_would_be_split_at_random(good, tmp_path):
     assert "random split" in duplicate.suggestion
 
 
-def arrays(counts, images=None, classes=None, **splits):
+def arrays(counts, images=None, class_names=None, **splits):
     """A source whose images are arrays: so many of each class in train."""
 
     def samples(split, counts, images):
@@ -173,7 +173,7 @@ def arrays(counts, images=None, classes=None, **splits):
             images = np.random.default_rng([len(split), *counts]).integers(0, 256, (len(labels), 20, 20, 3), np.uint8)
         return Samples([f"x/{split}/{i}" for i in range(len(labels))], labels, arrays=images)
 
-    names = classes or tuple(f"c{number}" for number in range(len(counts)))
+    names = class_names or tuple(f"c{number}" for number in range(len(counts)))
     parts = {"train": samples("train", counts, images)}
     return Source("x", names, parts | {split: samples(split, given, None) for split, given in splits.items()})
 

@@ -54,7 +54,7 @@ def test_folders_of_images_go_before_a_data_set_of_their_name(
 ) -> None:
     draw_classes(here / "digits", ("one", "two"), 2)
     for found in (open_source("digits"), open_source(str(here / "digits"))):
-        assert found.classes == ("one", "two")
+        assert found.class_names == ("one", "two")
     (here / "mnist").mkdir()
     with pytest.raises(DataError, match="mnist has no class folders"):
         open_source("mnist")
@@ -70,5 +70,5 @@ def test_runs_beside_classes_are_no_class(
     StudyDirectory(here / "photos").describe([], {})
     (here / "photos" / "cells").mkdir()
     after = open_source("photos")
-    assert after.classes == ("cat", "dog") and after.splits["train"].paths == before.splits["train"].paths
+    assert after.class_names == ("cat", "dog") and after.splits["train"].paths == before.splits["train"].paths
     assert after.notes == ["passed over: 1 files beside the class folders, 2 folders of runs"]

@@ -27,7 +27,7 @@ def touch(root: Path, *names: str | bytes) -> Path:
 def labels(source: Source, split: str = "train") -> dict[str, str]:
     """Path -> class name."""
     samples = source.splits[split]
-    return dict(zip(samples.paths, (source.classes[number] for number in samples.labels), strict=True))
+    return dict(zip(samples.paths, (source.class_names[number] for number in samples.labels), strict=True))
 
 
 def refused(root: Path | str, **options: bool) -> str:
@@ -40,7 +40,7 @@ def refused(root: Path | str, **options: bool) -> str:
 def test_digits_come_with_the_installation() -> None:
     source = open_source("digits")
     samples = source.splits["train"]
-    assert source.classes == tuple("0123456789") and len(samples) == 1797 == len(set(samples.paths))
+    assert source.class_names == tuple("0123456789") and len(samples) == 1797 == len(set(samples.paths))
     assert samples.arrays.shape == (1797, 8, 8) and samples.arrays.dtype == np.uint8
     assert samples.arrays.min() == 0 and samples.arrays.max() == 255
     assert np.bincount(samples.labels).min() > 170
@@ -48,7 +48,7 @@ def test_digits_come_with_the_installation() -> None:
 
 def test_class_folders(tmp_path: Path) -> None:
     source = open_source(str(touch(tmp_path, "dog/2.jpg", "dog/1.PNG", "cat/x.webp", "cat/deep/er/y.jpeg")))
-    assert source.classes == ("cat", "dog") and source.name == tmp_path.name and source.notes == []
+    assert source.class_names == ("cat", "dog") and source.name == tmp_path.name and source.notes == []
     expected = {"cat/deep/er/y.jpeg": "cat", "cat/x.webp": "cat", "dog/1.PNG": "dog", "dog/2.jpg": "dog"}
     assert labels(source) == expected and list(source.splits) == ["train"]
     assert source.splits["train"].file(3) == tmp_path / "dog/2.jpg"
@@ -61,7 +61,7 @@ def test_split_folders_and_their_synonyms(tmp_path: Path, train: str, validation
     for folder in (train, validation, test):
         touch(tmp_path, f"{folder}/a/1.jpg", f"{folder}/b/2.jpg")
     source = open_source(str(touch(tmp_path, "notes/x.jpg")))
-    assert source.classes == ("a", "b")
+    assert source.class_names == ("a", "b")
     for split, folder in (("train", train), ("validation", validation), ("test", test)):
         assert labels(source, split) == {f"{folder}/a/1.jpg": "a", f"{folder}/b/2.jpg": "b"}
     assert source.notes == ["notes/ beside train/ was passed over"]
@@ -89,7 +89,7 @@ def test_empty_class(tmp_path: Path) -> None:
     touch(tmp_path, "a/1.jpg", "b/readme.txt", "c/1.jpg")
     assert str(tmp_path / "b") in refused(tmp_path)
     source = open_source(str(tmp_path), allow_empty=True)
-    assert source.classes == ("a", "b", "c") and source.splits["train"].labels.tolist() == [0, 2]
+    assert source.class_names == ("a", "b", "c") and source.splits["train"].labels.tolist() == [0, 2]
     assert "train has no image of 1 classes: b" in source.notes
     assert "no training images" in refused(touch(tmp_path / "empty", "a/x", "b/x"), allow_empty=True)
 
@@ -120,7 +120,7 @@ def test_what_is_passed_over_is_counted(tmp_path: Path) -> None:
     (tmp_path / "b" / "folder.jpg").mkdir()
     (tmp_path / "self").symlink_to("self")
     source = open_source(str(tmp_path))
-    assert source.classes == ("a", "b") and list(source.splits["train"].paths) == ["a/1.jpg", "b/1.jpg"]
+    assert source.class_names == ("a", "b") and list(source.splits["train"].paths) == ["a/1.jpg", "b/1.jpg"]
     assert source.notes == [
         "passed over: 2 FIFOs, sockets or devices, 2 broken links, 2 files beside the class folders, "
         "1 files ending in .heic, 1 files ending in nothing, 5 hidden or system files",
@@ -154,7 +154,7 @@ def test_odd_names_keep_every_byte(tmp_path: Path) -> None:
     odd += [b"<script>/\"><img src=x>.jpg", b"latin-\xe9/\xff\xfe.jpg", b"long/" + b"x" * 251 + b".jpg"]  # fmt: skip
     source = open_source(str(touch(tmp_path, *odd)))
     assert {os.fsencode(path) for path in source.splits["train"].paths} == set(odd)
-    assert {os.fsencode(name) for name in source.classes} == {name.split(b"/")[0] for name in odd}
+    assert {os.fsencode(name) for name in source.class_names} == {name.split(b"/")[0] for name in odd}
     assert all(source.splits["train"].file(index).is_file() for index in range(len(odd)))
     assert len(source.splits["train"].fingerprint()) == 16
 
@@ -163,7 +163,7 @@ def test_odd_names_keep_every_byte(tmp_path: Path) -> None:
 def test_nearly_equal_class_names_are_noted(tmp_path: Path) -> None:
     touch(tmp_path, "Cat/1.jpg", "cat/1.jpg", "dog /1.jpg", "dog/1.jpg", "e\u0301/1.jpg", "\u00e9/1.jpg", "fox/1.jpg")
     source = open_source(str(tmp_path))
-    assert len(source.classes) == 7
+    assert len(source.class_names) == 7
     assert len(source.notes) == 3 and all(
         "differ only in case, spaces or Unicode form" in note for note in source.notes
     )
@@ -199,11 +199,11 @@ def test_class_numbers_are_those_of_train_in_every_split(train: set[str], data: 
             assert any(repr(name) in refused(root) for name in unknown)
             return
         source = open_source(folder)
-        assert source.classes == tuple(sorted(train))
+        assert source.class_names == tuple(sorted(train))
         for samples in source.splits.values():
             assert len(samples) >= 2
             for path, number in zip(samples.paths, samples.labels, strict=True):
-                assert path.split("/")[1] == source.classes[number]
+                assert path.split("/")[1] == source.class_names[number]
 
 
 @pytest.mark.faults("D11")

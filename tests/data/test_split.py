@@ -28,7 +28,7 @@ def source_of(*counts: int, order_seed: int | None = None) -> Source:
 def members(source: Source) -> dict[str, set[tuple[str, str]]]:
     """Split -> (file, class name)."""
     return {
-        split: {(str(samples.file(i).resolve()), source.classes[samples.labels[i]]) for i in range(len(samples))}
+        split: {(str(samples.file(i).resolve()), source.class_names[samples.labels[i]]) for i in range(len(samples))}
         for split, samples in source.splits.items()
     }
 
@@ -57,7 +57,7 @@ def test_shares_are_of_all_images() -> None:
     counts = {split: np.bincount(samples.labels).tolist() for split, samples in source.splits.items()}
     assert counts == {"validation": [15, 9], "test": [10, 6], "train": [75, 45]}
     note = "cut 24 for validation and 16 for test from the 160 training images (stratified, seed 0)"
-    assert source.notes == [note] and source.classes == ("0", "1")
+    assert source.notes == [note] and source.class_names == ("0", "1")
 
 
 @pytest.mark.faults("D19", simulated="names are given in another order")
@@ -125,7 +125,7 @@ def test_written_splits_read_back_as_they_were(tmp_path: Path) -> None:
     before = complete(open_source(str(tmp_path / "data")), 0.2, 0.2, seed=0)
     write_splits(before, tmp_path / "splits.csv")
     after = open_source(str(tmp_path / "splits.csv"))
-    assert after.classes == before.classes and members(after) == members(before)
+    assert after.class_names == before.class_names and members(after) == members(before)
     assert {split: len(samples) for split, samples in after.splits.items()} == {"train": 21, "validation": 7, "test": 7}
     write_splits(after, tmp_path / "again.csv")  # the run that was started from splits.csv writes its own
     assert members(open_source(str(tmp_path / "again.csv"))) == members(before)
@@ -140,5 +140,5 @@ def test_a_class_keeps_its_number_where_validation_lacks_it(tmp_path: Path) -> N
         path.touch()
     write_splits(complete(open_source(str(tmp_path / "data")), 0.3, 0.0, seed=0), tmp_path / "splits.csv")
     after = open_source(str(tmp_path / "splits.csv"))
-    assert after.classes == ("a", "b", "c") and after.splits["validation"].labels.tolist() == [1, 2]
+    assert after.class_names == ("a", "b", "c") and after.splits["validation"].labels.tolist() == [1, 2]
     assert after.notes == ["validation has no image of 1 classes: a"]

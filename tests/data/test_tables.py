@@ -24,12 +24,12 @@ def table(root: Path, content: str | bytes) -> Path:
 def labels(source: Source, split: str) -> dict[str, str]:
     """Path -> class name."""
     samples = source.splits[split]
-    return dict(zip(samples.paths, (source.classes[number] for number in samples.labels), strict=True))
+    return dict(zip(samples.paths, (source.class_names[number] for number in samples.labels), strict=True))
 
 
 def test_a_table_without_splits_is_all_training(tmp_path: Path) -> None:
     source = open_source(str(table(tmp_path, "\ufefflabel,path,note\nb,1.jpg,\na,2.jpg,x\n")))
-    assert source.classes == ("a", "b") and source.name == "table" and list(source.splits) == ["train"]
+    assert source.class_names == ("a", "b") and source.name == "table" and list(source.splits) == ["train"]
     assert labels(source, "train") == {"1.jpg": "b", "2.jpg": "a"}
     assert source.splits["train"].file(0) == tmp_path / "1.jpg"
 
@@ -111,7 +111,7 @@ def mnist(tmp_path: Path) -> Path:
 
 def test_mnist_is_read_from_its_folder(mnist: Path) -> None:
     source = open_source("mnist", root=str(mnist))
-    assert source.name == "mnist" and source.classes[3] == "3 - three"
+    assert source.name == "mnist" and source.class_names[3] == "3 - three"
     assert source.splits["train"].labels.tolist() == [3, 1, 4, 1, 5, 9]
     assert source.splits["test"].labels.tolist() == [2, 6, 5]
     for split, samples in source.splits.items():
@@ -143,5 +143,5 @@ def test_channels_come_last_whatever_the_set_has(tmp_path: Path, monkeypatch: py
         content = {"X": images, "y": np.array([[1], [10]], dtype=np.uint8)}  # SVHN writes 10 for 0
         scipy.io.savemat(tmp_path / f"{part}_32x32.mat", content)
     source = open_source("svhn", root=str(tmp_path))
-    assert source.classes == ("0", "1") and source.splits["train"].labels.tolist() == [1, 0]
+    assert source.class_names == ("0", "1") and source.splits["train"].labels.tolist() == [1, 0]
     assert np.array_equal(source.splits["train"].arrays[1], images[:, :, :, 1])

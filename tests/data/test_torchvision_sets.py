@@ -94,7 +94,7 @@ LAYOUTS = [food101, dtd, flowers102, fgvc_aircraft, gtsrb, oxford_iiit_pet]
 def test_photographs_are_listed_and_opened_by_our_decoder(tmp_path, monkeypatch, layout):
     layout(tmp_path, monkeypatch)
     source = open_source(layout.__name__, root=str(tmp_path))
-    assert len(source.classes) == (102 if layout is flowers102 else 2)
+    assert len(source.class_names) == (102 if layout is flowers102 else 2)
     for split, numbers in {"train": (0, 1), "validation": (0, 1), "test": (2, 3)}.items():
         if split not in source.splits:
             continue

@@ -74,14 +74,14 @@ class Placeless(Network):
 
 
 def test_a_network_without_places_is_refused(images):
-    classes = torch.tensor([0, 0])
-    assert gradcam(Placeless("NCHW"), images, classes).shape == (2, 16, 16)
+    class_names = torch.tensor([0, 0])
+    assert gradcam(Placeless("NCHW"), images, class_names).shape == (2, 16, 16)
     with pytest.raises(UsageError, match="keeps the places"):
-        gradcam(Placeless("NHWC"), images, classes)
+        gradcam(Placeless("NHWC"), images, class_names)
     flat = Placeless("NCHW")
     flat.model = nn.Conv2d(3, 8, 16, 16)
     with pytest.raises(UsageError, match="keeps the places"):
-        gradcam(flat, images, classes)
+        gradcam(flat, images, class_names)
 
 
 def test_without_the_package_the_error_says_what_to_install(small, images, monkeypatch):

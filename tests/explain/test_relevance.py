@@ -12,9 +12,9 @@ from vit.explain.relevance import relevance, weight_gradient
 @pytest.mark.parametrize("values", [{}, {"pool": "mean"}, {"norm_placement": "post"}], ids=str)
 def test_gradients_are_those_of_attention_written_out(small, images, values, monkeypatch):
     network = small(**values)
-    classes = torch.tensor([3, 1])
+    class_names = torch.tensor([3, 1])
     with watched(network) as seen:
-        chosen = network(images).gather(1, classes[:, None]).sum()
+        chosen = network(images).gather(1, class_names[:, None]).sum()
         gathered = torch.autograd.grad(chosen, [layer.gathered for layer in seen])
     kept = []
 
@@ -25,7 +25,7 @@ def test_gradients_are_those_of_attention_written_out(small, images, values, mon
         return F.dropout(weights, drop_rate) @ v
 
     monkeypatch.setattr(module, "attend", written_out)
-    network(images).gather(1, classes[:, None]).sum().backward()
+    network(images).gather(1, class_names[:, None]).sum().backward()
     for layer, gradient, weights in zip(seen, gathered, kept, strict=True):
         found = weight_gradient(layer, gradient)
         queries = weights.shape[2]
@@ -36,13 +36,13 @@ def test_gradients_are_those_of_attention_written_out(small, images, values, mon
 
 def test_one_block_by_hand(small, images):
     network = small(depth=1)
-    classes = torch.tensor([2, 4])
+    class_names = torch.tensor([2, 4])
     with watched(network) as seen:
-        chosen = network(images).gather(1, classes[:, None]).sum()
+        chosen = network(images).gather(1, class_names[:, None]).sum()
         (gradient,) = torch.autograd.grad(chosen, [seen[0].gathered])
     speaking = (weight_gradient(seen[0], gradient) * seen[0].weights()).clamp(min=0).mean(dim=1)
     expected = (torch.eye(17) + speaking)[:, 0, 1:].detach()
-    assert torch.allclose(relevance(network, images, classes).flatten(1), expected)
+    assert torch.allclose(relevance(network, images, class_names).flatten(1), expected)
 
 
 def test_the_map_depends_on_the_class_and_leaves_no_gradients(small, images):

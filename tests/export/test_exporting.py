@@ -87,7 +87,7 @@ def test_safetensors_are_bit_equal_and_described(trained, tmp_path):
     assert weights.keys() == expected.keys() and all(torch.equal(weights[key], expected[key]) for key in weights)
     with safe_open(path, framework="pt") as file:
         notes = file.metadata()
-    assert json.loads(notes["classes"]) == list(made.description.classes)
+    assert json.loads(notes["classes"]) == list(made.description.class_names)
     assert json.loads(notes["vit"])["preprocess"] == made.description.preprocess.to_dict()
 
 
@@ -170,7 +170,7 @@ def test_transformers_find_classes_and_preprocessing(trained, tmp_path, scene):
 
     made, path = trained("vit"), tmp_path / "m"
     export(made, "hf", path)
-    assert AutoConfig.from_pretrained(path).id2label == dict(enumerate(made.description.classes))
+    assert AutoConfig.from_pretrained(path).id2label == dict(enumerate(made.description.class_names))
     processor = AutoImageProcessor.from_pretrained(path)
     picture = scene(3, 90, 60)
     plain = made.description.preprocess

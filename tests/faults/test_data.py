@@ -181,12 +181,12 @@ def test_odd_names_are_trained_on_evaluated_and_predicted(vit, odd, tmp_path):
     assert "classes 'CAF' and 'caf' differ only in case" in answer.out
     assert "\x1b" not in answer.out + answer.err
     run = run_folder(tmp_path / "runs")
-    classes = json.loads((run / "classes.json").read_text())["classes"]
+    class_names = json.loads((run / "classes.json").read_text())["classes"]
     assert (
-        classes == sorted(set(os.listdir(odd)) - {".ipynb_checkpoints"})
-        and classes.index("10") == classes.index("1") + 1
+        class_names == sorted(set(os.listdir(odd)) - {".ipynb_checkpoints"})
+        and class_names.index("10") == class_names.index("1") + 1
     )
-    assert "caf\udce9" in classes and "\U0001f436 new\nline" in classes
+    assert "caf\udce9" in class_names and "\U0001f436 new\nline" in class_names
     with open(run / "splits.csv", newline="", encoding="utf-8", errors="surrogateescape") as file:
         listed = [row["path"] for row in csv.DictReader(file)]
     assert len(listed) == 54 and all(map(os.path.isfile, listed))
@@ -196,7 +196,7 @@ def test_odd_names_are_trained_on_evaluated_and_predicted(vit, odd, tmp_path):
     assert answer.code == 0 and "\x1b" not in answer.out + answer.err, answer.err
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     assert {os.fsencode(row["path"]) for row in rows if row["status"] == "ok"} == set(map(os.fsencode, listed))
-    assert {row["label"] for row in rows} <= {"", *classes}
+    assert {row["label"] for row in rows} <= {"", *class_names}
 
 
 def at_step(number):

@@ -13,10 +13,10 @@ from vit.inference.predictor import load as load_predictor
 from vit.training.checkpoint_io import store_temperature
 
 
-def scored(count, temperature, seed=0, classes=5, scale=3.0):
+def scored(count, temperature, seed=0, num_classes=5, scale=3.0):
     """Images whose true labels are drawn at a temperature, and probabilities that know nothing of it."""
     generator = np.random.default_rng(seed)
-    logits = scale * generator.normal(size=(count, classes))
+    logits = scale * generator.normal(size=(count, num_classes))
     truth = softmax(logits / temperature, axis=1)
     labels = (truth.cumsum(axis=1) > generator.random((count, 1))).argmax(axis=1)
     probabilities = softmax(logits, axis=1).astype(np.float32)
@@ -99,7 +99,7 @@ def test_a_checkpoint_keeps_it_and_predictions_follow(digits_run, mixed, tmp_pat
     (sure,) = load_predictor(copy).predict_files(files)
     store_temperature(copy, before.temperature * 3)
     again, after = load(copy)
-    assert after.temperature == before.temperature * 3 and after.classes == before.classes
+    assert after.temperature == before.temperature * 3 and after.class_names == before.class_names
     assert all((again.state_dict()[key] == value).all() for key, value in network.state_dict().items())
     (softer,) = load_predictor(copy).predict_files(files)
     assert softer.label == sure.label and softer.probability < sure.probability

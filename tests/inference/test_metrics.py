@@ -21,32 +21,32 @@ from vit.inference import metrics
 from vit.inference.metrics import ScoredImages, calibration_error, confusion, measure, per_class, with_intervals
 
 
-def scored(count, classes, seed=0, sharpness=2.0):
+def scored(count, class_names, seed=0, sharpness=2.0):
     generator = np.random.default_rng(seed)
-    logits = generator.normal(size=(count, classes)) * sharpness
-    labels = generator.integers(0, classes, count)
+    logits = generator.normal(size=(count, class_names)) * sharpness
+    labels = generator.integers(0, class_names, count)
     logits[np.arange(count), labels] += 1.5  # better than chance
     exponents = np.exp(logits - logits.max(axis=1, keepdims=True))
     probabilities = (exponents / exponents.sum(axis=1, keepdims=True)).astype(np.float32)
     return ScoredImages(tuple(f"{i}.png" for i in range(count)), labels, probabilities)
 
 
-def values(some, classes):
-    return {name: metric["value"] for name, metric in with_intervals(some, classes).items()}
+def values(some, class_names):
+    return {name: metric["value"] for name, metric in with_intervals(some, class_names).items()}
 
 
 @pytest.mark.parametrize(("count", "classes"), [(200, 10), (57, 3), (1, 2), (7, 6)])
-def test_numbers_are_those_of_scikit_learn(count, classes):
-    some = scored(count, classes)
-    found = values(some, classes)
+def test_numbers_are_those_of_scikit_learn(count, class_names):
+    some = scored(count, class_names)
+    found = values(some, class_names)
     assert found["acc1"] == pytest.approx(accuracy_score(some.labels, some.predictions))
     seen = np.unique(some.labels)
     recalls = [(some.predictions[some.labels == label] == label).mean() for label in seen]
     assert found["balanced_accuracy"] == pytest.approx(np.mean(recalls))
-    assert found["nll"] == pytest.approx(log_loss(some.labels, some.probabilities, labels=range(classes)), abs=1e-5)
-    assert ("acc5" in found) == (classes > 5)
-    if classes > 5:
-        expected = top_k_accuracy_score(some.labels, some.probabilities, k=5, labels=range(classes))
+    assert found["nll"] == pytest.approx(log_loss(some.labels, some.probabilities, labels=range(class_names)), abs=1e-5)
+    assert ("acc5" in found) == (class_names > 5)
+    if class_names > 5:
+        expected = top_k_accuracy_score(some.labels, some.probabilities, k=5, labels=range(class_names))
         assert found["acc5"] == pytest.approx(expected)
 
 
@@ -141,10 +141,10 @@ def test_intervals_are_drawn_by_their_seed():
 
 
 @given(st.integers(1, 12), st.integers(2, 8), st.integers(0, 99))
-def test_any_few_images_give_finite_numbers(count, classes, seed):
+def test_any_few_images_give_finite_numbers(count, class_names, seed):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metrics, "RESAMPLES", 20)
-        for name, metric in with_intervals(scored(count, classes, seed), classes).items():
+        for name, metric in with_intervals(scored(count, class_names, seed), class_names).items():
             assert all(np.isfinite(value) for value in metric.values())
             low, high = metric.get("low", 0.0), metric.get("high", 1.0)
             assert name == "nll" or 0 <= low <= metric["value"] <= high <= 1

@@ -57,7 +57,7 @@ def saved(model, folder):
 
 def test_a_file_is_computed_with_its_own_classes_and_preprocessing(model, tmp_path):
     loaded = package.load(saved(model, tmp_path))
-    assert loaded.classes == ("cat", "dog", "hat") and loaded.preprocess.resize_side == 16
+    assert loaded.class_names == ("cat", "dog", "hat") and loaded.preprocess.resize_side == 16
     assert loaded.engine.temperature == 1.5 and loaded.engine.precision == "32-true"
     batch = torch.randint(0, 256, (5, 3, 8, 8), dtype=torch.uint8)
     found = loaded.engine.probabilities(batch)
@@ -110,7 +110,7 @@ def other_size(model):
 
 
 def other_classes(model):
-    describe(model, classes=["a", "b"], network={**DESCRIPTION["network"], "num_classes": 2})
+    describe(model, class_names=["a", "b"], network={**DESCRIPTION["network"], "num_classes": 2})
 
 
 def huge_crop(model):

@@ -42,7 +42,7 @@ def test_status_says_why_there_is_no_label(predictions, model):
         name = Path(prediction.path).name
         assert prediction.status == EXPECTED.get(name, "ok")
         if prediction.status == "ok":
-            assert prediction.label in model.classes and prediction.error == ""
+            assert prediction.label in model.class_names and prediction.error == ""
         else:
             assert (prediction.label, prediction.probability, prediction.top) == ("", None, ())
             assert prediction.error
@@ -80,7 +80,7 @@ def test_prediction_sees_what_evaluation_sees(model, colors):
     scored = score(model.engine, module.evaluation_loader("train"))
     found = list(model.predict_files([str(colors / path) for path in scored.paths], top_k=10))
     for prediction, probabilities in zip(found, scored.probabilities, strict=True):
-        assert dict(prediction.top) == pytest.approx(dict(zip(model.classes, probabilities, strict=True)), abs=1e-6)
+        assert dict(prediction.top) == pytest.approx(dict(zip(model.class_names, probabilities, strict=True)), abs=1e-6)
 
 
 def test_digits_written_as_files_are_recognized_as_in_the_run(model, digits_run, tmp_path):
@@ -120,7 +120,7 @@ def test_predictions_come_as_they_are_made(model, mixed):
 def test_load_takes_a_run_or_any_of_its_checkpoints(digits_run, mixed):
     best = [vit.load(path) for path in (digits_run.path, str(digits_run.path), digits_run.best)]
     last = vit.load(digits_run.path / "checkpoints" / "last.ckpt")
-    assert {model.classes for model in (*best, last)} == {tuple("0123456789")}
+    assert {model.class_names for model in (*best, last)} == {tuple("0123456789")}
     rows = [next(model.predict(mixed / "a b.png")) for model in best]
     assert rows[0] == rows[1] == rows[2]
     with pytest.raises(CheckpointError, match="nothing"):

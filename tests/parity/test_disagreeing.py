@@ -41,8 +41,8 @@ def test_machines_that_are_not_alike_do_not_begin(tmp_path, draw_classes, what, 
     commands = []
     for rank in range(2):
         odd = rank == 1
-        classes = ("a", "b") if odd and what == "classes" else ("a", "b", "c")
-        photos = draw_classes(tmp_path / f"task{rank}" / "photos", classes, 14)
+        class_names = ("a", "b") if odd and what == "classes" else ("a", "b", "c")
+        photos = draw_classes(tmp_path / f"task{rank}" / "photos", class_names, 14)
         if odd and what == "images":
             (photos / "a" / "00.png").rename(photos / "a" / "other.png")
         if odd and what == "versions":  # another pillow is installed there, by what Python's metadata say

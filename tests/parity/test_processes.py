@@ -178,4 +178,4 @@ def test_training_takes_the_same_steps_in_one_run_folder(vit, digits_run, tmp_pa
     assert not (tmp_path / "two" / "checkpoints").exists() and (run / "checkpoints" / "best.ckpt").is_file()
     assert sorted(os.listdir(tmp_path)) == ["one", "two"]
     assert len(list(run.glob("wandb/offline-run-*"))) == 1 and done.stderr.count("Weights & Biases") == 1
-    assert load(run / "checkpoints" / "best.ckpt")[1].classes == load(digits_run.best)[1].classes
+    assert load(run / "checkpoints" / "best.ckpt")[1].class_names == load(digits_run.best)[1].class_names

@@ -27,9 +27,9 @@ def test_hostile_class_names_are_drawn(tmp_path):
 
 
 @pytest.mark.parametrize("classes", [2, 30, 31, 1000])
-def test_any_number_of_classes(tmp_path, classes):
-    counts = np.random.default_rng(0).integers(0, 2, (classes, classes))
-    drawn(confusion_matrix(counts, [str(i) for i in range(classes)]), tmp_path)
+def test_any_number_of_classes(tmp_path, class_names):
+    counts = np.random.default_rng(0).integers(0, 2, (class_names, class_names))
+    drawn(confusion_matrix(counts, [str(i) for i in range(class_names)]), tmp_path)
 
 
 def test_a_class_without_images(tmp_path):

@@ -21,12 +21,12 @@ IMAGES = list(torch.randint(0, 256, (2, 3, 8, 8), generator=torch.Generator().ma
 @pytest.fixture
 def cnn(tmp_path):
     """A run folder with nothing but the checkpoint of a small CNN with random weights."""
-    classes = ("cat", "dog")
-    resolved = resolve({"name": "resnet10_small", "widths": (4, 4, 4, 4)}, 16, len(classes))
+    class_names = ("cat", "dog")
+    resolved = resolve({"name": "resnet10_small", "widths": (4, 4, 4, 4)}, 16, len(class_names))
     weights = {f"network.{name}": value for name, value in build(resolved).state_dict().items()}
     run = RunDirectory(tmp_path)
     run.best.parent.mkdir()
-    torch.save({KEY: Description(classes, resolved, Preprocess(16)).to_dict(), "state_dict": weights}, run.best)
+    torch.save({KEY: Description(class_names, resolved, Preprocess(16)).to_dict(), "state_dict": weights}, run.best)
     return run
 
 

@@ -44,10 +44,10 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 def make(tmp_path):
     """`make(classes, paths, labels, guesses)`: a finished run of 8x8 test images, and its images."""
 
-    def build(classes=("cat", "dog", "owl"), paths=None, labels=(0, 0, 0, 1, 1, 2), guesses=(0, 1, 1, 1, 2, 2)):
+    def build(class_names=("cat", "dog", "owl"), paths=None, labels=(0, 0, 0, 1, 1, 2), guesses=(0, 1, 1, 1, 2, 2)):
         count = len(labels)
         paths = paths or [f"{i}.png" for i in range(count)]
-        probabilities = np.full((count, len(classes)), 0.1 / (len(classes) - 1), dtype=np.float32)
+        probabilities = np.full((count, len(class_names)), 0.1 / (len(class_names) - 1), dtype=np.float32)
         probabilities[np.arange(count), guesses] = np.linspace(0.9, 0.7, count)
         probabilities /= probabilities.sum(axis=1, keepdims=True)
         scored = ScoredImages(tuple(paths), np.array(labels), probabilities).at(0.5)
@@ -57,18 +57,18 @@ def make(tmp_path):
         run.path.mkdir()
         run.config.write_text("data:\n  source: photos\n")
         run.metrics.write_text(METRICS)
-        write_json(run.classes, {"classes": list(classes)})
-        write_scored(run.predictions / "test.csv", scored, classes)
+        write_json(run.class_names, {"classes": list(class_names)})
+        write_scored(run.predictions / "test.csv", scored, class_names)
         result = RunResult(
             network={"name": "vit_tiny", "image_size": 8}, parameters=1_234_567, flops=89_000_000, data="photos",
-            classes=len(classes), images={"train": 90, "validation": 9, "test": count},
+            class_names=len(class_names), images={"train": 90, "validation": 9, "test": count},
             fingerprints={"train": "a", "validation": "b", "test": samples.fingerprint()}, seed=7, epochs=2.0,
             steps=18, batch_size=10, seconds=12.0, images_per_second=345.0, device="cpu, 1 threads",
             precision="32-true", best_epoch=1, validation={"val/loss": 0.9}, temperature=0.5,
-            metrics=with_intervals(scored, len(classes)), uncalibrated=uncalibrated(scored, len(classes)),
+            metrics=with_intervals(scored, len(class_names)), uncalibrated=uncalibrated(scored, len(class_names)),
         )  # fmt: skip
         result.write(run.result)
-        return run, Source("photos", tuple(classes), {"test": samples})
+        return run, Source("photos", tuple(class_names), {"test": samples})
 
     return build
 

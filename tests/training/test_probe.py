@@ -33,7 +33,7 @@ def test_the_backbone_stays_and_the_head_is_another(probed, digits_run):
     old, new = before.state_dict(), after.state_dict()
     changed = {name for name in old if not torch.equal(old[name], new[name])}
     assert changed == {"head.weight", "head.bias"}
-    assert description.classes == tuple("0123456789")
+    assert description.class_names == tuple("0123456789")
 
 
 def test_the_kept_penalty_has_the_smallest_validation_loss(probed):

@@ -16,9 +16,9 @@ IMAGENET = (0.485, 0.456, 0.406)
 HALF = (0.5, 0.5, 0.5)
 
 
-def weights_of(classes=7, **values):
+def weights_of(num_classes=7, **values):
     network = build(
-        resolve({"name": "vit_nano_patch2_8", "depth": 2, "num_heads": 1, "qk_norm": True, **values}, 8, classes)
+        resolve({"name": "vit_nano_patch2_8", "depth": 2, "num_heads": 1, "qk_norm": True, **values}, 8, num_classes)
     )
     return {name: value.contiguous() for name, value in network.state_dict().items()}
 
@@ -30,7 +30,7 @@ def test_a_bare_file(tmp_path):
     assert found.network()["name"] == "vit" and found.network()["image_size"] == 8
     assert found.network()["num_heads"] == 1 and found.network({"num_heads": 4})["num_heads"] == 4
     assert found.preprocess["mean"] == IMAGENET and "default" in found.preprocess_from
-    assert found.classes == imagenet_classes(1000) and found.classes[:2] == ("tench", "goldfish")
+    assert found.class_names == imagenet_classes(1000) and found.class_names[:2] == ("tench", "goldfish")
 
 
 def test_a_file_with_a_name_of_timm_has_its_preprocessing(tmp_path):
@@ -123,9 +123,9 @@ def test_a_library_that_pads_pictures_is_refused(file, config, words, tmp_path):
 def test_class_names_of_a_folder(tmp_path):
     save_file(weights_of(2), tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"id2label": {"1": "dog", "0": "cat"}}))
-    assert open_pretrained(str(tmp_path)).classes == ("cat", "dog")
+    assert open_pretrained(str(tmp_path)).class_names == ("cat", "dog")
     (tmp_path / "config.json").write_text(json.dumps({"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}))
-    assert open_pretrained(str(tmp_path)).classes is None
+    assert open_pretrained(str(tmp_path)).class_names is None
 
 
 @pytest.mark.parametrize("config", [{"image_mean": [1]}, {"rescale_factor": 1 / 127.5}, {"size": "large"}])
@@ -167,7 +167,7 @@ def test_heads_that_nothing_tells(tmp_path):
 def test_a_run_and_its_checkpoint(digits_run):
     for source in (digits_run.path, digits_run.best):
         found = open_pretrained(str(source))
-        assert found.dialect == "vit" and len(found.classes) == 10
+        assert found.dialect == "vit" and len(found.class_names) == 10
         assert found.network() == {"name": "vit_nano_patch2_8", **found.network()}
 
 
@@ -221,7 +221,7 @@ def test_a_cnn_of_timm(monkeypatch):
     monkeypatch.setattr(hubs, "_fetch", lambda source, fetch: state)
     found = open_pretrained("timm:resnet18.a1_in1k")
     assert found.network() == {"name": "resnet18", "image_size": 224} and "model.fc.weight" in found.weights
-    assert found.preprocess["crop_fraction"] == 224 / 235 and len(found.classes) == 1000
+    assert found.preprocess["crop_fraction"] == 224 / 235 and len(found.class_names) == 1000
 
 
 def test_what_vit_export_wrote_is_known_by_its_description(vit, digits_run, tmp_path):
@@ -229,7 +229,7 @@ def test_what_vit_export_wrote_is_known_by_its_description(vit, digits_run, tmp_
     file = tmp_path / "exported.safetensors"
     assert vit("export", digits_run.path, "--format", "safetensors", "--output", file).code == 0
     found, own = open_pretrained(str(file)), open_pretrained(str(digits_run.best))
-    assert found.classes == own.classes and found.preprocess == own.preprocess
+    assert found.class_names == own.class_names and found.preprocess == own.preprocess
     described = found.network()
     assert described["name"] == own.network()["name"] and described["num_heads"] == own.network()["num_heads"] == 4
     content = file.read_bytes()

@@ -44,7 +44,7 @@ _REMEDY = "give a run folder or a checkpoint that 'vit train' wrote"
 class Description:
     """What a checkpoint says beside its weights."""
 
-    classes: tuple[str, ...]
+    class_names: tuple[str, ...]
     network: dict[str, Any]
     preprocess: Preprocess
     precision: str = "32-true"
@@ -56,7 +56,7 @@ class Description:
         """Plain values; a round trip through JSON proves it, and turns tuples into lists."""
         plain = {
             "format": FORMAT,
-            "classes": self.classes,
+            "classes": self.class_names,
             "network": self.network,
             "preprocess": self.preprocess.to_dict(),
             "precision": self.precision,
@@ -70,20 +70,20 @@ class Description:
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "Description":
         """Raises KeyError, TypeError or ValueError when it is not such a dictionary."""
-        classes = tuple(plain["classes"])
+        class_names = tuple(plain["classes"])
         network = dict(plain["network"])
         preprocess = _checked_preprocess(plain["preprocess"], network["image_size"])
         temperature = float(plain["temperature"])
-        if not classes or not all(isinstance(name, str) and len(name) <= 1000 for name in classes):
+        if not class_names or not all(isinstance(name, str) and len(name) <= 1000 for name in class_names):
             raise ValueError("class names must be text")
         if plain["precision"] not in ("32-true", "bf16-mixed", "16-mixed"):
             raise ValueError(f"unknown precision {plain['precision']!r}")
         if not 0 < temperature < math.inf:
             raise ValueError(f"temperature is {temperature}")
-        if network["num_classes"] != len(classes):
-            raise ValueError(f"{len(classes)} class names for {network['num_classes']} classes")
+        if network["num_classes"] != len(class_names):
+            raise ValueError(f"{len(class_names)} class names for {network['num_classes']} classes")
         return cls(
-            classes,
+            class_names,
             {key: tuple(value) if isinstance(value, list) else value for key, value in network.items()},
             preprocess,
             str(plain["precision"]),

@@ -31,7 +31,7 @@ class RunDirectory:
     path: Path
 
     config = property(lambda self: self.path / "config.yaml")
-    classes = property(lambda self: self.path / "classes.json")
+    class_names = property(lambda self: self.path / "classes.json")
     splits = property(lambda self: self.path / "splits.csv")
     metrics = property(lambda self: self.path / "metrics.csv")
     best = property(lambda self: self.path / "checkpoints" / "best.ckpt")

@@ -57,11 +57,11 @@ def convert(arguments: Sequence[str]) -> int:
             f"{given.source} has no classifier ({pretrained.dialect} names), so there is nothing to predict with",
             f"train one on your images: vit train DATA --init_from {shlex.quote(given.source)}",
         )
-    classes, whose = _classes(pretrained, given.classes)
-    facts = _write(pretrained, output, classes, given)
+    class_names, whose = _classes(pretrained, given.class_names)
+    facts = _write(pretrained, output, class_names, given)
     reporter.line(f"Converted {given.source}")
     reporter.facts(
-        [*pretrained.facts(), ("classes", f"{len(classes):,}: {', '.join(classes[:3])}, ... ({whose})"), *facts]
+        [*pretrained.facts(), ("classes", f"{len(class_names):,}: {', '.join(class_names[:3])}, ... ({whose})"), *facts]
     )
     reporter.next_command(f"vit predict {shlex.quote(str(output))} FOLDER_OF_IMAGES --gallery")
     return 0
@@ -70,8 +70,8 @@ def convert(arguments: Sequence[str]) -> int:
 def _classes(pretrained: "Pretrained", file: str | None) -> tuple[tuple[str, ...], str]:
     """(class names, who gave them); numbers where nobody did."""
     if file is None:
-        if pretrained.classes is not None:
-            return pretrained.classes, "ImageNet's" if len(pretrained.classes) == 1000 else "the source's"
+        if pretrained.class_names is not None:
+            return pretrained.class_names, "ImageNet's" if len(pretrained.class_names) == 1000 else "the source's"
         return tuple(
             f"class {number}" for number in range(pretrained.num_classes)
         ), "numbers, for nobody says their names"
@@ -84,7 +84,7 @@ def _classes(pretrained: "Pretrained", file: str | None) -> tuple[tuple[str, ...
     return names, path.name
 
 
-def _write(pretrained: "Pretrained", output: Path, classes: tuple[str, ...], given: Any) -> list[tuple[str, str]]:
+def _write(pretrained: "Pretrained", output: Path, class_names: tuple[str, ...], given: Any) -> list[tuple[str, str]]:
     """Build the network, fill it, write it, and read it back; what became of the tensors."""
     from vit.checkpoints.format import KEY, PREFIX, Description, load
     from vit.checkpoints.run import versions
@@ -99,12 +99,14 @@ def _write(pretrained: "Pretrained", output: Path, classes: tuple[str, ...], giv
     described = {name: value for name, value in own.items() if name != "image_size"}
     if given.patch_size is not None:
         described["patch_size"] = int(given.patch_size)
-    resolved = resolve(described, image_size, len(classes))
+    resolved = resolve(described, image_size, len(class_names))
     network = build(resolved)
     report = start_from(network, pretrained)
     if report.remade:
         raise CheckpointError(f"{pretrained.where}: its classifier does not fit: {report.remade}", "give other weights")
-    description = Description(classes, resolved, Preprocess(image_size, **pretrained.preprocess), versions=versions())
+    description = Description(
+        class_names, resolved, Preprocess(image_size, **pretrained.preprocess), versions=versions()
+    )
     state = {f"{PREFIX}{name}": value for name, value in network.state_dict().items()}
     DurableCheckpointIO().save_checkpoint({KEY: description.to_dict(), "state_dict": state}, output)
     load(output)

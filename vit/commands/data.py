@@ -61,7 +61,7 @@ def check_data(arguments: Sequence[str]) -> int:
     reporter = Reporter()
     reporter.notice(
         f"{sum(map(len, source.splits.values())):,} images of {source.name} ({', '.join(source.splits)}), "
-        f"{len(source.classes):,} classes"
+        f"{len(source.class_names):,} classes"
     )
     progress = ProgressReport(reporter, "image")
     try:
@@ -88,13 +88,13 @@ def _show(reporter: Reporter, source: "Source", checked: "Checked") -> None:
         rows.append((split, f"{images:,}", f"{sizes.readable:,}", ratio, typical, sizes.smallest, sizes.largest))
     names = ("split", "images", "readable", "largest to smallest class", "median pixels", "least side", "greatest side")
     reporter.table(names, rows)
-    order = sorted(range(len(source.classes)), key=lambda number: int(checked.counts["train"][number]))
+    order = sorted(range(len(source.class_names)), key=lambda number: int(checked.counts["train"][number]))
     title = f", the {SHOWN_CLASSES} smallest of {len(order):,}" if len(order) > SHOWN_CLASSES else ""
     reporter.line(f"\nimages of a class{title}")
     reporter.table(
         ("class", *checked.counts),
         (
-            (source.classes[number], *(f"{counts[number]:,}" for counts in checked.counts.values()))
+            (source.class_names[number], *(f"{counts[number]:,}" for counts in checked.counts.values()))
             for number in order[:SHOWN_CLASSES]
         ),
     )

@@ -51,7 +51,7 @@ def demo(arguments: Sequence[str]) -> int:
     reporter = Reporter()
     with tempfile.TemporaryDirectory(prefix="vit-demo-") as uploads:  # and nothing that was dropped stays
         page, address = launch(predictor, given.top_k, given.host, given.port, Path(uploads))
-        reporter.line(f"{len(predictor.classes):,} classes; open {address} in a browser, and end it with Ctrl-C")
+        reporter.line(f"{len(predictor.class_names):,} classes; open {address} in a browser, and end it with Ctrl-C")
         if given.host != HERE:
             reporter.notice("WARNING: whoever reaches this machine can use the page; there is no password")
         reporter.next_command(f"vit predict {shlex.quote(given.model)} FOLDER_OF_IMAGES --gallery")
@@ -125,15 +125,17 @@ def build(predictor: "Predictor", top_k: int) -> Any:
                 buttons=["download", "fullscreen"],  # by default also one that sends pictures to Hugging Face
             )
             with gradio.Column(scale=1):
-                classes = gradio.Label(label="Classes", num_top_classes=top_k)
+                class_names = gradio.Label(label="Classes", num_top_classes=top_k)
                 seen = gradio.Image(show_label=False, visible=False, interactive=False, buttons=["fullscreen"])
                 words = gradio.Textbox(show_label=False, container=False, visible=False, interactive=False)
         problems = gradio.Textbox(label="Could not be read", visible=False, interactive=False)
         one_by_one: dict[str, Any] = {"concurrency_id": "network"}  # a map hooks into the network that predicts
         private = {**one_by_one, "api_visibility": "private"}
-        dropped = files.change(predict, files, [pictures, classes, problems, rows], api_name="predict", **one_by_one)
+        dropped = files.change(
+            predict, files, [pictures, class_names, problems, rows], api_name="predict", **one_by_one
+        )
         dropped.then(look, rows, [seen, words], **private)
-        pictures.select(choose, rows, classes, **private)
+        pictures.select(choose, rows, class_names, **private)
         pictures.select(look_again, rows, [seen, words], **private)
     return page
 

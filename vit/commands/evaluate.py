@@ -70,21 +70,21 @@ def evaluate(arguments: Sequence[str]) -> int:
         folder = _folder(given, source.name, split)  # refused before the work, made after it
         predictor = load(given.model, given.device, given.precision)
         chosen, seen = _unseen(reporter, given, source, split)
-        samples = _by_class_map(chosen, split, predictor.classes, reporter)
+        samples = _by_class_map(chosen, split, predictor.class_names, reporter)
         reporter.notice(
             f"{len(samples):,} images of {source.name} ({split}), "
             f"{predictor.engine.device.type}, {predictor.engine.precision}"
         )
-        labeled = Source(source.name, predictor.classes, {split: samples})
+        labeled = Source(source.name, predictor.class_names, {split: samples})
         loader = ImageDataModule(labeled, predictor.preprocess, Augment(), LoaderOptions(1), seed=0).evaluation_loader(
             split
         )
         scored = score(predictor.engine, loader)
     if rank > 0:
         return 0
-    measured = {**measure(scored, predictor.classes), "left_out": {**seen, "unreadable": dict(scored.left_out)}}
-    _write(folder, measured, scored, predictor.classes)
-    _show(reporter, measured, predictor.classes, folder)
+    measured = {**measure(scored, predictor.class_names), "left_out": {**seen, "unreadable": dict(scored.left_out)}}
+    _write(folder, measured, scored, predictor.class_names)
+    _show(reporter, measured, predictor.class_names, folder)
     reporter.next_command(f"vit predict {shlex.quote(given.model)} FOLDER_OF_IMAGES")
     if scored.left_out:
         path, reason = next(iter(scored.left_out.items()))
@@ -175,7 +175,7 @@ def _unseen(reporter: Reporter, given: Any, source: Any, split: str) -> tuple[An
     return replace(source, splits={**source.splits, split: samples.select(kept)}), counts
 
 
-def _by_class_map(source: Any, split: str, classes: tuple[str, ...], reporter: Reporter) -> Any:
+def _by_class_map(source: Any, split: str, class_names: tuple[str, ...], reporter: Reporter) -> Any:
     """The samples of a split with their labels renumbered, by name, to the model's classes."""
     from dataclasses import replace
 
@@ -183,19 +183,21 @@ def _by_class_map(source: Any, split: str, classes: tuple[str, ...], reporter: R
 
     from vit.errors import DataError
 
-    numbers = {name: number for number, name in enumerate(classes)}
-    unknown = [name for name in source.classes if name not in numbers]
+    numbers = {name: number for number, name in enumerate(class_names)}
+    unknown = [name for name in source.class_names if name not in numbers]
     if unknown:
         raise DataError(
             f"{source.name} has classes that the model does not know: {', '.join(unknown[:10])} "
-            f"(it knows {', '.join(classes[:10])})",
+            f"(it knows {', '.join(class_names[:10])})",
             "rename or remove them",
         )
     samples = source.splits[split]
-    renumbered = np.array([numbers[name] for name in source.classes], dtype=np.int64)[samples.labels]
-    missing = sorted(set(range(len(classes))) - set(renumbered.tolist()))
+    renumbered = np.array([numbers[name] for name in source.class_names], dtype=np.int64)[samples.labels]
+    missing = sorted(set(range(len(class_names))) - set(renumbered.tolist()))
     if missing:
-        reporter.notice(f"no image of {len(missing)} classes: {', '.join(classes[number] for number in missing[:10])}")
+        reporter.notice(
+            f"no image of {len(missing)} classes: {', '.join(class_names[number] for number in missing[:10])}"
+        )
     return replace(samples, labels=renumbered)
 
 
@@ -215,7 +217,7 @@ def _folder(given: Any, data: str, split: str) -> Path:
     return free_name(run / "evaluations" / name if run is not None else Path(f"evaluation-{name}"))
 
 
-def _write(folder: Path, measured: dict[str, Any], scored: Any, classes: tuple[str, ...]) -> None:
+def _write(folder: Path, measured: dict[str, Any], scored: Any, class_names: tuple[str, ...]) -> None:
     import numpy as np
 
     from vit.atomic_files import write_json
@@ -226,14 +228,14 @@ def _write(folder: Path, measured: dict[str, Any], scored: Any, classes: tuple[s
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ResourceError(f"cannot make {folder}: {error.strerror}", "choose another --output") from error
-    write_json(folder / "metrics.json", {**measured, "classes": list(classes)})
-    write_scored(folder / "predictions.csv", scored, classes)
+    write_json(folder / "metrics.json", {**measured, "classes": list(class_names)})
+    write_scored(folder / "predictions.csv", scored, class_names)
     if "confusion" in measured:
-        save(confusion_matrix(np.array(measured["confusion"]), classes), folder / "confusion_matrix.png")
+        save(confusion_matrix(np.array(measured["confusion"]), class_names), folder / "confusion_matrix.png")
     save(reliability(scored.correct, scored.confidences, scored.uncalibrated), folder / "reliability.png")
 
 
-def _show(reporter: Reporter, measured: dict[str, Any], classes: tuple[str, ...], folder: Path) -> None:
+def _show(reporter: Reporter, measured: dict[str, Any], class_names: tuple[str, ...], folder: Path) -> None:
     from vit.inference.metrics import NAMES
 
     reporter.line(f"{measured['images']:,} images; 95 % intervals")
@@ -255,8 +257,8 @@ def _show(reporter: Reporter, measured: dict[str, Any], classes: tuple[str, ...]
     reporter.facts(facts)
     worst = sorted(measured["per_class"], key=lambda row: row["f1"])[:20]
     title = (
-        f"\nthe {len(worst)} classes with the lowest F1 of {len(classes)}"
-        if len(classes) > len(worst)
+        f"\nthe {len(worst)} classes with the lowest F1 of {len(class_names)}"
+        if len(class_names) > len(worst)
         else "\nby class, lowest F1 first"
     )
     reporter.line(title)

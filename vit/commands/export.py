@@ -58,7 +58,7 @@ def export(arguments: Sequence[str]) -> int:
     reporter = Reporter()
     found = write(trained, given.format, output, files)
     where = "random images" if not files else f"{found.images:,} of {len(files):,} files of {given.verify}"
-    reporter.line(f"{output}: {given.format}, {len(trained.description.classes)} classes")
+    reporter.line(f"{output}: {given.format}, {len(trained.description.class_names)} classes")
     reporter.line(f"compared on {where}: no label differs, probabilities by {found.largest:.1e} at most")
     if found.peer is not None:
         seen = found.peer

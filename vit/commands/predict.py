@@ -79,10 +79,10 @@ def predict(arguments: Sequence[str]) -> int:
 
     writer = open_writer(output, given.top_k)  # a wrong ending must show before the model is loaded
     predictor = load(given.model, given.device, given.precision)
-    top_k = min(given.top_k, len(predictor.classes))
+    top_k = min(given.top_k, len(predictor.class_names))
     writer.top_k = top_k
     reporter.notice(
-        f"{len(files):,} files, {len(predictor.classes)} classes, "
+        f"{len(files):,} files, {len(predictor.class_names)} classes, "
         f"{predictor.engine.device.type}, {predictor.engine.precision}"
     )
 

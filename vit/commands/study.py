@@ -118,7 +118,7 @@ def _protocol(
     choices = {name: list(found) for name, found in series.items()}
     return {
         "data": plan.source.name,
-        "classes": len(plan.source.classes),
+        "classes": len(plan.source.class_names),
         "images": {split: len(samples) for split, samples in plan.source.splits.items()},
         "fingerprints": dict(inputs.images),
         "sizes": list(sizes),

@@ -128,10 +128,10 @@ def _fit(plan: Any, run: Any, resume: bool, reporter: Reporter, first: bool) -> 
         return
 
     def show() -> None:
-        write_classes(run, fitted, plan.source.classes)
+        write_classes(run, fitted, plan.source.class_names)
         _draw(reporter, run, plan, fitted, tracker)
 
-    finish(run, fitted, plan.source.classes, show)
+    finish(run, fitted, plan.source.class_names, show)
     tracker.finish()
     _show_result(reporter, run, fitted.result, _round_name(plan))
 
@@ -156,7 +156,7 @@ def _show_plan(reporter: Reporter, plan: Any, run: str) -> None:
     sharing = Sharing(plan.recipe.wandb_media, plan.recipe.wandb_model)
     optim, source = plan.recipe.optim, plan.source
     images = ", ".join(f"{len(samples):,} {split}" for split, samples in source.splits.items())
-    classes = ", ".join(source.classes[:6]) + (", ..." if len(source.classes) > 6 else "")
+    class_names = ", ".join(source.class_names[:6]) + (", ..." if len(source.class_names) > 6 else "")
     parts = f" in {optim.accumulate} parts" if optim.accumulate > 1 else ""
     processes = f" on {plan.world_size} processes" if plan.world_size > 1 else ""
     augment = ", ".join(
@@ -167,7 +167,7 @@ def _show_plan(reporter: Reporter, plan: Any, run: str) -> None:
     reporter.line(f"Training {plan.network['name']} on {source.name}")
     reporter.facts(
         [
-            ("data", f"{images}; {len(source.classes)} classes: {classes}"),
+            ("data", f"{images}; {len(source.class_names)} classes: {class_names}"),
             *(("note", note) for note in source.notes),
             *([("note", SCRATCH)] if _is_hopeful(plan) else []),
             (

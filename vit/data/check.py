@@ -102,12 +102,12 @@ def check(source: Source, progress: Callable[[int, int], None]) -> Checked:
     listing = Listing(source)
     seen = inspect(listing, progress)
     counts = {
-        split: np.bincount(source.splits[split].labels, minlength=len(source.classes)) for split in listing.splits
+        split: np.bincount(source.splits[split].labels, minlength=len(source.class_names)) for split in listing.splits
     }
     findings = [
         *_image_findings(listing, seen),
         *_pair_findings(listing, seen),
-        *_class_findings(source.classes, counts),
+        *_class_findings(source.class_names, counts),
         *_notes(source),
     ]
     findings.sort(key=lambda finding: (finding.severity, KINDS.index(finding.kind)))
@@ -173,9 +173,9 @@ def _pair_finding(listing: Listing, match: Match, exact: bool) -> Finding:
     return Finding(severity, kind, *place, *other, detail, suggestion)
 
 
-def _class_findings(classes: tuple[str, ...], counts: dict[str, Labels]) -> Iterator[Finding]:
+def _class_findings(class_names: tuple[str, ...], counts: dict[str, Labels]) -> Iterator[Finding]:
     for split, images in counts.items():
-        for name, count in zip(classes, images.tolist(), strict=True):
+        for name, count in zip(class_names, images.tolist(), strict=True):
             if count == 0:
                 yield Finding("warning", "empty_class", split, name, detail="no image", suggestion="add images")
             elif count < RARE:
@@ -185,7 +185,9 @@ def _class_findings(classes: tuple[str, ...], counts: dict[str, Labels]) -> Iter
     most, least = int(train.argmax()), int(np.where(train > 0, train, train.max()).argmin())
     ratio = train[most] / train[least]
     if ratio >= IMBALANCE:
-        detail = f"{train[most]:,} images of {classes[most]}, {train[least]:,} of {classes[least]}: {ratio:.1f} to 1"
+        detail = (
+            f"{train[most]:,} images of {class_names[most]}, {train[least]:,} of {class_names[least]}: {ratio:.1f} to 1"
+        )
         suggestion = "add images of the small classes, and judge by balanced accuracy"
         yield Finding("warning", "imbalance", "train", detail=detail, suggestion=suggestion)
 

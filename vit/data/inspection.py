@@ -23,14 +23,14 @@ class Listing:
 
     Attributes:
         splits: names of the splits that the source has.
-        classes: names of the classes.
+        class_names: names of the classes.
         split_numbers: (n,) place in `splits` of each image's split.
         labels: (n,) class numbers.
     """
 
     def __init__(self, source: Source) -> None:
         self.splits = [split for split in SPLITS if split in source.splits]
-        self.classes = source.classes
+        self.class_names = source.class_names
         self._parts = [source.splits[split] for split in self.splits]
         self._starts = np.cumsum([0, *map(len, self._parts)])
         self.split_numbers: Labels = np.repeat(np.arange(len(self._parts)), [len(part) for part in self._parts])
@@ -46,7 +46,7 @@ class Listing:
 
     def where(self, number: int) -> tuple[str, str, str]:
         """Split, class name and path of an image."""
-        return self.splits[self.split_numbers[number]], self.classes[self.labels[number]], self.path(number)
+        return self.splits[self.split_numbers[number]], self.class_names[self.labels[number]], self.path(number)
 
     def look(self, number: int) -> tuple[Fingerprint, str] | ImageError:
         """An image's fingerprint and the format of its file, empty where it is none; or why it cannot be read."""

@@ -113,7 +113,7 @@ class ImageDataModule(LightningDataModule):
         self.seed = seed
         self.image_augment = None if augment is None else ImageAugment(augment, preprocess)
         self.in_memory = self._decide_cache()
-        self.batch_augment = BatchAugment(augment or Augment(), len(source.classes))
+        self.batch_augment = BatchAugment(augment or Augment(), len(source.class_names))
         self.consumed = 0
         self._train_sampler: TrainSampler | None = None
         self._datasets: dict[str, ImageDataset] = {}

@@ -58,12 +58,12 @@ class Source:
 
     Attributes:
         name: short, for run folders and tables.
-        classes: names in the order of their numbers, made from the training images alone.
+        class_names: names in the order of their numbers, made from the training images alone.
         splits: "train", and "validation" and "test" where the source has them.
         notes: what the user should be told: hidden files passed over, classes missing somewhere, ...
     """
 
     name: str
-    classes: tuple[str, ...]
+    class_names: tuple[str, ...]
     splits: dict[str, Samples]
     notes: list[str] = field(default_factory=list)

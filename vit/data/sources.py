@@ -68,16 +68,18 @@ def _check(source: Source, data: str) -> None:
     train = source.splits["train"]
     if len(train) == 0:
         raise DataError(f"{data} has no training images", LAYOUT)
-    if len(source.classes) < 2:
-        raise DataError(f"{data} has one class, {source.classes[0]!r}", "a classifier needs two or more class folders")
+    if len(source.class_names) < 2:
+        raise DataError(
+            f"{data} has one class, {source.class_names[0]!r}", "a classifier needs two or more class folders"
+        )
     folded: dict[str, str] = {}
-    for name in source.classes:
+    for name in source.class_names:
         twin = folded.setdefault(" ".join(unicodedata.normalize("NFC", name).casefold().split()), name)
         if twin != name:
             source.notes.append(f"classes {twin!r} and {name!r} differ only in case, spaces or Unicode form")
     for split, samples in source.splits.items():
         present = set(np.unique(samples.labels).tolist())
-        missing = [name for number, name in enumerate(source.classes) if number not in present]
+        missing = [name for number, name in enumerate(source.class_names) if number not in present]
         if missing:
             source.notes.append(
                 f"{split} has no image of {len(missing)} classes: "
@@ -158,9 +160,9 @@ def _class_folders(root: Path, folders: dict[str, str], allow_empty: bool, notes
         raise DataError(
             f"{root} has no training images ({_kinds(passed_over)})", _how_to_convert(passed_over, root) or LAYOUT
         )
-    classes = tuple(class_names["train"])
-    splits = {split: _samples(root, rows, classes, f"{root / folders[split]}") for split, rows in listed.items()}
-    return Source(root.resolve().name, classes, splits, notes)
+    names = tuple(class_names["train"])
+    splits = {split: _samples(root, rows, names, f"{root / folders[split]}") for split, rows in listed.items()}
+    return Source(root.resolve().name, names, splits, notes)
 
 
 def _how_to_convert(passed_over: Counter[str], folder: Path) -> str:
@@ -248,14 +250,14 @@ def image_files(
     return found
 
 
-def _samples(root: Path, rows: Sequence[tuple[str, str]], classes: tuple[str, ...], where: str) -> Samples:
+def _samples(root: Path, rows: Sequence[tuple[str, str]], class_names: tuple[str, ...], where: str) -> Samples:
     """Number the class names of `rows` by the class map of the training images."""
-    numbers = {name: number for number, name in enumerate(classes)}
+    numbers = {name: number for number, name in enumerate(class_names)}
     unknown = sorted({name for _, name in rows} - numbers.keys())
     if unknown:
         raise DataError(
             f"{where} has classes that the training images lack: {', '.join(map(repr, unknown[:10]))} "
-            f"(known: {', '.join(map(repr, classes[:10]))}{', ...' if len(classes) > 10 else ''})",
+            f"(known: {', '.join(map(repr, class_names[:10]))}{', ...' if len(class_names) > 10 else ''})",
             "rename or remove them, or add training images",
         )
     labels = np.fromiter((numbers[name] for _, name in rows), dtype=np.int64, count=len(rows))
@@ -285,8 +287,8 @@ def _table(path: Path) -> Source:
                 f"{path}, line {line}: there is no file {path.parent / file_name}", "paths are relative to the CSV"
             )
         listed.setdefault(synonyms[split], []).append((file_name, label))
-    classes = tuple(sorted({name for _, name in listed["train"]}))
-    if not classes:
+    class_names = tuple(sorted({name for _, name in listed["train"]}))
+    if not class_names:
         raise DataError(f"{path} has no training images", "leave split empty or write train")
-    splits = {split: _samples(path.parent, part, classes, str(path)) for split, part in listed.items()}
-    return Source(path.stem, classes, splits, [table.note] if table.note else [])
+    splits = {split: _samples(path.parent, part, class_names, str(path)) for split, part in listed.items()}
+    return Source(path.stem, class_names, splits, [table.note] if table.note else [])

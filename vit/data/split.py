@@ -60,7 +60,7 @@ def complete(source: Source, validation: float, test: float, seed: int) -> Sourc
             )
     cut = " and ".join(f"{len(splits[split]):,} for {split}" for split in shares)
     note = f"cut {cut} from the {len(train):,} training images ({how}, seed {seed})"
-    return Source(source.name, source.classes, splits, [*source.notes, note])
+    return Source(source.name, source.class_names, splits, [*source.notes, note])
 
 
 def stratified(labels: Labels, shares: list[float], seed: int) -> list[Labels]:
@@ -126,7 +126,7 @@ def split_rows(source: Source, digests: Mapping[str, Sequence[str]] | None = Non
         if split in source.splits:
             samples = source.splits[split]
             root = samples.root.resolve() if samples.root is not None else ""
-            names = (source.classes[label] for label in samples.labels.tolist())
+            names = (source.class_names[label] for label in samples.labels.tolist())
             contents = repeat("", len(samples)) if digests is None else digests[split]
             found[split] = [
                 SplitRow(os.path.join(root, path), name, content)

@@ -71,7 +71,7 @@ def read(name: str, root: str | None, download: bool) -> Source:
             f"{name} needs the folder that holds it", "give --data.root FOLDER, and --data.download true to fetch it"
         )
     splits: dict[str, Samples] = {}
-    classes: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
     root = str(Path(root).expanduser())
     for split, values in known.splits.items():
         try:
@@ -86,8 +86,8 @@ def read(name: str, root: str | None, download: bool) -> Source:
                 f"{name} could not be read from {root}: {reason}", "check --data.root, or add --data.download true"
             ) from error
         if split == "train":
-            classes = _class_names(data, splits[split])
-    return Source(name, classes, splits)
+            class_names = _class_names(data, splits[split])
+    return Source(name, class_names, splits)
 
 
 def _of_arrays(data: Any, name: str) -> Samples:

@@ -92,7 +92,7 @@ def read_patches(network: VisionTransformer, flow: Tensor) -> Tensor:
     return read[..., -N:].unflatten(-1, (grid, grid))
 
 
-def last_attention(network: VisionTransformer, images: Tensor, classes: Tensor) -> Tensor:
+def last_attention(network: VisionTransformer, images: Tensor, class_indices: Tensor) -> Tensor:
     """The last block's attention, the mean of its heads: normalized images (B, 3, S, S) -> maps (B, G, G).
 
     It says where the head looks, whichever class is asked for.

@@ -68,15 +68,15 @@ class Explainer:
             raise UsageError("an ONNX file cannot be looked into", "give the run or checkpoint that it was made from")
         self.network = predictor.engine.network
         self.methods = choose_methods(methods, self.network)
-        if label is not None and label not in predictor.classes:
-            raise UsageError(f"the model has no class {label!r}", nearest(label, predictor.classes))
-        self.number = None if label is None else predictor.classes.index(label)
+        if label is not None and label not in predictor.class_names:
+            raise UsageError(f"the model has no class {label!r}", nearest(label, predictor.class_names))
+        self.number = None if label is None else predictor.class_names.index(label)
         self.layers = self._blocks(layers)
         self.measured = measured
 
     def explain(self, path: str) -> Explanation:
         """Everything about one file; ImageError if it cannot be read."""
-        engine, classes = self.predictor.engine, self.predictor.classes
+        engine, class_names = self.predictor.engine, self.predictor.class_names
         image = self.predictor.preprocess(read_image(path))
         probabilities = engine.probabilities(image[None])[0]
         top = int(probabilities.argmax())
@@ -86,8 +86,8 @@ class Explainer:
         maps = {name: method(self.network, normalized, asked)[0].cpu() for name, method in self.methods.items()}
         return Explanation(
             path,
-            classes[top],
-            classes[number],
+            class_names[top],
+            class_names[number],
             float(probabilities[number]),
             image,
             maps,

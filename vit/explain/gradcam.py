@@ -8,7 +8,7 @@ from vit.models.network import Network
 from vit.models.vision_transformer import VisionTransformer
 
 
-def gradcam(network: Network, images: Tensor, classes: Tensor) -> Tensor:
+def gradcam(network: Network, images: Tensor, class_indices: Tensor) -> Tensor:
     """Normalized images (B, 3, S, S) and a class for each (B,) -> maps (B, S, S), interpolated from the features' grid.
 
     Selvaraju et al. 2017 (arXiv 1610.02391): channels weighted by their mean gradient, and the positive part of their
@@ -30,7 +30,7 @@ def gradcam(network: Network, images: Tensor, classes: Tensor) -> Tensor:
     else:
         layer, places = _last_features(network, images[:1]), None
     with torch.enable_grad(), GradCAM(network, [layer], reshape_transform=places) as cam:
-        maps = cam(images, [ClassifierOutputTarget(number) for number in classes.tolist()])
+        maps = cam(images, [ClassifierOutputTarget(number) for number in class_indices.tolist()])
     network.zero_grad()  # the package goes backward through all weights
     return torch.from_numpy(maps)
 

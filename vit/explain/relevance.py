@@ -7,7 +7,7 @@ from vit.explain.attention import Attended, read_patches, watched
 from vit.models.vision_transformer import VisionTransformer
 
 
-def relevance(network: VisionTransformer, images: Tensor, classes: Tensor) -> Tensor:
+def relevance(network: VisionTransformer, images: Tensor, class_indices: Tensor) -> Tensor:
     """Normalized images (B, 3, S, S) and a class for each (B,) -> maps (B, G, G).
 
     Chefer, Gur and Wolf 2021, "Generic Attention-model Explainability" (arXiv 2103.15679), eq. 5 and 6, as in their
@@ -15,7 +15,7 @@ def relevance(network: VisionTransformer, images: Tensor, classes: Tensor) -> Te
     adds A' R, where A' is the mean over heads of the positive part of gradient times attention.
     """
     with watched(network) as seen, torch.enable_grad():
-        chosen = network(images).gather(1, classes[:, None]).sum()
+        chosen = network(images).gather(1, class_indices[:, None]).sum()
         gradients = torch.autograd.grad(chosen, [layer.gathered for layer in seen])
     with torch.no_grad():
         flow = torch.eye(seen[0].tokens.shape[1], device=images.device)

@@ -7,7 +7,7 @@ from vit.explain.attention import attention_weights, read_patches
 from vit.models.vision_transformer import VisionTransformer
 
 
-def rollout(network: VisionTransformer, images: Tensor, classes: Tensor) -> Tensor:
+def rollout(network: VisionTransformer, images: Tensor, class_indices: Tensor) -> Tensor:
     """Normalized images (B, 3, S, S) -> maps (B, G, G), the same for every class.
 
     Abnar and Zuidema 2020, "Quantifying Attention Flow in Transformers" (arXiv 2005.00928), eq. 1: a block passes half

@@ -32,13 +32,13 @@ class OnnxFile(Format):
 
         if sum(value.nbytes for value in trained.network.state_dict().values()) >= MAX_BYTES:
             raise UsageError("the network is larger than one ONNX file can be", "give --format pt2 or safetensors")
-        model, count = _converted(trained), len(trained.description.classes)
+        model, count = _converted(trained), len(trained.description.class_names)
         _forget_source_lines(model)
         onnx.helper.set_model_props(
             model,
             {
                 KEY: words(trained.description),
-                "classes": json.dumps(trained.description.classes),
+                "classes": json.dumps(trained.description.class_names),
                 "input": input_words(trained),
                 "output": f"float32 (batch, {count}): probabilities, in the order of classes",
             },

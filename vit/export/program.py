@@ -15,7 +15,7 @@ class Program(Format):
     ending = ".pt2"
 
     def write(self, trained: Trained, path: Path) -> None:
-        notes = {"vit.json": words(trained.description), "classes.json": json.dumps(trained.description.classes)}
+        notes = {"vit.json": words(trained.description), "classes.json": json.dumps(trained.description.class_names)}
         torch.export.save(traced(trained), path, extra_files={**notes, "input.txt": input_words(trained)})
 
     def read(self, trained: Trained, path: Path) -> Classify:

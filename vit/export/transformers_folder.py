@@ -42,12 +42,12 @@ class TransformersFolder(Format):
             raise UsageError(str(error), _OTHERS) from error
         path.mkdir()
         save_file(weights, path / "model.safetensors", metadata=folded_metadata(trained.description))
-        classes = trained.description.classes
+        class_names = trained.description.class_names
         config |= {
             "architectures": ["ViTForImageClassification"],
             "model_type": "vit",
-            "id2label": {str(number): name for number, name in enumerate(classes)},
-            "label2id": {name: number for number, name in enumerate(classes)},
+            "id2label": {str(number): name for number, name in enumerate(class_names)},
+            "label2id": {name: number for number, name in enumerate(class_names)},
         }
         for name, content in (("config.json", config), ("preprocessor_config.json", _processor(trained))):
             (path / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

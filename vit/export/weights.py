@@ -38,7 +38,7 @@ class Weights(Format):
 
 def metadata(description: Description) -> dict[str, str]:
     """Text beside the weights; `format` is what transformers looks for."""
-    return {"format": "pt", KEY: words(description), "classes": json.dumps(description.classes)}
+    return {"format": "pt", KEY: words(description), "classes": json.dumps(description.class_names)}
 
 
 def folded_metadata(description: Description) -> dict[str, str]:

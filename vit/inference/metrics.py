@@ -83,7 +83,7 @@ class ScoredImages:
         return replace(self, probabilities=changed.astype(np.float32), temperature=temperature)
 
 
-def measure(scored: ScoredImages, classes: tuple[str, ...], seed: int = 0) -> dict[str, Any]:
+def measure(scored: ScoredImages, class_names: tuple[str, ...], seed: int = 0) -> dict[str, Any]:
     """All figures of a set of scored images.
 
     Returns:
@@ -97,13 +97,13 @@ def measure(scored: ScoredImages, classes: tuple[str, ...], seed: int = 0) -> di
     """
     measured: dict[str, Any] = {
         "images": len(scored.labels),
-        "metrics": with_intervals(scored, len(classes), seed),
+        "metrics": with_intervals(scored, len(class_names), seed),
         "temperature": scored.temperature,
-        "uncalibrated": uncalibrated(scored, len(classes), seed),
-        "per_class": per_class(scored.labels, scored.predictions, classes),
+        "uncalibrated": uncalibrated(scored, len(class_names), seed),
+        "per_class": per_class(scored.labels, scored.predictions, class_names),
     }
-    if len(classes) <= MOST_IN_CONFUSION:
-        measured["confusion"] = confusion(scored.labels, scored.predictions, len(classes)).tolist()
+    if len(class_names) <= MOST_IN_CONFUSION:
+        measured["confusion"] = confusion(scored.labels, scored.predictions, len(class_names)).tolist()
     return measured
 
 
@@ -162,15 +162,15 @@ def uncalibrated(scored: ScoredImages, num_classes: int, seed: int = 0) -> dict[
     return {name: found[name] for name in ("nll", "ece")}
 
 
-def per_class(labels: Labels, predictions: Labels, classes: Sequence[str]) -> list[dict[str, Any]]:
+def per_class(labels: Labels, predictions: Labels, class_names: Sequence[str]) -> list[dict[str, Any]]:
     """Images, precision, recall and F1 of each class."""
-    numbers = list(range(len(classes)))
+    numbers = list(range(len(class_names)))
     precision, recall, f1, support = precision_recall_fscore_support(
         labels, predictions, labels=numbers, zero_division=0.0
     )
     return [
         {"class": name, "images": int(n), "precision": float(p), "recall": float(r), "f1": float(f)}
-        for name, n, p, r, f in zip(classes, support, precision, recall, f1, strict=True)
+        for name, n, p, r, f in zip(class_names, support, precision, recall, f1, strict=True)
     ]
 
 

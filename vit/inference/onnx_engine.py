@@ -54,7 +54,7 @@ class OnnxEngine:
             words = (str(error).splitlines() or [""])[0]
             raise CheckpointError(f"{path} cannot be used: {type(error).__name__}: {words[:300]}", _REMEDY) from error
         self.preprocess, self.temperature = self.description.preprocess, self.description.temperature
-        side, self._count = self.preprocess.image_size, len(self.description.classes)
+        side, self._count = self.preprocess.image_size, len(self.description.class_names)
         expected = [(INPUT, "tensor(uint8)", [3, side, side])], [(OUTPUT, "tensor(float)", [self._count])]
         if (inputs, outputs) != expected:
             raise CheckpointError(f"{path} has inputs {inputs} and outputs {outputs}, not {expected}", _REMEDY)

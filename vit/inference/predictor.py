@@ -56,9 +56,9 @@ class Prediction:
 class Predictor:
     """A network with its class names and preprocessing, from a checkpoint or an exported file alone."""
 
-    def __init__(self, engine: Engine | OnnxEngine, classes: tuple[str, ...]) -> None:
+    def __init__(self, engine: Engine | OnnxEngine, class_names: tuple[str, ...]) -> None:
         self.engine = engine
-        self.classes = classes
+        self.class_names = class_names
 
     @property
     def preprocess(self) -> Preprocess:
@@ -108,13 +108,13 @@ class Predictor:
 
     def _predict_batch(self, part: Sequence[tuple[str, Tensor | ImageError]], top_k: int) -> Iterator[Prediction]:
         images = [image for _, image in part if isinstance(image, Tensor)]
-        count = min(top_k, len(self.classes))
+        count = min(top_k, len(self.class_names))
         tops: Iterator[tuple[tuple[str, float], ...]] = iter(())
         if images:
             values, places = self.engine.probabilities(torch.stack(images)).topk(count, dim=1)
             tops = (
-                tuple((self.classes[c], p) for c, p in zip(classes, probabilities, strict=True))
-                for classes, probabilities in zip(places.tolist(), values.tolist(), strict=True)
+                tuple((self.class_names[c], p) for c, p in zip(class_names, probabilities, strict=True))
+                for class_names, probabilities in zip(places.tolist(), values.tolist(), strict=True)
             )
         for path, image in part:
             if isinstance(image, ImageError):
@@ -178,7 +178,7 @@ def load(path: str | os.PathLike[str], device: str = "auto", precision: str = "a
     if precision == "auto" and description.precision == "32-true":
         precision = "32-true"
     engine = Engine(network, description.preprocess, choose_device(device), precision, description.temperature)
-    return Predictor(engine, description.classes)
+    return Predictor(engine, description.class_names)
 
 
 def _load_onnx(path: Path, device: str, precision: str) -> Predictor:
@@ -186,4 +186,4 @@ def _load_onnx(path: Path, device: str, precision: str) -> Predictor:
         if value not in ("auto", own):
             raise UsageError(f"--{option} {value}, but an ONNX file is computed with {own}", f"leave --{option} out")
     engine = OnnxEngine(path)
-    return Predictor(engine, engine.description.classes)
+    return Predictor(engine, engine.description.class_names)

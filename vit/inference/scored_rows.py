@@ -31,13 +31,13 @@ class ScoredRow(NamedTuple):
 _OLD = ScoredRow._fields[:5]
 
 
-def write_scored(path: Path, scored: "ScoredImages", classes: tuple[str, ...]) -> None:
+def write_scored(path: Path, scored: "ScoredImages", class_names: tuple[str, ...]) -> None:
     """Every image with its true and predicted label, for whoever wants to compute something else."""
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = (scored.labels, scored.predictions, scored.confidences, scored.losses, scored.uncalibrated)
     with atomic_write(path) as partial, new_table(partial, ScoredRow._fields, digits=6) as table:
         for name, label, guess, *numbers in zip(scored.paths, *columns, strict=True):
-            table.row((name, classes[label], classes[guess], *map(float, numbers)))
+            table.row((name, class_names[label], class_names[guess], *map(float, numbers)))
 
 
 def read_scored(path: Path, count: int) -> list[ScoredRow]:

@@ -45,14 +45,14 @@ def curves(metrics: Path) -> Figure:
     return figure
 
 
-def confusion_matrix(counts: npt.NDArray[np.int64], classes: Sequence[str]) -> Figure:
+def confusion_matrix(counts: npt.NDArray[np.int64], class_names: Sequence[str]) -> Figure:
     """Counts (C, C) as colors by row share; with numbers and names up to 30 classes."""
-    few = len(classes) <= 30
-    side = 2.5 + 0.42 * len(classes) if few else 9.0
+    few = len(class_names) <= 30
+    side = 2.5 + 0.42 * len(class_names) if few else 9.0
     figure = Figure(figsize=(side, side), layout="constrained")
     axes = figure.subplots()
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    display = ConfusionMatrixDisplay(shares, display_labels=[plain(name) for name in classes] if few else None)
+    display = ConfusionMatrixDisplay(shares, display_labels=[plain(name) for name in class_names] if few else None)
     display.plot(ax=axes, cmap="Blues", include_values=False, colorbar=not few, xticks_rotation="vertical")
     if few:
         for row, column in zip(*np.nonzero(counts), strict=True):

@@ -31,7 +31,7 @@ def overlays(run: RunDirectory, images: Sequence[Tensor], said: Sequence[str]) -
         network, description = load(run.best)
         (method,) = choose_methods("best", network).values()
         seen = torch.stack([description.preprocess(image) for image in images])
-        numbers = torch.tensor([description.classes.index(name) for name in said])
+        numbers = torch.tensor([description.class_names.index(name) for name in said])
         maps = method(network, description.preprocess.normalize(seen), numbers)
     except (VitError, RuntimeError):
         return []

@@ -20,38 +20,38 @@ SAMPLES = 24
 SHOWING_IMAGES = {"augmented", "worst"}
 
 
-def write_classes(run: RunDirectory, fitted: FitResult, classes: tuple[str, ...]) -> None:
+def write_classes(run: RunDirectory, fitted: FitResult, class_names: tuple[str, ...]) -> None:
     """What the best checkpoint said of the images of every class."""
     split = "test" if "test" in fitted.scored else "validation"
     if split in fitted.scored:
         shown = fitted.scored[split]
-        content: dict[str, Any] = {"per_class": per_class(shown.labels, shown.predictions, classes)}
-        if len(classes) <= MOST_IN_CONFUSION:
-            content["confusion"] = confusion(shown.labels, shown.predictions, len(classes)).tolist()
+        content: dict[str, Any] = {"per_class": per_class(shown.labels, shown.predictions, class_names)}
+        if len(class_names) <= MOST_IN_CONFUSION:
+            content["confusion"] = confusion(shown.labels, shown.predictions, len(class_names)).tolist()
         write_json(run.path / f"{split}_classes.json", content)
 
 
 def draw_run(run: RunDirectory, plan: Plan, fitted: FitResult, tracker: Tracker) -> None:
     """Curves, confusion matrix, reliability, augmented training images, worst validation images."""
-    classes = plan.source.classes
+    class_names = plan.source.class_names
     scored, data = fitted.scored, fitted.data
     pictures = {"curves": curves(run.metrics)}
     split = "test" if "test" in scored else "validation"
     if split in scored:
         shown = scored[split]
-        if len(classes) <= MOST_IN_CONFUSION:
-            counts = confusion(shown.labels, shown.predictions, len(classes))
-            pictures["confusion_matrix"] = confusion_matrix(counts, classes)
+        if len(class_names) <= MOST_IN_CONFUSION:
+            counts = confusion(shown.labels, shown.predictions, len(class_names))
+            pictures["confusion_matrix"] = confusion_matrix(counts, class_names)
         pictures["reliability"] = reliability(shown.correct, shown.confidences, shown.uncalibrated)
-        tracker.confusion_matrix(f"{split}/confusion", shown.labels.tolist(), shown.predictions.tolist(), classes)
+        tracker.confusion_matrix(f"{split}/confusion", shown.labels.tolist(), shown.predictions.tolist(), class_names)
     count = min(SAMPLES, len(plan.source.splits["train"]))
     batch = data.augmented(data.dataset("train").__getitems__([Key(0, index) for index in range(count)]))
     augmented = displayable(batch.image, plan.preprocess.mean, plan.preprocess.std)
-    labels = [" + ".join(classes[c] for c in found) for found in _shown(batch.label.numpy())]
+    labels = [" + ".join(class_names[c] for c in found) for found in _shown(batch.label.numpy())]
     pictures["augmented"] = image_grid(list(augmented), labels, "Training images as the network sees them")
     if "validation" in scored:
         dataset = data.dataset("validation")
-        worst = _worst(scored["validation"], classes)
+        worst = _worst(scored["validation"], class_names)
         places = {path: place for place, path in enumerate(dataset.samples.paths)}
         captions = [f"{row['label']} → {row['predicted']}, {row['probability']:.0%}" for row in worst]
         pictures["worst"] = image_grid(
@@ -77,13 +77,13 @@ def _track_result(run: RunDirectory, result: RunResult, tracker: Tracker) -> Non
     tracker.artifact(run.best, f"{result.data}-{result.network['name']}", {"sha256": file_hash(run.best), **values})
 
 
-def _worst(scored: ScoredImages, classes: tuple[str, ...]) -> list[dict[str, Any]]:
+def _worst(scored: ScoredImages, class_names: tuple[str, ...]) -> list[dict[str, Any]]:
     order = np.argsort(-scored.losses, kind="stable")[:WORST]
     return [
         {
             "path": scored.paths[i],
-            "label": classes[scored.labels[i]],
-            "predicted": classes[scored.predictions[i]],
+            "label": class_names[scored.labels[i]],
+            "predicted": class_names[scored.predictions[i]],
             "probability": float(scored.confidences[i]),
             "loss": float(scored.losses[i]),
         }

@@ -65,10 +65,10 @@ def write_run_report(run: RunDirectory, source: Source | None, result: Mapping[s
     try:
         result = json.loads(run.result.read_text(encoding="utf-8")) if result is None else result
         assert result is not None
-        classes: list[str] = json.loads(run.classes.read_text(encoding="utf-8"))["classes"]
+        class_names: list[str] = json.loads(run.class_names.read_text(encoding="utf-8"))["classes"]
         split = "test" if "test" in result["images"] else "validation"
         rows = read_scored(run.predictions / f"{split}.csv", result["images"][split])
-        content = _content(run, result, classes, split, rows, _pixels(source, split, rows))
+        content = _content(run, result, class_names, split, rows, _pixels(source, split, rows))
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise DataError(f"{run.path} is damaged: {error}", "restore its files, or train again") from error
     html = templates.get_template("run.html").render(content)
@@ -81,7 +81,7 @@ def _pixels(source: Source | None, split: str, rows: Sequence[ScoredRow]) -> Pix
     if source is None or split not in source.splits:
         return None
     samples = source.splits[split]
-    names = (source.classes[label] for label in samples.labels.tolist())
+    names = (source.class_names[label] for label in samples.labels.tolist())
     places = {
         (os.path.join(samples.root or "", path), name): place
         for place, (path, name) in enumerate(zip(samples.paths, names, strict=True))
@@ -104,19 +104,19 @@ def _pixels(source: Source | None, split: str, rows: Sequence[ScoredRow]) -> Pix
 def _content(
     run: RunDirectory,
     result: Mapping[str, Any],
-    classes: Sequence[str],
+    class_names: Sequence[str],
     split: str,
     rows: Sequence[ScoredRow],
     pixels: Pixels | None,
 ) -> dict[str, Any]:
     """What the template prints."""
-    number = {name: place for place, name in enumerate(classes)}
+    number = {name: place for place, name in enumerate(class_names)}
     labels = np.array([number[row.label] for row in rows], dtype=np.int64)
     guesses = np.array([number[row.predicted] for row in rows], dtype=np.int64)
     sure, before = (np.array([row[place] for row in rows], dtype=np.float32) for place in (3, 5))
     correct, losses = labels == guesses, np.array([row.loss for row in rows])
-    seen = np.bincount(labels, minlength=len(classes))
-    matrix = confusion(labels, guesses, len(classes)) if len(classes) <= MOST_IN_CONFUSION else None
+    seen = np.bincount(labels, minlength=len(class_names))
+    matrix = confusion(labels, guesses, len(class_names)) if len(class_names) <= MOST_IN_CONFUSION else None
 
     @cache
     def picture(index: int) -> Markup | None:
@@ -145,11 +145,11 @@ def _content(
         "has_pictures": pixels is not None,
         "curves": drawn(curves(run.metrics)),
         "best_epoch": result["best_epoch"] + 1,
-        "classes": _classes(labels, guesses, classes)[:SHOWN_CLASSES],
-        "class_count": len(classes),
-        "confusion": None if matrix is None else drawn(confusion_matrix(matrix, classes)),
+        "classes": _classes(labels, guesses, class_names)[:SHOWN_CLASSES],
+        "class_count": len(class_names),
+        "confusion": None if matrix is None else drawn(confusion_matrix(matrix, class_names)),
         "pairs": [
-            (classes[true], classes[guess], len(order), int(seen[true]), cards(order[:OF_A_PAIR]))
+            (class_names[true], class_names[guess], len(order), int(seen[true]), cards(order[:OF_A_PAIR]))
             for true, guess, order in _pairs(labels, guesses, losses)
         ],
         "worst": cards(np.argsort(-losses, kind="stable")[:PICTURES]),
@@ -200,19 +200,19 @@ def _metrics(result: Mapping[str, Any]) -> list[tuple[str, Cell, Cell]]:
     return [(NAMES[name], said(name, after[name]), said(name, before.get(name))) for name in NAMES if name in after]
 
 
-def _classes(labels: Any, guesses: Any, classes: Sequence[str]) -> list[dict[str, Any]]:
+def _classes(labels: Any, guesses: Any, class_names: Sequence[str]) -> list[dict[str, Any]]:
     """A row for each class, the one with the lowest F1 first."""
-    rows = per_class(labels, guesses, classes)
-    taken_for: list[Counter[int]] = [Counter() for _ in classes]
+    rows = per_class(labels, guesses, class_names)
+    taken_for: list[Counter[int]] = [Counter() for _ in class_names]
     for label, guess in zip(labels.tolist(), guesses.tolist(), strict=True):
         taken_for[label][guess] += 1
-    called = np.bincount(guesses, minlength=len(classes))
+    called = np.bincount(guesses, minlength=len(class_names))
     for place, (row, wrong) in enumerate(zip(rows, taken_for, strict=True)):
         right = wrong.pop(place, 0)
         row["recall"] = _share(right, right + wrong.total())
         row["missed"] = wrong.total()
         row["alarms"] = int(called[place]) - right
-        row["taken_for"] = ", ".join(f"{classes[other]} ({n})" for other, n in wrong.most_common(2))
+        row["taken_for"] = ", ".join(f"{class_names[other]} ({n})" for other, n in wrong.most_common(2))
     return sorted(rows, key=lambda row: row["f1"])
 
 

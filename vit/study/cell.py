@@ -89,7 +89,7 @@ def _train(recipe: Recipe, folder: Path, group: str, digests: Mapping[str, str])
     )
     fitted = fit(plan, run, [_Rows(tracker)], resume=resume)
     tracker.summary({name: metric["value"] for name, metric in fitted.result.metrics.items()})
-    finish(run, fitted, plan.source.classes)
+    finish(run, fitted, plan.source.class_names)
     tracker.finish()
     run.last.unlink(missing_ok=True)  # it is for going on; a study of large networks would fill a disk with them
 

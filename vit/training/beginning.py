@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def write_beginning(run: RunDirectory, recipe: Recipe, source: Source, contents: "Contents") -> None:
     """What a run folder holds before the first step: config, class names, the split and content of every image."""
     write_text(run.config, dump(recipe))
-    write_json(run.classes, {"classes": list(source.classes)})
+    write_json(run.class_names, {"classes": list(source.class_names)})
     write_splits(source, run.splits, contents.digests)
 
 

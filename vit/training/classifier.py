@@ -39,14 +39,14 @@ class Classifier(LightningModule):
         self.config = config
         self.total_steps = total_steps
         self.seed = seed
-        classes = network.num_classes
+        num_classes = network.num_classes
         self.train_loss = SumMetric(nan_strategy="disable")  # NaN has its own check, without waiting for a GPU
         self.train_batches = SumMetric(nan_strategy="disable")
         self.val_loss = MeanMetric(nan_strategy="disable")  # which ignores weights: it is given each image's loss
-        metrics: dict[str, Any] = {"acc1": MulticlassAccuracy(classes, average="micro")}
-        if classes > 5:
-            metrics["acc5"] = MulticlassAccuracy(classes, average="micro", top_k=5)
-        self.val_metrics = MetricCollection({**metrics, "ece": MulticlassCalibrationError(classes, n_bins=15)})
+        metrics: dict[str, Any] = {"acc1": MulticlassAccuracy(num_classes, average="micro")}
+        if num_classes > 5:
+            metrics["acc5"] = MulticlassAccuracy(num_classes, average="micro", top_k=5)
+        self.val_metrics = MetricCollection({**metrics, "ece": MulticlassCalibrationError(num_classes, n_bins=15)})
         self.finite = Finite(network, skip=config.on_nan == "skip")
 
     def forward(self, images: Tensor) -> Tensor:

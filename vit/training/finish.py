@@ -8,7 +8,7 @@ from vit.training.fit import FitResult
 
 
 def finish(
-    run: RunDirectory, fitted: FitResult, classes: tuple[str, ...], others: Callable[[], None] | None = None
+    run: RunDirectory, fitted: FitResult, class_names: tuple[str, ...], others: Callable[[], None] | None = None
 ) -> None:
     """Write predictions, then whatever `others` writes, then result.json; for the first process alone.
 
@@ -16,7 +16,7 @@ def finish(
     with its study, and comes here again.
     """
     for split, scored in fitted.scored.items():
-        write_scored(run.predictions / f"{split}.csv", scored, classes)
+        write_scored(run.predictions / f"{split}.csv", scored, class_names)
     if others is not None:
         others()
     fitted.result.write(run.result)

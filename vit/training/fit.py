@@ -121,7 +121,9 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
         network = synchronized(network, plan.device)
     network = network.to(memory_format=network.memory_format)
     data = plan.data_module()
-    description = Description(plan.source.classes, plan.network, plan.preprocess, plan.precision, versions=versions())
+    description = Description(
+        plan.source.class_names, plan.network, plan.preprocess, plan.precision, versions=versions()
+    )
     if plan.recipe.model.freeze == "backbone":
         effort = probe(network, description, data, plan, run, listeners)
         measured = _measured(plan, data, effort.best, plan.device)
@@ -144,7 +146,7 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
         parameters=plan.parameters,
         flops=plan.flops,
         data=plan.source.name,
-        classes=len(plan.source.classes),
+        classes=len(plan.source.class_names),
         images={split: len(samples) for split, samples in measured_on.items()},
         fingerprints={split: samples.fingerprint() for split, samples in measured_on.items()},
         seed=plan.recipe.seed,
@@ -157,9 +159,9 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
         precision=plan.precision,
         best_epoch=int(best_description.metrics["epoch"]),
         validation={name: value for name, value in best_description.metrics.items() if name.startswith("val/")},
-        metrics=with_intervals(scored["test"], len(plan.source.classes)) if "test" in scored else {},
+        metrics=with_intervals(scored["test"], len(plan.source.class_names)) if "test" in scored else {},
         temperature=temperature,
-        uncalibrated=uncalibrated(scored["test"], len(plan.source.classes)) if "test" in scored else {},
+        uncalibrated=uncalibrated(scored["test"], len(plan.source.class_names)) if "test" in scored else {},
         correct={split: pack(some.correct) for split, some in scored.items()},
         skipped_steps=effort.skipped_steps,
         unreadable_images=effort.unreadable_images,

@@ -137,7 +137,7 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
         name, side = _automatic(_typical_side(found.splits["train"]))
         description["name"] = name
         image_size = image_size or side
-    network = catalog.resolve(description, image_size, len(found.classes))
+    network = catalog.resolve(description, image_size, len(found.class_names))
     if start is not None:
         with torch.device("meta"):
             empty = catalog.build(network)

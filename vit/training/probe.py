@@ -128,13 +128,13 @@ def _fit_head(head: nn.Linear, features: Tensor, labels: Tensor, penalty: float)
 def _measured(head: nn.Linear, features: Tensor, labels: Tensor) -> dict[str, float]:
     """The validation metrics of a training, by the names they have there."""
     logits = head(features)
-    classes = logits.shape[1]
+    num_classes = logits.shape[1]
     probabilities = logits.softmax(dim=1)
     measured = {"val/loss": F.cross_entropy(logits, labels)}
-    measured["val/acc1"] = multiclass_accuracy(probabilities, labels, classes, average="micro")
-    if classes > 5:
-        measured["val/acc5"] = multiclass_accuracy(probabilities, labels, classes, average="micro", top_k=5)
-    measured["val/ece"] = multiclass_calibration_error(probabilities, labels, classes, n_bins=15)
+    measured["val/acc1"] = multiclass_accuracy(probabilities, labels, num_classes, average="micro")
+    if num_classes > 5:
+        measured["val/acc5"] = multiclass_accuracy(probabilities, labels, num_classes, average="micro", top_k=5)
+    measured["val/ece"] = multiclass_calibration_error(probabilities, labels, num_classes, n_bins=15)
     return {name: float(value) for name, value in measured.items()}
 
 

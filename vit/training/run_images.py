@@ -66,8 +66,8 @@ def _files(run: RunDirectory, data: Path, listed: Mapping[str, Sequence[SplitRow
         raise DataError(f"there is no {data}, where the images of the run were", "put them back, or give DATA")
     base = data.resolve() if data.is_dir() else data.parent.resolve()
     try:
-        classes = tuple(map(str, json.loads(run.classes.read_text(encoding="utf-8"))["classes"]))
-        numbers = {name: number for number, name in enumerate(classes)}
+        class_names = tuple(map(str, json.loads(run.class_names.read_text(encoding="utf-8"))["classes"]))
+        numbers = {name: number for number, name in enumerate(class_names)}
         splits = {
             split: Samples(
                 [row.path.removeprefix(f"{base}{os.sep}") for row in rows],
@@ -77,8 +77,8 @@ def _files(run: RunDirectory, data: Path, listed: Mapping[str, Sequence[SplitRow
             for split, rows in listed.items()
         }
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{run.classes} is damaged: {error!r}", "restore it, or train again") from error
-    return Source(base.name if data.is_dir() else data.stem, classes, splits)
+        raise DataError(f"{run.class_names} is damaged: {error!r}", "restore it, or train again") from error
+    return Source(base.name if data.is_dir() else data.stem, class_names, splits)
 
 
 def check_contents(run: RunDirectory, source: Source, split: str, contents: Contents) -> None:

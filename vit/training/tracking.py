@@ -84,7 +84,7 @@ class Tracker(Protocol):
         """A row of plain values for each image, with its file name; nothing unless media are shared."""
 
     def confusion_matrix(
-        self, name: str, labels: Sequence[int], predictions: Sequence[int], classes: Sequence[str]
+        self, name: str, labels: Sequence[int], predictions: Sequence[int], class_names: Sequence[str]
     ) -> None:
         """An interactive chart of the images with a known label; nothing if it would be too large to read."""
 
@@ -139,15 +139,15 @@ class _WandbTracker:
             self._write(build, self._step)
 
     def confusion_matrix(
-        self, name: str, labels: Sequence[int], predictions: Sequence[int], classes: Sequence[str]
+        self, name: str, labels: Sequence[int], predictions: Sequence[int], class_names: Sequence[str]
     ) -> None:
         def build() -> dict[str, Any]:
             known = [pair for pair in zip(labels, predictions, strict=True) if pair[0] >= 0]
             truth, guesses = [label for label, _ in known], [guess for _, guess in known]
             plot = self._wandb.plot.confusion_matrix
-            return {name: plot(y_true=truth, preds=guesses, class_names=list(classes), title=name)}
+            return {name: plot(y_true=truth, preds=guesses, class_names=list(class_names), title=name)}
 
-        if len(classes) <= 60 and len(labels) <= 10_000:
+        if len(class_names) <= 60 and len(labels) <= 10_000:
             self._write(build, self._step)
 
     def summary(self, values: Mapping[str, float]) -> None:

@@ -22,13 +22,13 @@ class FolderConfig:
         config: config.json and open_clip_config.json as one.
         model: the model of timm that they name; None: they name none.
         preprocess: (values of `Preprocess`, the file that says so); None: no file does.
-        classes: class names; None: unknown.
+        class_names: class names; None: unknown.
     """
 
     config: Mapping[str, Any]
     model: TimmModel | None
     preprocess: tuple[dict[str, Any], str] | None
-    classes: tuple[str, ...] | None
+    class_names: tuple[str, ...] | None
 
 
 def read_folder(folder: Path) -> FolderConfig:

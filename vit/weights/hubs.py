@@ -19,7 +19,7 @@ class Fetched:
 
     weights: dict[str, Tensor]
     preprocess: dict[str, Any]
-    classes: tuple[str, ...]
+    class_names: tuple[str, ...]
 
 
 def from_timm(name: str) -> dict[str, Tensor]:

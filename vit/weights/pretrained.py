@@ -47,7 +47,7 @@ class Pretrained:
         dialect: whose names the weights had.
         weights: in our names.
         num_classes: of their classifier; 0: they have none.
-        classes: their names; None: unknown.
+        class_names: their names; None: unknown.
         preprocess: mean, std, interpolation, crop_fraction, as `Preprocess` takes them.
         preprocess_from: who said so.
         dropped: foreign names that have no place in a network of ours, and why.
@@ -60,7 +60,7 @@ class Pretrained:
     dialect: str
     weights: dict[str, Tensor]
     num_classes: int
-    classes: tuple[str, ...] | None
+    class_names: tuple[str, ...] | None
     preprocess: dict[str, Any]
     preprocess_from: str
     dropped: dict[str, str] = field(default_factory=dict)
@@ -112,7 +112,7 @@ def open_pretrained(source: str) -> Pretrained:
     if library == "torchvision":
         fetched = from_torchvision(name)
         return _foreign(
-            source, fetched.weights, {}, None, (fetched.preprocess, "torchvision's weights"), fetched.classes
+            source, fetched.weights, {}, None, (fetched.preprocess, "torchvision's weights"), fetched.class_names
         )
     path = from_hugging_face(name) if library == "hf" else Path(source).expanduser()
     if path.is_dir() and any((path / file).is_file() for file in ("config.json", *FOLDER_FILES)):
@@ -133,8 +133,10 @@ def _own(source: str, path: Path) -> Pretrained:
     checked_network(description, len(weights), path)
     preprocess = {key: value for key, value in vars(description.preprocess).items() if key != "image_size"}
     described = {key: value for key, value in description.network.items() if key not in ("num_classes", "model")}
-    classes = description.classes
-    return Pretrained(source, "vit", weights, len(classes), classes, preprocess, "the checkpoint", described=described)
+    class_names = description.class_names
+    return Pretrained(
+        source, "vit", weights, len(class_names), class_names, preprocess, "the checkpoint", described=described
+    )
 
 
 def _exported(source: str, path: Path, words: str) -> Pretrained:
@@ -143,13 +145,21 @@ def _exported(source: str, path: Path, words: str) -> Pretrained:
         description = Description.from_dict(json.loads(words))
     except Exception as error:  # an untrusted file may hold anything
         raise CheckpointError(f"{path} has a broken description: {first_line(error)}", "export it again") from error
-    weights, network, classes = read_weights_file(path), description.network, description.classes
+    weights, network, class_names = read_weights_file(path), description.network, description.class_names
     checked_network(description, len(weights), path)
     preprocess = {key: value for key, value in vars(description.preprocess).items() if key != "image_size"}
     known = {name: network[name] for name in _NOT_SHOWN if name in network}
     described = {} if known else {key: value for key, value in network.items() if key not in ("num_classes", "model")}
     return Pretrained(
-        source, "vit export", weights, len(classes), classes, preprocess, "the file", described=described, known=known
+        source,
+        "vit export",
+        weights,
+        len(class_names),
+        class_names,
+        preprocess,
+        "the file",
+        described=described,
+        known=known,
     )
 
 
@@ -162,7 +172,7 @@ def _from_timm(source: str, name: str) -> Pretrained:
 
 def _from_folder(source: str, folder: Path) -> Pretrained:
     told = read_folder(folder)
-    return _foreign(source, read_weights_file(folder), told.config, told.model, told.preprocess, told.classes)
+    return _foreign(source, read_weights_file(folder), told.config, told.model, told.preprocess, told.class_names)
 
 
 def _foreign(
@@ -171,11 +181,11 @@ def _foreign(
     config: Mapping[str, Any],
     model: TimmModel | None,
     preprocess: tuple[dict[str, Any], str] | None = None,
-    classes: tuple[str, ...] | None = None,
+    class_names: tuple[str, ...] | None = None,
 ) -> Pretrained:
     """Foreign weights with what a library or a config says of them; else the dialect's defaults."""
     if model is not None and model.values is None:
-        return _of_timm(source, weights, model, preprocess, classes)
+        return _of_timm(source, weights, model, preprocess, class_names)
     try:
         dialect, reading = read_weights(weights, config)
     except ValueError as error:
@@ -201,7 +211,7 @@ def _foreign(
         dialect.name,
         reading.weights,
         outputs,
-        classes if classes and len(classes) == outputs else imagenet_classes(outputs),
+        class_names if class_names and len(class_names) == outputs else imagenet_classes(outputs),
         *(preprocess or (reading.preprocess, f"the default of {dialect.name} weights")),
         reading.dropped,
         known=known,
@@ -214,7 +224,7 @@ def _of_timm(
     weights: dict[str, Tensor],
     model: TimmModel,
     preprocess: tuple[dict[str, Any], str] | None,
-    classes: tuple[str, ...] | None,
+    class_names: tuple[str, ...] | None,
 ) -> Pretrained:
     """Weights of a model of timm that is not a plain ViT: timm's own network computes with them."""
     try:
@@ -229,7 +239,7 @@ def _of_timm(
         "timm",
         {f"model.{key}": value for key, value in own.items()},
         outputs,
-        classes if classes and len(classes) == outputs else imagenet_classes(outputs),
+        class_names if class_names and len(class_names) == outputs else imagenet_classes(outputs),
         *(preprocess or (from_timm_config(model.config), f"timm's configuration of {model.name}")),
         described={"name": model.name, "image_size": model.image_size},
     )

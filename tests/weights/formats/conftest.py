@@ -36,8 +36,8 @@ def ours() -> Callable[..., nn.Module]:
         assert found.name == dialect
         values = options_of(reading.weights, {**reading.values, **given})
         size = values.pop("image_size")
-        classes = len(reading.weights["head.weight"]) if "head.weight" in reading.weights else 3
-        network = build(resolve({"name": "vit", **values}, image_size or size, classes))
+        class_names = len(reading.weights["head.weight"]) if "head.weight" in reading.weights else 3
+        network = build(resolve({"name": "vit", **values}, image_size or size, class_names))
         report = fill(network, reading.weights, reading.dropped)
         assert ("pos_embed" in report.resampled) == (image_size not in (None, size))
         assert bool(report.remade) == ("head.weight" not in reading.weights)

@@ -48,8 +48,8 @@ def transformers():
 
 @pytest.mark.parametrize(("family", "head", "values", "dialect", "prefix"), MODELS)
 def test_logits(family, head, values, dialect, prefix, transformers, shaken, ours, same, resized, tmp_path):
-    classes = CLASSES if head != "Model" else {}
-    config = getattr(transformers, f"{family}Config")(**{**SMALL, **classes, **values, "image_size": 32})
+    class_names = CLASSES if head != "Model" else {}
+    config = getattr(transformers, f"{family}Config")(**{**SMALL, **class_names, **values, "image_size": 32})
     model = getattr(transformers, f"{family}{head}")
     theirs = shaken(model(config))
     theirs.save_pretrained(tmp_path / "a")

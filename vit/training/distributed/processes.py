@@ -36,7 +36,7 @@ def deciding(plan: Plan) -> dict[str, str]:
     options = {key: value for key, value in values.items() if key not in {"data"} | UNDECIDING}
     own = {name: version for name, version in versions().items() if name != "python"}
     return {
-        "classes": ", ".join(plan.source.classes),
+        "classes": ", ".join(plan.source.class_names),
         "images": ", ".join(f"{split} {samples.fingerprint()}" for split, samples in plan.source.splits.items()),
         "options": hashlib.sha256(json.dumps([data, options], sort_keys=True).encode()).hexdigest(),
         **{f"versions of {name}": version for name, version in own.items()},
