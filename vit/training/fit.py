@@ -14,7 +14,7 @@ from lightning.pytorch.strategies import DDPStrategy, Strategy
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from vit.checkpoints.format import Description, load
-from vit.checkpoints.run import RunDirectory, RunResult, TrainingStats, pack, versions
+from vit.checkpoints.run import RunDirectory, RunResult, pack, versions
 from vit.data.module import ImageDataModule
 from vit.errors import DivergedError, ProcessesError, ResourceError, StoppedError, UsageError, is_out_of_memory
 from vit.inference.calibration import Temperature, fit_temperature
@@ -43,6 +43,7 @@ from vit.training.distributed.sharding import ShardedClassifier, Sharding
 from vit.training.lora import LoraClassifier, add_adapters
 from vit.training.plan import Plan
 from vit.training.probe import probe
+from vit.training.result import TrainingStats
 from vit.training.run_images import measured_part
 from vit.weights.pretrained import open_pretrained
 from vit.weights.start import start_from
@@ -125,18 +126,18 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
         plan.source.class_names, plan.network, plan.preprocess, plan.precision, versions=versions()
     )
     if plan.recipe.model.freeze == "backbone":
-        effort = probe(network, description, data, plan, run, listeners)
-        measured = _measured(plan, data, effort.best, plan.device)
+        stats = probe(network, description, data, plan, run, listeners)
+        measured = _measured(plan, data, run.best, plan.device)
     else:
-        effort, measured = _optimize(network, description, data, plan, run, listeners, resume, signals)
+        stats, measured = _optimize(network, description, data, plan, run, listeners, resume, signals)
     best_description, fitted, scored = measured
     temperature = 1.0
     if fitted is not None:
         temperature = fitted.value
         for listener in listeners:
             listener.notice(f"temperature {fitted.words()}")
-    if effort.is_first_process:
-        store_temperature(effort.best, temperature)
+    if stats.is_first_process:
+        store_temperature(run.best, temperature)
     measured_on = {
         split: measured_part(samples, scored[split].left_out) if split in scored else samples
         for split, samples in plan.source.splits.items()
@@ -151,10 +152,10 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
         fingerprints={split: samples.fingerprint() for split, samples in measured_on.items()},
         seed=plan.recipe.seed,
         epochs=plan.total_steps / plan.steps_per_epoch,
-        steps=effort.steps,
+        steps=stats.steps,
         batch_size=plan.batch_size,
-        seconds=effort.seconds,
-        images_per_second=effort.images_per_second,
+        seconds=stats.seconds,
+        images_per_second=stats.images_per_second,
         device=_device_name(plan.device),
         precision=plan.precision,
         best_epoch=int(best_description.metrics["epoch"]),
@@ -163,13 +164,13 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
         temperature=temperature,
         uncalibrated=uncalibrated(scored["test"], len(plan.source.class_names)) if "test" in scored else {},
         correct={split: pack(some.correct) for split, some in scored.items()},
-        skipped_steps=effort.skipped_steps,
-        unreadable_images=effort.unreadable_images,
+        skipped_steps=stats.skipped_steps,
+        unreadable_images=stats.unreadable_images,
         left_out={split: dict(some.left_out) for split, some in scored.items() if some.left_out},
     )
-    if effort.is_first_process:
+    if stats.is_first_process:
         run.previous.unlink(missing_ok=True)
-    return FitResult(result, scored, data, effort.is_first_process)
+    return FitResult(result, scored, data, stats.is_first_process)
 
 
 def _optimize(
@@ -202,8 +203,7 @@ def _optimize(
     with together(trainer):
         trainer.fit(classifier, datamodule=data, ckpt_path=run.last if resume else None)
         measured = _measured(plan, data, run.best, trainer.strategy.root_device)
-    effort = TrainingStats(
-        run.best,
+    stats = TrainingStats(
         recorder.seconds,
         recorder.images_per_second,
         trainer.global_step,
@@ -211,7 +211,7 @@ def _optimize(
         len(unreadable.errors),
         trainer.is_global_zero,
     )
-    return effort, measured
+    return stats, measured
 
 
 def _classifier(network: Network, plan: Plan) -> Classifier:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torchmetrics.functional.classification import multiclass_accuracy, multiclass_calibration_error
 
 from vit.checkpoints.format import KEY, PREFIX, Description
-from vit.checkpoints.run import RunDirectory, TrainingStats
+from vit.checkpoints.run import RunDirectory
 from vit.csv_files import new_table
 from vit.data.batch import Batch
 from vit.data.module import ImageDataModule
@@ -27,6 +27,7 @@ from vit.models.network import Network
 from vit.training.callbacks.recording import COLUMNS, Listener
 from vit.training.checkpoint_io import DurableCheckpointIO
 from vit.training.plan import PENALTIES, Plan
+from vit.training.result import TrainingStats
 from vit.weights.adapt import head_names
 
 ITERATIONS = 300  # of L-BFGS at most; tens are usual
@@ -79,7 +80,7 @@ def probe(
                     network, head, found, (mean, std), run, replace(description, metrics={**measured, "epoch": place})
                 )
     seconds, unreadable = time.perf_counter() - began, len(plan.source.splits["train"]) - len(labels)
-    return TrainingStats(run.best, seconds, len(labels) / computed, steps, unreadable_images=unreadable)
+    return TrainingStats(seconds, len(labels) / computed, steps, unreadable_images=unreadable)
 
 
 def _head(network: Network, called: str) -> tuple[str, nn.Linear]:
