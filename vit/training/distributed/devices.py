@@ -6,7 +6,7 @@ import torch
 from lightning.fabric.plugins.environments import ClusterEnvironment, LightningEnvironment, TorchElasticEnvironment
 
 from vit.errors import UsageError, nearest
-from vit.inference.engine import choose_device, choose_precision
+from vit.inference.devices import choose_device, choose_precision
 from vit.launch import is_launched
 from vit.models.catalog import CATALOG
 from vit.models.vision_transformer import VisionTransformer
