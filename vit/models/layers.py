@@ -61,7 +61,7 @@ class DropPath(nn.Module):
         return branch * kept / (1.0 - self.rate)
 
 
-def layer_norm(is_used: bool, width: int, eps: float) -> nn.Module:
+def optional_norm(is_used: bool, width: int, eps: float) -> nn.Module:
     """A LayerNorm, or the identity where an option leaves the norm out."""
     return nn.LayerNorm(width, eps=eps) if is_used else nn.Identity()
 
@@ -128,13 +128,8 @@ class AttentionPool(nn.Module):
 
     def forward(self, patches: Tensor) -> Tensor:
         latent = self.latent.expand(patches.shape[0], -1, -1)  # (B, 1, D)
-        (q,) = split_heads(self.q(latent), 1, self.num_heads)  # (B, H, 1, D / H)
-        k, v = split_heads(self.kv(patches), 2, self.num_heads)  # twice (B, H, N, D / H)
+        q = self.q(latent).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (B, H, 1, D / H)
+        kv = self.kv(patches).unflatten(-1, (2, self.num_heads, -1))  # (B, N, 2, H, D / H)
+        k, v = kv.permute(2, 0, 3, 1, 4).unbind()  # twice (B, H, N, D / H)
         pooled = self.proj(self.attend(q, k, v).flatten(1))  # (B, D)
         return pooled + self.mlp(self.norm(pooled))
-
-
-def split_heads(projected: Tensor, num_parts: int, num_heads: int) -> tuple[Tensor, ...]:
-    """Split (B, T, num_parts * D) into `num_parts` tensors (B, H, T, D / H)."""
-    heads = projected.unflatten(-1, (num_parts, num_heads, -1))  # (B, T, num_parts, H, D / H)
-    return heads.permute(2, 0, 3, 1, 4).unbind(0)

@@ -4,11 +4,11 @@ The file follows section 3.1 and appendix A of the paper, and numbers its equati
 `layers.py` holds the changes of later papers. They are options of `ViTConfig`, and are off by default.
 
 Shape letters:
-    B  images in a batch                  T  tokens: the class token and N patches
-    S  side of an image in pixels         D  width of a token (embed_dim)
-    P  side of a patch in pixels          M  width of the MLP's hidden layer (mlp_ratio * D)
-    G  patches along a side, S / P        H  heads
-    N  patches of an image, G^2           R  tokens that a block computes: T, in the last block those the head reads
+    B  images in a batch               T  tokens: the class token and N patches
+    S  side of an image in pixels      R  tokens that a block computes: T, in the last block those that the head reads
+    P  side of a patch in pixels       D  width of a token (embed_dim)
+    G  patches along a side, S / P     M  width of the MLP's hidden layer (mlp_ratio * D)
+    N  patches of an image, G^2        H  heads
     C  classes
 """
 
@@ -43,16 +43,16 @@ class PatchEmbed(nn.Module):
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention, MSA (appendix A): each head of each token gathers from all tokens."""
+    """Multi-head self-attention, MSA (appendix A): each head of a token gathers from all tokens."""
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()
-        D, head_dim = config.embed_dim, config.embed_dim // config.num_heads
-        self.num_heads = config.num_heads
+        D = config.embed_dim
+        self.num_heads, self.head_dim = config.num_heads, D // config.num_heads
         self.attn_drop_rate = config.attn_drop_rate
         self.qkv = nn.Linear(D, 3 * D, bias=config.qkv_bias)
-        self.q_norm = layers.layer_norm(config.qk_norm, head_dim, config.norm_eps)
-        self.k_norm = layers.layer_norm(config.qk_norm, head_dim, config.norm_eps)
+        self.q_norm = layers.optional_norm(config.qk_norm, self.head_dim, config.norm_eps)
+        self.k_norm = layers.optional_norm(config.qk_norm, self.head_dim, config.norm_eps)
         self.proj = nn.Linear(D, D)
         self.proj_drop = nn.Dropout(config.drop_rate)
 
@@ -65,20 +65,23 @@ class Attention(nn.Module):
     def project(self, tokens: Tensor, num_read: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries of the first R = `num_read` tokens (None: of all), keys and values of all tokens (eq. 5)."""
         if num_read is None:
-            q, k, v = layers.split_heads(self.qkv(tokens), 3, self.num_heads)  # three times (B, H, T, D / H)
+            q, k, v = self._split_heads(self.qkv(tokens))  # three times (B, H, T, D / H)
         else:
-            D = tokens.shape[-1]
+            D, bias = tokens.shape[-1], self.qkv.bias
             q_weight, kv_weight = self.qkv.weight.split((D, 2 * D))  # (D, D), (2 D, D)
-            q_bias, kv_bias = (None, None) if self.qkv.bias is None else self.qkv.bias.split((D, 2 * D))
-            (q,) = layers.split_heads(
-                F.linear(tokens[:, :num_read], q_weight, q_bias), 1, self.num_heads
-            )  # (B, H, R, D / H)
-            k, v = layers.split_heads(F.linear(tokens, kv_weight, kv_bias), 2, self.num_heads)  # twice (B, H, T, D / H)
+            q_bias, kv_bias = (None, None) if bias is None else bias.split((D, 2 * D))  # (D), (2 D)
+            (q,) = self._split_heads(F.linear(tokens[:, :num_read], q_weight, q_bias))  # (B, H, R, D / H)
+            k, v = self._split_heads(F.linear(tokens, kv_weight, kv_bias))  # twice (B, H, T, D / H)
         return self.q_norm(q), self.k_norm(k), v
+
+    def _split_heads(self, projected: Tensor) -> tuple[Tensor, ...]:
+        """One, two or three tensors (B, T, D) side by side -> each with its heads apart (B, H, T, D / H)."""
+        heads = projected.unflatten(-1, (-1, self.num_heads, self.head_dim))  # (B, T, 1 to 3, H, D / H)
+        return heads.permute(2, 0, 3, 1, 4).unbind()
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, drop_rate: float = 0.0) -> Tensor:
-    """softmax(q k^T / sqrt(D / H)) v, by the faster of two equal computations (eq. 6, 7).
+    """softmax(q k^T / sqrt(D / H)) v (eq. 6, 7), by the faster of two equal computations.
 
     In training on a CPU, PyTorch's fused kernel is 1.3 to 1.6 times slower than two matrix products, because its
     backward pass computes the weights again. The fused kernel is faster on a GPU, and in inference everywhere.
@@ -90,7 +93,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, drop_rate: float = 0.0) -> Tensor:
 
 
 class Mlp(nn.Module):
-    """Two linear layers with a GELU between them, applied to each token."""
+    """Two linear layers with a GELU between them, for each token on its own (section 3.1)."""
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()
@@ -106,7 +109,7 @@ class Mlp(nn.Module):
 
 
 class Block(nn.Module):
-    """One encoder layer: attention, then an MLP, each in a residual connection."""
+    """One encoder layer: z' = MSA(LN(z)) + z (eq. 2), then MLP(LN(z')) + z' (eq. 3)."""
 
     def __init__(self, config: ViTConfig, drop_path_rate: float) -> None:
         super().__init__()
@@ -129,7 +132,7 @@ class Block(nn.Module):
 
     def _post_norm(self, tokens: Tensor, num_read: int | None) -> Tensor:
         tokens = self.norm1(tokens[:, :num_read] + self.drop_path(self.ls1(self.attn(tokens, num_read))))  # (B, R, D)
-        return self.norm2(tokens + self.drop_path(self.ls2(self.mlp(tokens))))
+        return self.norm2(tokens + self.drop_path(self.ls2(self.mlp(tokens))))  # (B, R, D)
 
 
 class VisionTransformer(Network):
@@ -151,12 +154,12 @@ class VisionTransformer(Network):
         else:
             self.register_buffer("pos_embed", layers.fixed_positions(config), persistent=False)
         self.pos_drop = nn.Dropout(config.drop_rate)
-        self.norm_pre = layers.layer_norm(config.embed_norm, D, eps)
+        self.norm_pre = layers.optional_norm(config.embed_norm, D, eps)
         drop_path_rates = torch.linspace(0.0, config.drop_path_rate, config.depth, device="cpu").tolist()
         self.blocks = nn.ModuleList(Block(config, rate) for rate in drop_path_rates)
         is_pre_norm = config.norm_placement == "pre"
-        self.norm = layers.layer_norm(is_pre_norm and not config.pool_norm, D, eps)
-        self.fc_norm = layers.layer_norm(config.pool_norm, D, eps)
+        self.norm = layers.optional_norm(is_pre_norm and not config.pool_norm, D, eps)
+        self.fc_norm = layers.optional_norm(config.pool_norm, D, eps)
         self.attn_pool = None
         if config.pool == "map":
             self.attn_pool = layers.AttentionPool(config, Mlp(replace(config, drop_rate=0.0)), attend)
@@ -196,7 +199,7 @@ class VisionTransformer(Network):
     def classify(self, tokens: Tensor) -> Tensor:
         """Tokens of the last block, normalized (B, R, D), -> logits (B, C)."""
         if self.config.pool == "cls":
-            return self.head(tokens[:, 0])  # (B, C)  eq. 4
+            return self.head(tokens[:, 0])  # (B, C)  from the class token
         if self.head_dist is not None:
             return (self.head(tokens[:, 0]) + self.head_dist(tokens[:, 1])) / 2  # (B, C)
         if self.attn_pool is not None:
@@ -204,11 +207,10 @@ class VisionTransformer(Network):
         return self.head(self.fc_norm(layers.mean_pool(tokens, self.config)))  # (B, C)
 
     def initialize(self) -> None:
-        """Draw the initial weights: Xavier for matrices, fan-in for patch kernels, as the authors' code, a zero head.
+        """Draw the initial weights as the authors' code: Xavier for matrices, fan-in for patch kernels, a zero head.
 
-        Positions start with variance 1, the variance of a patch token. The sum with a patch token hides smaller
-        positions. On Fashion-MNIST the loss after 250 steps is 0.86 with variance 1 / D, and 0.59 with variance 1
-        (docs/results.md).
+        Positions start with variance 1, as large as a patch token, because a patch token hides smaller positions. On
+        Fashion-MNIST the loss after 250 steps is 0.86 with variance 1 / D, and 0.59 with variance 1 (docs/results.md).
         """
         for module in self.modules():
             if isinstance(module, nn.Linear):
