@@ -46,7 +46,7 @@ def command_names() -> list[str]:
 
 def help_of(name: str) -> str:
     """What `vit NAME --help` prints."""
-    environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+    environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
     command = [sys.executable, "-m", "vit", name, "--help"]
     done = subprocess.run(  # noqa: S603
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
