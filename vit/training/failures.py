@@ -28,15 +28,15 @@ def explained(plan: Plan, run: RunDirectory) -> Iterator[None]:
     try:
         yield
     except Stop as stop:
-        fix = how_to_resume(run) if run.last.is_file() else "start it again"
+        fix = how_to_resume(run) if run.last_path.is_file() else "start it again"
         raise StoppedError(128 + stop.number, stop.words, fix) from stop
     except DivergedError as error:
-        if not run.last.is_file():
+        if not run.last_path.is_file():
             raise
-        kept = f"{run.last} holds the last good weights (--init_from starts from them)"
+        kept = f"{run.last_path} holds the last good weights (--init_from starts from them)"
         raise DivergedError(error.problem, f"{error.fix}; {kept}") from error
     except ProcessesError as error:
-        fix = f"{error.fix}; {how_to_resume(run)}" if run.last.is_file() else error.fix
+        fix = f"{error.fix}; {how_to_resume(run)}" if run.last_path.is_file() else error.fix
         raise type(error)(error.problem, fix) from error
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):

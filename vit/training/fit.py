@@ -43,14 +43,14 @@ def fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener] = (), resum
         data = plan.data_module()
         if plan.recipe.model.freeze == "backbone":
             stats = probe(network, data, plan, run, listeners)
-            best = measure_checkpoint(run.best, plan, data, plan.device)
+            best = measure_checkpoint(run.best_path, plan, data, plan.device)
         else:
             stats, best = optimize(network, data, plan, run, listeners, resume, signals)
         if best.fitted is not None:
             notice(f"temperature {best.fitted.words()}")
         if stats.is_first_process:
-            store_temperature(run.best, best.temperature)
+            store_temperature(run.best_path, best.temperature)
         result = run_result(plan, stats, best)
         if stats.is_first_process:
-            run.previous.unlink(missing_ok=True)
+            run.previous_path.unlink(missing_ok=True)
         return FitResult(result, best.scored, data, stats.is_first_process)

@@ -46,7 +46,7 @@ def optimize(
         signals: signals that end the training at its next step.
     """
     optim = plan.recipe.optim
-    recorder = Recorder(run.metrics, plan.batch_size // optim.accumulate, listeners)
+    recorder = Recorder(run.metrics_path, plan.batch_size // optim.accumulate, listeners)
     unreadable = Unreadable(recorder.notice)
     non_finite = NonFinite(network, skip=optim.on_nan == "skip")
     callbacks: list[Callback] = [
@@ -58,15 +58,15 @@ def optimize(
         recorder,
         unreadable,
         *([Averaging(plan.ema_decay, non_finite)] if plan.ema_decay else []),
-        BestCheckpoint(run.best),
-        LastCheckpoint(run.last, plan.checkpoint_seconds, signals, saved=recorder.exclude_time),
+        BestCheckpoint(run.best_path),
+        LastCheckpoint(run.last_path, plan.checkpoint_seconds, signals, saved=recorder.exclude_time),
     ]
-    trainer = make_trainer(plan, run, callbacks, DurableCheckpointIO(run.last, run.previous, recorder.notice))
+    trainer = make_trainer(plan, run, callbacks, DurableCheckpointIO(run.last_path, run.previous_path, recorder.notice))
     if trainer.is_global_zero and not resume:
-        run.previous.unlink(missing_ok=True)
+        run.previous_path.unlink(missing_ok=True)
     with together(trainer):
-        trainer.fit(_classifier(network, plan), datamodule=data, ckpt_path=run.last if resume else None)
-        best = measure_checkpoint(run.best, plan, data, trainer.strategy.root_device)
+        trainer.fit(_classifier(network, plan), datamodule=data, ckpt_path=run.last_path if resume else None)
+        best = measure_checkpoint(run.best_path, plan, data, trainer.strategy.root_device)
     stats = TrainingStats(
         recorder.seconds,
         recorder.images_per_second,

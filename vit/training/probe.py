@@ -61,7 +61,7 @@ def probe(
     nn.init.zeros_(fitted.weight)
     nn.init.zeros_(fitted.bias)
     best, steps = float("inf"), 0
-    with new_table(run.metrics, COLUMNS) as table:
+    with new_table(run.metrics_path, COLUMNS) as table:
         for number, penalty in enumerate(PENALTIES):
             loss, iterations = _fit_head(fitted, features, labels, penalty)
             steps += iterations
@@ -151,4 +151,4 @@ def _set_head(head: nn.Linear, fitted: nn.Linear, mean: Tensor, std: Tensor) -> 
 
 def _save(network: Network, description: Description, run: RunDirectory) -> None:
     state = {f"{PREFIX}{key}": value for key, value in network.state_dict().items()}
-    DurableCheckpointIO().save_checkpoint({"state_dict": state, KEY: description.to_dict()}, run.best)
+    DurableCheckpointIO().save_checkpoint({"state_dict": state, KEY: description.to_dict()}, run.best_path)
