@@ -29,8 +29,8 @@ def check_unchanged(run: RunDirectory, source: Source, contents: "Contents") -> 
     known, here = ({(split, *row) for split, rows in found.items() for row in rows} for found in (before, now))
     gone, new = len(known - here), len(here - known)
     raise DataError(
-        f"the images of {source.name} are not those that {run.splits_path} lists: {gone:,} are gone, changed, "
-        f"or in another class or split, {new:,} are new there",
+        f"the images of {source.name} are not those that {run.splits_path} lists: {gone:,} are missing, changed, "
+        f"or in another class or split; {new:,} are new",
         "restore them, or start a new run",
     )
 

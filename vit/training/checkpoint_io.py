@@ -52,7 +52,7 @@ class DurableCheckpointIO(TorchCheckpointIO):
                 partial.unlink(missing_ok=True)
             raise ResourceError(
                 f"could not write {target}: {error}",
-                "free space or choose another --out; the previous file is complete",
+                "free space or choose another --out; the previous file is intact",
             ) from error
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
