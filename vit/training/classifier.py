@@ -12,7 +12,7 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassCalibratio
 
 from vit.data.batch import Batch
 from vit.data.draws import seed_of
-from vit.data.module import rank_and_world_size
+from vit.launch import rank_and_world_size
 from vit.models.network import Network
 from vit.training.callbacks.non_finite import Finite
 from vit.training.optim import make_optimizer, make_schedule

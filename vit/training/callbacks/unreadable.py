@@ -7,7 +7,7 @@ import torch.distributed as dist
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from vit.data.batch import Batch
-from vit.data.module import rank_and_world_size
+from vit.launch import rank_and_world_size
 
 SHOWN = 5
 
