@@ -13,7 +13,7 @@ from vit.csv_files import new_table
 from vit.errors import BadInputsError, ResourceError, UsageError, nearest
 
 if TYPE_CHECKING:
-    from vit.data.check import Checked, Finding
+    from vit.data.check import CheckResult, Finding
     from vit.data.samples import Source
 
 ACTIONS = ("check",)
@@ -78,7 +78,7 @@ def _output(wanted: str | None) -> Path:
     return free_name(Path("data_check.csv")) if wanted is None else new_file(wanted)
 
 
-def _show(reporter: Reporter, source: "Source", checked: "Checked") -> None:
+def _show(reporter: Reporter, source: "Source", checked: "CheckResult") -> None:
     rows = []
     for split, counts in checked.counts.items():
         sizes = checked.sizes[split]
@@ -127,7 +127,7 @@ def _words(finding: "Finding") -> str:
     return f"{here}{there}: {finding.detail}" if here else finding.detail
 
 
-def _conclude(reporter: Reporter, given: Any, output: Path, checked: "Checked") -> int:
+def _conclude(reporter: Reporter, given: Any, output: Path, checked: "CheckResult") -> int:
     """Write the list, say the verdict and the next command; raise BadInputsError where the check failed."""
     errors = checked.errors
     warnings = len(checked.findings) - errors

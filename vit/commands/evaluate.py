@@ -8,7 +8,7 @@ from typing import Any, Literal
 from vit.checkpoints.model_path import check_model
 from vit.commands.arguments import Parser, parse
 from vit.console import ProgressReport, Reporter, interval, percent
-from vit.data.names import check_data
+from vit.data.dataset_names import check_data
 from vit.errors import BadInputsError, ResourceError, UsageError
 from vit.layout import EvaluationLayout, RunLayout
 

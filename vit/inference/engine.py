@@ -11,10 +11,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from vit.data.batch import Batch
-from vit.data.module import rank_and_world_size
 from vit.data.preprocess import Preprocess
 from vit.errors import DataError, UsageError, nearest
 from vit.inference.metrics import ScoredImages
+from vit.launch import rank_and_world_size
 from vit.models.network import Network
 
 CPU_PIXELS = 32 * 224 * 224  # of a pass on a CPU: the activations of more leave its caches, for a fifth more time

@@ -13,8 +13,8 @@ from lightning.fabric.strategies.launchers.subprocess_script import _ChildProces
 from lightning.pytorch import Trainer
 from lightning.pytorch.strategies.launchers import subprocess_script
 
-from vit.data.module import rank_and_world_size
 from vit.errors import ProcessesError
+from vit.launch import rank_and_world_size
 from vit.training.callbacks.signals import Stop
 
 T = TypeVar("T")
