@@ -83,7 +83,8 @@ def evaluate(arguments: Sequence[str]) -> int:
         scored = score(predictor.engine, loader)
     if rank > 0:
         return 0
-    measured = {**measure(scored, predictor.class_names), "left_out": {**seen, "unreadable": dict(scored.left_out)}}
+    measured = measure(scored, predictor.class_names).to_dict()
+    measured["left_out"] = {**seen, "unreadable": dict(scored.left_out)}
     _write(folder, measured, scored, predictor.class_names)
     _show(reporter, measured, predictor.class_names, folder)
     reporter.next_command(f"vit predict {shlex.quote(given.model)} FOLDER_OF_IMAGES")

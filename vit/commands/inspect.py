@@ -56,7 +56,7 @@ def inspect(arguments: Sequence[str]) -> int:
     from vit.explain.cost import over_sizes, parts, sides_around
     from vit.explain.distance import reach
     from vit.explain.embeddings import position_similarity, principal_filters
-    from vit.inference.engine import choose_device
+    from vit.inference.devices import choose_device
     from vit.models.vision_transformer import VisionTransformer
     from vit.report.inspect_page import Inspection, write_inspection
 
