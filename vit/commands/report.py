@@ -9,6 +9,7 @@ from vit.commands.command_line import Metavar
 from vit.commands.study_report import report_findings
 from vit.console import Reporter
 from vit.errors import UsageError, VitError
+from vit.layout import RunLayout, StudyLayout
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
@@ -44,17 +45,15 @@ def report(
     path = Path(folder).expanduser()
     if not path.is_dir():
         raise UsageError(f"there is no folder {path}", "give a folder that 'vit study' or 'vit train' made")
-    is_run = (path / "config.yaml").is_file()
+    is_run = RunLayout(path).config_path.is_file()
     if is_run and accuracy is not None:
         raise UsageError(f"--target is for studies, and {path} is a run", "leave it out")
     return _report_run(Reporter(), path, root) if is_run else _report_study(Reporter(), path, accuracy)
 
 
 def _report_study(reporter: Reporter, path: Path, target: float | None) -> Path:
-    from vit.study.folder import StudyDirectory
-
     report_findings(reporter, path, target)
-    return StudyDirectory(path).report
+    return StudyLayout(path).report_path
 
 
 def _report_run(reporter: Reporter, path: Path, root: StrPath | None) -> Path:
@@ -63,9 +62,9 @@ def _report_run(reporter: Reporter, path: Path, root: StrPath | None) -> Path:
 
     run = RunDirectory.open(path)
     write_run_report(run, _source(reporter, run, root))
-    reporter.facts([("report", str(run.report))])
+    reporter.facts([("report", str(run.report_path))])
     reporter.next_command(f"vit predict {shlex.quote(str(path))} FOLDER_OF_IMAGES --gallery")
-    return run.report
+    return run.report_path
 
 
 def _source(reporter: Reporter, run: "RunDirectory", root: StrPath | None) -> "Source | None":
@@ -74,7 +73,7 @@ def _source(reporter: Reporter, run: "RunDirectory", root: StrPath | None) -> "S
     from vit.training.run_images import images_of_run
 
     try:
-        return images_of_run(run, read_recipe(run.config), path_text(root))
+        return images_of_run(run, read_recipe(run.config_path), path_text(root))
     except VitError as error:
         reporter.notice(f"the page has no pictures: {error}")
         return None
