@@ -243,7 +243,7 @@ def _show(reporter: Reporter, measured: dict[str, Any], class_names: tuple[str, 
             elif key == "nll":
                 words = f"{metric['value']:.4f} ({metric['low']:.4f} to {metric['high']:.4f})"
             else:
-                words = interval(metric)
+                words = interval(**metric)
             facts.append((name, words))
     if measured["temperature"] != 1:
         before = {name: metric["value"] for name, metric in measured["uncalibrated"].items()}
