@@ -161,7 +161,7 @@ def test_other_test_images_are_named(run):
 def test_rows_that_do_not_belong_together_are_refused(run, change):
     run("a", ["cat", "dog"])
     run("b", ["cat", "dog"], **change)
-    with pytest.raises(DataError, match=r"differ in their images: 1\.png"):
+    with pytest.raises(DataError, match=r"differ in their test images: 1\.png"):
         compare(["a", "b"])
 
 
