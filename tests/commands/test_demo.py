@@ -18,7 +18,8 @@ import pytest
 import vit.commands.demo as module
 from vit.data.preprocess import Preprocess
 from vit.explain.explainer import Explainer
-from vit.inference.engine import Engine, choose_device
+from vit.inference.devices import choose_device
+from vit.inference.engine import Engine
 from vit.inference.predictor import Predictor, load
 from vit.models.catalog import build, resolve
 from vit.report.overlay import overlay

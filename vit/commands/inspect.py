@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse.typing import PositiveInt
 
 from vit.checkpoints.model_path import check_weights
-from vit.commands.arguments import Parser, new_file, parse
+from vit.commands.arguments import new_file, parse
+from vit.commands.parser import Parser
 from vit.console import Reporter
 from vit.errors import ResourceError, UsageError
 from vit.inference.files import free_name, list_files
@@ -56,7 +57,7 @@ def inspect(arguments: Sequence[str]) -> int:
     from vit.explain.cost import over_sizes, parts, sides_around
     from vit.explain.distance import reach
     from vit.explain.embeddings import position_similarity, principal_filters
-    from vit.inference.engine import choose_device
+    from vit.inference.devices import choose_device
     from vit.models.vision_transformer import VisionTransformer
     from vit.report.inspect_page import Inspection, write_inspection
 
