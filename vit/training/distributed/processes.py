@@ -15,7 +15,7 @@ from lightning.pytorch.strategies.launchers import subprocess_script
 
 from vit.errors import ProcessesError
 from vit.launch import rank_and_world_size
-from vit.training.callbacks.signals import Stop
+from vit.training.signals import Stop
 
 T = TypeVar("T")
 PATIENCE = timedelta(minutes=10)  # longest wait for a process that does not answer
