@@ -9,6 +9,7 @@ from vit.commands.arguments import Parser, fraction, parse
 from vit.commands.study_report import report_findings
 from vit.console import Reporter
 from vit.errors import UsageError, VitError
+from vit.layout import RunLayout
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
@@ -38,7 +39,7 @@ def report(arguments: Sequence[str]) -> int:
     path = Path(given.folder).expanduser()
     if not path.is_dir():
         raise UsageError(f"there is no folder {path}", "give a folder that 'vit study' or 'vit train' made")
-    if not (path / "config.yaml").is_file():
+    if not RunLayout(path).config_path.is_file():
         report_findings(Reporter(), path, target)
         return 0
     if target is not None:
@@ -53,7 +54,7 @@ def _report_run(reporter: Reporter, path: Path, root: str | None) -> None:
 
     run = RunDirectory.open(path)
     write_run_report(run, _source(reporter, run, root))
-    reporter.facts([("report", str(run.report))])
+    reporter.facts([("report", str(run.report_path))])
     reporter.next_command(f"vit predict {shlex.quote(str(path))} FOLDER_OF_IMAGES --gallery")
 
 
@@ -63,7 +64,7 @@ def _source(reporter: Reporter, run: "RunDirectory", root: str | None) -> "Sourc
     from vit.training.run_images import images_of_run
 
     try:
-        return images_of_run(run, read_recipe(run.config), root)
+        return images_of_run(run, read_recipe(run.config_path), root)
     except VitError as error:
         reporter.notice(f"the page has no pictures: {error}")
         return None

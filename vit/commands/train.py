@@ -43,7 +43,8 @@ def train(arguments: Sequence[str]) -> int:
     bad = count_left_out(run)
     if bad:
         raise BadInputsError(
-            f"{bad:,} validation and test images cannot be read, and were not measured", f"see left_out in {run.result}"
+            f"{bad:,} validation and test images cannot be read, and were not measured",
+            f"see left_out in {run.result_path}",
         )
     return 0
 
@@ -282,5 +283,5 @@ def _show_result(reporter: Reporter, run: Any, result: Any, round_name: str) -> 
         some = "; ".join(f"{path}: {reason}" for path, reason in list(images.items())[:SHOWN_BAD])
         more = "; ..." * (len(images) > SHOWN_BAD)
         facts.append((f"{split} left out", f"{len(images):,} images that cannot be read: {some}{more}"))
-    reporter.facts([*facts, ("report", str(run.report)), ("checkpoint", str(run.best))])
+    reporter.facts([*facts, ("report", str(run.report_path)), ("checkpoint", str(run.best_path))])
     reporter.next_command(f"vit predict {shlex.quote(str(run.path))} FOLDER_OF_IMAGES --gallery")
