@@ -20,16 +20,16 @@ REAL, SIMULATED, FAILED, NOT_SHOWN = "a real fault", "a simulation", "**failed**
 
 BEGINNING = """# Faults: what breaks, and what happens then
 
-`make faults` writes this page, so do not edit it. The last two columns are derived from a recorded run of the tests that
-carry a row's number.
+`make faults` writes this page, so do not edit it. The last two columns are derived from a recorded run of the
+tests that carry a row's number.
 
 - "A real fault": the fault itself happens in at least one passing test.
 - "A simulation": every passing test puts something in place of the fault, and the last column names it.
 - A date: only tests marked `slow` show the row, and they passed on that day.
 
-`make test` runs all other tests. It fails if this page claims a row whose test is missing or failed. An error is one line
-with the problem, the place and the fix, and `--debug` adds the traceback. [Exit codes](reference/exit_codes.md) lists the
-codes.
+`make test` runs all other tests. It fails if this page claims a row whose test is missing or failed. An error is
+one line with the problem, the place and the fix, and `--debug` adds the traceback. [Exit
+codes](reference/exit_codes.md) lists the codes.
 """
 
 
