@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.arguments import Parser, parse
+from vit.commands.arguments import parse
+from vit.commands.parser import Parser
 from vit.console import ProgressReport, Reporter, interval, percent
-from vit.data.names import check_data
+from vit.data.dataset_names import check_data
 from vit.errors import BadInputsError, ResourceError, UsageError
 from vit.layout import EvaluationLayout, RunLayout
 
@@ -243,7 +244,7 @@ def _show(reporter: Reporter, measured: dict[str, Any], class_names: tuple[str, 
             elif key == "nll":
                 words = f"{metric['value']:.4f} ({metric['low']:.4f} to {metric['high']:.4f})"
             else:
-                words = interval(metric)
+                words = interval(**metric)
             facts.append((name, words))
     if measured["temperature"] != 1:
         before = {name: metric["value"] for name, metric in measured["uncalibrated"].items()}

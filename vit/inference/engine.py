@@ -11,11 +11,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from vit.data.batch import Batch
-from vit.data.module import rank_and_world_size
 from vit.data.preprocess import Preprocess
 from vit.errors import DataError
 from vit.inference.devices import autocast, choose_precision
 from vit.inference.scored_images import ScoredImages
+from vit.launch import rank_and_world_size
 from vit.models.network import Network
 
 CPU_PIXELS = 32 * 224 * 224  # of a pass on a CPU: activations of more pixels leave its caches and cost 20 % more time

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from vit.data.module import rank_and_world_size
 from vit.errors import ProcessesError, ResourceError
-from vit.launch import is_first
+from vit.launch import is_first, rank_and_world_size
 from vit.training.distributed.processes import PATIENCE
 
 _PIECE = 64 * 2**20  # bytes of a file in one message
