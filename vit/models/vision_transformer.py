@@ -193,7 +193,7 @@ class VisionTransformer(Network):
         return torch.cat((*(token.expand(tokens.shape[0], -1, -1) for token in prefix), tokens), dim=1)  # (B, T, D)
 
     def add_positions(self, tokens: Tensor) -> Tensor:
-        """The sum of tokens and their positions; the tokens themselves in a network without positions."""
+        """The sum of tokens and positions, or the tokens themselves in a network without positions."""
         return tokens if self.pos_embed is None else tokens + self.pos_embed
 
     def classify(self, tokens: Tensor) -> Tensor:
