@@ -118,9 +118,9 @@ def test_names_from_outside_are_harmless(run, capsys):
         (["a", "a"], "given twice"),
         (["a", "b", "../HERE/a"], "given twice"),
         (["a", "link"], "given twice"),
-        (["a", "nothing"], "no run folder"),
+        (["a", "nothing"], "not a run folder"),
         (["a", "unfinished"], "has not finished"),
-        (["a", "a/result.json"], "no run folder"),
+        (["a", "a/result.json"], "not a run folder"),
         (["a", "b", "--output", "a"], "exists"),
         (["a", "untested"], "no test images"),
     ],
@@ -158,7 +158,7 @@ def test_other_test_images_are_named(run):
 def test_rows_that_do_not_belong_together_are_refused(run, change):
     run("a", ["cat", "dog"])
     run("b", ["cat", "dog"], **change)
-    with pytest.raises(DataError, match=r"differ in their images: 1\.png"):
+    with pytest.raises(DataError, match=r"differ in their test images: 1\.png"):
         compare(["a", "b"])
 
 

@@ -334,4 +334,4 @@ def test_a_report_can_be_made_again_without_data_or_torch(whole, given, tmp_path
     done = subprocess.run([sys.executable, "-c", script, str(study)], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert ((study / "results.csv").read_bytes(), json.loads((study / "summary.json").read_text())) == before
-    assert StudyDirectory(study).report.is_file()
+    assert StudyDirectory(study).report_path.is_file()

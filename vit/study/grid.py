@@ -78,7 +78,7 @@ class Cell:
     """
 
     series: str
-    images: int
+    num_images: int
     seed: int
     choice: str
     recipe: Recipe
@@ -87,18 +87,22 @@ class Cell:
     @property
     def group(self) -> tuple[str, int]:
         """Cells among which tuning chooses."""
-        return self.series, self.images
+        return self.series, self.num_images
 
     @property
     def images_shown(self) -> int:
         """Images that its training shows to the network, each as often as it is shown: nearly all of its work."""
         optim = self.recipe.optim
-        return optim.epochs * self.images if optim.steps is None else optim.steps * (optim.batch_size or self.images)
+        return (
+            optim.epochs * self.num_images
+            if optim.steps is None
+            else optim.steps * (optim.batch_size or self.num_images)
+        )
 
     def words(self) -> str:
         """Its name for people."""
         tried = f", {self.choice}" if self.choice else ""
-        return f"{self.series}, {self.images:,} images, seed {self.seed}{tried}"
+        return f"{self.series}, {self.num_images:,} images, seed {self.seed}{tried}"
 
 
 def parse_sizes(sizes: Sequence[int | str], pool: int) -> list[int]:
