@@ -5,7 +5,6 @@ import shlex
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -144,7 +143,7 @@ def _draw(reporter: Reporter, run: Any, plan: Any, fitted: Any, tracker: Any) ->
 
     try:
         draw_run(run, plan, fitted, tracker)
-        write_run_report(run, plan.source, asdict(fitted.result))
+        write_run_report(run, plan.source, fitted.result)
     except Exception as error:  # noqa: BLE001  whatever it is, the training itself is whole
         again = f"'vit report {shlex.quote(str(run.path))}' tries again"
         reporter.notice(f"WARNING: figures and report could not be drawn: {type(error).__name__}: {error}; {again}")
