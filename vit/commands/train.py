@@ -266,7 +266,7 @@ def _show_result(reporter: Reporter, run: Any, result: Any, round_name: str) -> 
     facts = [("validation accuracy", percent(result.validation["val/acc1"]))] if result.validation else []
     if result.metrics:
         facts.append(
-            ("test accuracy", f"{interval(result.metrics['acc1'])}, {result.images['test']:,} images, 95 % interval")
+            ("test accuracy", f"{interval(**result.metrics['acc1'])}, {result.images['test']:,} images, 95 % interval")
         )
         before, after = (percent(metrics["ece"]["value"]) for metrics in (result.uncalibrated, result.metrics))
         chance = percent(result.metrics["ece"]["chance"])

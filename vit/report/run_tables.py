@@ -12,7 +12,8 @@ from scipy.stats import binomtest
 
 from vit.checkpoints.run import RunResult
 from vit.data.samples import Labels
-from vit.inference.metrics import NAMES, Floats, per_class
+from vit.inference.metrics import NAMES, per_class
+from vit.inference.scored_images import Floats
 from vit.inference.scored_rows import ScoredRow
 from vit.study.wording import Cell
 
@@ -143,8 +144,8 @@ def class_rows(tested: Tested, class_names: Sequence[str]) -> list[ClassRow]:
                 name=class_names[number],
                 num_images=right + wrong.total(),
                 recall=share(right, right + wrong.total()),
-                precision=measured["precision"],
-                f1=measured["f1"],
+                precision=measured.precision,
+                f1=measured.f1,
                 missed=wrong.total(),
                 false_alarms=int(called[number]) - right,
                 taken_for=", ".join(f"{class_names[other]} ({count})" for other, count in wrong.most_common(2)),

@@ -18,7 +18,7 @@ from vit.data.contents import known_contents, read_contents
 from vit.errors import VitError
 from vit.launch import forget_launcher
 from vit.training.beginning import check_unchanged, write_beginning
-from vit.training.callbacks.recording import Listener
+from vit.training.callbacks.listener import Listener
 from vit.training.finish import finish
 from vit.training.fit import fit
 from vit.training.plan import Plan, make_plan
@@ -111,7 +111,8 @@ def time_cell(recipe: Recipe, threads: int, gpu: int | None, answer: Any) -> Non
 
 
 def _timed(plan: Plan) -> tuple[float, float]:
-    from vit.inference.engine import Engine, autocast
+    from vit.inference.devices import autocast
+    from vit.inference.engine import Engine
     from vit.models.catalog import build
 
     network = build(plan.network).to(plan.device).train()

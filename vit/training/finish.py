@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from vit.checkpoints.run import RunDirectory
 from vit.inference.scored_rows import write_scored
-from vit.training.fit import FitResult
+from vit.training.result import FitResult
 
 
 def finish(

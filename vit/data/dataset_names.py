@@ -1,0 +1,47 @@
+"""Names of data sets and splits, without heavy imports: a wrong DATA is an error before torch is imported."""
+
+import os
+from pathlib import Path
+
+from vit.errors import DataError, UsageError, nearest
+
+DIGITS = "digits"
+TORCHVISION = frozenset(
+    (
+        "mnist",
+        "fashion_mnist",
+        "kmnist",
+        "cifar10",
+        "cifar100",
+        "svhn",
+        "stl10",
+        "gtsrb",
+        "food101",
+        "dtd",
+        "flowers102",
+        "fgvc_aircraft",
+        "oxford_iiit_pet",
+    )
+)
+KNOWN = TORCHVISION | {DIGITS}
+SPLIT_SYNONYMS = {  # split -> names of its folder, or in the column of a table
+    "train": ("train", "training"),
+    "validation": ("validation", "valid", "val"),
+    "test": ("test", "testing"),
+}
+LAYOUT = "expected FOLDER/<class>/<image>, FOLDER/train/<class>/<image>, or a CSV with the columns path,label[,split]"
+
+
+def check_data(data: str) -> None:
+    """Check that DATA is a file, a folder or a known name.
+
+    Raises:
+        UsageError: it looks like an unknown name.
+        DataError: it looks like a path, and nothing is there.
+    """
+    path = Path(data).expanduser()
+    if path.is_dir() or path.is_file() or data in KNOWN:
+        return
+    if os.sep in data or path.suffix:
+        raise DataError(f"there is no {data}", LAYOUT)
+    raise UsageError(f"DATA {data!r} is not a folder, a file or a known data set", nearest(data, KNOWN))
