@@ -3,7 +3,8 @@
 import pytest
 
 from vit.commands.resuming import recipe_of
-from vit.training.recipe import Recipe, TrainerConfig, dump
+from vit.training.recipe import Recipe, TrainerConfig
+from vit.training.recipe_values import dump
 
 
 @pytest.mark.faults("R6")

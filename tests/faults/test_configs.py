@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tests.commands.test_train_errors import refused
 from vit.commands.recipe_options import make_parser, parse_options, read_recipe, to_recipe
 from vit.errors import UsageError
-from vit.training.recipe import Recipe, dump, plain
+from vit.training.recipe import Recipe
+from vit.training.recipe_values import dump, plain
 
 NOWHERE = "food101"  # reading it, without its folder, would be exit code 3
 TINY = ("--network", "vit_nano_patch2_8", "--epochs", 1, "--batch_size", 4, "--wandb", "off", "--data.num_workers", 0)
@@ -56,7 +57,7 @@ KINDS = {
     "augment.mixup": "NonNegative", "augment.cutmix": "NonNegative", "augment.erasing": "ClosedUnitInterval",
     "optim.optimizer": "Literal", "optim.lr": "Positive", "optim.epochs": "PositiveInt", "optim.steps": "PositiveInt",
     "optim.batch_size": "PositiveInt", "optim.accumulate": "PositiveInt", "optim.warmup": "Share",
-    "optim.min_lr": "ClosedUnitInterval", "optim.weight_decay": "NonNegative", "optim.momentum": "Share",
+    "optim.min_lr_ratio": "ClosedUnitInterval", "optim.weight_decay": "NonNegative", "optim.momentum": "Share",
     "optim.label_smoothing": "Share", "optim.clip_norm": "NonNegative", "optim.layer_decay": "Area",
     "optim.ema_decay": "Share", "optim.on_nan": "Literal", "trainer.devices": "PositiveInt",
     "trainer.num_nodes": "PositiveInt", "trainer.precision": "Literal", "wandb": "Literal",

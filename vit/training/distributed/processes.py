@@ -21,7 +21,8 @@ from vit.checkpoints.run import versions
 from vit.errors import DisagreementError, ProcessesError
 from vit.training.callbacks.signals import Stop
 from vit.training.plan import Plan
-from vit.training.recipe import UNDECIDING, plain
+from vit.training.recipe import UNDECIDING
+from vit.training.recipe_values import plain
 
 PATIENCE = timedelta(minutes=10)  # with a process that does not answer
 LAST_WORDS = 20.0  # seconds, of the first process after another has failed
