@@ -51,7 +51,7 @@ class Stopwatch:
 
 def ours(arguments: argparse.Namespace) -> float:
     from vit.checkpoints.run import RunDirectory
-    from vit.commands.arguments import find_config
+    from vit.commands.configs import find_config
     from vit.commands.recipe_options import read_recipe
     from vit.training.fit import fit
     from vit.training.plan import make_plan

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vit.commands.arguments import shipped_configs
+from vit.commands.configs import shipped_configs
 from vit.commands.recipe_options import read_recipe
 from vit.commands.study_options import grid_of, parse_study, series_of
 from vit.models import catalog

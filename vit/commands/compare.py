@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vit.commands.arguments import Parser, new_file, parse
+from vit.commands.arguments import new_file, parse
+from vit.commands.parser import Parser
 from vit.console import Reporter, interval, p_value
 from vit.csv_files import new_table
 from vit.errors import DataError, ResourceError, UsageError

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse.typing import PositiveInt
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.arguments import Parser, parse
+from vit.commands.arguments import parse
+from vit.commands.parser import Parser
 from vit.console import Reporter, harmless
 from vit.errors import ResourceError, UsageError, VitError, install
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.arguments import Parser, parse
+from vit.commands.arguments import parse
+from vit.commands.parser import Parser
 from vit.console import ProgressReport, Reporter, interval, percent
 from vit.data.names import check_data
 from vit.errors import BadInputsError, ResourceError, UsageError

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.arguments import Parser, parse
+from vit.commands.arguments import parse
+from vit.commands.parser import Parser
 from vit.console import Reporter
 from vit.inference.files import free_name, list_files
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse.typing import PositiveInt
 
 from vit.checkpoints.model_path import check_weights
-from vit.commands.arguments import Parser, new_file, parse
+from vit.commands.arguments import new_file, parse
+from vit.commands.parser import Parser
 from vit.console import Reporter
 from vit.errors import ResourceError, UsageError
 from vit.inference.files import free_name, list_files

@@ -5,7 +5,8 @@ from fnmatch import fnmatch
 
 from jsonargparse.typing import PositiveInt
 
-from vit.commands.arguments import Parser, parse
+from vit.commands.arguments import parse
+from vit.commands.parser import Parser
 from vit.console import Reporter
 from vit.errors import UsageError
 from vit.models.names import OWN, suggestion, timm_names

@@ -4,7 +4,8 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from vit.commands.arguments import Parser, find_config, shipped_configs
+from vit.commands.configs import find_config, shipped_configs
+from vit.commands.parser import Parser
 from vit.commands.recipe_options import RANDOM, SHORT, make_parser, to_recipe
 from vit.training.recipe import DataConfig, Recipe
 from vit.training.recipe_values import plain

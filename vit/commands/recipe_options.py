@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from jsonargparse import ActionConfigFile, Namespace
 
 from vit.checkpoints.model_path import check_weights
-from vit.commands.arguments import Parser
+from vit.commands.parser import Parser
 from vit.data.names import KNOWN, check_data
 from vit.models.names import check_network
 from vit.training.recipe import AugmentConfig, DataConfig, ModelConfig, OptimConfig, Recipe, TrainerConfig

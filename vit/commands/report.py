@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.arguments import Parser, fraction, parse
+from vit.commands.arguments import fraction, parse
+from vit.commands.parser import Parser
 from vit.commands.study_report import report_findings
 from vit.console import Reporter
 from vit.errors import UsageError, VitError
