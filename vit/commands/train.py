@@ -21,8 +21,8 @@ from vit.training.recipe_values import dump, plain
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
-    from vit.training.plan import Plan
     from vit.training.fit import FitResult
+    from vit.training.plan import Plan
     from vit.training.tracking import Tracker
 
 
@@ -96,9 +96,7 @@ def _agreed_run(
     return RunDirectory(Path(decision["run"])), decision["resume"]
 
 
-def _open_run(
-    options: TrainOptions, plan: "Plan", reporter: Reporter, lock: ExitStack
-) -> "tuple[RunDirectory, bool]":
+def _open_run(options: TrainOptions, plan: "Plan", reporter: Reporter, lock: ExitStack) -> "tuple[RunDirectory, bool]":
     """Make a run folder, or find the one to resume; lock it, and check or write what it holds before the first step."""
     from vit.checkpoints.run import RunDirectory
     from vit.training.beginning import check_unchanged, write_beginning
@@ -159,9 +157,7 @@ def _open_tracker(plan: "Plan", run: "RunDirectory", reporter: Reporter) -> "Tra
     return open_tracker(mode, run.path, plain(recipe), run.path.name, reporter.notice, sharing=sharing)
 
 
-def _draw(
-    reporter: Reporter, run: "RunDirectory", plan: "Plan", fitted: "FitResult", tracker: "Tracker"
-) -> None:
+def _draw(reporter: Reporter, run: "RunDirectory", plan: "Plan", fitted: "FitResult", tracker: "Tracker") -> None:
     """Draw figures and page. A failure is a notice, because the training itself is finished."""
     from vit.report.run_figures import draw_run
     from vit.report.run_page import write_run_report
