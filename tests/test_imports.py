@@ -12,7 +12,7 @@ import vit
 from vit.__main__ import COMMANDS
 
 PACKAGE = Path(vit.__file__).parent
-GROUND = {"errors", "atomic_files", "launch", "csv_files", "console"}  # each imports `errors` alone
+GROUND = {"errors", "atomic_files", "launch", "csv_files", "console", "layout"}  # each imports `errors` alone
 BELOW: dict[str, set[str]] = {"models": set(), "data": set()}
 BELOW["checkpoints"] = {"models", "data"}
 BELOW["weights"] = BELOW["inference"] = BELOW["checkpoints"] | {"checkpoints"}

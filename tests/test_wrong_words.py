@@ -29,7 +29,7 @@ WRONG = [
     ("train empty", 3, "empty has no class folders"),
     ("train digits --init_from nothing.ckpt", 4, "there is no checkpoint nothing.ckpt"),
     ("train digits --init_from https://host/x.pth", 4, "download it first"),
-    ("train --resume nothing", 2, "nothing is no run folder"),
+    ("train --resume nothing", 2, "nothing is not a run folder"),
     ("study digits --networks digits_cnnn", 2, "did you mean 'digits_cnn'?"),
     ("study digits --networks digits,vit_tyni_cifar", 2, "did you mean 'vit_tiny_cifar'?"),
     ("study nothing", 2, "DATA is 'nothing'"),

@@ -19,14 +19,16 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from vit.commands.export import export
     from vit.commands.predict import predict
+    from vit.commands.report import report
     from vit.inference.predictor import load
     from vit.models.catalog import create_network
 
 __version__ = "0.1.0"
-__all__ = ["create_network", "load", "predict", "train"]
+__all__ = ["create_network", "export", "load", "predict", "report", "train"]
 
-_COMMANDS = ("predict",)
+_COMMANDS = ("export", "predict", "report")
 _HOMES = {"create_network": "vit.models.catalog", "load": "vit.inference.predictor"}
 _HOMES |= {name: f"vit.commands.{name}" for name in _COMMANDS}
 

@@ -19,6 +19,7 @@ from vit.checkpoints.run import RunDirectory
 from vit.commands import train
 from vit.data.module import ImageDataModule
 from vit.data.sampler import EvaluationSampler
+from vit.report import run_figures
 from vit.training.classifier import Classifier
 
 # everything that has a state of its own: averaged weights, dropout, mixup, parts of a batch, two optimizers in one
@@ -89,7 +90,7 @@ def resumed(vit, run):
 def _no_figures():
     """They take longer than these trainings."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vit.report.run_figures.draw_run", lambda *_: None)
+        patch.setattr(run_figures, "draw_run", lambda *_: None)
         yield
 
 

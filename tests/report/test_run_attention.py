@@ -25,15 +25,17 @@ def cnn(tmp_path):
     resolved = resolve({"name": "resnet10_small", "widths": (4, 4, 4, 4)}, 16, len(class_names))
     weights = {f"network.{name}": value for name, value in build(resolved).state_dict().items()}
     run = RunDirectory(tmp_path)
-    run.best.parent.mkdir()
-    torch.save({KEY: Description(class_names, resolved, Preprocess(16)).to_dict(), "state_dict": weights}, run.best)
+    run.best_path.parent.mkdir()
+    torch.save(
+        {KEY: Description(class_names, resolved, Preprocess(16)).to_dict(), "state_dict": weights}, run.best_path
+    )
     return run
 
 
 def test_maps_are_of_the_label_that_was_given(digits_run):
     run = RunDirectory(digits_run.path)
     found = run_attention.overlays(run, IMAGES, ["3", "8"])
-    network, description = load(run.best)
+    network, description = load(run.best_path)
     maps = run_attention.choose_methods("relevance", network)["relevance"](
         network, description.preprocess.normalize(torch.stack(IMAGES)), torch.tensor([3, 8])
     )

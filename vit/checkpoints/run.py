@@ -1,4 +1,4 @@
-"""A run: one training and its folder. Every file name in a run folder is said here and nowhere else."""
+"""A run: one training, its folder and its result"""
 
 import base64
 import os
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,34 +19,16 @@ import numpy.typing as npt
 from vit.atomic_files import remove_partial, write_json
 from vit.checkpoints.locking import hold, is_held
 from vit.errors import CheckpointError, ResourceError, UsageError
-
-if TYPE_CHECKING:
-    pass
+from vit.layout import RunLayout
 
 
-@dataclass(frozen=True)
-class RunDirectory:
-    """Where a run keeps what. A run folder is accepted wherever a checkpoint is."""
-
-    path: Path
-
-    config = property(lambda self: self.path / "config.yaml")
-    class_names = property(lambda self: self.path / "classes.json")
-    splits = property(lambda self: self.path / "splits.csv")
-    metrics = property(lambda self: self.path / "metrics.csv")
-    best = property(lambda self: self.path / "checkpoints" / "best.ckpt")
-    last = property(lambda self: self.path / "checkpoints" / "last.ckpt")
-    previous = property(lambda self: self.path / "checkpoints" / "previous.ckpt")  # until the run is finished
-    result = property(lambda self: self.path / "result.json")
-    predictions = property(lambda self: self.path / "predictions")
-    figures = property(lambda self: self.path / "figures")
-    report = property(lambda self: self.path / "report.html")
-    lock = property(lambda self: self.path / ".lock")  # while it is trained
+class RunDirectory(RunLayout):
+    """A run folder. Every command that takes a checkpoint takes a run folder, too."""
 
     @property
     def can_resume(self) -> bool:
         """Whether there is a checkpoint to go on from."""
-        return self.last.is_file() or self.previous.is_file()
+        return self.last_path.is_file() or self.previous_path.is_file()
 
     def unfinished(self) -> UsageError:
         """The error of whoever needs the result of this run before it has one: what to do about it."""
@@ -56,7 +38,7 @@ class RunDirectory:
             fix = f"finish it with 'vit train --resume {shlex.quote(str(self.path))}'"
         else:
             fix = "start it again as a new run: it has no checkpoint"
-        return UsageError(f"{self.path} has no result.json: its training has not finished", fix)
+        return UsageError(f"{self.path} has no {self.result_path.name}: its training has not finished", fix)
 
     @contextmanager
     def held(self, wait: bool = False) -> Iterator[None]:
@@ -70,26 +52,26 @@ class RunDirectory:
         Raises:
             ResourceError: another one does.
         """
-        file = hold(self.lock, wait)
+        file = hold(self.lock_path, wait)
         if file is None:
             raise ResourceError(f"another process is training into {self.path}", "wait for it, or end it")
         with file:
-            for folder in (self.path, self.best.parent, self.predictions, self.figures):
+            for folder in (self.path, self.best_path.parent, self.predictions_dir, self.figures_dir):
                 remove_partial(folder)
             try:
                 yield
             finally:
-                self.lock.unlink(missing_ok=True)
+                self.lock_path.unlink(missing_ok=True)
 
     def is_held(self) -> bool:
         """Whether another process is training into this folder."""
-        return is_held(self.lock)
+        return is_held(self.lock_path)
 
     @classmethod
     def below(cls, out: str, data: str, network: str) -> "list[RunDirectory]":
         """The runs that `create` has made in such a place, in no order."""
         parent = Path(out).expanduser() / slug(data) / slug(network)
-        return [cls(config.parent) for config in parent.glob("*/config.yaml")]
+        return [run for run in map(cls, parent.glob("*")) if run.config_path.is_file()]
 
     @classmethod
     def create(cls, out: str, data: str, network: str, name: str | None) -> "RunDirectory":
@@ -118,8 +100,10 @@ class RunDirectory:
     def open(cls, path: Path) -> "RunDirectory":
         """An existing run; UsageError when the folder is none."""
         run = cls(path.expanduser())
-        if not run.config.is_file():
-            raise UsageError(f"{path} is no run folder: it has no config.yaml", "give a folder that 'vit train' made")
+        if not run.config_path.is_file():
+            raise UsageError(
+                f"{path} is not a run folder: it has no {run.config_path.name}", "give a folder that 'vit train' made"
+            )
         return run
 
 
@@ -129,11 +113,11 @@ def checkpoint_of(path: Path) -> Path:
     if not path.is_dir():
         return path
     run = RunDirectory(path)
-    for candidate in (run.best, run.last):
+    for candidate in (run.best_path, run.last_path):
         if candidate.is_file():
             return candidate
     raise CheckpointError(
-        f"{path} has no checkpoints/best.ckpt", "give a run folder or a checkpoint that 'vit train' wrote"
+        f"{path} has no {run.best_path.relative_to(path)}", "give a run folder or a checkpoint that 'vit train' wrote"
     )
 
 

@@ -12,7 +12,7 @@ from vit.errors import ResourceError, UsageError
 if TYPE_CHECKING:
     PositiveInt = int
 else:
-    from jsonargparse.typing import PositiveInt
+    from jsonargparse.typing import PositiveInt as PositiveInt
 
 StrPath = str | os.PathLike[str]
 Paths = StrPath | Sequence[StrPath]
@@ -75,6 +75,11 @@ def fraction(option: str, value: float | str | None) -> float | None:
 def path_list(paths: Paths) -> list[StrPath]:
     """One path or several as a list."""
     return [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+
+
+def path_text(path: StrPath | None) -> str | None:
+    """A path as text; None where none is given."""
+    return None if path is None else os.fspath(path)
 
 
 def new_file(wanted: StrPath) -> Path:

@@ -13,6 +13,7 @@ from vit.console import Reporter, interval, p_value
 from vit.csv_files import new_table
 from vit.errors import DataError, ResourceError, UsageError
 from vit.inference.scored_rows import ScoredRow, read_scored
+from vit.layout import RunLayout
 
 if TYPE_CHECKING:
     import numpy as np
@@ -110,7 +111,7 @@ def _config(run: Path) -> dict[str, Any]:
     import yaml
 
     try:
-        found = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+        found = yaml.safe_load(RunLayout(run).config_path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -156,18 +157,18 @@ def _read(path: Path) -> _Tested:
     from vit.checkpoints.run import RunDirectory
 
     run = RunDirectory.open(path)
-    if not run.result.is_file():
+    if not run.result_path.is_file():
         raise run.unfinished()
-    file = run.predictions / "test.csv"
+    file = run.scored_path("test")
     try:
-        result: dict[str, Any] = json.loads(run.result.read_text(encoding="utf-8"))
+        result: dict[str, Any] = json.loads(run.result_path.read_text(encoding="utf-8"))
         if "test" not in result["fingerprints"]:
             raise UsageError(f"{path} has no test images", "train with --data.test above 0")
         name, _, _ = result["network"]["name"], result["data"], result["images"]["test"]
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{run.result} is damaged ({error})", "train again, or restore the file") from error
+        raise DataError(f"{run.result_path} is damaged ({error})", "train again, or restore the file") from error
     if not file.is_file():
-        raise DataError(f"{path} has no predictions/test.csv", "restore the file, or train again")
+        raise DataError(f"{path} has no {file.relative_to(run.path)}", "restore the file, or train again")
     return _Tested(path, name, result, read_scored(file, result["images"]["test"]))
 
 
@@ -199,7 +200,7 @@ def _check_same_images(runs: Sequence[_Tested]) -> None:
         for mine, theirs in zip(first.rows, other.rows, strict=True):
             if mine[:2] != theirs[:2]:
                 raise DataError(
-                    f"predictions/test.csv of {first.path} and {other.path} differ in their images: "
+                    f"the predictions of {first.path} and {other.path} differ in their test images: "
                     f"{mine.path} ({mine.label}) beside {theirs.path} ({theirs.label})",
                     "one of them was changed; restore it",
                 )

@@ -144,11 +144,10 @@ def _sample(model: str, limit: int, preprocess: "Preprocess") -> "Tensor | None"
     from vit.errors import DataError
     from vit.training.run_images import images_of_run
 
-    path = Path(model).expanduser()
-    run = RunDirectory(path if path.is_dir() else path.parent.parent)
-    if not run.config.is_file():
+    run = RunDirectory.around(Path(model))
+    if run is None:
         return None
-    found = images_of_run(run, read_recipe(run.config)).splits
+    found = images_of_run(run, read_recipe(run.config_path)).splits
     samples = found.get("validation", found["train"])
     pictures = []
     for place in range(0, len(samples), -(-len(samples) // limit)):

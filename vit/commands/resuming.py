@@ -50,11 +50,11 @@ def recipe_of(run: Path, given: Given) -> Recipe:
     from vit.checkpoints.run import RunDirectory
 
     directory = RunDirectory.open(run)
-    if directory.result.is_file():
-        raise UsageError(f"{run} is finished", f"see {directory.result}, or start a new run")
+    if directory.result_path.is_file():
+        raise UsageError(f"{run} is finished", f"see {directory.result_path}, or start a new run")
     if not directory.can_resume:
         raise directory.unfinished()
-    recipe = _recipe_of_run(directory.config)
+    recipe = _recipe_of_run(directory.config_path)
     if is_launched():  # the launcher decides how many processes there are, however many the run had
         recipe = replace(recipe, trainer=replace(recipe.trainer, devices="auto", num_nodes=1))
     if given != Given():
@@ -83,10 +83,10 @@ def _unfinished(recipe: Recipe, network: str, data: str) -> Iterator[tuple["RunD
     """The unfinished runs below `out` that can be resumed and that no process trains, the newest first."""
     from vit.checkpoints.run import RunDirectory
 
-    runs = [run for run in RunDirectory.below(recipe.out, data, network) if run.can_resume and not run.result.is_file()]
-    for run in sorted(runs, key=lambda run: run.config.stat().st_mtime, reverse=True):
+    runs = [run for run in RunDirectory.below(recipe.out, data, network) if run.can_resume and not run.result_path.is_file()]
+    for run in sorted(runs, key=lambda run: run.config_path.stat().st_mtime, reverse=True):
         try:
-            its_recipe = _recipe_of_run(run.config)
+            its_recipe = _recipe_of_run(run.config_path)
         except VitError:  # of another version, or not a run's
             continue
         if not run.is_held():

@@ -58,7 +58,7 @@ def study(arguments: Sequence[str]) -> int:
         return 0
     folder.describe(cells, protocol)
     failed = _run(reporter, folder, mine, place, contents.by_path(plan.source))
-    with alone(folder.lock):  # of shards that end together the last one reports, and sees the cells of all
+    with alone(folder.lock_path):  # of shards that end together the last one reports, and sees the cells of all
         report_findings(reporter, folder.path, given.target)
     return 5 if failed else 0
 
@@ -208,7 +208,8 @@ class _Watcher:
 
     def told(self, cell: Any, what: str) -> None:
         """A cell started, or ended."""
-        from vit.study.folder import failure_file, result_of
+        from vit.layout import RunLayout
+        from vit.study.folder import result_of
 
         if what == "started":
             self.running += 1
@@ -223,7 +224,8 @@ class _Watcher:
                 words = f"{accuracy} test accuracy, {duration(result['seconds'])}"
             else:
                 self.failed += 1
-                words = f"FAILED: {failure_file(run).read_text(encoding='utf-8').strip()} (see {run / 'log.txt'})"
+                layout = RunLayout(run)
+                words = f"FAILED: {layout.failure_path.read_text(encoding='utf-8').strip()} (see {layout.log_path})"
             self.reporter.notice(f"{self.done + self.failed}/{self.total}  {cell.words()}: {words}")
         words = f"{self.running} running, {self.failed} failed"
         self.progress.update(self.done + self.failed, self.total, words, share=self.behind / self.work)

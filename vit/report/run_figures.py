@@ -28,14 +28,14 @@ def write_classes(run: RunDirectory, fitted: FitResult, class_names: tuple[str, 
         content: dict[str, Any] = {"per_class": per_class(shown.labels, shown.predictions, class_names)}
         if len(class_names) <= MOST_IN_CONFUSION:
             content["confusion"] = confusion(shown.labels, shown.predictions, len(class_names)).tolist()
-        write_json(run.path / f"{split}_classes.json", content)
+        write_json(run.per_class_path(split), content)
 
 
 def draw_run(run: RunDirectory, plan: Plan, fitted: FitResult, tracker: Tracker) -> None:
     """Curves, confusion matrix, reliability, augmented training images, worst validation images."""
     class_names = plan.source.class_names
     scored, data = fitted.scored, fitted.data
-    pictures = {"curves": curves(run.metrics)}
+    pictures = {"curves": curves(run.metrics_path)}
     split = "test" if "test" in scored else "validation"
     if split in scored:
         shown = scored[split]
@@ -60,7 +60,7 @@ def draw_run(run: RunDirectory, plan: Plan, fitted: FitResult, tracker: Tracker)
             "Validation images with the largest loss: true → predicted, probability",
         )
     for name, figure in pictures.items():
-        path = run.figures / f"{name}.png"
+        path = run.figure_path(name)
         save(figure, path)
         show = tracker.media if name in SHOWING_IMAGES else tracker.figure
         show(f"figures/{name}", path)
@@ -74,7 +74,9 @@ def draw_run(run: RunDirectory, plan: Plan, fitted: FitResult, tracker: Tracker)
 def _track_result(run: RunDirectory, result: RunResult, tracker: Tracker) -> None:
     values = {f"test/{name}": metric["value"] for name, metric in result.metrics.items()}
     tracker.summary({**values, **{f"best/{name}": value for name, value in result.validation.items()}})
-    tracker.artifact(run.best, f"{result.data}-{result.network['name']}", {"sha256": file_hash(run.best), **values})
+    tracker.artifact(
+        run.best_path, f"{result.data}-{result.network['name']}", {"sha256": file_hash(run.best_path), **values}
+    )
 
 
 def _worst(scored: ScoredImages, class_names: tuple[str, ...]) -> list[dict[str, Any]]:

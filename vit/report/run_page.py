@@ -60,19 +60,19 @@ def write_run_report(run: RunDirectory, source: Source | None, result: Mapping[s
         UsageError: the run has not finished.
         DataError: one of its files is damaged.
     """
-    if result is None and not run.result.is_file():
+    if result is None and not run.result_path.is_file():
         raise run.unfinished()
     try:
-        result = json.loads(run.result.read_text(encoding="utf-8")) if result is None else result
+        result = json.loads(run.result_path.read_text(encoding="utf-8")) if result is None else result
         assert result is not None
-        class_names: list[str] = json.loads(run.class_names.read_text(encoding="utf-8"))["classes"]
+        class_names: list[str] = json.loads(run.class_names_path.read_text(encoding="utf-8"))["classes"]
         split = "test" if "test" in result["images"] else "validation"
-        rows = read_scored(run.predictions / f"{split}.csv", result["images"][split])
+        rows = read_scored(run.scored_path(split), result["images"][split])
         content = _content(run, result, class_names, split, rows, _pixels(source, split, rows))
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise DataError(f"{run.path} is damaged: {error}", "restore its files, or train again") from error
     html = templates.get_template("run.html").render(content)
-    with atomic_write(run.report) as partial:
+    with atomic_write(run.report_path) as partial:
         partial.write_text(html, encoding="utf-8", errors="replace")
 
 
@@ -143,7 +143,7 @@ def _content(
         "metrics": _metrics(result),
         "temperature": result.get("temperature", 1.0),
         "has_pictures": pixels is not None,
-        "curves": drawn(curves(run.metrics)),
+        "curves": drawn(curves(run.metrics_path)),
         "best_epoch": result["best_epoch"] + 1,
         "classes": _classes(labels, guesses, class_names)[:SHOWN_CLASSES],
         "class_count": len(class_names),
@@ -166,7 +166,7 @@ def _content(
         ],
         "reliability": drawn(reliability(correct, sure, before)),
         "facts": _facts(result),
-        "config": run.config.read_text(encoding="utf-8").splitlines(),
+        "config": run.config_path.read_text(encoding="utf-8").splitlines(),
     }
 
 

@@ -30,7 +30,7 @@ def finish(run: RunDirectory, fitted: FitResult, tracker: Tracker, write_others:
     resumed with `vit train --resume` or with its study, and comes here again.
     """
     for split, scored in fitted.scored.items():
-        write_scored(run.predictions / f"{split}.csv", scored, fitted.data.source.class_names)
+        write_scored(run.scored_path(split), scored, fitted.data.source.class_names)
     write_others()
-    fitted.result.write(run.result)
+    fitted.result.write(run.result_path)
     tracker.finish()

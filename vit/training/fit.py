@@ -82,15 +82,15 @@ def fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener] = (), resum
         try:
             return _fit(plan, run, listeners, resume, signals)
         except Stop as stop:
-            fix = on if run.last.is_file() else "start it again"
+            fix = on if run.last_path.is_file() else "start it again"
             raise StoppedError(128 + stop.number, stop.words, fix) from stop
         except DivergedError as error:
-            if not run.last.is_file():
+            if not run.last_path.is_file():
                 raise
-            kept = f"{run.last} holds the last good weights (--init_from starts from them)"
+            kept = f"{run.last_path} holds the last good weights (--init_from starts from them)"
             raise DivergedError(error.problem, f"{error.fix}; {kept}") from error
         except ProcessesError as error:
-            raise type(error)(error.problem, f"{error.fix}; {on}" if run.last.is_file() else error.fix) from error
+            raise type(error)(error.problem, f"{error.fix}; {on}" if run.last_path.is_file() else error.fix) from error
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -168,7 +168,7 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
         left_out={split: dict(some.left_out) for split, some in scored.items() if some.left_out},
     )
     if effort.is_first_process:
-        run.previous.unlink(missing_ok=True)
+        run.previous_path.unlink(missing_ok=True)
     return FitResult(result, scored, data, effort.is_first_process)
 
 
@@ -184,7 +184,7 @@ def _optimize(
 ) -> tuple[TrainingStats, _Measured]:
     """Train weights by gradient descent, and measure the best ones."""
     classifier = _classifier(network, plan)
-    recorder = Recorder(run.metrics, plan.batch_size // plan.recipe.optim.accumulate, list(listeners))
+    recorder = Recorder(run.metrics_path, plan.batch_size // plan.recipe.optim.accumulate, list(listeners))
     unreadable = Unreadable(recorder.notice)
     callbacks: list[Callback] = [
         Agreement(deciding(plan)),
@@ -195,15 +195,15 @@ def _optimize(
     ]
     if plan.ema_decay:
         callbacks.append(Averaging(plan.ema_decay, classifier))
-    callbacks.append(LastCheckpoint(run.last, plan.checkpoint_seconds, signals, saved=recorder.leave_out))
-    trainer = _trainer(plan, run, callbacks, DurableCheckpointIO(run.last, run.previous, recorder.notice))
+    callbacks.append(LastCheckpoint(run.last_path, plan.checkpoint_seconds, signals, saved=recorder.leave_out))
+    trainer = _trainer(plan, run, callbacks, DurableCheckpointIO(run.last_path, run.previous_path, recorder.notice))
     if trainer.is_global_zero and not resume:
-        run.previous.unlink(missing_ok=True)
+        run.previous_path.unlink(missing_ok=True)
     with together(trainer):
-        trainer.fit(classifier, datamodule=data, ckpt_path=run.last if resume else None)
-        measured = _measured(plan, data, run.best, trainer.strategy.root_device)
+        trainer.fit(classifier, datamodule=data, ckpt_path=run.last_path if resume else None)
+        measured = _measured(plan, data, run.best_path, trainer.strategy.root_device)
     effort = TrainingStats(
-        run.best,
+        run.best_path,
         recorder.seconds,
         recorder.images_per_second,
         trainer.global_step,
@@ -246,7 +246,12 @@ def _calibrated(engine: Engine, data: ImageDataModule) -> tuple[Temperature | No
 def _trainer(plan: Plan, run: RunDirectory, callbacks: list[Callback], files: DurableCheckpointIO) -> Trainer:
     settings, optim = plan.recipe.trainer, plan.recipe.optim
     best = BestCheckpoint(
-        run.best.parent, run.best.stem, MONITOR, mode="min", auto_insert_metric_name=False, enable_version_counter=False
+        run.best_path.parent,
+        run.best_path.stem,
+        MONITOR,
+        mode="min",
+        auto_insert_metric_name=False,
+        enable_version_counter=False,
     )
     observe_patiently()
     devices, machines = lightning_devices(settings, plan.device)

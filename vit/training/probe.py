@@ -63,7 +63,7 @@ def probe(
     nn.init.zeros_(found.weight)
     nn.init.zeros_(found.bias)
     best, steps = float("inf"), 0
-    with new_table(run.metrics, COLUMNS) as table:
+    with new_table(run.metrics_path, COLUMNS) as table:
         for place, penalty in enumerate(PENALTIES):
             loss, iterations = _fit_head(found, features, labels, penalty)
             steps += iterations
@@ -79,7 +79,7 @@ def probe(
                     network, head, found, (mean, std), run, replace(description, metrics={**measured, "epoch": place})
                 )
     seconds, unreadable = time.perf_counter() - began, len(plan.source.splits["train"]) - len(labels)
-    return TrainingStats(run.best, seconds, len(labels) / computed, steps, unreadable_images=unreadable)
+    return TrainingStats(run.best_path, seconds, len(labels) / computed, steps, unreadable_images=unreadable)
 
 
 def _head(network: Network, called: str) -> tuple[str, nn.Linear]:
@@ -153,4 +153,4 @@ def _store(
     head.weight.copy_(weight)
     head.bias.copy_(found.bias - weight @ mean)
     content: dict[str, Any] = {"state_dict": {f"{PREFIX}{key}": value for key, value in network.state_dict().items()}}
-    DurableCheckpointIO().save_checkpoint({**content, KEY: description.to_dict()}, run.best)
+    DurableCheckpointIO().save_checkpoint({**content, KEY: description.to_dict()}, run.best_path)

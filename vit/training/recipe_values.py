@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
@@ -46,23 +45,18 @@ def dump(recipe: Recipe) -> str:
 
 
 def with_todays_names(text: str) -> str:
-    """The YAML of a recipe that an earlier version wrote, with today's names of options."""
+    """The YAML of a recipe that this version or an earlier one wrote, with today's names of options."""
     values = yaml.safe_load(text)
-    if not isinstance(values, dict) or not _rename(values):
-        return text
-    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    renamed = {section: _renamed(section, options) for section, options in values.items()}
+    return text if renamed == values else yaml.dump(renamed, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
-def _rename(values: Mapping[str, Any]) -> bool:
-    """Rename keys in place; returns whether one was there."""
-    found = False
-    for before, now in RENAMED.items():
-        section, key = before.split(".")
-        options = values.get(section)
-        if isinstance(options, dict) and key in options:
-            options[now.partition(".")[2]] = options.pop(key)
-            found = True
-    return found
+def _renamed(section: str, options: Any) -> Any:
+    """The options of a section with today's names, in the same order."""
+    if not isinstance(options, dict):
+        return options
+    names = {key: RENAMED.get(f"{section}.{key}", f"{section}.{key}").partition(".")[2] for key in options}
+    return {names[key]: value for key, value in options.items()}
 
 
 class _Dumper(yaml.SafeDumper):

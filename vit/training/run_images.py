@@ -51,7 +51,7 @@ def images_of_run(run: RunDirectory, recipe: Recipe, root: str | None = None) ->
     Raises:
         DataError: they are not there, or a data set that is known by its name has changed.
     """
-    listed = read_splits(run.splits)
+    listed = read_splits(run.splits_path)
     if any(Path(row.path).is_absolute() for rows in listed.values() for row in rows[:1]):
         return _files(run, Path(recipe.data.source).expanduser(), listed)
     found = source_of(recipe, root)
@@ -66,7 +66,7 @@ def _files(run: RunDirectory, data: Path, listed: Mapping[str, Sequence[SplitRow
         raise DataError(f"there is no {data}, where the images of the run were", "put them back, or give DATA")
     base = data.resolve() if data.is_dir() else data.parent.resolve()
     try:
-        class_names = tuple(map(str, json.loads(run.class_names.read_text(encoding="utf-8"))["classes"]))
+        class_names = tuple(map(str, json.loads(run.class_names_path.read_text(encoding="utf-8"))["classes"]))
         numbers = {name: number for number, name in enumerate(class_names)}
         splits = {
             split: Samples(
@@ -77,7 +77,7 @@ def _files(run: RunDirectory, data: Path, listed: Mapping[str, Sequence[SplitRow
             for split, rows in listed.items()
         }
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{run.class_names} is damaged: {error!r}", "restore it, or train again") from error
+        raise DataError(f"{run.class_names_path} is damaged: {error!r}", "restore it, or train again") from error
     return Source(base.name if data.is_dir() else data.stem, class_names, splits)
 
 
@@ -87,7 +87,7 @@ def check_contents(run: RunDirectory, source: Source, split: str, contents: Cont
     Those that the run itself could not read, and left out, may be gone.
     """
     left_out = _result(run).get("left_out", {}).get(split, {})
-    before = [row.content for row in read_splits(run.splits)[split]]
+    before = [row.content for row in read_splits(run.splits_path)[split]]
     samples = source.splits[split]
     pairs = zip(samples.paths, before, contents.digests[split], strict=True)
     changed = [path for path, known, now in pairs if known not in ("", now) and path not in left_out]
@@ -104,7 +104,7 @@ def seen_in_training(run: RunDirectory, source: Source, split: str, contents: Co
 
     They are recognized by content, whatever their names; in a run from before contents were kept, by path.
     """
-    listed = read_splits(run.splits)
+    listed = read_splits(run.splits_path)
     by_content = any(row.content for rows in listed.values() for row in rows)
     only = replace(source, splits={split: source.splits[split]})
     rows = split_rows(only, contents.digests if by_content else None)[split]
@@ -128,7 +128,7 @@ def count_left_out(run: RunDirectory) -> int:
 
 def _result(run: RunDirectory) -> dict[str, Any]:
     """result.json, or nothing while the run is not finished."""
-    if not run.result.is_file():
+    if not run.result_path.is_file():
         return {}
-    found: dict[str, Any] = json.loads(run.result.read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads(run.result_path.read_text(encoding="utf-8"))
     return found

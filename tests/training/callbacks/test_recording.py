@@ -9,6 +9,7 @@ import torch
 
 from vit.commands import train
 from vit.models.catalog import create_network
+from vit.report import run_figures
 from vit.training.callbacks.recording import COLUMNS, AverageLoss, Averaging, BestCheckpoint, _rows_until
 from vit.training.callbacks.recording import recording as callbacks
 from vit.training.classifier import Classifier
@@ -94,7 +95,7 @@ def test_the_averaged_weights_lie_where_the_network_will_be():
 
 def test_a_training_measures_on_the_device_that_it_trained_on(vit, colors, tmp_path, monkeypatch):
     """The device "meta" plays the first GPU of a machine, which another process trains on; the trainer has its own."""
-    monkeypatch.setattr("vit.report.run_figures.draw_run", lambda *_: None)
+    monkeypatch.setattr(run_figures, "draw_run", lambda *_: None)
     monkeypatch.setattr("vit.training.distributed.devices.choose_device", lambda name: torch.device("meta"))
     answer = vit("train", colors, *TINY, "--epochs", 1, "--trainer.accelerator", "cpu", "--out", tmp_path)
     assert answer.code == 0, answer.err
@@ -108,7 +109,7 @@ TINY = (
 
 def trained(vit, tmp_path, monkeypatch, steps):
     """(the loss that each step shows, the rows of metrics.csv) of a training."""
-    monkeypatch.setattr("vit.report.run_figures.draw_run", lambda *_: None)
+    monkeypatch.setattr(run_figures, "draw_run", lambda *_: None)
     shown = []
     monkeypatch.setattr(train._Watcher, "step", lambda watcher, done, total, loss, speed: shown.append(loss))
     answer = vit("train", "digits", *TINY, "--optim.steps", steps, "--out", tmp_path)
