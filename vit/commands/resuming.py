@@ -83,7 +83,9 @@ def _unfinished(recipe: Recipe, network: str, data: str) -> Iterator[tuple["RunD
     """The unfinished runs below `out` that can be resumed and that no process trains, the newest first."""
     from vit.checkpoints.run import RunDirectory
 
-    runs = [run for run in RunDirectory.below(recipe.out, data, network) if run.can_resume and not run.result_path.is_file()]
+    runs = [
+        run for run in RunDirectory.below(recipe.out, data, network) if run.can_resume and not run.result_path.is_file()
+    ]
     for run in sorted(runs, key=lambda run: run.config_path.stat().st_mtime, reverse=True):
         try:
             its_recipe = _recipe_of_run(run.config_path)

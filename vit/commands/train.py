@@ -41,7 +41,8 @@ def train(words: Sequence[str]) -> int:
     bad = count_left_out(run)
     if bad:
         raise BadInputsError(
-            f"{bad:,} validation and test images cannot be read, and were not measured", f"see left_out in {run.result_path}"
+            f"{bad:,} validation and test images cannot be read, and were not measured",
+            f"see left_out in {run.result_path}",
         )
     return 0
 

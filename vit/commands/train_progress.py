@@ -54,7 +54,9 @@ def show_result(reporter: Reporter, run: "RunDirectory", result: "RunResult", na
         f"\nBest {name} {result.best_epoch + 1}; {duration(result.seconds)} in all, "
         f"{result.images_per_second:,.0f} training images/s"
     )
-    reporter.facts([*_metrics(result), *_troubles(result), ("report", str(run.report_path)), ("checkpoint", str(run.best_path))])
+    reporter.facts(
+        [*_metrics(result), *_troubles(result), ("report", str(run.report_path)), ("checkpoint", str(run.best_path))]
+    )
     reporter.next_command(f"vit predict {shlex.quote(str(run.path))} FOLDER_OF_IMAGES --gallery")
 
 
