@@ -97,7 +97,7 @@ def main() -> None:
     pixels = torch.stack([preprocess(read_image(path)) for path in paths])
     plain = logits_of(network, pixels, preprocess, None)
     print(f"{network.image_size} pixels, patches in order: top-1 {accuracy(plain):.1f} %")
-    count, seeds = network.patch_embed.num_patches, range(given.orders)
+    count, seeds = network.config.num_patches, range(given.orders)
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
     orders = [torch.stack([torch.randperm(count, generator=g) for _ in paths]) for g in generators]
     found = torch.tensor([accuracy(logits_of(network, pixels, preprocess, order)) for order in orders])

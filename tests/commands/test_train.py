@@ -17,7 +17,7 @@ from vit.commands.recipe_options import read_recipe
 from vit.data.sources import open_source
 from vit.data.split import complete
 from vit.models.catalog import build
-from vit.training.callbacks.recording import COLUMNS
+from vit.training.callbacks.metrics_csv import COLUMNS
 from vit.training.plan import make_plan
 from vit.training.recipe_values import dump, plain
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from vit.models.vision_transformer import VisionTransformer
+from vit.models.vit_config import ViTConfig
 
 SMALL = {"image_size": 16, "patch_size": 4, "num_classes": 5, "embed_dim": 24, "depth": 3, "num_heads": 3}
 
@@ -15,7 +16,7 @@ def small():
     def make(**values):
         with torch.random.fork_rng(), torch.no_grad():
             torch.manual_seed(0)
-            network = VisionTransformer(**{**SMALL, **values})
+            network = VisionTransformer(ViTConfig(**{**SMALL, **values}))
             for parameter in network.parameters():
                 parameter.add_(torch.randn_like(parameter), alpha=0.3)
         return network.eval()

@@ -1,11 +1,13 @@
 """Recomputed attention is what the fused forward pass did, and the head's share of it is read as the head reads."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
 from vit.explain.attention import attention_weights, last_attention, read_patches, watched
-from vit.models.attention import Attention
+from vit.models.vision_transformer import Attention
 
 KINDS = [{}, {"pool": "mean"}, {"norm_placement": "post"}, {"qkv_bias": False, "pos_embed": "none", "qk_norm": True}]
 
@@ -20,7 +22,9 @@ def test_weights_give_what_the_heads_gathered(small, images, values):
         gathered = (layer.weights() @ layer.values()).transpose(1, 2).flatten(2)  # (B, T, D)
         assert gathered.std() > 0.1
         assert torch.allclose(gathered[:, : layer.gathered.shape[1]], layer.gathered, atol=1e-5)
-    assert seen[-1].gathered.shape[1] == (1 if network.pool == "cls" else 16)  # the shortcut of the last block is seen
+    assert seen[-1].gathered.shape[1] == (
+        1 if network.config.pool == "cls" else 16
+    )  # the shortcut of the last block is seen
 
 
 def test_weights_are_those_of_every_token_of_every_image(small, images):
@@ -53,9 +57,9 @@ def test_the_head_reads_the_class_token_or_the_mean_of_the_patches(small):
 
 def test_heads_that_read_several_tokens(small):
     network, flow = small(), torch.rand(18, 18)  # two tokens in front
-    network.pool = "cls_dist"
+    network.config = replace(network.config, pool="cls_dist")
     assert torch.allclose(read_patches(network, flow), flow[:2, 2:].mean(dim=0).view(4, 4))
-    network.pool = "cls_mean"
+    network.config = replace(network.config, pool="cls_mean")
     expected = (flow[0, 2:] + flow[2:, 2:].mean(dim=0)) / 2
     assert torch.allclose(read_patches(network, flow), expected.view(4, 4))
 

@@ -11,8 +11,8 @@ from vit.errors import UsageError
 from vit.explain import methods
 from vit.explain.gradcam import gradcam
 from vit.explain.methods import METHODS, choose_methods
-from vit.models.network import Network
-from vit.models.timm_network import SmallImageResNet
+from vit.models.network import Network, NetworkConfig
+from vit.models.timm_network import SmallImageResNet, SmallImageResNetConfig
 
 pytest.importorskip("pytorch_grad_cam")
 
@@ -22,9 +22,15 @@ def stretched(grid):
     return (grid - grid.amin()) / (grid.amax() - grid.amin())
 
 
+def small_resnet(image_size, num_classes, widths):
+    return SmallImageResNet(
+        SmallImageResNetConfig(image_size=image_size, num_classes=num_classes, layers=(1, 1, 1, 1), widths=widths)
+    )
+
+
 def test_of_a_cnn_it_weights_the_last_features_by_their_gradient():
     torch.manual_seed(0)
-    network = SmallImageResNet(32, 4, layers=(1, 1, 1, 1), widths=(4, 4, 8, 8)).eval()
+    network = small_resnet(32, 4, (4, 4, 8, 8)).eval()
     batch = torch.randn(1, 3, 32, 32)
     (found,) = gradcam(network, batch, torch.tensor([1]))
     assert found.shape == (32, 32)
@@ -41,7 +47,7 @@ def test_of_a_mean_pooled_vit_it_is_the_class_activation_map(small, images):
     with torch.no_grad():
         tokens = network.pos_drop(network.patch_embed(images) + network.pos_embed)
         for block in network.blocks:
-            tokens = block(tokens, keep=16)
+            tokens = block(tokens)
         normal = network.norm(tokens)
     for place, number in enumerate((1, 2)):
         expected = stretched((normal[place] @ network.head.weight[number].detach()).view(4, 4))
@@ -61,8 +67,7 @@ class Placeless(Network):
     """Features that say of themselves how their channels lie: a Swin's come last, which grad-cam would misread."""
 
     def __init__(self, output_fmt):
-        super().__init__()
-        self.image_size, self.num_classes = 16, 2
+        super().__init__(NetworkConfig(image_size=16, num_classes=2))
         self.model = nn.Conv2d(3, 8, 4, 4)
         self.model.output_fmt = output_fmt
         self.head = nn.Linear(8, 2)
@@ -100,7 +105,7 @@ def test_methods_by_name(small):
     assert list(choose_methods("gradcam, rollout", small())) == ["gradcam", "rollout"]
     with pytest.raises(UsageError, match=r"'rolout'.*'rollout'"):
         choose_methods("rolout", small())
-    cnn = SmallImageResNet(8, 2, layers=(1, 1, 1, 1), widths=(2, 2, 2, 2))
+    cnn = small_resnet(8, 2, (2, 2, 2, 2))
     assert list(choose_methods("all", cnn)) == ["gradcam"]
     with pytest.raises(UsageError, match=r"SmallImageResNet.*gradcam"):
         choose_methods("attention", cnn)

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-import vit.models.attention as module
+import vit.models.vision_transformer as module
 from vit.explain.attention import watched
 from vit.explain.relevance import relevance, weight_gradient
 

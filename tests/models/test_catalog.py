@@ -119,11 +119,12 @@ def test_values_that_do_not_fit_together_are_a_usage_error(description: dict[str
 @pytest.mark.faults("K5")
 @pytest.mark.parametrize("network", sorted({line.network for line in CATALOG.values()} | {TimmNetwork}, key=str))
 def test_a_description_can_name_nothing_to_import(network: type) -> None:
-    hints = typing.get_type_hints(network.__init__)
-    parameters = list(inspect.signature(network.__init__).parameters.values())[1:]
-    assert {parameter.name for parameter in parameters} == hints.keys() - {"return"}
+    assert list(inspect.signature(network).parameters) == ["config"]
+    hints = typing.get_type_hints(network.config_class)
+    parameters = list(inspect.signature(network.config_class).parameters.values())
+    assert {parameter.name for parameter in parameters} == hints.keys()
     for parameter in parameters:
-        assert parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        assert parameter.kind is parameter.KEYWORD_ONLY
         kind = hints[parameter.name]
         origin, parts = typing.get_origin(kind), typing.get_args(kind)
         is_choice = origin is typing.Literal and all(type(value) is str for value in parts)
@@ -145,7 +146,12 @@ def test_given_values_win_over_the_catalogs() -> None:
     assert resolved["mlp_ratio"] == 2.0 and type(resolved["mlp_ratio"]) is float
     network = build(resolved)
     assert isinstance(network, VisionTransformer)
-    assert len(network.blocks) == 2 and network.pool == "mean" and network.image_size == 64 and network.num_classes == 3
+    assert (
+        len(network.blocks) == 2
+        and network.config.pool == "mean"
+        and network.image_size == 64
+        and network.num_classes == 3
+    )
     assert network.blocks[0].mlp.fc1.out_features == 384
 
 

@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit.models.attention import Attention, attend
-from vit.models.block import DropPath
 from vit.models.catalog import build, create_network, resolve
-from vit.models.vision_transformer import PatchEmbed, VisionTransformer, sincos2d
+from vit.models.layers import DropPath, sincos2d
+from vit.models.vision_transformer import Attention, PatchEmbed, VisionTransformer, attend
+from vit.models.vit_config import ViTConfig
 
 SMALL = {"image_size": 16, "patch_size": 4, "num_classes": 5, "embed_dim": 24, "depth": 3, "num_heads": 3}
 
@@ -29,7 +29,7 @@ def images(count: int, side: int, seed: int = 1) -> Tensor:
 
 
 def small(**values: object) -> VisionTransformer:
-    network = VisionTransformer(**{**SMALL, **values})
+    network = VisionTransformer(ViTConfig(**{**SMALL, **values}))
     shaken(network)
     return network.eval()
 
@@ -81,7 +81,7 @@ def test_parameter_counts_are_the_published_ones(size: str, count: int) -> None:
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_patch_embedding_equals_the_strided_convolution(layout: torch.memory_format) -> None:
-    embed = PatchEmbed(image_size=12, patch_size=4, embed_dim=8)
+    embed = PatchEmbed(ViTConfig(image_size=12, patch_size=4, embed_dim=8, num_heads=2))
     shaken(embed)
     found, expected = [images(3, 12).contiguous(memory_format=layout).requires_grad_() for _ in range(2)]
     tokens, convolved = embed(found), embed.proj(expected).flatten(2).transpose(1, 2)
@@ -93,28 +93,28 @@ def test_patch_embedding_equals_the_strided_convolution(layout: torch.memory_for
         assert torch.allclose(ours, theirs, atol=1e-4)
 
 
-@pytest.mark.parametrize("queries", [5, 1])
+@pytest.mark.parametrize("num_read", [None, 1, 5])
 @pytest.mark.parametrize("qkv_bias", [True, False])
-def test_attention_equals_plain_loops(queries: int, qkv_bias: bool) -> None:
+def test_attention_equals_plain_loops(num_read: int | None, qkv_bias: bool) -> None:
     T, D, H = 5, 12, 3
-    attention = Attention(D, H, qkv_bias, attn_drop_rate=0.0, drop_rate=0.0)
+    attention = Attention(ViTConfig(embed_dim=D, num_heads=H, qkv_bias=qkv_bias))
     shaken(attention)
     tokens = torch.randn(2, T, D)
     q, k, v = attention.qkv(tokens).chunk(3, dim=-1)
-    expected = torch.zeros(2, queries, D)
+    expected = torch.zeros(2, num_read or T, D)
     for image in range(2):
         for head in range(H):
             part = slice(head * D // H, (head + 1) * D // H)
-            for query in range(queries):
+            for query in range(num_read or T):
                 scores = torch.stack([q[image, query, part] @ k[image, other, part] for other in range(T)])
                 weights = (scores / (D / H) ** 0.5).exp()
                 expected[image, query, part] = (weights / weights.sum()) @ v[image, :, part]
-    assert torch.allclose(attention(tokens, queries), attention.proj(expected), atol=1e-5)
+    assert torch.allclose(attention(tokens, num_read), attention.proj(expected), atol=1e-5)
 
 
 def test_both_ways_of_attending_are_equal() -> None:
     q, k, v = torch.randn(3, 2, 4, 7, 8)
-    assert torch.allclose(attend(q.clone().requires_grad_(), k, v, 0.0), attend(q, k, v, 0.0), atol=1e-6)
+    assert torch.allclose(attend(q.clone().requires_grad_(), k, v), attend(q, k, v), atol=1e-6)
 
 
 def test_attention_dropout_acts_in_training_alone() -> None:
@@ -132,7 +132,7 @@ def test_last_block_shortcut_equals_computing_everything(norm_placement: str, tr
     batch = images(2, 16)
     tokens = torch.cat((network.cls_token.expand(2, -1, -1), network.patch_embed(batch)), dim=1) + network.pos_embed
     for block in network.blocks:
-        tokens = block(tokens, keep=17)
+        tokens = block(tokens)
     assert torch.allclose(network(batch), network.head(network.norm(tokens)[:, 0]), atol=1e-5)
 
 
@@ -142,7 +142,7 @@ def test_mean_pooling_has_no_class_token_and_reads_every_patch() -> None:
     assert network.pos_embed.shape == (1, 16, 24)
     tokens = network.patch_embed(images(2, 16)) + network.pos_embed
     for block in network.blocks:
-        tokens = block(tokens, keep=16)
+        tokens = block(tokens)
     assert torch.allclose(network(images(2, 16)), network.head(network.norm(tokens).mean(1)), atol=1e-5)
 
 
@@ -163,8 +163,10 @@ def test_fixed_positions_are_those_of_big_vision() -> None:
     omega = 1.0 / 10_000.0 ** (np.arange(16) / 15)
     y, x = np.einsum("m,d->md", y.flatten(), omega), np.einsum("m,d->md", x.flatten(), omega)
     expected = np.concatenate([np.sin(x), np.cos(x), np.sin(y), np.cos(y)], axis=1)[None]
-    assert np.allclose(sincos2d(5, 64, num_prefix=0).numpy(), expected, atol=1e-5)
-    assert np.allclose(sincos2d(5, 64, num_prefix=1).numpy(), np.pad(expected, ((0, 0), (1, 0), (0, 0))), atol=1e-5)
+    assert np.allclose(sincos2d(5, 64, num_prefix_tokens=0).numpy(), expected, atol=1e-5)
+    assert np.allclose(
+        sincos2d(5, 64, num_prefix_tokens=1).numpy(), np.pad(expected, ((0, 0), (1, 0), (0, 0))), atol=1e-5
+    )
 
 
 def test_fixed_positions_are_not_learned() -> None:
@@ -176,14 +178,14 @@ def test_post_norm_equals_a_hand_computation() -> None:
     network = small(norm_placement="post", pos_embed="none", pool="mean", depth=2)
     tokens = network.patch_embed(images(2, 16))
     for block in network.blocks:
-        tokens = F.layer_norm(tokens + block.attn(tokens, 16), (24,), block.norm1.weight, block.norm1.bias, 1e-6)
+        tokens = F.layer_norm(tokens + block.attn(tokens), (24,), block.norm1.weight, block.norm1.bias, 1e-6)
         hidden = F.gelu(block.mlp.fc1(tokens))
         tokens = F.layer_norm(tokens + block.mlp.fc2(hidden), (24,), block.norm2.weight, block.norm2.bias, 1e-6)
     assert torch.allclose(network(images(2, 16)), network.head(tokens.mean(1)), atol=1e-5)
 
 
 def test_training_starts_from_equal_probabilities() -> None:
-    network = VisionTransformer(**SMALL)
+    network = VisionTransformer(ViTConfig(**SMALL))
     assert torch.equal(network(images(2, 16)), torch.zeros(2, 5))
 
 

@@ -143,29 +143,6 @@ def versions() -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class TrainingStats:
-    """What a training took.
-
-    Attributes:
-        best: the checkpoint that it chose.
-        seconds: in all.
-        images_per_second: training images, validation and saving left out.
-        steps: of the optimizer.
-        skipped_steps: those that were left out because a loss or gradient was no number.
-        unreadable_images: training images that could not be read.
-        is_first_process: of all that trained together.
-    """
-
-    best: Path
-    seconds: float
-    images_per_second: float
-    steps: int
-    skipped_steps: int = 0
-    unreadable_images: int = 0
-    is_first_process: bool = True
-
-
-@dataclass(frozen=True)
 class RunResult:
     """What a finished run found; result.json. A study's result is many of these and nothing else.
 

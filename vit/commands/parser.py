@@ -32,7 +32,11 @@ class Parser(ArgumentParser):
 
     def __init__(self, command: str, description: str, example: str, short: Iterable[str] = ()) -> None:
         super().__init__(
-            prog=f"vit {command}", description=description, epilog=f"example: {example}", default_env=False
+            prog=f"vit {command}",
+            description=description,
+            epilog=f"example: {example}",
+            default_env=False,
+            allow_abbrev=False,  # else an option of an earlier version could pass for the beginning of another one
         )
         self.command = command
         self.short = list(short)

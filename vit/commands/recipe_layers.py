@@ -83,14 +83,6 @@ def nested(name: str, value: object) -> Tree:
     return tree
 
 
-def given_values(configs: Sequence[str], values: Mapping[str, object]) -> Given:
-    """What keyword arguments of Python give: values by dotted name or short flag."""
-    given = Given(tuple(configs))
-    for name, value in values.items():
-        given = given.with_option(name, value)
-    return given
-
-
 def _read(parser: Parser, config: str) -> Tree:
     """The values in a recipe file; UsageError if it does not exist or holds an unknown option."""
     tree: Tree = parser.parse_path(str(find_config(config)), defaults=False).as_dict()

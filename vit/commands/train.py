@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vit.commands.arguments import StrPath
 from vit.commands.reading import read_images
 from vit.commands.resuming import newest_run
 from vit.commands.starting import Start, find_start
@@ -21,20 +22,56 @@ from vit.training.recipe_values import dump, plain
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
-    from vit.training.fit import FitResult
     from vit.training.plan import Plan
+    from vit.training.result import FitResult
     from vit.training.tracking import Tracker
 
 
-def train(words: Sequence[str]) -> int:
-    """Train, show the plan and the progress, and leave a run folder."""
+def train(
+    data: StrPath | None = None,
+    *,
+    config: StrPath | Sequence[StrPath] = (),
+    resume: StrPath | None = None,
+    **options: object,
+) -> Path:
+    """Train a classifier on labeled images, and leave a run folder with checkpoints, result and report.
+
+    Args:
+        data: a folder of class folders, a folder with train/ and test/, a CSV with path,label[,split], "digits", or the
+            name of a torchvision data set; None: the recipe's.
+        config: recipe files, or names of shipped recipes; a later one stands above an earlier one.
+        resume: unfinished run to resume; "auto": the newest one below `out` that has these options, else a new run.
+        options: options of the recipe by their names on the command line: network="resnet18", epochs=30, seed=1. A name
+            with dots is given as `**{"model.network.pos_embed": "none"}`.
+
+    Returns:
+        The run folder, which `vit.load` takes.
+
+    Raises:
+        VitError: an option, the data or the machine does not allow the training, or the training ended early.
+
+    Example:
+        vit.train("photos/", network="vit_tiny_patch16_224", epochs=30)
+    """
+    run = run_training(read_values(data, config, resume, options))
+    if run is None:
+        raise UsageError("a dry run leaves no run folder", "leave dry_run out, or use the command line")
+    return run.path
+
+
+def main(words: Sequence[str]) -> None:
+    """`vit train`: `train` with the options of a command line, which may also ask for the plan or the recipe alone.
+
+    Raises:
+        BadInputsError: the training is finished, but validation or test images could not be read.
+    """
     options = read_words(words)
     run = run_training(options)
     if options.dry_run:
         others = [word for word in words if not word.startswith("--dry_run")]
         Reporter().next_command(shlex.join(["vit", "train", *others]))
     if run is None:
-        return 0
+        return
 
     from vit.training.run_images import count_left_out
 
@@ -44,15 +81,6 @@ def train(words: Sequence[str]) -> int:
             f"{bad:,} validation and test images cannot be read, and were not measured",
             f"see left_out in {run.result_path}",
         )
-    return 0
-
-
-def train_values(configs: Sequence[str], values: dict[str, object]) -> "RunDirectory":
-    """`train` with keyword arguments of Python; returns the run folder."""
-    run = run_training(read_values(configs, values))
-    if run is None:
-        raise UsageError("a dry run leaves no run folder", "leave dry_run out, or use the command line")
-    return run
 
 
 def run_training(options: TrainOptions) -> "RunDirectory | None":

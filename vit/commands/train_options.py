@@ -1,11 +1,12 @@
 """What `vit train` is asked for: by a command line, or by keyword arguments of Python"""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vit.commands.arguments import expand
-from vit.commands.recipe_layers import AUTO, Given, given_values
+from vit.commands.arguments import StrPath, expand, path_list
+from vit.commands.recipe_layers import AUTO, Given
 from vit.commands.recipe_options import SHORT, make_parser
 
 PRINT = "--print_config"
@@ -50,6 +51,18 @@ def read_words(words: Sequence[str]) -> TrainOptions:
     return TrainOptions(Given(tuple(configs), values), resume, dry_run, PRINT in expanded)
 
 
-def read_values(configs: Sequence[str], values: Mapping[str, object]) -> TrainOptions:
-    """The options of keyword arguments of Python."""
-    return TrainOptions(given_values(configs, values))
+def read_values(
+    data: StrPath | None, config: StrPath | Sequence[StrPath], resume: StrPath | None, values: Mapping[str, object]
+) -> TrainOptions:
+    """The options of keyword arguments of Python; UsageError for an unknown name."""
+    parser = make_parser()
+    known = {*parser.get_defaults().keys(), *(flag.removeprefix("--") for flag in SHORT)}
+    given = Given(tuple(os.fspath(one) for one in path_list(config)))
+    for name, value in values.items():
+        if name not in known and not name.startswith("model.network."):
+            parser.error(f"unrecognized arguments: --{name}")
+        given = given.with_option(name, value)
+    if data is not None:
+        given = given.with_option("data.source", data)
+    dry_run = given.options.pop("dry_run", False) is True
+    return TrainOptions(given, None if resume is None else os.fspath(resume), dry_run)

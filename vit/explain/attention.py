@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vit.models.attention import Attention, split_heads
-from vit.models.vision_transformer import VisionTransformer
+from vit.models.vision_transformer import Attention, VisionTransformer
 
 
 @dataclass(frozen=True)
@@ -30,16 +29,12 @@ class Attended:
 
     def weights(self) -> Tensor:
         """softmax(q k^T / sqrt(D / H)) of every token, also of those that the network left out: (B, H, T, T)."""
-        q, k, _ = self._projected()
+        q, k, _ = self.module.project(self.tokens)
         return (q * q.shape[-1] ** -0.5 @ k.transpose(-2, -1)).softmax(dim=-1)
 
     def values(self) -> Tensor:
         """What each head can gather of each token: (B, H, T, D / H)."""
-        return self._projected()[2]
-
-    def _projected(self) -> tuple[Tensor, ...]:
-        q, k, v = split_heads(self.module.qkv(self.tokens), 3, self.module.num_heads)
-        return self.module.q_norm(q), self.module.k_norm(k), v
+        return self.module.project(self.tokens)[2]
 
 
 @contextmanager
@@ -85,10 +80,10 @@ def read_patches(network: VisionTransformer, flow: Tensor) -> Tensor:
     tokens, the mean of whose rows it is; with "cls_mean" both. Columns of tokens that are no patches are left out: they
     have no place in the picture.
     """
-    N, grid = network.patch_embed.num_patches, network.patch_embed.grid_size
-    tokens = flow[..., : 2 if network.pool == "cls_dist" else 1, :].mean(dim=-2)
+    N, grid = network.config.num_patches, network.config.grid_size
+    tokens = flow[..., : 2 if network.config.pool == "cls_dist" else 1, :].mean(dim=-2)
     patches = flow[..., -N:, :].mean(dim=-2)
-    read = {"cls": tokens, "cls_dist": tokens, "cls_mean": (tokens + patches) / 2}.get(network.pool, patches)
+    read = {"cls": tokens, "cls_dist": tokens, "cls_mean": (tokens + patches) / 2}.get(network.config.pool, patches)
     return read[..., -N:].unflatten(-1, (grid, grid))
 
 

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from vit.models.attention import attend
 from vit.models.catalog import build
-from vit.models.vision_transformer import VisionTransformer
+from vit.models.vision_transformer import VisionTransformer, attend
 
 PRODUCTS = "attention products"  # q k^T and the weighted sum of v: the only part that is quadratic in tokens
 TURNS = 8
@@ -76,7 +75,7 @@ def over_sizes(resolved: Mapping[str, Any], sides: Sequence[int], device: torch.
     found = []
     for side in sides:
         network, flops = _counted({**resolved, "image_size": side})
-        patches, total = network.patch_embed.num_patches, sum(flops.values())
+        patches, total = network.config.num_patches, sum(flops.values())
         formula = quadratic_share(patches, resolved["embed_dim"], resolved["mlp_ratio"])
         seconds, share = _timed(resolved, patches, device) if patches <= MOST_TIMED_TOKENS else (math.nan, math.nan)
         found.append(Size(side, patches, total, formula, flops[PRODUCTS] / total, seconds, share))
@@ -135,8 +134,8 @@ def _timed(resolved: Mapping[str, Any], patches: int, device: torch.device) -> t
     whole: list[float] = []
     products: list[float] = []
     for _ in range(TURNS):
-        whole.append(_seconds(lambda: block(tokens, keep=patches), device))
-        products.append(_seconds(lambda: attend(q, k, v, 0.0), device))
+        whole.append(_seconds(lambda: block(tokens), device))
+        products.append(_seconds(lambda: attend(q, k, v), device))
     return min(whole), min(products) / min(whole)
 
 

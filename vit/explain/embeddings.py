@@ -26,7 +26,7 @@ def position_similarity(network: VisionTransformer) -> Tensor | None:
     """Cosine similarity of the positions of any two patches (G, G, G, G); None where none are added to the tokens."""
     if network.pos_embed is None:
         return None
-    grid = network.patch_embed.grid_size
-    positions = network.pos_embed.detach()[0, -network.patch_embed.num_patches :].float().cpu()  # (N, D)
+    grid = network.config.grid_size
+    positions = network.pos_embed.detach()[0, -network.config.num_patches :].float().cpu()  # (N, D)
     directions = torch.nn.functional.normalize(positions, dim=1)
     return (directions @ directions.T).view(grid, grid, grid, grid)

@@ -96,7 +96,7 @@ class Explainer:
         )
 
     def _faithfulness(self, image: Tensor, maps: Mapping[str, Tensor], number: int) -> dict[str, Faithfulness]:
-        grid = self.network.patch_embed.grid_size if isinstance(self.network, VisionTransformer) else None
+        grid = self.network.config.grid_size if isinstance(self.network, VisionTransformer) else None
         cells = cells_of(self.network.image_size, grid)
         return faithfulness(self.predictor.engine.probabilities, image, mean_color(image), maps, cells, number)
 

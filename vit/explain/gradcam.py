@@ -39,7 +39,7 @@ class _TokenGrid:
     """Tokens (B, T, D) as features (B, D, G, G) of the patches alone."""
 
     def __init__(self, network: VisionTransformer) -> None:
-        self.grid = network.patch_embed.grid_size
+        self.grid = network.config.grid_size
 
     def __call__(self, tokens: Tensor) -> Tensor:
         return tokens[:, -(self.grid**2) :].transpose(1, 2).unflatten(2, (self.grid, self.grid))
@@ -47,10 +47,10 @@ class _TokenGrid:
 
 def _last_tokens(network: VisionTransformer) -> nn.Module:
     """The last module whose output holds all patch tokens, and through which they reach the head."""
-    if network.pool not in ("cls", "cls_dist"):
+    if network.config.pool not in ("cls", "cls_dist"):
         return network.norm
     depth = len(network.blocks)
-    if network.blocks[-1].norm_placement == "pre":
+    if network.config.norm_placement == "pre":
         return network.get_submodule(f"blocks.{depth - 1}.norm1")
     return network.blocks[-2] if depth > 1 else network.pos_drop
 

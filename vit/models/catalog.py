@@ -1,7 +1,7 @@
 """Names -> networks. A network is named by its catalog entry, and described by values alone: {"name": ..., ...}.
 
-That description is what configs hold and what checkpoints carry. It is checked against the constructor's own
-signature, so nothing in it can name anything to import or call.
+That description is what configs hold and what checkpoints carry. It is checked against the fields of the network's
+config dataclass, so nothing in it can name anything to import or call.
 """
 
 import inspect
@@ -101,7 +101,7 @@ def resolve(description: Mapping[str, Any], image_size: int | None, num_classes:
     values = {**chosen.values, **given, "num_classes": num_classes}
     if image_size is not None:
         values["image_size"] = _checked("--image_size", image_size, int)
-    values.setdefault("image_size", inspect.signature(chosen.network).parameters["image_size"].default)
+    values.setdefault("image_size", inspect.signature(chosen.network.config_class).parameters["image_size"].default)
     return {"name": name, **values}
 
 
@@ -109,7 +109,8 @@ def build(resolved: Mapping[str, Any]) -> Network:
     """The network of a description that `resolve` completed; UsageError when its values do not fit together."""
     values = {key: value for key, value in resolved.items() if key != "name"}
     try:
-        return entry(resolved["name"]).network(**values)
+        network = entry(resolved["name"]).network
+        return network(network.config_class(**values))
     except (ValueError, AssertionError) as error:
         raise UsageError(f"{resolved['name']}: {error}", "change model.network or --image_size") from error
 
@@ -134,7 +135,7 @@ def cost(resolved: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _signature(network: type[Network]) -> dict[str, Any]:
-    return {key: kind for key, kind in typing.get_type_hints(network.__init__).items() if key != "return"}
+    return typing.get_type_hints(network.config_class)
 
 
 def _checked(key: str, value: object, kind: Any) -> Value:

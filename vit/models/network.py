@@ -1,20 +1,40 @@
-"""The contract between a network and everything else: images in, logits out."""
+"""The contract of every network: a frozen config in, and images in, logits out"""
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 
-class Network(nn.Module, ABC):
-    """Maps normalized images (B, 3, S, S) to logits (B, C).
+@dataclass(frozen=True, kw_only=True)
+class NetworkConfig:
+    """The values that a network is built from. Subclasses add fields of plain types, each with a default.
 
-    A network knows nothing of files, losses or training. `image_size` is S and `num_classes` is C.
+    Attributes:
+        image_size: side of an image in pixels, S.
+        num_classes: number of classes, C.
     """
 
     image_size: int
     num_classes: int
-    memory_format: torch.memory_format = torch.contiguous_format  # what the network computes fastest in
+
+
+class Network(nn.Module, ABC):
+    """Maps normalized images (B, 3, S, S) to logits (B, C).
+
+    A network knows nothing of files, losses or training. Each subclass takes one config of its `config_class`.
+    """
+
+    config_class: ClassVar[type[NetworkConfig]]
+    memory_format: torch.memory_format = torch.contiguous_format  # the layout that the network computes fastest in
+
+    def __init__(self, config: NetworkConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.image_size = config.image_size
+        self.num_classes = config.num_classes
 
     @abstractmethod
     def forward(self, images: Tensor) -> Tensor:
@@ -22,10 +42,10 @@ class Network(nn.Module, ABC):
 
     @abstractmethod
     def no_weight_decay(self) -> set[str]:
-        """Names of parameters that are never decayed, beyond the vectors (norms, biases) that no network decays."""
+        """Names of parameters without weight decay, besides the vectors (norms, biases), which never decay."""
 
     def layers_above(self) -> dict[str, int]:
-        """How many blocks stand between each parameter and the head, by its name; {}: there is no such order."""
+        """Number of blocks between each parameter and the head, by the parameter's name; {} without such an order."""
         return {}
 
     def check_images(self, images: Tensor) -> None:

@@ -11,8 +11,8 @@ from vit.data.dataset import ImageDataset
 from vit.data.sampler import Key
 from vit.inference.metrics import MOST_IN_CONFUSION, ScoredImages, confusion, per_class
 from vit.report.figures import confusion_matrix, curves, displayable, image_grid, reliability, save
-from vit.training.fit import FitResult
 from vit.training.plan import Plan
+from vit.training.result import FitResult
 from vit.training.tracking import Tracker
 
 WORST = 24

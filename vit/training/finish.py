@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from vit.checkpoints.run import RunDirectory
 from vit.inference.scored_rows import write_scored
-from vit.training.callbacks.recording import Listener
-from vit.training.fit import FitResult
+from vit.training.callbacks.listener import Listener
+from vit.training.result import FitResult
 from vit.training.tracking import Tracker
 
 

@@ -112,7 +112,7 @@ def _resample(network: VisionTransformer, weights: dict[str, Tensor]) -> dict[st
         weights["patch_embed.proj.weight"] = resample_patch_kernel(kernel, embed.patch_size)
         done["patch_embed.proj.weight"] = f"patches of {kernel.shape[-1]} -> {embed.patch_size} pixels"
     if positions is not None and positions.ndim == 3 and isinstance(network.pos_embed, nn.Parameter):
-        prefix = network.num_prefix if network.prefix_positions else 0
+        prefix = network.config.num_positions - network.config.num_patches
         grid = math.isqrt(max(0, positions.shape[1] - prefix))
         if grid != embed.grid_size and grid > 0 and grid * grid + prefix == positions.shape[1]:
             weights["pos_embed"] = resample_positions(positions, embed.grid_size, prefix)

@@ -12,6 +12,7 @@ from timm.models.vision_transformer import Block, LayerScale, VisionTransformer
 from torch import Tensor, nn
 
 from vit.models.vision_transformer import VisionTransformer as OurVisionTransformer
+from vit.models.vit_config import ViTConfig
 from vit.weights.adapt import adapt
 from vit.weights.formats.find import read_weights
 from vit.weights.formats.reading import Weights, options_of
@@ -134,9 +135,8 @@ def _fits(model: nn.Module, values: Mapping[str, Any]) -> bool:
             return False
         head = reading.weights.get("head.weight")
         with torch.device("meta"):
-            ours = OurVisionTransformer(
-                **options, embed_dim=values["embed_dim"], num_classes=1 if head is None else len(head)
-            )
+            num_classes = 1 if head is None else len(head)
+            ours = OurVisionTransformer(ViTConfig(**options, embed_dim=values["embed_dim"], num_classes=num_classes))
         adapt(ours, reading.weights)
     except ValueError:
         return False

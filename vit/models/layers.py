@@ -1,0 +1,135 @@
+"""Changes of later papers to the Vision Transformer, each one off by default
+
+`vision_transformer.py` holds the original paper. Its shape letters are used here, too.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vit.models.vit_config import Activation, ViTConfig
+
+
+def quick_gelu(hidden: Tensor) -> Tensor:
+    """The approximate GELU x sigmoid(1.702 x), which OpenAI's CLIP uses."""
+    return hidden * torch.sigmoid(1.702 * hidden)
+
+
+def swiglu(hidden: Tensor) -> Tensor:
+    """SiLU of the first half of the channels, times the second half (Shazeer 2020, arXiv 2002.05202)."""
+    gate, value = hidden.chunk(2, dim=-1)  # twice (B, R, M / 2)
+    return F.silu(gate) * value
+
+
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "quick_gelu": quick_gelu,
+    "swiglu": swiglu,
+}
+
+
+class LayerScale(nn.Module):
+    """A learned factor for each channel of a residual branch (Touvron et al. 2021, "CaiT", arXiv 2103.17239)."""
+
+    def __init__(self, embed_dim: int, value: float) -> None:
+        super().__init__()
+        self.gamma = nn.Parameter(torch.full((embed_dim,), value))
+
+    def forward(self, branch: Tensor) -> Tensor:
+        return branch * self.gamma
+
+
+class DropPath(nn.Module):
+    """Stochastic depth (Huang et al. 2016, arXiv 1603.09382).
+
+    Training drops a residual branch for whole images, and scales the branch of the other images up.
+    """
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, branch: Tensor) -> Tensor:
+        if not self.training or self.rate == 0.0:
+            return branch
+        kept = branch.new_empty(branch.shape[0], 1, 1).bernoulli_(1.0 - self.rate)  # (B, 1, 1)
+        return branch * kept / (1.0 - self.rate)
+
+
+def optional_norm(is_used: bool, width: int, eps: float) -> nn.Module:
+    """A LayerNorm, or the identity where an option leaves the norm out."""
+    return nn.LayerNorm(width, eps=eps) if is_used else nn.Identity()
+
+
+def layer_scale(config: ViTConfig) -> nn.Module:
+    """A LayerScale, or the identity where an option leaves the factors out."""
+    return LayerScale(config.embed_dim, config.layer_scale) if config.layer_scale else nn.Identity()
+
+
+def prefix_tokens(num_tokens: int, embed_dim: int) -> nn.Parameter | None:
+    """Learned tokens in front of the patches (1, num_tokens, D), or None for 0 tokens."""
+    return nn.Parameter(torch.zeros(1, num_tokens, embed_dim)) if num_tokens else None
+
+
+def fixed_positions(config: ViTConfig) -> Tensor | None:
+    """Positions that are not learned (1, N, D) or (1, T, D), or None for a network without positions."""
+    if config.pos_embed == "none":
+        return None
+    return sincos2d(config.grid_size, config.embed_dim, config.num_positions - config.num_patches)
+
+
+def sincos2d(grid_size: int, embed_dim: int, num_prefix_tokens: int) -> Tensor:
+    """Fixed sine and cosine positions (1, num_prefix_tokens + N, D), which are 0 for the prefix tokens.
+
+    They are those of `posemb_sincos_2d` in big_vision (Beyer et al. 2022, arXiv 2205.01580). Sin x, cos x, sin y and
+    cos y take a quarter of the channels each.
+    """
+    frequencies = torch.exp(torch.arange(embed_dim // 4) * (-math.log(10_000.0) / max(embed_dim // 4 - 1, 1)))
+    y, x = torch.meshgrid(torch.arange(grid_size), torch.arange(grid_size), indexing="ij")
+    x_phase, y_phase = x.flatten()[:, None] * frequencies, y.flatten()[:, None] * frequencies  # twice (N, D / 4)
+    positions = torch.cat((x_phase.sin(), x_phase.cos(), y_phase.sin(), y_phase.cos()), dim=1)  # (N, D)
+    return torch.cat((torch.zeros(num_prefix_tokens, embed_dim), positions))[None]  # (1, T, D)
+
+
+def mean_pool(tokens: Tensor, config: ViTConfig) -> Tensor:
+    """Mean of the patch tokens (B, D), for "cls_mean" with the class token before the mean (B, 2 D)."""
+    mean = tokens[:, config.num_prefix_tokens :].mean(dim=1)  # (B, D)
+    return torch.cat((tokens[:, 0], mean), dim=1) if config.pool == "cls_mean" else mean
+
+
+class AttentionPool(nn.Module):
+    """Pooling of the patch tokens by the attention of one learned query: (B, N, D) -> (B, D).
+
+    Zhai et al. 2022 (arXiv 2106.04560) and SigLIP use this pooling. State-dict keys are those of timm's
+    AttentionPoolLatent.
+
+    Args:
+        config: sizes of the network.
+        mlp: MLP of the residual branch that follows the attention.
+        attend: softmax(q k^T / sqrt(D / H)) v, as the blocks compute it.
+    """
+
+    def __init__(self, config: ViTConfig, mlp: nn.Module, attend: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        D = config.embed_dim
+        self.num_heads = config.num_heads
+        self.attend = attend
+        self.latent = nn.Parameter(torch.zeros(1, 1, D))
+        self.q = nn.Linear(D, D)
+        self.kv = nn.Linear(D, 2 * D)
+        self.proj = nn.Linear(D, D)
+        self.norm = nn.LayerNorm(D, eps=config.norm_eps)
+        self.mlp = mlp
+
+    def forward(self, patches: Tensor) -> Tensor:
+        latent = self.latent.expand(patches.shape[0], -1, -1)  # (B, 1, D)
+        q = self.q(latent).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (B, H, 1, D / H)
+        kv = self.kv(patches).unflatten(-1, (2, self.num_heads, -1))  # (B, N, 2, H, D / H)
+        k, v = kv.permute(2, 0, 3, 1, 4).unbind()  # twice (B, H, N, D / H)
+        pooled = self.proj(self.attend(q, k, v).flatten(1))  # (B, D)
+        return pooled + self.mlp(self.norm(pooled))

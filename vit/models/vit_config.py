@@ -1,0 +1,129 @@
+"""Sizes and options of the Vision Transformer as one frozen dataclass"""
+
+from dataclasses import dataclass
+from typing import Literal, get_args, get_origin, get_type_hints
+
+from vit.models.network import NetworkConfig
+
+Activation = Literal["gelu", "gelu_tanh", "quick_gelu", "swiglu"]
+NormPlacement = Literal["pre", "post"]
+Pool = Literal["cls", "mean", "patch_mean", "cls_mean", "cls_dist", "map"]
+PositionEmbedding = Literal["learned", "sincos2d", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViTConfig(NetworkConfig):
+    """Sizes and options of a VisionTransformer. The defaults are ViT-B/16 of the paper.
+
+    Attributes:
+        image_size: side of an image in pixels, S.
+        patch_size: side of a patch in pixels, P; divides S.
+        num_classes: number of classes, C.
+        embed_dim: width of a token, D.
+        depth: number of blocks.
+        num_heads: number of attention heads, H; divides D.
+        mlp_ratio: width of the MLP's hidden layer in units of D.
+        drop_rate: dropout after the positions, the attention's projection and each layer of an MLP.
+        qkv_bias: whether the projections to queries, keys and values have a bias, as in the authors' code.
+        norm_eps: number that LayerNorm adds to the variance.
+        qk_norm: whether each head normalizes its queries and keys (Dehghani et al. 2023, arXiv 2302.05442).
+        activation: activation of the MLP: "gelu" (the paper), "gelu_tanh", "quick_gelu" (CLIP) or "swiglu" (DINOv2
+            giant), which halves the hidden layer into gate and value.
+        layer_scale: first value of a learned factor for each channel of a branch (Touvron et al. 2021, arXiv
+            2103.17239); 0 leaves the factors out.
+        num_registers: number of tokens beside the class token that the head does not read (Darcet et al. 2023, arXiv
+            2309.16588).
+        pool: input of the head. "cls" is the class token (the paper). "mean" is the mean of the patch tokens, without a
+            class token. "patch_mean" is the same mean beside a class token (MAE). "cls_mean" is class token and mean
+            side by side (DINOv2). "cls_dist" is a class and a distillation token with a head each, whose logits are
+            averaged (DeiT). "map" is attention pooling (SigLIP).
+        pos_embed: "learned" (the paper), "sincos2d" (fixed; Beyer et al. 2022, arXiv 2205.01580) or "none".
+        prefix_positions: whether the tokens in front of the patches have positions (the paper) or not (DeiT III).
+        embed_norm: whether a norm follows the positions, in place of a bias in the patch embedding (CLIP).
+        pool_norm: whether the last norm follows the mean (MAE, BEiT) instead of preceding it.
+        norm_placement: "pre", before each branch (the paper), or "post", after each sum (Vaswani et al. 2017).
+        attn_drop_rate: dropout of attention weights.
+        drop_path_rate: stochastic depth of the last block (Huang et al. 2016); the rate grows linearly from 0.
+
+    Raises:
+        ValueError: a size is below 1, a choice is unknown, or two values do not fit together.
+    """
+
+    image_size: int = 224
+    patch_size: int = 16
+    num_classes: int = 1000
+    embed_dim: int = 768
+    depth: int = 12
+    num_heads: int = 12
+    mlp_ratio: float = 4.0
+    drop_rate: float = 0.0
+    qkv_bias: bool = True
+    norm_eps: float = 1e-6
+
+    # later papers, off by default
+    qk_norm: bool = False
+    activation: Activation = "gelu"
+    layer_scale: float = 0.0
+    num_registers: int = 0
+    pool: Pool = "cls"
+    pos_embed: PositionEmbedding = "learned"
+    prefix_positions: bool = True
+    embed_norm: bool = False
+    pool_norm: bool = False
+    norm_placement: NormPlacement = "pre"
+    attn_drop_rate: float = 0.0
+    drop_path_rate: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, kind in get_type_hints(ViTConfig).items():
+            if get_origin(kind) is Literal and getattr(self, name) not in get_args(kind):
+                raise ValueError(f"{name} is {getattr(self, name)!r}, not one of {', '.join(get_args(kind))}")
+        if min(self.image_size, self.patch_size, self.embed_dim, self.depth, self.num_heads) < 1:
+            raise ValueError("image_size, patch_size, embed_dim, depth and num_heads must be 1 or more")
+        if self.num_registers < 0:
+            raise ValueError(f"num_registers is {self.num_registers}, not 0 or more")
+        if self.image_size % self.patch_size:
+            raise ValueError(f"image_size {self.image_size} is not divisible by patch_size {self.patch_size}")
+        if self.embed_dim % self.num_heads:
+            raise ValueError(f"embed_dim {self.embed_dim} is not divisible by num_heads {self.num_heads}")
+        if self.pos_embed == "sincos2d" and self.embed_dim % 4:
+            raise ValueError(f"sincos2d needs embed_dim divisible by 4, got {self.embed_dim}")
+        if self.activation == "swiglu" and self.mlp_dim % 2:
+            raise ValueError(f"swiglu needs an even hidden width, got {self.mlp_dim}")
+        if self.pool_norm and (self.pool not in ("mean", "patch_mean") or self.norm_placement == "post"):
+            raise ValueError('pool_norm is for pool "mean" or "patch_mean" and norm_placement "pre"')
+
+    @property
+    def grid_size(self) -> int:
+        """Number of patches along a side, G."""
+        return self.image_size // self.patch_size
+
+    @property
+    def num_patches(self) -> int:
+        """Number of patches of an image, N."""
+        return self.grid_size**2
+
+    @property
+    def has_class_token(self) -> bool:
+        """Whether a class token stands in front of the patches."""
+        return self.pool not in ("mean", "map")
+
+    @property
+    def num_prefix_tokens(self) -> int:
+        """Number of tokens in front of the patches: class token, distillation token and registers."""
+        return self.has_class_token + (self.pool == "cls_dist") + self.num_registers
+
+    @property
+    def num_positions(self) -> int:
+        """Number of tokens that have a position."""
+        return self.num_patches + (self.num_prefix_tokens if self.prefix_positions else 0)
+
+    @property
+    def mlp_dim(self) -> int:
+        """Width of the MLP's hidden layer, M."""
+        return int(self.embed_dim * self.mlp_ratio)
+
+    @property
+    def num_read(self) -> int | None:
+        """Number of tokens that the head reads of the last block, R; None: all."""
+        return {"cls": 1, "cls_dist": 2}.get(self.pool)
