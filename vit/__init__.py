@@ -17,6 +17,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from vit.commands.compare import compare
+    from vit.commands.explain import explain
     from vit.commands.export import export
     from vit.commands.predict import predict
     from vit.commands.report import report
@@ -25,9 +27,9 @@ if TYPE_CHECKING:
     from vit.models.catalog import create_network
 
 __version__ = "0.1.0"
-__all__ = ["create_network", "export", "load", "predict", "report", "train"]
+__all__ = ["compare", "create_network", "explain", "export", "load", "predict", "report", "train"]
 
-_COMMANDS = ("export", "predict", "report", "train")
+_COMMANDS = ("compare", "explain", "export", "predict", "report", "train")
 _HOMES = {"create_network": "vit.models.catalog", "load": "vit.inference.predictor"}
 _HOMES |= {name: f"vit.commands.{name}" for name in _COMMANDS}
 

@@ -70,7 +70,7 @@ def test_a_full_disk_shows_at_once(tmp_path, monkeypatch):
 
 
 def test_only_a_run_can_be_opened(tmp_path):
-    with pytest.raises(UsageError, match="no run folder"):
+    with pytest.raises(UsageError, match="not a run folder"):
         RunDirectory.open(tmp_path)
     (tmp_path / "config.yaml").write_text("")
     assert RunDirectory.open(tmp_path).path == tmp_path

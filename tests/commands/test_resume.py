@@ -408,7 +408,7 @@ def unfinished(vit, colors, tmp_path_factory):
 def test_what_cannot_be_resumed(vit, uninterrupted, unfinished, tmp_path):
     for line, words in (
         (["--resume", uninterrupted], ["is finished"]),
-        (["--resume", tmp_path], ["no run folder"]),
+        (["--resume", tmp_path], ["not a run folder"]),
         (["--resume", unfinished, "--epochs", 9], ["optim.epochs is 4 in the run, 9 here"]),
         (["digits", "--resume", unfinished], ["data.source is /", "digits here"]),
         (["--resume", unfinished, "--lr", 0.1, "--wandb", "offline"], ["optim.lr is 0.001", "wandb is off"]),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from vit.data.preprocess import Preprocess
-    from vit.explain.distance import Reach
+    from vit.explain.distance import AttentionSpread
     from vit.models.network import Network
     from vit.report.inspect_page import Inspection
 
@@ -54,10 +54,10 @@ def inspect(arguments: Sequence[str]) -> int:
     check_weights(given.model)
     files = list_files(given.images, given.recursive) if given.images else []
 
-    from vit.explain.cost import over_sizes, parts, sides_around
-    from vit.explain.distance import reach
+    from vit.explain.cost import cost_by_part, cost_by_size, image_sizes_around
+    from vit.explain.distance import attention_spread
     from vit.explain.embeddings import position_similarity, principal_filters
-    from vit.inference.engine import choose_device
+    from vit.inference.devices import choose_device
     from vit.models.vision_transformer import VisionTransformer
     from vit.report.inspect_page import Inspection, write_inspection
 
@@ -77,9 +77,9 @@ def inspect(arguments: Sequence[str]) -> int:
         {"network": resolved["name"], **{name: str(resolved[name]) for name in _FACTS if name in resolved}},
         *principal_filters(network, FILTERS),
         position_similarity(network),
-        None if images is None else reach(network, preprocess.normalize(images.to(device))),
-        parts(resolved),
-        over_sizes(resolved, sides_around(network.image_size, network.patch_embed.patch_size), device),
+        None if images is None else attention_spread(network, preprocess.normalize(images.to(device))),
+        cost_by_part(network.config),
+        cost_by_size(network.config, image_sizes_around(network.image_size, network.config.patch_size), device),
         f"measured in float32 on {device.type}",
     )
     folder = wanted or free_name(Path("inspection"))
@@ -175,16 +175,16 @@ def _show(reporter: Reporter, found: "Inspection") -> None:
     else:
         _show_reach(reporter, found.reach)
     now = next(size for size in found.sizes if str(size.image_size) == found.facts["image_size"])
-    share = "" if now.timed != now.timed else f", and took {100 * now.timed:.0f} % of a block's time"
+    share = "" if now.timed_share != now.timed_share else f", and took {100 * now.timed_share:.0f} % of a block's time"
     reporter.line(
-        f"\n{100 * now.counted:.1f} % of the FLOPs are quadratic in the {now.patches:,} patches "
-        f"({100 * now.formula:.1f} % of a block by N / ((2 + r) D + N)){share}"
+        f"\n{100 * now.counted_share:.1f} % of the FLOPs are quadratic in the {now.num_patches:,} patches "
+        f"({100 * now.formula_share:.1f} % of a block by N / ((2 + r) D + N)){share}"
     )
 
 
-def _show_reach(reporter: Reporter, reach: "Reach") -> None:
+def _show_reach(reporter: Reporter, reach: "AttentionSpread") -> None:
     reporter.line(
-        f"\nmean attention distance over {reach.images} images; all alike: {reach.uniform_distance:.1f} pixels"
+        f"\nmean attention distance over {reach.num_images} images; all alike: {reach.uniform_distance:.1f} pixels"
     )
     reporter.table(
         ("block", "nearest head", "mean", "farthest head", "entropy (nats)"),

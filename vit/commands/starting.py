@@ -54,10 +54,10 @@ def find_start(options: TrainOptions, reporter: Reporter) -> Start:
     if not is_open or listed is None or not _could_use_published(recipe, listed):
         return Start(recipe, listed)
 
-    from vit.training.distributed.devices import place
+    from vit.training.distributed.devices import device_and_world_size
     from vit.training.distributed.meeting import Meeting
 
-    _, world_size = place(recipe)
+    _, world_size = device_and_world_size(recipe)
     meeting = Meeting(world_size)
     obstacle = meeting.decided("start", lambda: _obstacle(options, recipe, listed, reporter))
     if obstacle:

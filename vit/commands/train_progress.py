@@ -65,7 +65,7 @@ def _metrics(result: "RunResult") -> list[tuple[str, str]]:
     facts = [("validation accuracy", percent(result.validation["val/acc1"]))] if result.validation else []
     if result.metrics:
         facts.append(
-            ("test accuracy", f"{interval(result.metrics['acc1'])}, {result.images['test']:,} images, 95 % interval")
+            ("test accuracy", f"{interval(**result.metrics['acc1'])}, {result.images['test']:,} images, 95 % interval")
         )
         before, after = (percent(metrics["ece"]["value"]) for metrics in (result.uncalibrated, result.metrics))
         chance = percent(result.metrics["ece"]["chance"])
