@@ -15,7 +15,8 @@ from vit.checkpoints.run import slug
 from vit.errors import UsageError
 from vit.layout import CELLS
 from vit.training.batch_size import automatic_batch_size, batch_multiple
-from vit.training.recipe import UNDECIDING, Recipe, plain
+from vit.training.recipe import UNDECIDING, Recipe
+from vit.training.recipe_values import plain
 
 _BUDGET = re.compile(r"(steps|epochs):(\d+)")
 _VERSION = 2  # of keys; to be raised when one recipe comes to mean another training
@@ -148,6 +149,7 @@ def key_of(recipe: Recipe, inputs: Inputs) -> str:
     """A hash of all that decides a cell: its recipe without names and places, its weights, and all images."""
     values = {name: value for name, value in plain(recipe).items() if name not in UNDECIDING}
     values["trainer"].pop("checkpoint_every", None)
+    values["optim"]["min_lr"] = values["optim"].pop("min_lr_ratio")  # its name when keys of this version began
     values["data"] = {name: value for name, value in values["data"].items() if name not in _UNDECIDING_DATA}
     if recipe.model.init_from is not None:
         values["model"]["init_from"] = inputs.weights[recipe.model.init_from]
