@@ -77,7 +77,7 @@ def timm(arguments: argparse.Namespace) -> float:
     from torchvision import transforms
     from torchvision.datasets import FashionMNIST
 
-    from vit.inference.engine import choose_device, choose_precision
+    from vit.inference.devices import choose_device, choose_precision
 
     batch_size = 128  # as in the recipe
 

@@ -177,15 +177,19 @@ class _Loads(HTMLParser):
                 self.found.append(f"<{tag} {name}={values[name]}>")
         if STYLE_ELSEWHERE.search(values.get("style", "")):
             self.found.append(f"<{tag} style={values['style']}>")
+        if "mermaid" in values.get("class", "").split():
+            self.found.append(f"<{tag} class=mermaid>: the theme fetches a script for diagrams")
 
 
 def loads_from_elsewhere(site: Path) -> list[str]:
     """Everything in a built site that a browser would load from another server, with the file that asks for it."""
     found = []
     for path in sorted(site.rglob("*.html")):
-        page = _Loads()
-        page.feed(path.read_text(encoding="utf-8"))
+        page, text = _Loads(), path.read_text(encoding="utf-8")
+        page.feed(text)
+        styles = re.findall(r"<style[^>]*>(.*?)</style>", text, re.DOTALL)
         found += [f"{path.relative_to(site)}: {load}" for load in page.found]
+        found += [f"{path.relative_to(site)}: {hit}" for style in styles for hit in STYLE_ELSEWHERE.findall(style)]
     for path in sorted(site.rglob("*.css")):
         found += [
             f"{path.relative_to(site)}: {hit}" for hit in STYLE_ELSEWHERE.findall(path.read_text(encoding="utf-8"))

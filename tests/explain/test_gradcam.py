@@ -82,11 +82,11 @@ class Placeless(Network):
 def test_a_network_without_places_is_refused(images):
     class_names = torch.tensor([0, 0])
     assert gradcam(Placeless("NCHW"), images, class_names).shape == (2, 16, 16)
-    with pytest.raises(UsageError, match="keeps the places"):
+    with pytest.raises(UsageError, match="features have positions"):
         gradcam(Placeless("NHWC"), images, class_names)
     flat = Placeless("NCHW")
     flat.model = nn.Conv2d(3, 8, 16, 16)
-    with pytest.raises(UsageError, match="keeps the places"):
+    with pytest.raises(UsageError, match="features have positions"):
         gradcam(flat, images, class_names)
 
 

@@ -17,7 +17,8 @@ from vit.atomic_files import write_json
 from vit.checkpoints.run import RunDirectory, RunResult
 from vit.data.samples import Samples, Source
 from vit.errors import DataError, UsageError
-from vit.inference.metrics import ScoredImages, uncalibrated, with_intervals
+from vit.inference.metrics import uncalibrated, with_intervals
+from vit.inference.scored_images import ScoredImages
 from vit.inference.scored_rows import write_scored
 from vit.report.run_page import write_run_report
 
@@ -65,7 +66,8 @@ def make(tmp_path):
             fingerprints={"train": "a", "validation": "b", "test": samples.fingerprint()}, seed=7, epochs=2.0,
             steps=18, batch_size=10, seconds=12.0, images_per_second=345.0, device="cpu, 1 threads",
             precision="32-true", best_epoch=1, validation={"val/loss": 0.9}, temperature=0.5,
-            metrics=with_intervals(scored, len(class_names)), uncalibrated=uncalibrated(scored, len(class_names)),
+            metrics=with_intervals(scored, len(class_names)).to_dict(),
+            uncalibrated=uncalibrated(scored, len(class_names)).to_dict(),
         )  # fmt: skip
         result.write(run.result_path)
         return run, Source("photos", tuple(class_names), {"test": samples})

@@ -15,7 +15,7 @@ from vit.errors import BadInputsError, ResourceError
 from vit.inference.files import free_name
 
 if TYPE_CHECKING:
-    from vit.data.check import Checked, Finding
+    from vit.data.check import CheckResult, Finding
     from vit.data.samples import Source
 
 SHOWN_CLASSES = 20
@@ -24,7 +24,7 @@ SHOWN_EXAMPLES = 3
 
 def check(
     data: StrPath, *, root: StrPath | None = None, output: StrPath | None = None, strict: bool = False
-) -> "Checked":
+) -> "CheckResult":
     """Check a data set for broken, odd, duplicate and mislabeled images, and for test images among training images.
 
     The exit code is 5 if there is an error, so that the command can guard a data set in CI.
@@ -70,7 +70,7 @@ def check(
 data = {"check": check}
 
 
-def _check(reporter: Reporter, source: "Source") -> "Checked":
+def _check(reporter: Reporter, source: "Source") -> "CheckResult":
     from vit.data.check import check as find_problems
 
     reporter.notice(
@@ -84,12 +84,12 @@ def _check(reporter: Reporter, source: "Source") -> "Checked":
         progress.close()
 
 
-def _counts(checked: "Checked") -> str:
+def _counts(checked: "CheckResult") -> str:
     errors, warnings = checked.errors, len(checked.findings) - checked.errors
     return f"{errors:,} error{'s' * (errors != 1)} and {warnings:,} warning{'s' * (warnings != 1)}"
 
 
-def _show(reporter: Reporter, source: "Source", checked: "Checked") -> None:
+def _show(reporter: Reporter, source: "Source", checked: "CheckResult") -> None:
     rows = []
     for split, counts in checked.counts.items():
         sizes = checked.sizes[split]

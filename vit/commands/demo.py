@@ -176,7 +176,7 @@ def look_at(predictor: "Predictor", path: str) -> "tuple[npt.NDArray[np.uint8] |
     from vit.report.overlay import overlay
 
     try:
-        found = Explainer(predictor, "best", measured=False).explain(path)
+        found = Explainer(predictor, "best", with_faithfulness=False).explain(path)
     except (ImageError, VitError) as error:
         return None, f"No map: {error}"
     ((method, importance),) = found.maps.items()

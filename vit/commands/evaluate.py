@@ -9,7 +9,7 @@ from vit.checkpoints.model_path import check_model
 from vit.commands.arguments import parse
 from vit.commands.parser import Parser
 from vit.console import ProgressReport, Reporter, interval, percent
-from vit.data.names import check_data
+from vit.data.dataset_names import check_data
 from vit.errors import BadInputsError, ResourceError, UsageError
 from vit.layout import EvaluationLayout, RunLayout
 
@@ -84,7 +84,8 @@ def evaluate(arguments: Sequence[str]) -> int:
         scored = score(predictor.engine, loader)
     if rank > 0:
         return 0
-    measured = {**measure(scored, predictor.class_names), "left_out": {**seen, "unreadable": dict(scored.left_out)}}
+    measured = measure(scored, predictor.class_names).to_dict()
+    measured["left_out"] = {**seen, "unreadable": dict(scored.left_out)}
     _write(folder, measured, scored, predictor.class_names)
     _show(reporter, measured, predictor.class_names, folder)
     reporter.next_command(f"vit predict {shlex.quote(given.model)} FOLDER_OF_IMAGES")

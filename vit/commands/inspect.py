@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from vit.data.preprocess import Preprocess
     from vit.data.samples import Samples
-    from vit.explain.distance import Reach
+    from vit.explain.distance import AttentionSpread
     from vit.models.vision_transformer import VisionTransformer
     from vit.report.inspect_page import Inspection
 
@@ -81,7 +81,7 @@ def inspect(
     given = path_list(images)
     files = list_files(given, recursive) if given else []
 
-    from vit.inference.engine import choose_device
+    from vit.inference.devices import choose_device
     from vit.report.inspect_page import write_inspection
 
     chosen = choose_device(device)
@@ -129,8 +129,8 @@ def _inspected(
     preprocess: "Preprocess",
     images: "Tensor | None",
 ) -> "Inspection":
-    from vit.explain.cost import over_sizes, parts, sides_around
-    from vit.explain.distance import reach
+    from vit.explain.cost import cost_by_part, cost_by_size, image_sizes_around
+    from vit.explain.distance import attention_spread
     from vit.explain.embeddings import position_similarity, principal_filters
     from vit.report.inspect_page import Inspection
 
@@ -142,9 +142,9 @@ def _inspected(
         components=components,
         shares=shares,
         similarity=position_similarity(network),
-        reach=None if images is None else reach(network, preprocess.normalize(images.to(device))),
-        parts=parts(resolved),
-        sizes=over_sizes(resolved, sides_around(network.image_size, network.patch_embed.patch_size), device),
+        reach=None if images is None else attention_spread(network, preprocess.normalize(images.to(device))),
+        parts=cost_by_part(network.config),
+        sizes=cost_by_size(network.config, image_sizes_around(network.image_size, network.config.patch_size), device),
         timed_on=f"measured in float32 on {device.type}",
     )
 
@@ -198,16 +198,16 @@ def _show(reporter: Reporter, found: "Inspection") -> None:
     else:
         _show_reach(reporter, found.reach)
     now = next(size for size in found.sizes if str(size.image_size) == found.facts["image_size"])
-    share = "" if now.timed != now.timed else f", and took {100 * now.timed:.0f} % of a block's time"
+    share = "" if now.timed_share != now.timed_share else f", and took {100 * now.timed_share:.0f} % of a block's time"
     reporter.line(
-        f"\n{100 * now.counted:.1f} % of the FLOPs are quadratic in the {now.patches:,} patches "
-        f"({100 * now.formula:.1f} % of a block by N / ((2 + r) D + N)){share}"
+        f"\n{100 * now.counted_share:.1f} % of the FLOPs are quadratic in the {now.num_patches:,} patches "
+        f"({100 * now.formula_share:.1f} % of a block by N / ((2 + r) D + N)){share}"
     )
 
 
-def _show_reach(reporter: Reporter, reach: "Reach") -> None:
+def _show_reach(reporter: Reporter, reach: "AttentionSpread") -> None:
     reporter.line(
-        f"\nmean attention distance over {reach.images} images; all alike: {reach.uniform_distance:.1f} pixels"
+        f"\nmean attention distance over {reach.num_images} images; all alike: {reach.uniform_distance:.1f} pixels"
     )
     reporter.table(
         ("block", "nearest head", "mean", "farthest head", "entropy (nats)"),

@@ -11,7 +11,7 @@ from vit.checkpoints.model_path import check_weights
 from vit.commands.arguments import expand, parse
 from vit.commands.configs import find_config, shipped_configs
 from vit.commands.parser import Parser
-from vit.data.names import KNOWN, check_data
+from vit.data.dataset_names import KNOWN, check_data
 from vit.models.names import check_network
 from vit.training.recipe import AugmentConfig, DataConfig, ModelConfig, OptimConfig, Recipe, TrainerConfig, plain_values
 

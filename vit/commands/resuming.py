@@ -27,10 +27,10 @@ def recipe_for_all(run: str, arguments: Sequence[str]) -> "tuple[Recipe, Meeting
     if is_first():
         recipe = recipe_of(run, arguments)
 
-        from vit.training.distributed.devices import place
+        from vit.training.distributed.devices import device_and_world_size
         from vit.training.distributed.meeting import Meeting
 
-        _, world_size = place(recipe)
+        _, world_size = device_and_world_size(recipe)
         meeting = Meeting(world_size)
         meeting.decided("recipe", lambda: dump(recipe))
         return recipe, meeting

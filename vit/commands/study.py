@@ -87,7 +87,7 @@ def _inputs(series: Series, source: "Source", contents: "Contents") -> "Inputs":
     recipes = [recipe for tried in series.values() for recipe in tried.values()]
     starts = {recipe.model.init_from for recipe in recipes} - {None}
     weights = {start: weights_hash(start) for start in starts if start is not None}
-    return Inputs(source.name, contents.hashes(source), weights)
+    return Inputs(source.name, contents.split_hashes(source), weights)
 
 
 def _subsets(series: Series) -> str:

@@ -9,7 +9,8 @@ from vit.checkpoints.format import file_hash
 from vit.checkpoints.run import RunDirectory, RunResult
 from vit.data.dataset import ImageDataset
 from vit.data.sampler import Key
-from vit.inference.metrics import MOST_IN_CONFUSION, ScoredImages, confusion, per_class
+from vit.inference.metrics import MOST_IN_CONFUSION, confusion, per_class
+from vit.inference.scored_images import ScoredImages
 from vit.report.figures import confusion_matrix, curves, displayable, image_grid, reliability, save
 from vit.training.plan import Plan
 from vit.training.result import FitResult
@@ -25,7 +26,8 @@ def write_classes(run: RunDirectory, fitted: FitResult, class_names: tuple[str, 
     split = "test" if "test" in fitted.scored else "validation"
     if split in fitted.scored:
         shown = fitted.scored[split]
-        content: dict[str, Any] = {"per_class": per_class(shown.labels, shown.predictions, class_names)}
+        rows = per_class(shown.labels, shown.predictions, class_names)
+        content: dict[str, Any] = {"per_class": [row.to_dict() for row in rows]}
         if len(class_names) <= MOST_IN_CONFUSION:
             content["confusion"] = confusion(shown.labels, shown.predictions, len(class_names)).tolist()
         write_json(run.per_class_path(split), content)

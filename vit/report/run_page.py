@@ -202,7 +202,7 @@ def _metrics(result: Mapping[str, Any]) -> list[tuple[str, Cell, Cell]]:
 
 def _classes(labels: Any, guesses: Any, class_names: Sequence[str]) -> list[dict[str, Any]]:
     """A row for each class, the one with the lowest F1 first."""
-    rows = per_class(labels, guesses, class_names)
+    rows: list[dict[str, Any]] = [row.to_dict() for row in per_class(labels, guesses, class_names)]
     taken_for: list[Counter[int]] = [Counter() for _ in class_names]
     for label, guess in zip(labels.tolist(), guesses.tolist(), strict=True):
         taken_for[label][guess] += 1

@@ -111,7 +111,8 @@ def time_cell(recipe: Recipe, threads: int, gpu: int | None, answer: Any) -> Non
 
 
 def _timed(plan: Plan) -> tuple[float, float]:
-    from vit.inference.engine import Engine, autocast
+    from vit.inference.devices import autocast
+    from vit.inference.engine import Engine
     from vit.models.catalog import build
 
     network = build(plan.network).to(plan.device).train()

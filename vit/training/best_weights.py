@@ -9,7 +9,7 @@ from vit.checkpoints.format import Description, load
 from vit.data.module import ImageDataModule
 from vit.inference.calibration import Temperature, fit_temperature
 from vit.inference.engine import Engine, score
-from vit.inference.metrics import ScoredImages
+from vit.inference.scored_images import ScoredImages
 from vit.training.distributed.meeting import readable_by_all
 from vit.training.plan import Plan
 

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 from vit.checkpoints.run import RunDirectory
 from vit.errors import DivergedError, ProcessesError, ResourceError, StoppedError, is_out_of_memory
-from vit.training.callbacks.signals import Stop
 from vit.training.plan import Plan
+from vit.training.signals import Stop
 
 
 def how_to_resume(run: RunDirectory) -> str:

@@ -7,7 +7,6 @@ from lightning.pytorch import seed_everything
 from vit.checkpoints.run import RunDirectory
 from vit.training.best_weights import measure_checkpoint
 from vit.training.callbacks.listener import Listener
-from vit.training.callbacks.signals import Signals
 from vit.training.checkpoint_io import store_temperature
 from vit.training.failures import explained, how_to_resume
 from vit.training.initial_network import initial_network
@@ -15,6 +14,7 @@ from vit.training.optimize import optimize
 from vit.training.plan import Plan
 from vit.training.probe import probe
 from vit.training.result import FitResult, run_result
+from vit.training.signals import Signals
 
 
 def fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener] = (), resume: bool = False) -> FitResult:

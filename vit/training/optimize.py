@@ -16,7 +16,6 @@ from vit.training.callbacks.last_checkpoint import LastCheckpoint
 from vit.training.callbacks.listener import Listener
 from vit.training.callbacks.metrics_csv import Recorder
 from vit.training.callbacks.non_finite import NonFinite
-from vit.training.callbacks.signals import Signals
 from vit.training.callbacks.unreadable import Unreadable
 from vit.training.checkpoint_io import DurableCheckpointIO
 from vit.training.classifier import Classifier
@@ -26,6 +25,7 @@ from vit.training.initial_network import describe
 from vit.training.lora import LoraClassifier
 from vit.training.plan import Plan
 from vit.training.result import TrainingStats
+from vit.training.signals import Signals
 from vit.training.trainer import make_trainer
 
 

@@ -18,7 +18,7 @@ from vit.errors import UsageError
 from vit.models import catalog
 from vit.training.batch_size import choose_batch_size
 from vit.training.distributed.batch_norm import check_batch_norm
-from vit.training.distributed.devices import check_sharding, decide_precision, place
+from vit.training.distributed.devices import check_sharding, decide_precision, device_and_world_size
 from vit.training.images import check_shares, chosen_part, subset_seed, with_subset
 from vit.training.lora import check_choice, layers_to_adapt
 from vit.training.optim import warmup_steps
@@ -112,7 +112,7 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
         UsageError: its values contradict each other, or the machine.
         DataError: its data cannot be used.
     """
-    device, world_size = place(recipe)
+    device, world_size = device_and_world_size(recipe)
     check_choice(recipe.model)
     if recipe.model.freeze == "backbone":
         recipe = _frozen(recipe, world_size)

@@ -6,7 +6,8 @@ import torch
 
 from vit.checkpoints.run import RunResult, pack
 from vit.data.module import ImageDataModule
-from vit.inference.metrics import ScoredImages, uncalibrated, with_intervals
+from vit.inference.metrics import uncalibrated, with_intervals
+from vit.inference.scored_images import ScoredImages
 from vit.training.best_weights import MeasuredCheckpoint
 from vit.training.plan import Plan
 from vit.training.run_images import measured_part
@@ -76,9 +77,9 @@ def run_result(plan: Plan, stats: TrainingStats, best: MeasuredCheckpoint) -> Ru
         precision=plan.precision,
         best_epoch=int(metrics["epoch"]),
         validation={name: value for name, value in metrics.items() if name.startswith("val/")},
-        metrics=with_intervals(scored["test"], num_classes) if "test" in scored else {},
+        metrics=with_intervals(scored["test"], num_classes).to_dict() if "test" in scored else {},
         temperature=best.temperature,
-        uncalibrated=uncalibrated(scored["test"], num_classes) if "test" in scored else {},
+        uncalibrated=uncalibrated(scored["test"], num_classes).to_dict() if "test" in scored else {},
         correct={split: pack(some.correct) for split, some in scored.items()},
         skipped_steps=stats.skipped_steps,
         unreadable_images=stats.unreadable_images,

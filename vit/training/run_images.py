@@ -87,9 +87,9 @@ def check_contents(run: RunDirectory, source: Source, split: str, contents: Cont
     Those that the run itself could not read, and left out, may be gone.
     """
     left_out = _result(run).get("left_out", {}).get(split, {})
-    before = [row.content for row in read_splits(run.splits_path)[split]]
+    before = [row.content_hash for row in read_splits(run.splits_path)[split]]
     samples = source.splits[split]
-    pairs = zip(samples.paths, before, contents.digests[split], strict=True)
+    pairs = zip(samples.paths, before, contents.hashes[split], strict=True)
     changed = [path for path, known, now in pairs if known not in ("", now) and path not in left_out]
     if changed:
         some = ", ".join(changed[:_SHOWN]) + ", ..." * (len(changed) > _SHOWN)
@@ -105,14 +105,14 @@ def seen_in_training(run: RunDirectory, source: Source, split: str, contents: Co
     They are recognized by content, whatever their names; in a run from before contents were kept, by path.
     """
     listed = read_splits(run.splits_path)
-    by_content = any(row.content for rows in listed.values() for row in rows)
+    by_content = any(row.content_hash for rows in listed.values() for row in rows)
     only = replace(source, splits={split: source.splits[split]})
-    rows = split_rows(only, contents.digests if by_content else None)[split]
+    rows = split_rows(only, contents.hashes if by_content else None)[split]
     used: dict[str, str] = {}
     for name in reversed(SPLITS):  # train last: what was trained on as well was trained on
-        used |= {(row.content if by_content else row.path): name for row in listed.get(name, ())}
+        used |= {(row.content_hash if by_content else row.path): name for row in listed.get(name, ())}
     used.pop("", None)
-    found = [used.get(row.content if by_content else row.path, "") for row in rows]
+    found = [used.get(row.content_hash if by_content else row.path, "") for row in rows]
     return {name: np.flatnonzero([one == name for one in found]) for name in ("train", "validation")}
 
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from vit.errors import ProcessesError
-from vit.training.callbacks.signals import Stop
 from vit.training.distributed import processes
 from vit.training.distributed.processes import together
+from vit.training.signals import Stop
 
 
 def trainer(*children):

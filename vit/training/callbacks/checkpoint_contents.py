@@ -6,7 +6,8 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from vit.checkpoints.format import KEY, Description
-from vit.data.module import ImageDataModule, rank_and_world_size
+from vit.data.module import ImageDataModule
+from vit.launch import rank_and_world_size
 from vit.training.classifier import Classifier
 from vit.training.distributed.processes import gathered
 

@@ -1,4 +1,4 @@
-"""Where a recipe trains: the device, the processes, how they share the weights, and in which precision."""
+"""Where a recipe trains: device, number of processes, strategy and precision"""
 
 import os
 
@@ -6,7 +6,7 @@ import torch
 from lightning.fabric.plugins.environments import ClusterEnvironment, LightningEnvironment, TorchElasticEnvironment
 
 from vit.errors import UsageError, nearest
-from vit.inference.engine import choose_device, choose_precision
+from vit.inference.devices import choose_device, choose_precision
 from vit.launch import is_launched
 from vit.models.catalog import CATALOG
 from vit.models.vision_transformer import VisionTransformer
@@ -15,12 +15,17 @@ from vit.training.recipe import Recipe, TrainerConfig
 STRATEGIES = ("auto", "ddp", "fsdp")
 
 
-def place(recipe: Recipe) -> tuple[torch.device, int]:
-    """The device, and the number of processes over all machines."""
+def device_and_world_size(recipe: Recipe) -> tuple[torch.device, int]:
+    """The device of this process, and the number of processes over all machines.
+
+    Raises:
+        UsageError: the machine, or the launcher, does not have what the recipe asks for.
+    """
     trainer = recipe.trainer
     if trainer.strategy not in STRATEGIES:
         raise UsageError(
-            f"--strategy {trainer.strategy} is none of {', '.join(STRATEGIES)}", nearest(trainer.strategy, STRATEGIES)
+            f"--strategy {trainer.strategy} is not one of {', '.join(STRATEGIES)}",
+            nearest(trainer.strategy, STRATEGIES),
         )
     device = choose_device({"gpu": "cuda"}.get(trainer.accelerator, trainer.accelerator))
     if is_launched():
@@ -31,7 +36,7 @@ def place(recipe: Recipe) -> tuple[torch.device, int]:
 
 
 def _check_launch(trainer: TrainerConfig, device: torch.device) -> None:
-    """Raise UsageError where the processes of this machine are not as many as the recipe, or the GPUs, ask for."""
+    """Raise UsageError if the launcher started another number of processes than the recipe or the GPUs need."""
     launcher = "torchrun" if "TORCHELASTIC_RUN_ID" in os.environ else "srun"
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "0"))
     if here and str(trainer.devices) not in ("auto", str(here)):
@@ -49,10 +54,10 @@ def _check_launch(trainer: TrainerConfig, device: torch.device) -> None:
 
 
 def lightning_devices(trainer: TrainerConfig, device: torch.device) -> tuple[list[int] | int | str, int]:
-    """(devices of a machine, machines), as Lightning's Trainer takes them.
+    """(devices of a machine, number of machines), as Lightning's Trainer takes them.
 
-    To Lightning each launched process is a machine with one device, so that tasks of srun may be spread over machines
-    in any way, and may see all GPUs of their machine or only their own.
+    For Lightning each launched process is a machine with one device. So srun may distribute tasks over machines in any
+    way, and each task may see all GPUs of its machine or only its own.
     """
     if is_launched():
         own = [torch.distributed.get_node_local_rank(0) % torch.cuda.device_count()] if device.type == "cuda" else 1
@@ -62,7 +67,7 @@ def lightning_devices(trainer: TrainerConfig, device: torch.device) -> tuple[lis
 
 
 class LaunchedEnvironment(TorchElasticEnvironment):
-    """Processes that are there already, each with one device."""
+    """Processes that a launcher started, each with one device."""
 
     def local_rank(self) -> int:
         return 0
@@ -72,25 +77,26 @@ class LaunchedEnvironment(TorchElasticEnvironment):
 
 
 def lightning_environment() -> ClusterEnvironment:
-    """How Lightning finds its processes: never by its own look at SLURM, which knows not every way to start tasks."""
+    """How Lightning finds its processes. Its own SLURM support does not know every way to start tasks."""
     return LaunchedEnvironment() if is_launched() else LightningEnvironment()
 
 
 def decide_precision(wanted: str, device: torch.device) -> str:
-    """The precision for a device; UsageError if it cannot be had there."""
+    """The precision for a device. Raises UsageError if the device does not support it."""
     if wanted == "16-mixed" and device.type == "cpu":
         raise UsageError("--precision 16-mixed needs a GPU", "give --precision auto, bf16-mixed or 32-true")
     return choose_precision(wanted, device)
 
 
 def check_sharding(recipe: Recipe, network: str) -> None:
-    """Raise UsageError if the recipe wants something that does not go with sharded weights.
+    """Raise UsageError if the recipe contains something that sharded weights do not support.
 
     Args:
-        network: its name in the catalog.
+        network: name of the network in the catalog.
     """
     wanted = {
-        "a network that is no ViT of ours": network not in CATALOG or CATALOG[network].network is not VisionTransformer,
+        "a network that is not one of our ViTs": network not in CATALOG
+        or CATALOG[network].network is not VisionTransformer,
         "--optim.optimizer muon, which works on whole matrices": recipe.optim.optimizer == "muon",
         "--optim.ema_decay above 0, whose average would be whole on every process": recipe.optim.ema_decay > 0,
         "--lora": recipe.model.lora is not None,

@@ -13,9 +13,9 @@ from lightning.fabric.strategies.launchers.subprocess_script import _ChildProces
 from lightning.pytorch import Trainer
 from lightning.pytorch.strategies.launchers import subprocess_script
 
-from vit.data.module import rank_and_world_size
 from vit.errors import ProcessesError
-from vit.training.callbacks.signals import Stop
+from vit.launch import rank_and_world_size
+from vit.training.signals import Stop
 
 T = TypeVar("T")
 PATIENCE = timedelta(minutes=10)  # longest wait for a process that does not answer
