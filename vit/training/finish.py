@@ -1,4 +1,4 @@
-"""The end of a run: what it found is written, and result.json last of all."""
+"""Writes the results of a finished training, with result.json last"""
 
 from collections.abc import Callable
 
@@ -10,10 +10,10 @@ from vit.training.result import FitResult
 def finish(
     run: RunDirectory, fitted: FitResult, class_names: tuple[str, ...], others: Callable[[], None] | None = None
 ) -> None:
-    """Write predictions, then whatever `others` writes, then result.json; for the first process alone.
+    """Write predictions, then the files that `others` writes, then result.json. Only the first process does this.
 
-    A run with a result.json is whole. One that ends before this has a checkpoint, goes on with `vit train --resume` or
-    with its study, and comes here again.
+    A run with a result.json is complete. A run that ends earlier has a checkpoint. `vit train --resume`, or its study,
+    continues it and comes here again.
     """
     for split, scored in fitted.scored.items():
         write_scored(run.scored_path(split), scored, class_names)
