@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vit.commands.compare import compare
     from vit.commands.convert import convert
+    from vit.commands.evaluate import evaluate
     from vit.commands.explain import explain
     from vit.commands.export import export
     from vit.commands.inspect import inspect
@@ -30,9 +31,21 @@ if TYPE_CHECKING:
     from vit.models.catalog import create_network
 
 __version__ = "0.1.0"
-__all__ = ["compare", "convert", "create_network", "explain", "export", "inspect", "load", "predict", "report", "train"]
+__all__ = [
+    "compare",
+    "convert",
+    "create_network",
+    "evaluate",
+    "explain",
+    "export",
+    "inspect",
+    "load",
+    "predict",
+    "report",
+    "train",
+]
 
-_COMMANDS = ("compare", "convert", "explain", "export", "inspect", "predict", "report")
+_COMMANDS = ("compare", "convert", "evaluate", "explain", "export", "inspect", "predict", "report")
 _HOMES = {"create_network": "vit.models.catalog", "load": "vit.inference.predictor"}
 _HOMES |= {name: f"vit.commands.{name}" for name in _COMMANDS}
 

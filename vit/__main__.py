@@ -104,7 +104,7 @@ def _dispatch(arguments: list[str]) -> int:
         raise UsageError(f"there is no command {name!r}", nearest(name, COMMANDS))
     command = getattr(import_module(f"vit.commands.{name}"), name)
     try:
-        if name in ("train", "study", "evaluate"):  # not ported yet
+        if name in ("train", "study"):  # not ported yet
             return int(command(rest))
         from vit.commands.command_line import run_command
 
