@@ -5,7 +5,7 @@ from dataclasses import replace
 from vit.data.samples import Source
 from vit.data.sources import open_source
 from vit.data.split import complete
-from vit.data.subset import kind_of, subset
+from vit.data.subset import subset, subset_kind
 from vit.errors import UsageError
 from vit.training.recipe import DataConfig, Recipe
 
@@ -49,7 +49,7 @@ def source_of(recipe: Recipe, root: str | None = None) -> Source:
 
 def with_subset(source: Source, recipe: Recipe) -> Recipe:
     """The recipe, with "auto" replaced by the kind of subset for these training images."""
-    kind = kind_of(source.splits["train"].labels, recipe.data.subset)
+    kind = subset_kind(source.splits["train"].labels, recipe.data.subset)
     return replace(recipe, data=replace(recipe.data, subset=kind))
 
 
@@ -58,7 +58,7 @@ def chosen_part(source: Source, recipe: Recipe) -> Source:
     wanted, train = recipe.data.train_images, source.splits["train"]
     if wanted is None:
         return source
-    kind, seed = kind_of(train.labels, recipe.data.subset), subset_seed(recipe)
+    kind, seed = subset_kind(train.labels, recipe.data.subset), subset_seed(recipe)
     note = f"{wanted:,} of {len(train):,} training images ({SUBSETS[kind]}, seed {seed})"
     splits = {**source.splits, "train": subset(train, wanted, seed, kind)}
     return replace(source, splits=splits, notes=[*source.notes, note])
