@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vit.inference.predictor import load
-    from vit.models.catalog import create_network
+    from vit.models.spec import create_network
 
 __version__ = "0.1.0"
 __all__ = ["create_network", "load", "train"]
 
-_HOMES = {"create_network": "vit.models.catalog", "load": "vit.inference.predictor"}
+_HOMES = {"create_network": "vit.models.spec", "load": "vit.inference.predictor"}
 
 
 def __getattr__(name: str) -> Any:

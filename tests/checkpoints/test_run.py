@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vit.checkpoints.run import RunDirectory, checkpoint_of, slug, versions, write_json
+from vit.atomic_files import write_json
+from vit.checkpoints.result import versions
+from vit.checkpoints.run import RunDirectory, checkpoint_of, slug
 from vit.errors import ResourceError, UsageError
 
 HOSTILE = ["../../etc", "/etc/passwd", "..", ".", "", "a/../../b", "con\x00", "-rf", ".hidden", "ü" * 300, "a\nb", "~"]
@@ -70,7 +72,7 @@ def test_a_full_disk_shows_at_once(tmp_path, monkeypatch):
 
 
 def test_only_a_run_can_be_opened(tmp_path):
-    with pytest.raises(UsageError, match="no run folder"):
+    with pytest.raises(UsageError, match="not a run folder"):
         RunDirectory.open(tmp_path)
     (tmp_path / "config.yaml").write_text("")
     assert RunDirectory.open(tmp_path).path == tmp_path

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from vit.checkpoints.result import RunResult
 from vit.commands.compare import compare
 from vit.errors import DataError, ResourceError, UsageError
+from vit.models.spec import NetworkSpec
 
 HEADER = ("path", "label", "predicted", "probability", "loss")
 
@@ -26,11 +28,13 @@ def run(here):
         folder = here / name
         (folder / "predictions").mkdir(parents=True)
         (folder / "config.yaml").write_text("")
-        result = {
-            "network": {"name": network}, "data": "photos", "images": {"train": 9, "test": len(guesses)},
-            "fingerprints": {"train": "xyz", "test": print_of_test},
-        }  # fmt: skip
-        (folder / "result.json").write_text(json.dumps(result))
+        result = RunResult(
+            spec=NetworkSpec(network, 2), image_size=8, parameters=1, flops=1, data="photos",
+            num_images={"train": 9, "test": len(guesses)}, fingerprints={"train": "xyz", "test": print_of_test},
+            seed=0, epochs=1.0, steps=1, batch_size=1, seconds=1.0, images_per_second=1.0, device="cpu",
+            precision="32-true", best_epoch=0, validation={}, metrics={}, versions={},
+        )  # fmt: skip
+        result.write(folder / "result.json")
         with open(folder / "predictions" / "test.csv", "w", newline="", errors="surrogateescape") as file:
             writer = csv.writer(file)
             writer.writerow(HEADER)
@@ -118,9 +122,9 @@ def test_names_from_outside_are_harmless(run, capsys):
         (["a", "a"], "given twice"),
         (["a", "b", "../HERE/a"], "given twice"),
         (["a", "link"], "given twice"),
-        (["a", "nothing"], "no run folder"),
+        (["a", "nothing"], "not a run folder"),
         (["a", "unfinished"], "has not finished"),
-        (["a", "a/result.json"], "no run folder"),
+        (["a", "a/result.json"], "not a run folder"),
         (["a", "b", "--output", "a"], "exists"),
         (["a", "untested"], "no test images"),
     ],

@@ -1,21 +1,25 @@
 """Cost by part: all of it, each part once, and the quadratic share as the formula says."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from vit.explain.cost import PRODUCTS, over_sizes, parts, quadratic_share, sides_around
-from vit.models.catalog import cost, resolve
+from vit.models.spec import NetworkSpec, count
+from vit.models.vision_transformer import VisionTransformer
 
-TINY = resolve({"name": "vit_tiny_patch16_224"}, None, 1000)
-NANO = resolve({"name": "vit_nano_patch2_8", "pool": "mean"}, None, 10)
+TINY = NetworkSpec.named("vit_tiny_patch16_224", 1000).config(224)
+NANO = NetworkSpec.named("vit_nano_patch2_8", 10, {"pool": "mean"}).config(8)
 
 
-@pytest.mark.parametrize("resolved", [NANO, {**NANO, "norm_placement": "post", "pos_embed": "none"}])
-def test_parts_add_up_to_the_whole(resolved):
-    found = parts(resolved)
-    assert tuple(map(sum, zip(*found.values(), strict=True))) == cost(resolved)
+@pytest.mark.parametrize("config", [NANO, replace(NANO, norm_placement="post", pos_embed="none")])
+def test_parts_add_up_to_the_whole(config):
+    found = parts(config)
+    with torch.device("meta"):
+        whole = count(VisionTransformer(config))
+    assert tuple(map(sum, zip(*found.values(), strict=True))) == (whole.parameters, whole.flops)
 
 
 def test_parts_of_vit_tiny_by_hand():

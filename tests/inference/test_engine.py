@@ -14,7 +14,7 @@ from vit.data.samples import Samples, Source
 from vit.errors import DataError, UsageError
 from vit.inference.engine import Engine, _in_order, choose_device, choose_precision, score
 from vit.inference.metrics import ScoredImages
-from vit.models.catalog import create_network
+from vit.models.spec import create_network
 
 
 @pytest.fixture(scope="module")

@@ -110,7 +110,7 @@ def other_size(model):
 
 
 def other_classes(model):
-    describe(model, class_names=["a", "b"], network={**DESCRIPTION["network"], "num_classes": 2})
+    describe(model, classes=["a", "b"], network={**DESCRIPTION["network"], "num_classes": 2})
 
 
 def huge_crop(model):

@@ -1,6 +1,5 @@
 """`vit compare RUN RUN...`: which of some trained models is better on the images that all of them were tested on."""
 
-import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from vit.checkpoints.result import RunResult
     from vit.study.findings import Difference
 
 SHOWN = 20
@@ -40,7 +40,7 @@ def compare(arguments: Sequence[str]) -> int:
     _check_same_images(runs)
     reporter = Reporter()
     first, *others = runs
-    reporter.line(f"{len(first.rows):,} test images of {first.result['data']}; 95 % intervals")
+    reporter.line(f"{len(first.rows):,} test images of {first.result.data}; 95 % intervals")
     reporter.table(("run", "accuracy", "right", "wrong"), [_accuracy(run) for run in runs])
     if not _show_repeated(reporter, runs):
         _show_pairs(reporter, first, others)
@@ -70,10 +70,7 @@ def _show_repeated(reporter: Reporter, runs: Sequence["_Tested"]) -> bool:
     from vit.study.repeats import Run, differences, repeated
 
     groups = repeated(
-        [
-            Run(run.name, run.result["network"]["name"], run.result.get("seed"), _config(run.path), ~run.correct)
-            for run in runs
-        ]
+        [Run(run.name, run.result.spec.name, run.result.seed, _config(run.path), ~run.correct) for run in runs]
     )
     if not groups:
         return False
@@ -121,7 +118,7 @@ class _Tested:
 
     path: Path
     name: str
-    result: dict[str, Any]
+    result: "RunResult"
     rows: list[ScoredRow]
 
     @property
@@ -155,19 +152,13 @@ def _read(path: Path) -> _Tested:
     from vit.checkpoints.run import RunDirectory
 
     run = RunDirectory.open(path)
-    if not run.result.is_file():
-        raise run.unfinished()
+    result = run.read_result()
+    if "test" not in result.fingerprints:
+        raise UsageError(f"{path} has no test images", "train with --data.test above 0")
     file = run.predictions / "test.csv"
-    try:
-        result: dict[str, Any] = json.loads(run.result.read_text(encoding="utf-8"))
-        if "test" not in result["fingerprints"]:
-            raise UsageError(f"{path} has no test images", "train with --data.test above 0")
-        name, _, _ = result["network"]["name"], result["data"], result["images"]["test"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{run.result} is damaged ({error})", "train again, or restore the file") from error
     if not file.is_file():
         raise DataError(f"{path} has no predictions/test.csv", "restore the file, or train again")
-    return _Tested(path, name, result, read_scored(file, result["images"]["test"]))
+    return _Tested(path, result.spec.name, result, read_scored(file, result.num_images["test"]))
 
 
 def _named(runs: list[_Tested]) -> list[_Tested]:
@@ -188,11 +179,11 @@ def _check_same_images(runs: Sequence[_Tested]) -> None:
     """Raise DataError unless all runs have the same test images with the same labels in the same order."""
     first, *others = runs
     for other in others:
-        known = [run.result["fingerprints"]["test"] for run in (first, other)]
+        known = [run.result.fingerprints["test"] for run in (first, other)]
         if known[0] != known[1]:
             raise DataError(
                 f"{first.path} and {other.path} have different test images: {len(first.rows):,} of "
-                f"{first.result['data']} ({known[0]}), {len(other.rows):,} of {other.result['data']} ({known[1]})",
+                f"{first.result.data} ({known[0]}), {len(other.rows):,} of {other.result.data} ({known[1]})",
                 "compare runs with the same data and data.split_seed, or measure both with 'vit evaluate RUN DATA'",
             )
         for mine, theirs in zip(first.rows, other.rows, strict=True):

@@ -48,13 +48,13 @@ def convert(arguments: Sequence[str]) -> int:
     output = new_file(given.output)
     check_weights(given.source)
 
-    from vit.weights.pretrained import open_pretrained
+    from vit.weights.open import open_pretrained
 
     reporter = Reporter()
     pretrained = open_pretrained(given.source)
     if not pretrained.num_classes:
         raise CheckpointError(
-            f"{given.source} has no classifier ({pretrained.dialect} names), so there is nothing to predict with",
+            f"{given.source} has no classifier ({pretrained.format} names), so there is nothing to predict with",
             f"train one on your images: vit train DATA --init_from {shlex.quote(given.source)}",
         )
     class_names, whose = _classes(pretrained, given.class_names)
@@ -86,30 +86,21 @@ def _classes(pretrained: "Pretrained", file: str | None) -> tuple[tuple[str, ...
 
 def _write(pretrained: "Pretrained", output: Path, class_names: tuple[str, ...], given: Any) -> list[tuple[str, str]]:
     """Build the network, fill it, write it, and read it back; what became of the tensors."""
-    from vit.checkpoints.format import KEY, PREFIX, Description, load
-    from vit.checkpoints.run import versions
-    from vit.data.preprocess import Preprocess
-    from vit.models.catalog import build, resolve
-    from vit.training.checkpoint_io import DurableCheckpointIO
-    from vit.weights.start import start_from
+    from vit.checkpoints.format import Description, checkpoint_content
+    from vit.checkpoints.io import write_checkpoint
+    from vit.checkpoints.load import load
+    from vit.checkpoints.result import versions
 
-    told = {"num_heads": given.num_heads and int(given.num_heads), "activation": given.activation}
-    own = pretrained.network({name: value for name, value in told.items() if value is not None})
-    image_size = int(given.image_size or own.pop("image_size"))
-    described = {name: value for name, value in own.items() if name != "image_size"}
-    if given.patch_size is not None:
-        described["patch_size"] = int(given.patch_size)
-    resolved = resolve(described, image_size, len(class_names))
-    network = build(resolved)
-    report = start_from(network, pretrained)
-    if report.remade:
-        raise CheckpointError(f"{pretrained.where}: its classifier does not fit: {report.remade}", "give other weights")
-    description = Description(
-        class_names, resolved, Preprocess(image_size, **pretrained.preprocess), versions=versions()
-    )
-    state = {f"{PREFIX}{name}": value for name, value in network.state_dict().items()}
-    DurableCheckpointIO().save_checkpoint({KEY: description.to_dict(), "state_dict": state}, output)
+    told = {"num_heads": given.num_heads, "activation": given.activation, "patch_size": given.patch_size}
+    options = {name: value for name, value in told.items() if value is not None}
+    filled = pretrained.build(len(class_names), given.image_size and int(given.image_size), options)
+    if filled.report.remade:
+        raise CheckpointError(
+            f"{pretrained.source}: its classifier does not fit: {filled.report.remade}", "give other weights"
+        )
+    description = Description(class_names, filled.spec, filled.preprocess, versions=versions())
+    write_checkpoint(checkpoint_content(description, filled.network.state_dict()), output)
     load(output)
-    parameters = sum(parameter.numel() for parameter in network.parameters())
-    network_words = f"{resolved['name']}, {parameters:,} parameters, {image_size} pixels"
-    return [("network", network_words), *report.facts(), ("checkpoint", str(output))]
+    parameters = sum(parameter.numel() for parameter in filled.network.parameters())
+    network_words = f"{filled.spec.name}, {parameters:,} parameters, {filled.preprocess.image_size} pixels"
+    return [("network", network_words), *filled.report.facts(), ("checkpoint", str(output))]

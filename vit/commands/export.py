@@ -41,7 +41,7 @@ def export(arguments: Sequence[str]) -> int:
     check_model(given.model)
     files = list_files([given.verify], recursive=True) if given.verify else []
 
-    from vit.checkpoints.format import load
+    from vit.checkpoints.load import load
     from vit.checkpoints.run import checkpoint_of
     from vit.export.deployed import Trained
     from vit.export.exporting import FORMATS, check_output
@@ -54,7 +54,7 @@ def export(arguments: Sequence[str]) -> int:
         check_output(given.format, output)
     trained = Trained(*load(checkpoint_of(Path(given.model))))
     if output is None:
-        output = free_name(Path(f"{trained.description.network['name']}{chosen.ending}"))
+        output = free_name(Path(f"{trained.description.spec.name}{chosen.ending}"))
     reporter = Reporter()
     found = write(trained, given.format, output, files)
     where = "random images" if not files else f"{found.images:,} of {len(files):,} files of {given.verify}"

@@ -1,7 +1,7 @@
 """`vit inspect RUN|CKPT|SOURCE [IMAGES...]`: what a ViT learned, how far it looks, and what it costs."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from vit.data.preprocess import Preprocess
     from vit.explain.distance import Reach
-    from vit.models.network import Network
+    from vit.models.spec import NetworkSpec
     from vit.report.inspect_page import Inspection
 
 FILTERS = 28  # principal components that are shown, as in the paper
@@ -59,26 +59,29 @@ def inspect(arguments: Sequence[str]) -> int:
     from vit.inference.engine import choose_device
     from vit.models.vision_transformer import VisionTransformer
     from vit.report.inspect_page import Inspection, write_inspection
+    from vit.weights.open import open_pretrained
 
     reporter = Reporter()
     device = choose_device(given.device)
-    network, resolved, preprocess = _model(given.model)
+    pretrained = open_pretrained(given.model)
+    filled = pretrained.build(pretrained.num_classes or 1)  # weights without a classifier get an empty one
+    network, spec, preprocess = filled.network.eval(), filled.spec, filled.preprocess
     if not isinstance(network, VisionTransformer):
         raise UsageError(
             f"{given.model} holds a {type(network).__name__}, and this looks into ViTs of ours",
             "see 'vit explain' for what a CNN looks at",
         )
     images = _images(given, files, preprocess)
-    reporter.notice(f"{resolved['name']}, {0 if images is None else len(images)} images, {device.type}")
+    reporter.notice(f"{spec.name}, {0 if images is None else len(images)} images, {device.type}")
     network = network.to(device)
     found = Inspection(
         Path(given.model).name,
-        {"network": resolved["name"], **{name: str(resolved[name]) for name in _FACTS if name in resolved}},
+        _facts(spec, preprocess.image_size),
         *principal_filters(network, FILTERS),
         position_similarity(network),
         None if images is None else reach(network, preprocess.normalize(images.to(device))),
-        parts(resolved),
-        over_sizes(resolved, sides_around(network.image_size, network.patch_embed.patch_size), device),
+        parts(network.config),
+        over_sizes(network.config, sides_around(network.image_size, network.patch_embed.patch_size), device),
         f"measured in float32 on {device.type}",
     )
     folder = wanted or free_name(Path("inspection"))
@@ -93,23 +96,12 @@ def inspect(arguments: Sequence[str]) -> int:
     return 0
 
 
-_FACTS = ("image_size", "patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio", "pool", "pos_embed")
+_FACTS = ("patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio", "pool", "pos_embed")
 
 
-def _model(source: str) -> "tuple[Network, Mapping[str, Any], Preprocess]":
-    """The network, its description and its preprocessing; weights without a classifier get an empty one."""
-    from vit.data.preprocess import Preprocess
-    from vit.models.catalog import build, resolve
-    from vit.weights.pretrained import open_pretrained
-    from vit.weights.start import start_from
-
-    pretrained = open_pretrained(source)
-    described = pretrained.network()
-    image_size = int(described.pop("image_size"))
-    resolved = resolve(described, image_size, pretrained.num_classes or 1)
-    network = build(resolved).eval()
-    start_from(network, pretrained)
-    return network, resolved, Preprocess(image_size, **pretrained.preprocess)
+def _facts(spec: "NetworkSpec", image_size: int) -> dict[str, str]:
+    options = {name: str(spec.options[name]) for name in _FACTS if name in spec.options}
+    return {"network": spec.name, "image_size": str(image_size), **options}
 
 
 def _images(given: Any, files: Sequence[str], preprocess: "Preprocess") -> "Tensor | None":

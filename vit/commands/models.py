@@ -31,15 +31,16 @@ def models(arguments: Sequence[str]) -> int:
     if given.pattern is not None and timm_names() and not any(fnmatch(n, given.pattern) for n in (*OWN, *timm_names())):
         raise UsageError(f"no network matches {given.pattern!r}", suggestion(given.pattern.strip("*")))
 
-    from vit.models.catalog import CATALOG, describe, names
+    from vit.models.catalog import CATALOG, names
+    from vit.models.spec import describe
 
     reporter = Reporter()
     matching = list(CATALOG) if given.pattern is None else names(given.pattern)
     if not matching:
         raise UsageError(f"no network matches {given.pattern!r}", suggestion(given.pattern.strip("*")))
     rows = [
-        (name, size, f"{parameters:,}", f"{flops / 1e9:.2f}", about)
-        for name, size, parameters, flops, about in describe(matching[: given.limit])
+        (name, size, f"{cost.parameters:,}", f"{cost.flops / 1e9:.2f}", about)
+        for name, size, cost, about in describe(matching[: given.limit])
     ]
     reporter.table(("name", "pixels", "parameters", "GFLOPs", "about"), rows)
     if len(matching) > given.limit:

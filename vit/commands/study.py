@@ -70,7 +70,7 @@ def _decided(series: Series, source: "Source") -> Series:
 
     def named(name: str, recipe: Recipe) -> str:
         network, space, values = name.partition(" ")
-        return make_plan(recipe).network["name"] + space + values if network == "auto" else name
+        return make_plan(recipe).spec.name + space + values if network == "auto" else name
 
     found: Series = {}
     for name, tried in series.items():
@@ -208,7 +208,8 @@ class _Watcher:
 
     def told(self, cell: Any, what: str) -> None:
         """A cell started, or ended."""
-        from vit.study.folder import failure_file, result_of
+        from vit.checkpoints.run import RunDirectory
+        from vit.study.folder import failure_file
 
         if what == "started":
             self.running += 1
@@ -218,9 +219,9 @@ class _Watcher:
             run = self.study / cell.folder
             if what == "done":
                 self.done += 1
-                result = result_of(run) or {}
-                accuracy = percent(result["metrics"]["acc1"]["value"])
-                words = f"{accuracy} test accuracy, {duration(result['seconds'])}"
+                result = RunDirectory(run).read_result()
+                accuracy = percent(result.metrics["acc1"]["value"])
+                words = f"{accuracy} test accuracy, {duration(result.seconds)}"
             else:
                 self.failed += 1
                 words = f"FAILED: {failure_file(run).read_text(encoding='utf-8').strip()} (see {run / 'log.txt'})"

@@ -5,7 +5,6 @@ import shlex
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,12 +80,12 @@ def _train(asked: Wanted) -> "RunDirectory | None":
             contents = read_images(plan.source, reporter)
             going_on = asked.resumed
             if asked.find:
-                going_on = newest_run(plan.recipe, plan.network["name"], plan.source.name)
+                going_on = newest_run(plan.recipe, plan.spec.name, plan.source.name)
                 found = f"going on with {going_on}" if going_on else "starting a new run"
                 none = "" if going_on else f", for {recipe.out} has no unfinished one"
                 reporter.notice(f"--resume auto: {found}{none}")
             if going_on is None:
-                run = RunDirectory.create(recipe.out, plan.source.name, plan.network["name"], recipe.name)
+                run = RunDirectory.create(recipe.out, plan.source.name, plan.spec.name, recipe.name)
             else:
                 run = RunDirectory(going_on)
             lock.enter_context(run.held())
@@ -143,7 +142,7 @@ def _draw(reporter: Reporter, run: Any, plan: Any, fitted: Any, tracker: Any) ->
 
     try:
         draw_run(run, plan, fitted, tracker)
-        write_run_report(run, plan.source, asdict(fitted.result))
+        write_run_report(run, plan.source, fitted.result)
     except Exception as error:  # noqa: BLE001  whatever it is, the training itself is whole
         again = f"'vit report {shlex.quote(str(run.path))}' tries again"
         reporter.notice(f"WARNING: figures and report could not be drawn: {type(error).__name__}: {error}; {again}")
@@ -164,7 +163,7 @@ def _show_plan(reporter: Reporter, plan: Any, run: str) -> None:
         for key, value in plan.augment.to_dict().items()
         if value not in (0, 1.0) and key != "magnitude"
     )
-    reporter.line(f"Training {plan.network['name']} on {source.name}")
+    reporter.line(f"Training {plan.spec.name} on {source.name}")
     reporter.facts(
         [
             ("data", f"{images}; {len(source.class_names)} classes: {class_names}"),
@@ -172,7 +171,7 @@ def _show_plan(reporter: Reporter, plan: Any, run: str) -> None:
             *([("note", SCRATCH)] if _is_hopeful(plan) else []),
             (
                 "network",
-                f"{plan.parameters:,} parameters, {plan.flops / 1e6:,.0f} MFLOPs an image, "
+                f"{plan.cost.parameters:,} parameters, {plan.cost.flops / 1e6:,.0f} MFLOPs an image, "
                 f"{plan.preprocess.image_size} pixels",
             ),
             *([("start", f"weights of {plan.recipe.model.init_from}")] if plan.recipe.model.init_from else []),
@@ -191,7 +190,7 @@ def _is_hopeful(plan: Any) -> bool:
     from vit.models.catalog import entry
     from vit.models.vision_transformer import VisionTransformer
 
-    is_vit = entry(plan.network["name"]).network is VisionTransformer
+    is_vit = entry(plan.spec.name).network is VisionTransformer
     few = len(plan.source.splits["train"]) < FEW_IMAGES and plan.preprocess.image_size >= PHOTOGRAPH
     return is_vit and few and plan.recipe.model.init_from is None
 
@@ -266,7 +265,10 @@ def _show_result(reporter: Reporter, run: Any, result: Any, round_name: str) -> 
     facts = [("validation accuracy", percent(result.validation["val/acc1"]))] if result.validation else []
     if result.metrics:
         facts.append(
-            ("test accuracy", f"{interval(result.metrics['acc1'])}, {result.images['test']:,} images, 95 % interval")
+            (
+                "test accuracy",
+                f"{interval(result.metrics['acc1'])}, {result.num_images['test']:,} images, 95 % interval",
+            )
         )
         before, after = (percent(metrics["ece"]["value"]) for metrics in (result.uncalibrated, result.metrics))
         chance = percent(result.metrics["ece"]["chance"])

@@ -3,15 +3,15 @@
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from vit.models.catalog import build
-from vit.models.vision_transformer import VisionTransformer, attend
+from vit.models.vision_transformer import Block, VisionTransformer, attend
+from vit.models.vit_config import ViTConfig
 
 PRODUCTS = "attention products"  # q k^T and the weighted sum of v: the only part that is quadratic in tokens
 TURNS = 8
@@ -52,9 +52,9 @@ class Size:
     timed: float = math.nan
 
 
-def parts(resolved: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    """(parameters, FLOPs of one image) of each part of a network description, in the order of the forward pass."""
-    network, flops = _counted(resolved)
+def parts(config: ViTConfig) -> dict[str, tuple[int, int]]:
+    """(parameters, FLOPs of one image) of each part of a ViT, in the order of the forward pass."""
+    network, flops = _counted(config)
     parameters = dict.fromkeys(_PARTS, 0)
     for name, parameter in network.named_parameters():
         parameters[_part(name)] += parameter.numel()
@@ -70,14 +70,14 @@ def quadratic_share(patches: int, embed_dim: int, mlp_ratio: float) -> float:
     return patches / ((2 + mlp_ratio) * embed_dim + patches)
 
 
-def over_sizes(resolved: Mapping[str, Any], sides: Sequence[int], device: torch.device) -> list[Size]:
-    """A network description's cost at several image sizes, counted without memory, and timed on a device in float32."""
+def over_sizes(config: ViTConfig, sides: Sequence[int], device: torch.device) -> list[Size]:
+    """A ViT's cost at several image sizes, counted without memory, and timed on a device in float32."""
     found = []
     for side in sides:
-        network, flops = _counted({**resolved, "image_size": side})
+        network, flops = _counted(replace(config, image_size=side))
         patches, total = network.config.num_patches, sum(flops.values())
-        formula = quadratic_share(patches, resolved["embed_dim"], resolved["mlp_ratio"])
-        seconds, share = _timed(resolved, patches, device) if patches <= MOST_TIMED_TOKENS else (math.nan, math.nan)
+        formula = quadratic_share(patches, config.embed_dim, config.mlp_ratio)
+        seconds, share = _timed(config, patches, device) if patches <= MOST_TIMED_TOKENS else (math.nan, math.nan)
         found.append(Size(side, patches, total, formula, flops[PRODUCTS] / total, seconds, share))
     return found
 
@@ -88,11 +88,10 @@ def sides_around(image_size: int, patch_size: int) -> list[int]:
     return sorted({max(1, patches) * patch_size for patches in wanted} | {image_size})
 
 
-def _counted(resolved: Mapping[str, Any]) -> tuple[VisionTransformer, dict[str, int]]:
-    """A description's network on the meta device, and its FLOPs by part, counted while one image goes through it."""
+def _counted(config: ViTConfig) -> tuple[VisionTransformer, dict[str, int]]:
+    """A ViT on the meta device, and its FLOPs by part, counted while one image goes through it."""
     with torch.device("meta"):
-        network = build(resolved).eval()
-        assert isinstance(network, VisionTransformer)
+        network = VisionTransformer(config).eval()
         image = torch.empty(1, 3, network.image_size, network.image_size)
         with FlopCounterMode(display=False) as counter, torch.no_grad():
             network(image)
@@ -121,14 +120,13 @@ def _part(parameter: str) -> str:
 
 
 @torch.no_grad()
-def _timed(resolved: Mapping[str, Any], patches: int, device: torch.device) -> tuple[float, float]:
+def _timed(config: ViTConfig, patches: int, device: torch.device) -> tuple[float, float]:
     """Seconds of one block on `patches` tokens, and the share of its attention products.
 
     The least of several turns each: whatever else the machine does can only add.
     """
-    width, heads = resolved["embed_dim"], resolved["num_heads"]
-    tiny = build({**resolved, "image_size": resolved["patch_size"], "depth": 1}).to(device).eval()
-    block = tiny.get_submodule("blocks.0")
+    width, heads = config.embed_dim, config.num_heads
+    block = Block(config, drop_path_rate=0.0).to(device).eval()
     tokens = torch.randn(1, patches, width, device=device)
     q, k, v = (torch.randn(1, heads, patches, width // heads, device=device) for _ in range(3))
     whole: list[float] = []

@@ -3,7 +3,7 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -14,6 +14,7 @@ from scipy.stats import binomtest
 from torch import Tensor
 
 from vit.atomic_files import atomic_write
+from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
 from vit.data.dataset import array_image
 from vit.data.decode import ImageError, read_image
@@ -49,25 +50,22 @@ class Card:
     picture: Markup | None
 
 
-def write_run_report(run: RunDirectory, source: Source | None, result: Mapping[str, Any] | None = None) -> None:
+def write_run_report(run: RunDirectory, source: Source | None, result: RunResult | None = None) -> None:
     """Write report.html into the folder of a finished run.
 
     Args:
         source: the run's images; None, or others than it was measured on: the page has no pictures of them.
-        result: the content of its result.json where that is not written yet; None: read it.
+        result: what the run found, where result.json is not written yet; None: read it.
 
     Raises:
         UsageError: the run has not finished.
         DataError: one of its files is damaged.
     """
-    if result is None and not run.result.is_file():
-        raise run.unfinished()
+    result = run.read_result() if result is None else result
     try:
-        result = json.loads(run.result.read_text(encoding="utf-8")) if result is None else result
-        assert result is not None
         class_names: list[str] = json.loads(run.class_names.read_text(encoding="utf-8"))["classes"]
-        split = "test" if "test" in result["images"] else "validation"
-        rows = read_scored(run.predictions / f"{split}.csv", result["images"][split])
+        split = "test" if "test" in result.num_images else "validation"
+        rows = read_scored(run.predictions / f"{split}.csv", result.num_images[split])
         content = _content(run, result, class_names, split, rows, _pixels(source, split, rows))
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise DataError(f"{run.path} is damaged: {error}", "restore its files, or train again") from error
@@ -103,7 +101,7 @@ def _pixels(source: Source | None, split: str, rows: Sequence[ScoredRow]) -> Pix
 
 def _content(
     run: RunDirectory,
-    result: Mapping[str, Any],
+    result: RunResult,
     class_names: Sequence[str],
     split: str,
     rows: Sequence[ScoredRow],
@@ -133,18 +131,18 @@ def _content(
         return [(row, *both) for (row, _), both in zip(there, maps, strict=False)]
 
     return {
-        "network": result["network"]["name"],
-        "data": result["data"],
+        "network": result.spec.name,
+        "data": result.data,
         "folder": run.path.resolve().name,
         "split": split,
         "images": len(rows),
         "right": int(correct.sum()),
         "accuracy": _share(int(correct.sum()), len(rows)),
         "metrics": _metrics(result),
-        "temperature": result.get("temperature", 1.0),
+        "temperature": result.temperature,
         "has_pictures": pixels is not None,
         "curves": drawn(curves(run.metrics)),
-        "best_epoch": result["best_epoch"] + 1,
+        "best_epoch": result.best_epoch + 1,
         "classes": _classes(labels, guesses, class_names)[:SHOWN_CLASSES],
         "class_count": len(class_names),
         "confusion": None if matrix is None else drawn(confusion_matrix(matrix, class_names)),
@@ -184,7 +182,7 @@ def _calibration_words(metric: dict[str, float]) -> Cell:
     return f"{100 * metric['value']:.2f} %", beside
 
 
-def _metrics(result: Mapping[str, Any]) -> list[tuple[str, Cell, Cell]]:
+def _metrics(result: RunResult) -> list[tuple[str, Cell, Cell]]:
     """(name, value, value without temperature scaling if that is another) of each metric."""
 
     def said(name: str, metric: dict[str, float] | None) -> Cell:
@@ -196,7 +194,7 @@ def _metrics(result: Mapping[str, Any]) -> list[tuple[str, Cell, Cell]]:
         value, low, high = (f"{scale * metric[key]:.{digits}f}" for key in ("value", "low", "high"))
         return value + " %" * (name != "nll"), f"{low} to {high}"
 
-    after, before = result["metrics"], result.get("uncalibrated", {})
+    after, before = result.metrics, result.uncalibrated
     return [(NAMES[name], said(name, after[name]), said(name, before.get(name))) for name in NAMES if name in after]
 
 
@@ -225,25 +223,27 @@ def _pairs(labels: Any, guesses: Any, losses: Any) -> list[tuple[int, int, list[
     return [(*pair, sorted(found, key=lambda index: -losses[index])) for pair, found in most]
 
 
-def _facts(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _facts(result: RunResult) -> list[tuple[str, str]]:
     """How the run was made, in a line each."""
-    network = ", ".join(f"{name} {value}" for name, value in result["network"].items() if name != "name")
+    options = {"image_size": result.image_size, **result.spec.options, "num_classes": result.spec.num_classes}
+    network = ", ".join(f"{name} {value}" for name, value in options.items())
     return [
-        ("network", f"{result['network']['name']}: {network}"),
-        ("size", f"{result['parameters']:,} parameters, {result['flops'] / 1e6:,.1f} million FLOPs an image"),
-        ("images", ", ".join(f"{count:,} {split}" for split, count in result["images"].items())),
-        ("fingerprints", ", ".join(f"{split} {value}" for split, value in result["fingerprints"].items())),
-        ("training", f"{result['steps']:,} steps of {result['batch_size']:,} images ({result['epochs']:,.4g} epochs)"),
-        ("seed", str(result["seed"])),
-        ("time", f"{result['seconds']:,.0f} s, {result['images_per_second']:,.0f} training images/s"),
-        ("device", f"{result['device']}, {result['precision']}"),
+        ("network", f"{result.spec.name}: {network}"),
+        ("size", f"{result.parameters:,} parameters, {result.flops / 1e6:,.1f} million FLOPs an image"),
+        ("images", ", ".join(f"{count:,} {split}" for split, count in result.num_images.items())),
+        ("fingerprints", ", ".join(f"{split} {value}" for split, value in result.fingerprints.items())),
+        ("training", f"{result.steps:,} steps of {result.batch_size:,} images ({result.epochs:,.4g} epochs)"),
+        ("seed", str(result.seed)),
+        ("time", f"{result.seconds:,.0f} s, {result.images_per_second:,.0f} training images/s"),
+        ("device", f"{result.device}, {result.precision}"),
         *(("left out", f"{split}: {path}: {reason}") for split, path, reason in _left_out(result)),
-        *([("steps left out", f"{result['skipped_steps']:,}")] if result.get("skipped_steps") else []),
-        ("versions", ", ".join(f"{name} {version}" for name, version in result["versions"].items())),
+        *([("steps left out", f"{result.skipped_steps:,}")] if result.skipped_steps else []),
+        ("versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())),
     ]
 
 
-def _left_out(result: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def _left_out(result: RunResult) -> list[tuple[str, str, str]]:
     """(split, name, reason) of images that could not be read and were not measured."""
-    found = result.get("left_out", {})
-    return [(split, path, reason) for split, some in found.items() for path, reason in some.items()][:LEFT_OUT]
+    return [(split, path, reason) for split, some in result.left_out.items() for path, reason in some.items()][
+        :LEFT_OUT
+    ]

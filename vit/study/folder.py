@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from vit.atomic_files import write_json
-from vit.checkpoints.run import RunDirectory, unpack
+from vit.checkpoints.result import RunResult, unpack
+from vit.checkpoints.run import RunDirectory
 from vit.errors import UsageError
 from vit.study.findings import CellResult
 from vit.study.grid import Cell
@@ -71,13 +72,10 @@ class StudyDirectory:
         write_json(self.description, {"protocol": dict(protocol), "cells": listed})
 
 
-def result_of(run: Path) -> dict[str, Any] | None:
-    """The result.json of a run folder, or None while it is not finished."""
-    file = RunDirectory(run).result
-    if not file.is_file():
-        return None
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return found
+def result_of(run: Path) -> RunResult | None:
+    """The result of a run folder, or None while the run is not finished."""
+    directory = RunDirectory(run)
+    return directory.read_result() if directory.result.is_file() else None
 
 
 def failure_file(run: Path) -> Path:
@@ -105,7 +103,7 @@ def tuned(study: StudyDirectory, cells: Sequence[tuple[tuple[str, int], int, str
             run = study.path / folder
             result = result_of(run)
             failed = float("inf") if failure_file(run).is_file() else None
-            losses.setdefault(group, {})[choice] = result["validation"]["val/loss"] if result else failed
+            losses.setdefault(group, {})[choice] = result.validation["val/loss"] if result else failed
     found = {group: chosen(each) for group, each in losses.items()}
     return {group: choice for group, choice in found.items() if choice is not None}
 
@@ -136,9 +134,9 @@ def collect(path: Path) -> tuple[list[CellResult], dict[str, Any], list[dict[str
         result = result_of(path / folder)
         if result is not None:
             results.append(_cell_result(cell, result))
-            for name, seen in places.items():
-                seen.add(str(result[name]))
-            for name, version in result["versions"].items():
+            places["device"].add(result.device)
+            places["precision"].add(result.precision)
+            for name, version in result.versions.items():
                 versions.setdefault(name, set()).add(str(version))
         elif failure_file(path / folder).is_file():
             reason = failure_file(path / folder).read_text(encoding="utf-8", errors="replace").strip()
@@ -154,22 +152,22 @@ def collect(path: Path) -> tuple[list[CellResult], dict[str, Any], list[dict[str
     return results, protocol, failed
 
 
-def _cell_result(cell: Mapping[str, Any], result: Mapping[str, Any]) -> CellResult:
+def _cell_result(cell: Mapping[str, Any], result: RunResult) -> CellResult:
     return CellResult(
         series=cell["series"],
-        network=result["network"]["name"],
+        network=result.spec.name,
         images=cell["images"],
         seed=cell["seed"],
-        accuracy=result["metrics"]["acc1"]["value"],
-        validation_loss=result["validation"]["val/loss"],
-        steps=result["steps"],
-        batch_size=result["batch_size"],
-        epochs=result["epochs"],
-        best_round=result["best_epoch"],
-        parameters=result["parameters"],
-        flops=result["flops"],
-        seconds=result["seconds"],
-        images_per_second=result["images_per_second"],
+        accuracy=result.metrics["acc1"]["value"],
+        validation_loss=result.validation["val/loss"],
+        steps=result.steps,
+        batch_size=result.batch_size,
+        epochs=result.epochs,
+        best_round=result.best_epoch,
+        parameters=result.parameters,
+        flops=result.flops,
+        seconds=result.seconds,
+        images_per_second=result.images_per_second,
         run=cell["folder"],
-        correct=unpack(result["correct"]["test"], result["images"]["test"]),
+        correct=unpack(result.correct["test"], result.num_images["test"]),
     )

@@ -13,14 +13,16 @@ from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.strategies import DDPStrategy, Strategy
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
-from vit.checkpoints.format import Description, load
-from vit.checkpoints.run import RunDirectory, RunResult, TrainingStats, pack, versions
+from vit.checkpoints.format import Description
+from vit.checkpoints.io import store_temperature
+from vit.checkpoints.load import load
+from vit.checkpoints.result import RunResult, TrainingStats, pack, versions
+from vit.checkpoints.run import RunDirectory
 from vit.data.module import ImageDataModule
 from vit.errors import DivergedError, ProcessesError, ResourceError, StoppedError, UsageError, is_out_of_memory
 from vit.inference.calibration import Temperature, fit_temperature
 from vit.inference.engine import Engine, score
 from vit.inference.metrics import ScoredImages, uncalibrated, with_intervals
-from vit.models.catalog import build
 from vit.models.network import Network
 from vit.training.callbacks.last_checkpoint import LastCheckpoint
 from vit.training.callbacks.recording import (
@@ -33,7 +35,7 @@ from vit.training.callbacks.recording import (
 )
 from vit.training.callbacks.signals import Signals, Stop
 from vit.training.callbacks.unreadable import Unreadable
-from vit.training.checkpoint_io import DurableCheckpointIO, store_temperature
+from vit.training.checkpoint_io import DurableCheckpointIO
 from vit.training.classifier import Classifier
 from vit.training.distributed.batch_norm import synchronized
 from vit.training.distributed.devices import lightning_devices, lightning_environment
@@ -44,8 +46,7 @@ from vit.training.lora import LoraClassifier, add_adapters
 from vit.training.plan import Plan
 from vit.training.probe import probe
 from vit.training.run_images import measured_part
-from vit.weights.pretrained import open_pretrained
-from vit.weights.start import start_from
+from vit.weights.open import open_pretrained
 
 # a checkpoint: what it is, and its answers
 _Measured = tuple[Description, Temperature | None, dict[str, ScoredImages]]
@@ -106,11 +107,11 @@ def fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener] = (), resum
 def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: bool, signals: Signals) -> FitResult:
     _quiet()
     seed_everything(plan.recipe.seed, verbose=False)
-    network = build(plan.network)
+    network = plan.build_network()
     facts: list[tuple[str, str]] = []
     if plan.recipe.model.init_from is not None and not resume:
         pretrained = open_pretrained(plan.recipe.model.init_from)
-        report = start_from(network, pretrained)
+        report = pretrained.fill(network)
         facts += [*pretrained.facts(), *report.facts()]
     if plan.recipe.model.lora is not None:
         facts += add_adapters(network, plan.recipe.model.lora)
@@ -121,12 +122,10 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
         network = synchronized(network, plan.device)
     network = network.to(memory_format=network.memory_format)
     data = plan.data_module()
-    description = Description(
-        plan.source.class_names, plan.network, plan.preprocess, plan.precision, versions=versions()
-    )
+    description = Description(plan.source.class_names, plan.spec, plan.preprocess, plan.precision, versions=versions())
     if plan.recipe.model.freeze == "backbone":
         effort = probe(network, description, data, plan, run, listeners)
-        measured = _measured(plan, data, effort.best, plan.device)
+        measured = _measured(plan, data, run.best, plan.device)
     else:
         effort, measured = _optimize(network, description, data, plan, run, listeners, resume, signals)
     best_description, fitted, scored = measured
@@ -136,18 +135,18 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
         for listener in listeners:
             listener.notice(f"temperature {fitted.words()}")
     if effort.is_first_process:
-        store_temperature(effort.best, temperature)
+        store_temperature(run.best, temperature)
     measured_on = {
         split: measured_part(samples, scored[split].left_out) if split in scored else samples
         for split, samples in plan.source.splits.items()
     }
     result = RunResult(
-        network=plan.network,
-        parameters=plan.parameters,
-        flops=plan.flops,
+        spec=plan.spec,
+        image_size=plan.preprocess.image_size,
+        parameters=plan.cost.parameters,
+        flops=plan.cost.flops,
         data=plan.source.name,
-        classes=len(plan.source.class_names),
-        images={split: len(samples) for split, samples in measured_on.items()},
+        num_images={split: len(samples) for split, samples in measured_on.items()},
         fingerprints={split: samples.fingerprint() for split, samples in measured_on.items()},
         seed=plan.recipe.seed,
         epochs=plan.total_steps / plan.steps_per_epoch,
@@ -160,6 +159,7 @@ def _fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener], resume: b
         best_epoch=int(best_description.metrics["epoch"]),
         validation={name: value for name, value in best_description.metrics.items() if name.startswith("val/")},
         metrics=with_intervals(scored["test"], len(plan.source.class_names)) if "test" in scored else {},
+        versions=versions(),
         temperature=temperature,
         uncalibrated=uncalibrated(scored["test"], len(plan.source.class_names)) if "test" in scored else {},
         correct={split: pack(some.correct) for split, some in scored.items()},
@@ -203,7 +203,6 @@ def _optimize(
         trainer.fit(classifier, datamodule=data, ckpt_path=run.last if resume else None)
         measured = _measured(plan, data, run.best, trainer.strategy.root_device)
     effort = TrainingStats(
-        run.best,
         recorder.seconds,
         recorder.images_per_second,
         trainer.global_step,

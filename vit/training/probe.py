@@ -9,15 +9,16 @@ starts from what the one before has found.
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torchmetrics.functional.classification import multiclass_accuracy, multiclass_calibration_error
 
-from vit.checkpoints.format import KEY, PREFIX, Description
-from vit.checkpoints.run import RunDirectory, TrainingStats
+from vit.checkpoints.format import Description, checkpoint_content
+from vit.checkpoints.io import write_checkpoint
+from vit.checkpoints.result import TrainingStats
+from vit.checkpoints.run import RunDirectory
 from vit.csv_files import new_table
 from vit.data.batch import Batch
 from vit.data.module import ImageDataModule
@@ -25,7 +26,6 @@ from vit.errors import UsageError
 from vit.inference.engine import Engine
 from vit.models.network import Network
 from vit.training.callbacks.recording import COLUMNS, Listener
-from vit.training.checkpoint_io import DurableCheckpointIO
 from vit.training.plan import PENALTIES, Plan
 from vit.weights.adapt import head_names
 
@@ -49,7 +49,7 @@ def probe(
         UsageError: the network does not end in one linear layer.
     """
     began = time.perf_counter()
-    name, head = _head(network, plan.network["name"])
+    name, head = _head(network, plan.spec.name)
     network.set_submodule(name, nn.Identity())  # now the network's answer is what its head reads
     engine = Engine(network, plan.preprocess, plan.device, plan.precision)
     features, labels = _features(engine, data.evaluation_loader("train"))
@@ -79,7 +79,7 @@ def probe(
                     network, head, found, (mean, std), run, replace(description, metrics={**measured, "epoch": place})
                 )
     seconds, unreadable = time.perf_counter() - began, len(plan.source.splits["train"]) - len(labels)
-    return TrainingStats(run.best, seconds, len(labels) / computed, steps, unreadable_images=unreadable)
+    return TrainingStats(seconds, len(labels) / computed, steps, unreadable_images=unreadable)
 
 
 def _head(network: Network, called: str) -> tuple[str, nn.Linear]:
@@ -152,5 +152,4 @@ def _store(
     weight = found.weight / std
     head.weight.copy_(weight)
     head.bias.copy_(found.bias - weight @ mean)
-    content: dict[str, Any] = {"state_dict": {f"{PREFIX}{key}": value for key, value in network.state_dict().items()}}
-    DurableCheckpointIO().save_checkpoint({**content, KEY: description.to_dict()}, run.best)
+    write_checkpoint(checkpoint_content(description, network.state_dict()), run.best)

@@ -9,7 +9,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -86,7 +85,7 @@ def check_contents(run: RunDirectory, source: Source, split: str, contents: Cont
 
     Those that the run itself could not read, and left out, may be gone.
     """
-    left_out = _result(run).get("left_out", {}).get(split, {})
+    left_out = _left_out(run).get(split, {})
     before = [row.content for row in read_splits(run.splits)[split]]
     samples = source.splits[split]
     pairs = zip(samples.paths, before, contents.digests[split], strict=True)
@@ -123,12 +122,9 @@ def measured_part(samples: Samples, left_out: Mapping[str, str]) -> Samples:
 
 def count_left_out(run: RunDirectory) -> int:
     """How many validation and test images a finished run could not read."""
-    return sum(map(len, _result(run).get("left_out", {}).values()))
+    return sum(map(len, _left_out(run).values()))
 
 
-def _result(run: RunDirectory) -> dict[str, Any]:
-    """result.json, or nothing while the run is not finished."""
-    if not run.result.is_file():
-        return {}
-    found: dict[str, Any] = json.loads(run.result.read_text(encoding="utf-8"))
-    return found
+def _left_out(run: RunDirectory) -> dict[str, dict[str, str]]:
+    """Images that the run could not read and did not measure, by split; none while the run is not finished."""
+    return run.read_result().left_out if run.result.is_file() else {}

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from vit.commands import train
-from vit.models.catalog import create_network
+from vit.models.spec import create_network
 from vit.training.callbacks.recording import COLUMNS, AverageLoss, Averaging, BestCheckpoint, _rows_until
 from vit.training.callbacks.recording import recording as callbacks
 from vit.training.classifier import Classifier

@@ -4,7 +4,6 @@ Ioffe and Szegedy 2015 (arXiv 1502.03167). PyTorch's SyncBatchNorm refuses tenso
 computes the same.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from vit.errors import UsageError
-from vit.models import catalog
 from vit.models.network import Network
 from vit.training.recipe import Recipe
 
@@ -24,21 +22,20 @@ def has_batch_norm(network: nn.Module) -> bool:
     return any(isinstance(layer, _BatchNorm) for layer in network.modules())
 
 
-def check_batch_norm(description: Mapping[str, Any], images: int, recipe: Recipe) -> None:
+def check_batch_norm(network: Network, name: str, images: int, recipe: Recipe) -> None:
     """Raise UsageError if batch norm would see one image at a time.
 
     Args:
-        description: of the network, completed.
+        network: the network, on any device.
+        name: name of the network, for the error.
         images: of a part of a batch, over all processes.
     """
     if images > 1 or recipe.model.freeze == "backbone":
         return
-    with torch.device("meta"):
-        network = catalog.build(description)
     if has_batch_norm(network):
         least = 2 * recipe.optim.accumulate
         raise UsageError(
-            f"{description['name']} has batch norm, which needs 2 images or more at a time, and gets 1 with "
+            f"{name} has batch norm, which needs 2 images or more at a time, and gets 1 with "
             f"--batch_size {recipe.optim.batch_size or 'null'}",
             f"give --batch_size {least} or more, or more training images",
         )

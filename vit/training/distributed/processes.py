@@ -17,7 +17,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies.launchers import subprocess_script
 from torch.distributed.tensor import DTensor
 
-from vit.checkpoints.run import versions
+from vit.checkpoints.result import versions
 from vit.errors import DisagreementError, ProcessesError
 from vit.training.callbacks.signals import Stop
 from vit.training.plan import Plan
