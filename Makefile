@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check faults figures bench format clean
+.PHONY: demo test check docs faults figures architecture bench format clean
 
 demo: $(VENV)/installed
 	$(BIN)/python demo.py
@@ -15,14 +15,22 @@ check: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(MAKE) docs
+
+docs: $(VENV)/installed # into site/; broken links and anchors, and pages that load files from elsewhere, are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 faults: $(VENV)/installed # runs what docs/faults.md claims, and writes it
 	$(BIN)/python -m pytest -m faults --record_faults --numprocesses logical --maxprocesses 8 --dist loadfile
 	$(BIN)/python -m pytest -m "faults and slow" --record_faults
 	$(BIN)/python -m tests.faults.table
 
-figures: $(VENV)/installed # of digits, for the README; docs/figures/numbers.json has the commands of the others
+figures: $(VENV)/installed # of digits and of docs/concepts/; docs/figures/numbers.json has the commands of the others
 	$(BIN)/python docs/make_figures.py
+	$(BIN)/python docs/make_concept_figures.py
+
+architecture: $(VENV)/installed # the table of rooms in docs/architecture.md
+	$(BIN)/python docs/make_architecture.py
 
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/train_fashion_mnist.py
@@ -39,4 +47,4 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -30,7 +30,7 @@ def measure(model: str, photos: str, limit: int, background: str, steps: int, ou
     import vit
     from vit.csv_files import new_table
     from vit.data.decode import read_image
-    from vit.explain.faithfulness import blurred, cells_of, faithfulness, mean_color
+    from vit.explain.faithfulness import blurred, faithfulness, grid_size_for, mean_color
     from vit.explain.methods import choose_methods
     from vit.inference.files import list_files
 
@@ -38,8 +38,7 @@ def measure(model: str, photos: str, limit: int, background: str, steps: int, ou
     predictor = vit.load(model)
     network = predictor.engine.network
     methods = choose_methods("all", network)
-    grid = getattr(getattr(network, "patch_embed", None), "grid_size", None)
-    cells = cells_of(network.image_size, grid)
+    grid_size = grid_size_for(network.image_size, getattr(network.config, "grid_size", None))
     started = time.monotonic()
     with new_table(output, COLUMNS, digits=6, mode="x") as table:
         for place, path in enumerate(list_files([photos], recursive=True)[:limit]):
@@ -49,9 +48,11 @@ def measure(model: str, photos: str, limit: int, background: str, steps: int, ou
             class_names = torch.tensor([int(number)], device=normalized.device)
             maps = {name: method(network, normalized, class_names)[0].cpu() for name, method in methods.items()}
             fades = fill(image)
-            found = faithfulness(
-                predictor.engine.probabilities, image, fades, maps, cells, int(number), steps, seed=place
-            )
+
+            def explained(images: torch.Tensor, number: int = int(number)) -> torch.Tensor:
+                return predictor.engine.probabilities(images)[:, number]
+
+            found = faithfulness(explained, image, fades, maps, grid_size, steps, seed=place)
             for method, one in found.items():
                 areas = (one.deletion, one.insertion, one.random)
                 table.row([path, predictor.class_names[int(number)], float(probability), background, method, *areas])

@@ -23,7 +23,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 from torchvision.datasets import ImageFolder
 
-from vit.inference.engine import choose_device, choose_precision
+from vit.inference.devices import choose_device, choose_precision
 
 BATCH = 64
 

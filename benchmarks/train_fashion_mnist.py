@@ -51,7 +51,7 @@ class Stopwatch:
 
 def ours(arguments: argparse.Namespace) -> float:
     from vit.checkpoints.run import RunDirectory
-    from vit.commands.arguments import find_config
+    from vit.commands.configs import find_config
     from vit.commands.recipe_options import read_recipe
     from vit.training.fit import fit
     from vit.training.plan import make_plan
@@ -77,7 +77,7 @@ def timm(arguments: argparse.Namespace) -> float:
     from torchvision import transforms
     from torchvision.datasets import FashionMNIST
 
-    from vit.inference.engine import choose_device, choose_precision
+    from vit.inference.devices import choose_device, choose_precision
 
     batch_size = 128  # as in the recipe
 

@@ -1,8 +1,8 @@
-"""Makes the figures of digits that the README shows, and writes what they state: `make figures`.
+"""Draws the figures of digits in docs/figures/, and writes the numbers that they show: `make figures`.
 
-docs/figures/numbers.json holds, for each figure, the command behind it and the numbers that it shows. A PNG that is
-made here carries the same as text (key "vit"), and tests/test_readme_figures.py compares the two. Figures that need
-other data or weights are listed with their command alone.
+docs/figures/numbers.json has the command of each figure and the numbers that it shows. A PNG that this script draws
+holds the same numbers as text (key "vit"), and tests/test_readme_figures.py compares the two. Figures that need other
+data or weights are listed with their command alone.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
@@ -35,13 +36,19 @@ SEED = 0
 SHOWN = 24  # thumbnails, from all classes
 
 
+def recipe_key() -> str:
+    """A hash of the recipe's values; its comments may change."""
+    values = yaml.safe_load(RECIPE.read_text(encoding="utf-8"))
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
+
+
 def numbers_of(folder: Path, rows: list[dict[str, str]]) -> dict[str, dict[str, Any]]:
     """What each figure states, from a finished run and its predictions."""
     result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     counts = json.loads((folder / "test_classes.json").read_text(encoding="utf-8"))["confusion"]
     common = {
         "seed": SEED,
-        "recipe": hashlib.sha256(RECIPE.read_bytes()).hexdigest()[:16],
+        "recipe": recipe_key(),
         "accuracy": result["metrics"]["acc1"]["value"],
         "temperature": result["temperature"],
     }

@@ -100,4 +100,4 @@ def test_durations(seconds, words):
 
 def test_shares():
     assert percent(0.12345) == "12.35 %" and percent(1.0, 0) == "100 %"
-    assert interval({"value": 0.5, "low": 0.25, "high": 0.75}) == "50.00 % (25.00 to 75.00)"
+    assert interval(0.5, 0.25, 0.75) == "50.00 % (25.00 to 75.00)"

@@ -1,9 +1,11 @@
-"""Who may import whom.
+"""Imports go one way, between rooms and inside rooms.
 
 commands -> report -> study -> training | export | explain -> inference | weights -> checkpoints -> models | data.
+A room is a folder of `vit/`, or a module directly in `vit/`. A sub-room is a folder inside a room.
 """
 
 import ast
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ import vit
 from vit.__main__ import COMMANDS
 
 PACKAGE = Path(vit.__file__).parent
-GROUND = {"errors", "atomic_files", "launch", "csv_files", "console"}  # each imports `errors` alone
+GROUND = {"errors", "atomic_files", "launch", "csv_files", "console", "layout"}  # each imports `errors` alone
 BELOW: dict[str, set[str]] = {"models": set(), "data": set()}
 BELOW["checkpoints"] = {"models", "data"}
 BELOW["weights"] = BELOW["inference"] = BELOW["checkpoints"] | {"checkpoints"}
@@ -31,8 +33,18 @@ MAY_IMPORT = {
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
+def module_name(path: Path) -> str:
+    """The full name of a file of the package."""
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in FILES}
+SUBROOMS = {".".join(module.split(".")[:3]) for module in MODULES if module.count(".") > 2}
+
+
 def imported(path: Path) -> set[str]:
-    """Full names of the modules of this package that a file imports, anywhere in it."""
+    """Full names that a file imports from this package, anywhere in the file."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
@@ -43,24 +55,65 @@ def imported(path: Path) -> set[str]:
     return {name for name in found if name.split(".")[0] == "vit"}
 
 
-def part(name: str) -> str:
-    """The part of the package that a full name belongs to."""
+def imported_modules(path: Path) -> set[str]:
+    """Full names of the modules of this package that a file imports."""
+    return {name if name in MODULES else name.rpartition(".")[0] or name for name in imported(path)}
+
+
+def room(name: str) -> str:
+    """The room of a full name; `__init__` for names that `vit/__init__.py` defines."""
     words = name.split(".")
     return words[1] if len(words) > 1 and words[1] in MAY_IMPORT else "__init__"
+
+
+def subroom(module: str) -> str:
+    """The sub-room of a module, or the module itself where it is not in a sub-room."""
+    return next((name for name in SUBROOMS if module.startswith(f"{name}.")), module)
+
+
+def test_the_table_lists_every_room_and_no_other():
+    entries = [entry for entry in PACKAGE.iterdir() if entry.suffix == ".py" or any(entry.rglob("*.py"))]
+    assert {entry.name.removesuffix(".py") for entry in entries} == set(MAY_IMPORT)
+    assert set().union(*MAY_IMPORT.values()) <= set(MAY_IMPORT)
+
+
+def test_the_table_has_no_cycle_but_that_of_init():
+    """`vit/__init__.py` names what users import; the commands import the version from it."""
+    floors = {name: rooms - {name, "__init__"} for name, rooms in MAY_IMPORT.items() if name != "__init__"}
+    assert list(TopologicalSorter(floors).static_order())
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_go_one_way(path):
     own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    others = {name: part(name) for name in imported(path)}
+    others = {name: room(name) for name in imported(path)}
     wrong = {name for name, theirs in others.items() if theirs != own and theirs not in MAY_IMPORT[own]}
     assert not wrong
 
 
+def test_imports_inside_rooms_go_one_way():
+    """A room has no cycle, where a sub-room counts as one module: its files import no file that uses the sub-room."""
+    graph: dict[str, set[str]] = {}
+    for module, path in MODULES.items():
+        own = subroom(module)
+        same_room = {subroom(other) for other in imported_modules(path) if room(other) == room(module) != "__init__"}
+        graph.setdefault(own, set()).update(same_room - {own})
+    assert list(TopologicalSorter(graph).static_order())
+
+
+def test_imports_of_modules_go_one_way():
+    assert {"vit.training.callbacks", "vit.training.distributed", "vit.weights.formats"} <= SUBROOMS
+    graph = {module: imported_modules(path) - {"vit"} for module, path in MODULES.items() if module != "vit"}
+    assert list(TopologicalSorter(graph).static_order())
+
+
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_no_command_imports_another(name):
-    others = {f"vit.commands.{other}" for other in COMMANDS} - {f"vit.commands.{name}"}
-    reached = imported(PACKAGE / "commands" / f"{name}.py")
-    for module in ("arguments", "reading", "recipe_options", "study_options", "study_report"):
-        reached |= imported(PACKAGE / "commands" / f"{module}.py")
-    assert not {full for full in reached for other in others if full == other or full.startswith(f"{other}.")}
+    """Not even through the modules that commands share."""
+    commands = {f"vit.commands.{command}" for command in COMMANDS}
+    reached, waiting = set(), {f"vit.commands.{name}"}
+    while waiting:
+        module = waiting.pop()
+        reached.add(module)
+        waiting |= {other for other in imported_modules(MODULES[module]) if room(other) == "commands"} - reached
+    assert reached & commands <= {f"vit.commands.{name}"}

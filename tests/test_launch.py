@@ -1,4 +1,4 @@
-"""Which process a launcher has started: what srun says to each of its tasks, read as torchrun would have said it."""
+"""Which process a launcher has started: torchrun's variables, derived from those that srun sets for each task."""
 
 import pytest
 

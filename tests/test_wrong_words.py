@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from tests.processes import environment
-from vit.data import torchvision_sets
-from vit.data.names import TORCHVISION
+from vit.data import torchvision_source
+from vit.data.dataset_names import TORCHVISION
 from vit.models.catalog import CATALOG
 from vit.models.names import OWN, suggestion, timm_names
 
@@ -24,15 +24,15 @@ for line in sys.stdin:
 WRONG = [
     ("train digits --network vit_tiny", 2, "did you mean 'vit_tiny_cifar' or 'vit_tiny_patch16_224'?"),
     ("train digits --network resnet_18", 2, "did you mean 'resnet18_cifar' or 'resnet18'?"),
-    ("train nothing", 2, "DATA is 'nothing'"),
+    ("train nothing", 2, "DATA 'nothing'"),
     ("train no/thing", 3, "there is no no/thing"),
     ("train empty", 3, "empty has no class folders"),
     ("train digits --init_from nothing.ckpt", 4, "there is no checkpoint nothing.ckpt"),
     ("train digits --init_from https://host/x.pth", 4, "download it first"),
-    ("train --resume nothing", 2, "nothing is no run folder"),
+    ("train --resume nothing", 2, "nothing is not a run folder"),
     ("study digits --networks digits_cnnn", 2, "did you mean 'digits_cnn'?"),
     ("study digits --networks digits,vit_tyni_cifar", 2, "did you mean 'vit_tiny_cifar'?"),
-    ("study nothing", 2, "DATA is 'nothing'"),
+    ("study nothing", 2, "DATA 'nothing'"),
     ("predict nothing empty", 4, "there is no checkpoint nothing"),
     ("predict m.ckpt nothing.jpg", 3, "there is no nothing.jpg"),
     ("predict m.ckpt empty", 3, "empty holds no files"),
@@ -41,7 +41,7 @@ WRONG = [
     ("evaluate nothing digits", 4, "there is no checkpoint nothing"),
     ("evaluate empty digits", 4, "empty has no checkpoints/best.ckpt"),
     ("evaluate m.ckpt", 2, "DATA must be given"),
-    ("evaluate m.ckpt nothing", 2, "DATA is 'nothing'"),
+    ("evaluate m.ckpt nothing", 2, "DATA 'nothing'"),
     ("evaluate m.ckpt digits --output mine.csv", 2, "mine.csv is not an empty folder"),
     ("explain nothing empty", 4, "there is no checkpoint nothing"),
     ("explain m.ckpt nothing.jpg", 3, "there is no nothing.jpg"),
@@ -75,7 +75,7 @@ def test_names_are_those_of_what_they_name():
     import timm
     from timm.models._registry import _deprecated_models
 
-    assert tuple(CATALOG) == OWN and set(torchvision_sets.SETS) == TORCHVISION
+    assert tuple(CATALOG) == OWN and set(torchvision_source.SETS) == TORCHVISION
     assert timm_names() == {*timm.list_models(), *_deprecated_models}
 
 

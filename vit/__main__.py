@@ -102,9 +102,14 @@ def _dispatch(arguments: list[str]) -> int:
     name, *rest = arguments
     if name not in COMMANDS:
         raise UsageError(f"there is no command {name!r}", nearest(name, COMMANDS))
-    command = import_module(f"vit.commands.{name}")
+    command = getattr(import_module(f"vit.commands.{name}"), name)
     try:
-        return int(getattr(command, name)(rest))
+        if name in ("train", "study", "evaluate", "inspect", "convert"):  # not ported yet
+            return int(command(rest))
+        from vit.commands.command_line import run_command
+
+        run_command(command, rest, name)
+        return 0
     except SystemExit as end:  # the parser ends so after --help and --print_config
         return end.code if isinstance(end.code, int) else int(end.code is not None)
 

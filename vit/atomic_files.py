@@ -1,4 +1,4 @@
-"""Files that are whole or not there: what is written beside its target takes its name at the end."""
+"""Atomic writes: a file is complete or not there. It is written under another name and renamed at the end."""
 
 import json
 import os
@@ -7,16 +7,16 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
-ABANDONED_SECONDS = 3600.0  # a partial file that has not changed for so long has lost its writer
+ABANDONED_SECONDS = 3600.0  # after this time without a change, the writer of a partial file is gone
 
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """A path to write to, beside `path`; synced and renamed over it when the block ends, removed when it fails.
+    """A temporary path beside `path`. At the end of the block the file is synced and renamed to `path`.
 
-    Any number of processes may write one file at a time: each has a partial file of its own, and the last one stays.
+    If the block fails, the temporary file is removed. Several processes may write one file at a time: each has its own
+    temporary file, and the last rename wins.
     """
     remove_partial(path.parent, path.name, ABANDONED_SECONDS)
     partial = partial_name(path)
@@ -30,20 +30,20 @@ def atomic_write(path: Path) -> Iterator[Path]:
         raise
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON whole or not at all."""
+def write_json(path: Path, content: Mapping[str, object]) -> None:
+    """Write a JSON file atomically."""
     with atomic_write(path) as partial:
         partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text whole or not at all."""
+    """Write a text file atomically."""
     with atomic_write(path) as partial:
         partial.write_text(text, encoding="utf-8")
 
 
 def partial_name(path: Path) -> Path:
-    """A hidden name beside a file, which no other process and no earlier call has."""
+    """A hidden name beside a file, different in each process and each call."""
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
 
 
@@ -51,13 +51,14 @@ def remove_partial(folder: Path, name: str = "", unchanged_for: float | None = N
     """Remove partial files that killed processes have left in a folder.
 
     Args:
-        name: of the file that they were to become; empty: any file.
-        unchanged_for: seconds since they last changed, at least; None: whatever their age, where no other process
-            writes to the folder.
+        folder: the folder.
+        name: name of the file that was being written; empty: any file.
+        unchanged_for: minimum age in seconds of the last change; None: any age, if no other process writes to the
+            folder.
     """
     with suppress(OSError):
         for entry in list(folder.iterdir()):
             if entry.name.startswith(f".{name}." if name else ".") and entry.name.endswith(".partial"):
-                with suppress(OSError):  # another process has removed it
+                with suppress(OSError):  # another process may have removed the file
                     if unchanged_for is None or time.time() - entry.stat().st_mtime >= unchanged_for:
                         entry.unlink()

@@ -168,6 +168,6 @@ def p_value(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def interval(metric: dict[str, float]) -> str:
-    """A share with its interval."""
-    return f"{percent(metric['value'])} ({100 * metric['low']:.2f} to {100 * metric['high']:.2f})"
+def interval(value: float, low: float, high: float) -> str:
+    """A fraction with its interval, in percent."""
+    return f"{percent(value)} ({100 * low:.2f} to {100 * high:.2f})"

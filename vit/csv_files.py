@@ -1,9 +1,8 @@
-"""CSV files: the one writer and the one reader of every table that this program makes.
+"""Our CSV files: one writer and one reader, which protect spreadsheets from formulas in names.
 
-A spreadsheet computes a cell that begins like a formula, and names of files and classes may come from anybody. The
-writer puts a quote before such text, and the reader takes it off again, so what is read is what was written. Where a
-spreadsheet splits at semicolons or tabs instead of commas, a cell may begin inside a text: those places are treated
-alike.
+A spreadsheet computes a cell that begins like a formula, and names of files and classes are untrusted. So the writer
+puts a quote before such text, and the reader removes the quote. Some spreadsheets split a line at semicolons or tabs,
+so that a cell begins inside a text. Text after these characters is treated in the same way.
 https://owasp.org/www-community/attacks/CSV_Injection
 """
 
@@ -16,30 +15,31 @@ from typing import IO
 
 Cell = str | int | float | None
 
-_BEGINS = r"(?:\A|(?<=[;\t\r\n]))"  # of a cell, in one spreadsheet or another
+_BEGINS = r"(?:\A|(?<=[;\t\r\n]))"  # of a cell, in any spreadsheet
 _FORMULA = r"[ \u00a0\"]*[=+\-@\uff1d\uff0b\uff0d\uff20\t\r\n]"
 _TO_ESCAPE = re.compile(f"{_BEGINS}(?='*{_FORMULA})")
 _ESCAPED = re.compile(f"{_BEGINS}'(?='*{_FORMULA})")
 
 
 def escape(text: str) -> str:
-    """Text that no spreadsheet computes: a quote goes before each formula."""
+    """Text that no spreadsheet computes: each formula gets a quote in front."""
     return _TO_ESCAPE.sub("'", text)
 
 
 def unescape(text: str) -> str:
-    """The text that `escape` was given."""
+    """The text before `escape`."""
     return _ESCAPED.sub("", text)
 
 
 class TableWriter:
-    """Writes rows to a file that was opened by `create` or with the same settings.
+    """Writes rows to an open file.
 
-    Text is escaped. Numbers are not, for a spreadsheet computes -0.5 to itself.
+    Text is escaped. Numbers are not, because a spreadsheet computes -0.5 to -0.5.
 
     Args:
-        columns: the first line; none for a file that has one.
-        digits: of a float after the point; all that it has by default.
+        file: a file opened by `create`, or with the same settings.
+        columns: the header; empty for a file that has one.
+        digits: number of digits of a float after the point; None: all digits.
     """
 
     def __init__(self, file: IO[str], columns: Sequence[str] = (), digits: int | None = None) -> None:
@@ -50,11 +50,11 @@ class TableWriter:
             self.row(columns)
 
     def row(self, cells: Iterable[Cell]) -> None:
-        """Add a row; None is an empty cell."""
+        """Add a row. None gives an empty cell."""
         self._writer.writerow([self._text(cell) for cell in cells])
 
     def flush(self) -> None:
-        """Hand what was written to the system."""
+        """Pass all rows to the operating system."""
         self._file.flush()
 
     def _text(self, cell: Cell) -> str:
@@ -64,19 +64,19 @@ class TableWriter:
 
 
 def create(path: Path, mode: str = "w") -> IO[str]:
-    """Open a table to be written: line ends as they are given, and bytes of names that are not UTF-8 as they came."""
+    """Open a file for a table. Line ends, and bytes of names that are not UTF-8, are kept."""
     return open(path, mode, newline="", encoding="utf-8", errors="surrogateescape")
 
 
 @contextmanager
 def new_table(path: Path, columns: Sequence[str], digits: int | None = None, mode: str = "w") -> Iterator[TableWriter]:
-    """A new file with its first line, closed in the end; "x" as `mode` writes over nothing."""
+    """A new table with a header, closed after the block. Mode "x" never overwrites a file."""
     with create(path, mode) as file:
         yield TableWriter(file, columns, digits)
 
 
 def read_table(path: Path) -> tuple[list[str], list[list[str]]]:
-    """The columns of a table and its rows, as `TableWriter` was given them; a row that a kill cut short is shorter.
+    """The header and the rows of a table. A row that a kill has cut short is shorter than the header.
 
     Raises:
         ValueError: the file is not a CSV.
@@ -90,7 +90,7 @@ def read_table(path: Path) -> tuple[list[str], list[list[str]]]:
 
 
 def records(path: Path) -> list[dict[str, str]]:
-    """The whole rows of a table by column; a row of another length was cut short by a kill, and is left out.
+    """The complete rows of a table as dicts. A row that a kill has cut short is left out.
 
     Raises:
         ValueError: the file is not a CSV.

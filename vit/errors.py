@@ -1,4 +1,4 @@
-"""Every failure that a user can fix: what happened, where, how to fix it, and the exit code that says its kind."""
+"""Failures that a user can fix: the problem, its place, the fix, and an exit code."""
 
 import shlex
 import sys
@@ -6,9 +6,17 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
+_SHOWN = 12  # names in a list
+
 
 class VitError(Exception):
-    """A failure told in one line: `vit: error[CODE]: what and where; how to fix`."""
+    """A failure that a user can fix, printed as one line: `vit: error[CODE]: problem and place; fix`.
+
+    Attributes:
+        code: exit code of the program.
+        problem: problem and its place.
+        fix: instruction that solves the problem.
+    """
 
     code = 1
 
@@ -22,53 +30,53 @@ class VitError(Exception):
 
 
 class UsageError(VitError):
-    """The command line or a config asks for something that cannot be."""
+    """The command line or a config is wrong."""
 
     code = 2
 
 
 class DataError(VitError):
-    """The data cannot be used as they are."""
+    """The data set cannot be used as it is."""
 
     code = 3
 
 
 class CheckpointError(VitError):
-    """A checkpoint, or a file of weights, cannot be used."""
+    """A checkpoint or a file of weights cannot be used."""
 
     code = 4
 
 
 class BadInputsError(VitError):
-    """The command finished, but some of its inputs failed (each one is listed in its output)."""
+    """The command finished, but some inputs failed; its output lists them."""
 
     code = 5
 
 
 class DivergedError(VitError):
-    """Training left the finite numbers."""
+    """Training diverged: a loss, gradient or weight is NaN or infinite."""
 
     code = 6
 
 
 class ResourceError(VitError):
-    """Disk, memory or permission is missing, or somebody else holds what is needed."""
+    """Disk space, memory, a permission or a lock is not available."""
 
     code = 7
 
 
 class ProcessesError(VitError):
-    """One of several processes that work together has ended, or cannot be reached."""
+    """Another process of this training has ended or does not answer."""
 
     code = 8
 
 
 class DisagreementError(ProcessesError):
-    """Processes that work together are not alike; each of them knows it, and the first one says it."""
+    """The processes of a training differ in code, options or data; every process raises this error."""
 
 
 class StoppedError(VitError):
-    """Somebody ended a training: Ctrl-C (130), SIGTERM (143) or SIGUSR1 (138)."""
+    """A signal ended the training: Ctrl-C (130), SIGTERM (143) or SIGUSR1 (138)."""
 
     def __init__(self, code: int, problem: str, fix: str) -> None:
         super().__init__(problem, fix)
@@ -76,11 +84,11 @@ class StoppedError(VitError):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether Python or PyTorch, on a CPU or a GPU, could not get the memory that it asked for."""
+    """Whether Python or PyTorch could not allocate memory, on a CPU or a GPU."""
     return (
         isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"  # torch's, which is not imported for this
-        or "can't allocate memory" in str(error)  # what PyTorch says of a CPU
+        or type(error).__name__ == "OutOfMemoryError"  # torch's, compared by name so that torch is not imported
+        or "can't allocate memory" in str(error)  # PyTorch's message for a CPU
     )
 
 
@@ -90,7 +98,7 @@ def first_line(error: BaseException) -> str:
 
 
 def install(extra: str) -> str:
-    """How to install one of this program's extras, for the `fix` half of an error: no package index has it."""
+    """How to install an extra of this program, for the `fix` of an error. No package index has the program."""
     clone = Path(__file__).parents[1]
     if not (clone / "pyproject.toml").is_file():
         return f"in a clone of this program: pip install '.[{extra}]'"
@@ -98,10 +106,9 @@ def install(extra: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """'did you mean X?' for the nearest known name, else all of them; for the `fix` half of an error."""
+    """'did you mean X?' for the nearest known name, else a list of names; for the `fix` of an error."""
     names = sorted(known)
     close = get_close_matches(name, names, n=1, cutoff=0.5)
     if close:
         return f"did you mean {close[0]!r}?"
-    shown = ", ".join(names[:12])
-    return f"choose one of {shown}" + (", ..." if len(names) > 12 else "")
+    return f"choose one of {', '.join(names[:_SHOWN])}" + ", ..." * (len(names) > _SHOWN)

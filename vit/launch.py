@@ -1,6 +1,6 @@
-"""Who started this process: a person, or a launcher (torchrun, srun) that has started it as one of several.
+"""This process among others: started by a person, or by a launcher (torchrun, srun) as one of several.
 
-torchrun's variables (RANK, WORLD_SIZE, ...) are what PyTorch and Lightning read. A task of srun gets them from its own.
+PyTorch and Lightning read torchrun's variables (RANK, WORLD_SIZE, ...). `adopt_srun` derives them from those of srun.
 """
 
 import os
@@ -9,20 +9,20 @@ from collections.abc import Mapping, MutableMapping
 
 _RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK")
 _STEP = ("SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS")  # variables that srun sets and sbatch does not
-_SHELLS = ("bash", "interactive")  # names of jobs that are a shell
+_SHELLS = ("bash", "interactive")  # SLURM_JOB_NAME of an interactive shell
 
 
 def adopt_srun(variables: MutableMapping[str, str] = os.environ) -> None:
-    """Add torchrun's variables to those of a task that srun has started."""
+    """Add torchrun's variables to the environment of a task of srun."""
     for name, value in srun_as_torchrun(variables).items():
         variables.setdefault(name, value)
 
 
 def srun_as_torchrun(given: Mapping[str, str]) -> dict[str, str]:
-    """torchrun's variables for one of several tasks of a step of SLURM; none for any other process.
+    """torchrun's variables for one of several tasks of a SLURM step; empty for any other process.
 
-    The step's numbers come first: `srun --ntasks=2` in an allocation of 8 tasks starts 2. A batch script and a shell in
-    an allocation have SLURM_NTASKS, too. They are no step, so that a training that they begin is alone.
+    The numbers of the step come first, because `srun --ntasks=2` in an allocation of 8 tasks starts 2. A batch script
+    and a shell in an allocation also have SLURM_NTASKS. They are not a step, so they train in one process.
     """
     if "RANK" in given or "SLURM_PROCID" not in given or not _is_step(given):
         return {}
@@ -32,34 +32,43 @@ def srun_as_torchrun(given: Mapping[str, str]) -> dict[str, str]:
     if tasks == 1:
         return {}
     rank, machine = int(given["SLURM_PROCID"]), _number(given, 0, "SLURM_NODEID")
-    here = _tasks_here(given, machine) or (each if each > 1 else -(-tasks // machines))
+    local_tasks = _tasks_of_machine(given, machine) or (each if each > 1 else -(-tasks // machines))
     job, step = _number(given, 0, "SLURM_JOB_ID", "SLURM_JOBID"), _number(given, 0, *_STEP[:2])
     return {
         "RANK": str(rank),
         "WORLD_SIZE": str(tasks),
-        "LOCAL_RANK": given.get("SLURM_LOCALID", str(rank % here)),
-        "LOCAL_WORLD_SIZE": str(here),
+        "LOCAL_RANK": given.get("SLURM_LOCALID", str(rank % local_tasks)),
+        "LOCAL_WORLD_SIZE": str(local_tasks),
         "GROUP_RANK": str(machine),
         "MASTER_ADDR": "127.0.0.1" if machines == 1 else _first_machine(given),
-        "MASTER_PORT": str(15000 + (job + step) % 10000),  # the same for all tasks of a step, another for the next job
+        "MASTER_PORT": str(15000 + (job + step) % 10000),  # equal in all tasks of a step, different in the next job
     }
 
 
 def is_launched(variables: Mapping[str, str] = os.environ) -> bool:
-    """Whether a launcher has started this process and all others of its training."""
+    """Whether a launcher has started all processes of this training."""
     return "RANK" in variables and "WORLD_SIZE" in variables
 
 
 def is_first(variables: Mapping[str, str] = os.environ) -> bool:
-    """Whether this is the process that decides, writes files and speaks, whoever started it."""
+    """Whether this is the first process, which decides, writes files and prints. Works before processes have met."""
     if "RANK" in variables:
         return int(variables["RANK"]) == 0
     # Lightning counts within a machine
     return int(variables.get("LOCAL_RANK", "0")) == int(variables.get("NODE_RANK", "0")) == 0
 
 
+def rank_and_world_size() -> tuple[int, int]:
+    """The rank of this process and the number of processes, after they have met; (0, 1) before."""
+    import torch.distributed as dist  # here, because commands use this module before they need torch
+
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return 0, 1
+
+
 def forget_launcher(variables: MutableMapping[str, str] = os.environ) -> None:
-    """Make this process one that trains alone, as a cell of a study does, whatever the study was started by."""
+    """Make this process train alone. A cell of a study does so, even if a launcher has started the study."""
     for name in (*_RANKS, *_STEP):
         variables.pop(name, None)
     variables.pop("SLURM_PROCID", None)
@@ -71,8 +80,8 @@ def _is_step(given: Mapping[str, str]) -> bool:
     return "SLURM_JOB_ID" not in given and given.get("SLURM_JOB_NAME") not in _SHELLS
 
 
-def _tasks_here(given: Mapping[str, str], machine: int) -> int:
-    """Tasks of the step on one of its machines, of a list such as 4(x2),1; 0: SLURM does not say."""
+def _tasks_of_machine(given: Mapping[str, str], machine: int) -> int:
+    """Number of tasks on one machine of the step, from a list such as 4(x2),1; 0 if SLURM does not say."""
     counts: list[int] = []
     words = given.get("SLURM_STEP_TASKS_PER_NODE") or given.get("SLURM_TASKS_PER_NODE") or ""
     for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", words):
@@ -81,7 +90,7 @@ def _tasks_here(given: Mapping[str, str], machine: int) -> int:
 
 
 def _first_machine(given: Mapping[str, str]) -> str:
-    """The first of a list of machines such as node[07-09,12],big1."""
+    """The first machine of a list such as node[07-09,12],big1."""
     names = ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
     words = next((given[name] for name in names if given.get(name)), "127.0.0.1")
     return re.sub(r"\[(\d+)[^\]]*\]", r"\1", words).split(",")[0]

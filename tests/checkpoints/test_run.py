@@ -80,12 +80,12 @@ def test_only_a_run_can_be_opened(tmp_path):
 
 def test_a_run_stands_for_its_best_checkpoint(tmp_path):
     run = RunDirectory(tmp_path)
-    run.last.parent.mkdir()
-    run.last.touch()
-    assert checkpoint_of(tmp_path) == run.last
-    run.best.touch()
-    assert checkpoint_of(tmp_path) == run.best
-    assert checkpoint_of(run.last) == run.last
+    run.last_path.parent.mkdir()
+    run.last_path.touch()
+    assert checkpoint_of(tmp_path) == run.last_path
+    run.best_path.touch()
+    assert checkpoint_of(tmp_path) == run.best_path
+    assert checkpoint_of(run.last_path) == run.last_path
 
 
 def test_json_is_written_whole_or_not_at_all(tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from vit.checkpoints.result import RunResult
+from vit.commands.command_line import run_command
 from vit.commands.compare import compare
 from vit.errors import DataError, ResourceError, UsageError
 from vit.models.spec import NetworkSpec
@@ -50,8 +51,10 @@ def run(here):
 def test_two_runs(run, capsys):
     run("a", ["cat"] * 90 + ["dog"] * 10)
     run("b", ["cat"] * 70 + ["dog"] * 20 + ["cat"] * 5 + ["dog"] * 5, network="resnet")
-    assert compare(["a", "b"]) == 0
+    comparison = compare(["a", "b"])
     out = capsys.readouterr().out
+    assert comparison.num_images == 100 and len(comparison.disagreements) == 25
+    assert comparison.accuracies["vit"].value == 0.9 and comparison.differences["resnet"].value == 0.15
     assert "100 test images of photos" in out
     assert "vit     90.00 % (82.56 to 94.48)     90     10" in out
     assert "resnet  75.00 %" in out
@@ -67,7 +70,7 @@ def test_three_runs_are_each_compared_with_the_first(run, capsys):
     run("a", ["cat"] * 9 + ["dog"])
     run("b", ["cat"] * 8 + ["dog"] * 2)
     run("c", ["dog"] * 10, network="resnet")
-    assert compare(["a", "b", "c"]) == 0
+    compare(["a", "b", "c"])
     out = capsys.readouterr().out
     assert "Accuracy of vit/a minus that of each other run" in out
     rows = [line.split() for line in out.splitlines()]
@@ -81,7 +84,7 @@ def test_all_disagreements_go_to_a_file(run, here):
     odd = ["caf\udce9.png", "a,b.png", *[f"{n}.png" for n in range(28)]]
     run("a", ["cat"] * 30, paths=odd)
     run("b", ["dog", "ox", *["cat"] * 3, *["dog"] * 25], network="resnet", paths=odd)
-    assert compare(["a", "b", "--output", "new/rows.csv"]) == 0
+    compare(["a", "b"], output="new/rows.csv")
     with open("new/rows.csv", newline="", errors="surrogateescape") as file:
         header, *rows = csv.reader(file)
     assert header == [
@@ -92,16 +95,16 @@ def test_all_disagreements_go_to_a_file(run, here):
     assert rows[1][1:] == ["cat", "cat", "0.9", "0.1", "ox", "0.9", "2.0"]
     before = (here / "new/rows.csv").read_bytes()
     with pytest.raises(UsageError, match="exists"):
-        compare(["a", "b", "--output", "new/rows.csv"])
+        compare(["a", "b"], output="new/rows.csv")
     assert (here / "new/rows.csv").read_bytes() == before
     with pytest.raises(ResourceError, match="cannot write"):
-        compare(["a", "b", "--output", "new/rows.csv/below.csv"])
+        compare(["a", "b"], output="new/rows.csv/below.csv")
 
 
 def test_runs_that_agree(run, capsys):
     for name in ("a", "b"):
         run(name, ["cat", "dog"])
-    assert compare(["a", "b"]) == 0
+    compare(["a", "b"])
     out = capsys.readouterr().out
     assert "every image the same label" in out and "1.000" in out
     assert "Next: vit predict a " in out
@@ -110,7 +113,7 @@ def test_runs_that_agree(run, capsys):
 def test_names_from_outside_are_harmless(run, capsys):
     for name, guess in (("a", "dog\x1b[31m"), ("b", "cat")):
         run(name, [guess], paths=["evil\x1b[2J\n.png"], network="[bold]net")
-    assert compare(["a", "b"]) == 0
+    compare(["a", "b"])
     out = capsys.readouterr().out
     assert "\x1b" not in out and r"evil\x1b[2J\n.png" in out and "[bold]net/a" in out
 
@@ -140,7 +143,7 @@ def test_what_cannot_be_compared(run, here, line, words):
     del result["fingerprints"]["test"]
     (here / "untested" / "result.json").write_text(json.dumps(result))
     with pytest.raises(UsageError, match=words):
-        compare([word.replace("HERE", here.name) for word in line])
+        run_command(compare, [word.replace("HERE", here.name) for word in line])
 
 
 def test_a_finished_run_that_lost_its_predictions(run):
@@ -162,7 +165,7 @@ def test_other_test_images_are_named(run):
 def test_rows_that_do_not_belong_together_are_refused(run, change):
     run("a", ["cat", "dog"])
     run("b", ["cat", "dog"], **change)
-    with pytest.raises(DataError, match=r"differ in their images: 1\.png"):
+    with pytest.raises(DataError, match=r"differ in their test images: 1\.png"):
         compare(["a", "b"])
 
 
@@ -198,8 +201,9 @@ def test_real_runs_can_be_compared(digits_run, here, capsys):
     import shutil
 
     shutil.copytree(digits_run.path, here / "copy", ignore=shutil.ignore_patterns("checkpoints"))
-    assert compare([str(digits_run.path), "copy"]) == 0
+    comparison = compare([digits_run.path, "copy"])
     out = capsys.readouterr().out
+    assert comparison.num_images == 359 and not comparison.disagreements
     assert "359 test images of digits" in out and "every image the same label" in out
 
 
@@ -223,11 +227,11 @@ def test_several_seeds_are_taken_together(run, capsys):
             (folder / "config.yaml").write_text(f"seed: {seed}\nname: {network}{seed}\nmodel: {network}\n")
             result = json.loads((folder / "result.json").read_text())
             (folder / "result.json").write_text(json.dumps(result | {"seed": seed}))
-    assert compare(["vit0", "vit1", "vit2", "cnn2", "cnn1", "cnn0"]) == 0
+    compare(["vit0", "vit1", "vit2", "cnn2", "cnn1", "cnn0"])
     out = capsys.readouterr().out
     assert "differ in their seed alone" in out and "McNemar" not in out
     words = next(line for line in out.splitlines() if line.startswith("cnn") and "-8.00" in line).split()
     assert words[1] == "3" and float(words[3].strip("(")) < -8 < float(words[5].strip(")"))
     assert 0.001 < float(words[6]) < 0.05 and words[6] == words[7], "McNemar's p of 8 images is 0.008"
-    assert compare(["vit0", "cnn0"]) == 0
+    compare(["vit0", "cnn0"])
     assert "McNemar" in capsys.readouterr().out, "one seed each: the trained models alone"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vit.commands.arguments import shipped_configs
+from vit.commands.configs import shipped_configs
 from vit.commands.recipe_options import read_recipe
 from vit.commands.study_options import grid_of, parse_study, series_of
 from vit.models.spec import NetworkSpec
@@ -54,8 +54,8 @@ def test_a_recipe_fits_some_data(name, draw_classes, tmp_path):
 def test_a_header_says_what_it_is(name):
     header = [line for line in CONFIGS[name].read_text().splitlines() if line.startswith("#")]
     assert header, "a recipe begins with a comment"
-    if "/" not in name:
-        assert any(line.startswith("# command:") for line in header)
+    for key in ("source", "command", "expected", "time"):
+        assert any(line.startswith(f"# {key}:") for line in header), key
 
 
 def test_the_digits_recipe_is_the_default(vit, tmp_path, monkeypatch):

@@ -46,7 +46,7 @@ def test_errors_are_told_listed_and_fail(vit, photos, here):
     assert "3 errors and 1 warning, listed with what to do in data_check.csv" in answer.out
     assert answer.out.strip().splitlines()[-1] == "Next: vit data check photos"
     assert "\x1b" not in answer.out + answer.err and "an HTML page, not an image" in answer.out
-    assert "passed over: 1 files ending in .txt" in answer.out
+    assert "skipped: 1 files ending in .txt" in answer.out
     table = rows(here / "data_check.csv")
     assert list(table[0]) == list(Finding.__dataclass_fields__)
     assert [(row["severity"], row["kind"]) for row in table] == [

@@ -18,7 +18,8 @@ import pytest
 import vit.commands.demo as module
 from vit.data.preprocess import Preprocess
 from vit.explain.explainer import Explainer
-from vit.inference.engine import Engine, choose_device
+from vit.inference.devices import choose_device
+from vit.inference.engine import Engine
 from vit.inference.predictor import Predictor, load
 from vit.models.spec import create_network
 from vit.report.overlay import overlay
@@ -82,7 +83,7 @@ def test_without_gradio_it_says_what_to_install(vit, digits_run, monkeypatch):
 def test_the_map_is_that_of_explain(digits_run, mixed):
     predictor, path = load(digits_run.best, "cpu"), str(mixed / "a b.png")
     picture, words = module.look_at(predictor, path)
-    found = Explainer(predictor, "relevance", measured=False).explain(path)
+    found = Explainer(predictor, "relevance", with_faithfulness=False).explain(path)
     assert (picture == overlay(found.image, found.maps["relevance"]).permute(1, 2, 0).numpy()).all()
     assert words.startswith(f"Yellow spoke for {found.explained} (relevance)")
 
@@ -94,7 +95,7 @@ def test_a_cnn_has_a_map_and_an_onnx_file_says_that_it_has_none(mixed):
     picture, words = module.look_at(cnn, str(mixed / "a b.png"))
     assert picture.shape == (224, 224, 3) and "(gradcam)" in words and "\x1b" not in words
     picture, words = module.look_at(SimpleNamespace(engine="an OnnxEngine"), str(mixed / "a b.png"))
-    assert picture is None and words.startswith("No map: an ONNX file cannot be looked into")
+    assert picture is None and words.startswith("No map: vit explain cannot read the layers of an ONNX file")
 
 
 @needs_gradio

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 import torch
-from tests.training.test_checkpoint import Marker
 
+from tests.checkpoints.test_format import Marker
 from vit.checkpoints.format import KEY
 
 

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 
+from vit.commands.command_line import run_command
 from vit.commands.report import report
 from vit.errors import DataError, UsageError
 from vit.study.findings import CellResult
@@ -38,10 +39,10 @@ def cells(sizes=(100, 300, 1000, 3000, 10000), seeds=(0, 1, 2)):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """`folder(results, failed)` -> a study's folder of which `collect` says just that."""
-    import vit.report.study_page
+    from vit.report import study_page
 
     def make(results, failed=()):
-        monkeypatch.setattr(vit.report.study_page, "collect", lambda path: (results, dict(PROTOCOL), list(failed)))
+        monkeypatch.setattr(study_page, "collect", lambda path: (results, dict(PROTOCOL), list(failed)))
         (tmp_path / "study").mkdir()
         return tmp_path / "study"
 
@@ -50,7 +51,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_a_study_becomes_a_verdict_a_table_and_files(folder, capsys):
     study = folder(cells())
-    assert report([str(study)]) == 0
+    assert report(study) == study / "report.html"
     out = capsys.readouterr().out
     assert set(os.listdir(study)) == FILES
     summary = json.loads((study / "summary.json").read_text())
@@ -68,7 +69,7 @@ def test_a_study_becomes_a_verdict_a_table_and_files(folder, capsys):
 
 def test_a_target_is_asked_for(folder, capsys):
     study = folder(cells())
-    assert report([str(study), "--target", "0.97"]) == 0
+    assert report(study, target=0.97) == study / "report.html"
     assert json.loads((study / "summary.json").read_text())["target"] == 0.97
     assert "images for 97 % accuracy" in (study / "report.html").read_text()
     out = capsys.readouterr().out
@@ -79,23 +80,23 @@ def test_a_target_is_asked_for(folder, capsys):
 
 def test_it_may_be_asked_again(folder):
     study = folder(cells())
-    assert report([str(study)]) == 0
+    report(study)
     first = {name: (study / name).read_bytes() for name in FILES}
-    assert report([str(study)]) == 0
+    report(study)
     assert {name: (study / name).read_bytes() for name in FILES} == first
 
 
 @pytest.mark.parametrize("results", [cells(seeds=(0,)), cells(sizes=(100,)), cells()[:1], cells()[:7]], ids=len)
 def test_half_a_study_is_reported(folder, capsys, results):
     study = folder(results)
-    assert report([str(study)]) == 0
+    report(study)
     assert set(os.listdir(study)) == FILES
     assert "Next: vit " in capsys.readouterr().out
 
 
 def test_failed_cells_are_named(folder, capsys):
     failed = [{"series": "vit", "images": 100, "seed": n, "run": f"cells/{n}", "error": f"no\n{n}"} for n in range(7)]
-    assert report([str(folder(cells(), failed))]) == 0
+    report(folder(cells(), failed))
     err = capsys.readouterr().err
     assert "7 cells failed" in err and r"vit, 100 images, seed 4: no\n4" in err and "seed 5" not in err
 
@@ -104,7 +105,7 @@ def test_a_study_without_a_result(folder):
     failed = [{"series": "vit", "images": 100, "seed": 0, "run": "cells/0", "error": "out of memory"}]
     study = folder([], failed)
     with pytest.raises(DataError, match=r"no finished cell.*out of memory"):
-        report([str(study)])
+        report(study)
     assert not os.listdir(study)
 
 
@@ -112,7 +113,7 @@ def test_a_study_without_a_result(folder):
 def test_what_is_no_study(tmp_path, place):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match=r"vit study"):
-        report([str(tmp_path / place)])
+        report(tmp_path / place)
     assert not os.listdir(tmp_path / "empty")
 
 
@@ -120,7 +121,7 @@ def test_what_is_no_study(tmp_path, place):
 def test_a_target_is_a_share(folder, target):
     study = folder(cells())
     with pytest.raises(UsageError, match=f"--target {target} is not between 0 and 1; give a fraction such as 0.95"):
-        report([str(study), f"--target={target}"])
+        run_command(report, [str(study), f"--target={target}"])
     assert not os.listdir(study)
 
 
@@ -155,15 +156,15 @@ def test_a_run_gets_its_page_again(vit, digits_run, tmp_path):
 
 def test_a_page_that_cannot_be_drawn_is_a_notice(monkeypatch, capsys, tmp_path):
     """The training is finished then, and nothing of it may look lost."""
-    import vit.report.run_figures
     from vit.checkpoints.run import RunDirectory
     from vit.commands.train import _draw
     from vit.console import Reporter
+    from vit.report import run_figures
 
     def fail(*_):
         raise ValueError("no\x1b[31mfont")
 
-    monkeypatch.setattr(vit.report.run_figures, "draw_run", fail)
+    monkeypatch.setattr(run_figures, "draw_run", fail)
     _draw(Reporter(), RunDirectory(tmp_path), None, None, None)
     said = capsys.readouterr().err
     assert r"could not be drawn: ValueError: no\x1b[31mfont" in said and f"'vit report {tmp_path}' tries again" in said

@@ -19,6 +19,7 @@ from vit.checkpoints.run import RunDirectory
 from vit.commands import train
 from vit.data.module import ImageDataModule
 from vit.data.sampler import EvaluationSampler
+from vit.report import run_figures
 from vit.training.classifier import Classifier
 
 # everything that has a state of its own: averaged weights, dropout, mixup, parts of a batch, two optimizers in one
@@ -89,7 +90,7 @@ def resumed(vit, run):
 def _no_figures():
     """They take longer than these trainings."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vit.report.run_figures.draw_run", lambda *_: None)
+        patch.setattr(run_figures, "draw_run", lambda *_: None)
         yield
 
 
@@ -348,7 +349,7 @@ def test_a_killed_process_leaves_what_the_next_one_needs(vit, colors, uninterrup
 TWICE = """
 import os, signal
 from vit.commands import train
-from vit.training.callbacks.recording import signals
+from vit.training.callbacks import signals
 signals.REPEAT_SECONDS = 0.0
 def interrupt(watcher, done, *rest):
     if done == 5:
@@ -406,7 +407,7 @@ def unfinished(vit, colors, tmp_path_factory):
 def test_what_cannot_be_resumed(vit, uninterrupted, unfinished, tmp_path):
     for line, words in (
         (["--resume", uninterrupted], ["is finished"]),
-        (["--resume", tmp_path], ["no run folder"]),
+        (["--resume", tmp_path], ["not a run folder"]),
         (["--resume", unfinished, "--epochs", 9], ["optim.epochs is 4 in the run, 9 here"]),
         (["digits", "--resume", unfinished], ["data.source is /", "digits here"]),
         (["--resume", unfinished, "--lr", 0.1, "--wandb", "offline"], ["optim.lr is 0.001", "wandb is off"]),

@@ -17,7 +17,7 @@ from vit.checkpoints.result import RunResult
 from vit.commands.recipe_options import read_recipe
 from vit.data.sources import open_source
 from vit.data.split import complete
-from vit.training.callbacks.recording import COLUMNS
+from vit.training.callbacks.metrics_csv import COLUMNS
 from vit.training.plan import make_plan
 from vit.training.recipe import dump, plain
 

@@ -41,7 +41,7 @@ def test_a_part_of_empty_class_folders(vit, draw_classes, tmp_path, part):
     for name in ("dark", "light"):
         (data / part / name).mkdir(parents=True)
     words = "validation" if part == "val" else part
-    refused(vit("train", data, "--out", tmp_path / "runs", *QUICK), 3, f"{words} part of data has no images")
+    refused(vit("train", data, "--out", tmp_path / "runs", *QUICK), 3, f"{words} split of data has no images")
     assert not (tmp_path / "runs").exists()
 
 

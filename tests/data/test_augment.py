@@ -20,7 +20,7 @@ def noise(count: int, side: int) -> Tensor:
 
 
 def moved(images: Tensor, words: np.ndarray, **parts: float) -> Tensor:
-    return BatchAugment(Augment(**parts), num_classes=3).move(images, words)
+    return BatchAugment(Augment(**parts), num_classes=3).warp(images, words)
 
 
 @pytest.mark.parametrize("side", [8, 28, 33])

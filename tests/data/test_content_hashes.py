@@ -15,7 +15,7 @@ from vit.weights.hashing import weights_hash
 
 
 def train_hash(source):
-    return read_contents(source).hashes(source)["train"]
+    return read_contents(source).split_hashes(source)["train"]
 
 
 def of_folder(folder):

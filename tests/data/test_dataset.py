@@ -59,12 +59,13 @@ def assert_same(batches: list[Batch], others: list[Batch]) -> None:
     assert len(batches) == len(others) > 0
     for one, other in zip(batches, others, strict=True):
         assert one.path == other.path and one.error == other.error
-        for name in ("image", "label", "key", "valid"):
+        for name in ("image", "label", "draw_seed", "valid"):
             assert torch.equal(getattr(one, name), getattr(other, name)), name
 
 
 def assert_rows_belong_together(batch: Batch) -> None:
-    assert len(batch) == len(batch.path) == len(batch.image) == len(batch.error) == len(batch.key) == len(batch.valid)
+    fields = (batch.path, batch.image, batch.error, batch.draw_seed, batch.valid)
+    assert {len(field) for field in fields} == {len(batch)}
     for image, label, path in zip(batch.image, batch.label, batch.path, strict=True):
         assert image[0].unique().tolist() == [SHADES[path]]
         assert label == "ab".index(path.split("/")[1])
@@ -93,7 +94,7 @@ def test_evaluation_does_not_depend_on_how_it_is_fetched(folder: Path) -> None:
     for batch in expected:
         assert_rows_belong_together(batch)
         assert batch.image.dtype == torch.uint8 and batch.image.shape[1:] == (3, SIDE, SIDE)
-        assert batch.valid.all() and not batch.key.any() and set(batch.error) == {""}
+        assert batch.valid.all() and not batch.draw_seed.any() and set(batch.error) == {""}
     for options in ({"num_workers": 1}, {"num_workers": 2}, {"cache": "memory"}, {"cache": "memory", "num_workers": 1}):
         assert_same(list(module(folder, **options).evaluation_loader("validation")), expected)
 
@@ -113,7 +114,7 @@ def test_training_does_not_depend_on_the_workers(folder: Path) -> None:
 def test_the_path_rides_with_its_image(folder: Path, cache: str) -> None:
     for batch in trained_on(module(folder, Augment(crop=0.5), cache=cache), epochs=2):
         assert_rows_belong_together(batch)
-        assert (batch.key != 0).all()
+        assert (batch.draw_seed != 0).all()
 
 
 @pytest.mark.parametrize("crop", [0.08, 0.35, 0.9, 1.0])
@@ -237,7 +238,7 @@ def test_a_batch_moves_as_one(folder: Path) -> None:
     (batch, *_) = module(folder).evaluation_loader("validation")
     moved = batch.to("meta")
     assert {moved.image.device.type, moved.label.device.type, moved.valid.device.type} == {"meta"}
-    assert moved.key.device.type == "cpu" and moved.path == batch.path
+    assert moved.draw_seed.device.type == "cpu" and moved.path == batch.path
 
 
 def test_arrays_of_the_network_s_size_are_cut_in_training_as_in_evaluation() -> None:

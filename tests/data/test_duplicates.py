@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vit.data import duplicates
-from vit.data.duplicates import Match, Pictures, close_pairs, exact_matches, near_matches
+from vit.data.duplicates import Match, Thumbnails, close_pairs, exact_matches, near_matches
 
 
 def pairs(hashes, max_distance):
@@ -43,7 +43,7 @@ def test_every_close_pair_is_found_once(hashes, max_distance):
 @given(families(), st.integers(0, 8), st.integers(1, 7))
 def test_blocks_of_pairs_hide_none(hashes, max_distance, at_once):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(duplicates, "_PAIRS_AT_ONCE", at_once)
+        patch.setattr(duplicates, "_PAIRS_PER_BLOCK", at_once)
         assert pairs(hashes, max_distance) == brute_force(hashes, max_distance)
 
 
@@ -131,11 +131,11 @@ def test_pictures_that_are_all_alike_need_to_be_closer(picture):
     alike = np.clip(picture + generator.normal(size=(400, 4)) @ themes * 12, 0, 255).round().astype(np.uint8)
     unlike = generator.integers(0, 256, (400, 768)).astype(np.uint8)
     places = np.arange(400)
-    assert duplicates.threshold(places, Pictures(unlike), places) == duplicates.MAX_DIFFERENCE
-    assert duplicates.threshold(places[:50], Pictures(alike), places[:50]) == duplicates.MAX_DIFFERENCE
-    limit = duplicates.threshold(places, Pictures(alike), places)
+    assert duplicates.threshold(places, Thumbnails(unlike), places) == duplicates.MAX_DIFFERENCE
+    assert duplicates.threshold(places[:50], Thumbnails(alike), places[:50]) == duplicates.MAX_DIFFERENCE
+    limit = duplicates.threshold(places, Thumbnails(alike), places)
     pairs = list(itertools.combinations(range(400), 2))
-    differences = Pictures(alike).difference(*np.array(pairs).T)
+    differences = Thumbnails(alike).difference(*np.array(pairs).T)
     assert (differences <= duplicates.MAX_DIFFERENCE).sum() > 10 * duplicates.CHANCE_PAIRS
     assert limit < duplicates.MAX_DIFFERENCE and (differences <= limit).sum() <= 3 * duplicates.CHANCE_PAIRS
 
@@ -148,7 +148,7 @@ def test_equal_images_are_no_near_matches(picture):
 
 def test_flat_pictures_are_left_out(picture):
     flat = (picture // 32 + 100).astype(np.uint8)
-    assert Pictures(flat[None]).contrasts[0] < duplicates.MIN_CONTRAST
+    assert Thumbnails(flat[None]).contrasts[0] < duplicates.MIN_CONTRAST
     assert near([flat, shifted(flat, 1)], [0, 1], [0, 1]) == []
     assert near(np.zeros((0, 768)), [], []) == []
 

@@ -37,7 +37,7 @@ def test_a_name_is_the_data_set_where_only_runs_of_it_lie(train: Callable[[str, 
         train("digits", network)
         assert len(open_source("digits").splits["train"]) == 1797
     for runs in ("./digits", here / "digits"):
-        with pytest.raises(DataError, match="holds runs of this program, and no images"):
+        with pytest.raises(DataError, match="holds runs of this program and no images"):
             open_source(str(runs))
 
 
@@ -71,4 +71,4 @@ def test_runs_beside_classes_are_no_class(
     (here / "photos" / "cells").mkdir()
     after = open_source("photos")
     assert after.class_names == ("cat", "dog") and after.splits["train"].paths == before.splits["train"].paths
-    assert after.notes == ["passed over: 1 files beside the class folders, 2 folders of runs"]
+    assert after.notes == ["skipped: 1 files beside the class folders, 2 folders of runs"]

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vit.data.image_files import image_files
 from vit.data.samples import Source
-from vit.data.sources import image_files, open_source
+from vit.data.sources import open_source
 from vit.errors import DataError, UsageError
 
 
@@ -64,7 +65,7 @@ def test_split_folders_and_their_synonyms(tmp_path: Path, train: str, validation
     assert source.class_names == ("a", "b")
     for split, folder in (("train", train), ("validation", validation), ("test", test)):
         assert labels(source, split) == {f"{folder}/a/1.jpg": "a", f"{folder}/b/2.jpg": "b"}
-    assert source.notes == ["notes/ beside train/ was passed over"]
+    assert source.notes == ["skipped notes/, which lies beside train/"]
 
 
 @pytest.mark.faults("D1", "D2", "D10")
@@ -122,7 +123,7 @@ def test_what_is_passed_over_is_counted(tmp_path: Path) -> None:
     source = open_source(str(tmp_path))
     assert source.class_names == ("a", "b") and list(source.splits["train"].paths) == ["a/1.jpg", "b/1.jpg"]
     assert source.notes == [
-        "passed over: 2 FIFOs, sockets or devices, 2 broken links, 2 files beside the class folders, "
+        "skipped: 2 FIFOs, sockets or devices, 2 broken links, 2 files beside the class folders, "
         "1 files ending in .heic, 1 files ending in nothing, 5 hidden or system files",
         "convert the HEIC files to JPEG, for example with ImageMagick: "
         f"find {tmp_path} -name '*.heic' -exec magick mogrify -format jpg {{}} +",
@@ -139,7 +140,7 @@ def test_every_real_folder_is_read_once(tmp_path: Path) -> None:
     (tmp_path / "data/b/linked").symlink_to("../../elsewhere")
     source = open_source(str(tmp_path / "data"))
     assert labels(source) == {"a/1.jpg": "a", "a/deep/2.jpg": "a", "b/1.jpg": "b", "b/linked/3.jpg": "b"}
-    assert source.notes == ["passed over: 4 links back to a folder already read"]
+    assert source.notes == ["skipped: 4 links back to a folder already read"]
 
 
 def test_a_linked_class_folder_is_a_class(tmp_path: Path) -> None:
@@ -171,10 +172,10 @@ def test_nearly_equal_class_names_are_noted(tmp_path: Path) -> None:
 
 
 def test_image_files_of_any_folder(tmp_path: Path) -> None:
-    passed_over: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
     touch(tmp_path, "b.jpg", "a/2.png", "a/10.png", "x.txt", ".hidden.jpg")
-    assert image_files(tmp_path, passed_over) == ["a/10.png", "a/2.png", "b.jpg"]
-    assert passed_over == {"files ending in .txt": 1, "hidden or system files": 1}
+    assert image_files(tmp_path, skipped) == ["a/10.png", "a/2.png", "b.jpg"]
+    assert skipped == {"files ending in .txt": 1, "hidden or system files": 1}
 
 
 class_names = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=20).filter(

@@ -85,7 +85,7 @@ def test_tiny_classes() -> None:
     source = complete(source_of(1, 2, 3, 40), validation=0.2, test=0.2, seed=0)
     counts = {split: np.bincount(source.splits[split].labels, minlength=4).tolist() for split in SPLITS}
     assert counts == {"train": [1, 2, 1, 24], "validation": [0, 0, 1, 8], "test": [0, 0, 1, 8]}
-    with pytest.raises(DataError, match="5 images of 5 classes are too few to cut a validation part"):
+    with pytest.raises(DataError, match="5 images of 5 classes are too few to cut a validation split"):
         complete(source_of(1, 1, 1, 1, 1), validation=0.2, test=0.0, seed=0)
 
 

@@ -61,7 +61,7 @@ def test_the_choice_follows_the_seed_and_the_names_not_their_order(kind):
 
 @kinds
 def test_more_than_there_are_is_refused(kind):
-    with pytest.raises(DataError, match="61 training images are asked for, there are 60"):
+    with pytest.raises(DataError, match="61 training images are wanted, but there are 60"):
         subset(samples([0, 1, 2] * 20), 61, 0, kind)
 
 

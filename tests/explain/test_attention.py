@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from vit.explain.attention import attention_weights, last_attention, read_patches, watched
+from vit.explain.attention import attention_weights, last_attention, patch_map, record_attention
 from vit.models.vision_transformer import Attention
 
 KINDS = [{}, {"pool": "mean"}, {"norm_placement": "post"}, {"qkv_bias": False, "pos_embed": "none", "qk_norm": True}]
@@ -15,16 +15,16 @@ KINDS = [{}, {"pool": "mean"}, {"norm_placement": "post"}, {"qkv_bias": False, "
 @pytest.mark.parametrize("values", KINDS, ids=str)
 def test_weights_give_what_the_heads_gathered(small, images, values):
     network = small(**values)
-    with torch.no_grad(), watched(network) as seen:
+    with torch.no_grad(), record_attention(network) as records:
         network(images)
-    assert len(seen) == 3
-    for layer in seen:
+    assert len(records) == 3
+    for layer in records:
         gathered = (layer.weights() @ layer.values()).transpose(1, 2).flatten(2)  # (B, T, D)
         assert gathered.std() > 0.1
-        assert torch.allclose(gathered[:, : layer.gathered.shape[1]], layer.gathered, atol=1e-5)
-    assert seen[-1].gathered.shape[1] == (
+        assert torch.allclose(gathered[:, : layer.heads.shape[1]], layer.heads, atol=1e-5)
+    assert records[-1].heads.shape[1] == (
         1 if network.config.pool == "cls" else 16
-    )  # the shortcut of the last block is seen
+    )  # the shortcut of the last block is records
 
 
 def test_weights_are_those_of_every_token_of_every_image(small, images):
@@ -39,35 +39,35 @@ def test_watching_leaves_the_network_as_it_was(small, images):
     network = small()
     with torch.no_grad():
         before = network(images)
-        with watched(network):
+        with record_attention(network):
             during = network(images)
     assert torch.equal(before, during)
     assert not any(module._forward_pre_hooks for module in network.modules())
-    with pytest.raises(RuntimeError, match="broken"), watched(network):
+    with pytest.raises(RuntimeError, match="broken"), record_attention(network):
         raise RuntimeError("broken")
     assert not any(module._forward_pre_hooks for module in network.modules())
 
 
 def test_the_head_reads_the_class_token_or_the_mean_of_the_patches(small):
     flow = torch.arange(2 * 17 * 17.0).view(2, 17, 17)
-    assert torch.equal(read_patches(small(), flow), flow[:, 0, 1:].view(2, 4, 4))
+    assert torch.equal(patch_map(small(), flow), flow[:, 0, 1:].view(2, 4, 4))
     flow = flow[:, :16, :16]
-    assert torch.equal(read_patches(small(pool="mean"), flow), flow.mean(dim=1).view(2, 4, 4))
+    assert torch.equal(patch_map(small(pool="mean"), flow), flow.mean(dim=1).view(2, 4, 4))
 
 
 def test_heads_that_read_several_tokens(small):
     network, flow = small(), torch.rand(18, 18)  # two tokens in front
     network.config = replace(network.config, pool="cls_dist")
-    assert torch.allclose(read_patches(network, flow), flow[:2, 2:].mean(dim=0).view(4, 4))
+    assert torch.allclose(patch_map(network, flow), flow[:2, 2:].mean(dim=0).view(4, 4))
     network.config = replace(network.config, pool="cls_mean")
     expected = (flow[0, 2:] + flow[2:, 2:].mean(dim=0)) / 2
-    assert torch.allclose(read_patches(network, flow), expected.view(4, 4))
+    assert torch.allclose(patch_map(network, flow), expected.view(4, 4))
 
 
 def test_tokens_in_front_of_the_patches_are_left_out_however_many(small):
     flow = torch.rand(2, 20, 20)  # a class token and three registers
-    assert torch.equal(read_patches(small(), flow), flow[:, 0, 4:].view(2, 4, 4))
-    assert torch.allclose(read_patches(small(pool="mean"), flow), flow[:, 4:, 4:].mean(dim=1).view(2, 4, 4))
+    assert torch.equal(patch_map(small(), flow), flow[:, 0, 4:].view(2, 4, 4))
+    assert torch.allclose(patch_map(small(pool="mean"), flow), flow[:, 4:, 4:].mean(dim=1).view(2, 4, 4))
 
 
 def test_a_patch_that_the_class_token_looks_at_is_marked(small, images):

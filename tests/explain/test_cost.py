@@ -6,24 +6,25 @@ from dataclasses import replace
 import pytest
 import torch
 
-from vit.explain.cost import PRODUCTS, over_sizes, parts, quadratic_share, sides_around
-from vit.models.spec import NetworkSpec, count
-from vit.models.vision_transformer import VisionTransformer
+from vit.explain.cost import PRODUCTS, cost_by_part, cost_by_size, image_sizes_around, quadratic_share
+from vit.models.spec import NetworkSpec
+from vit.models.vit_config import ViTConfig
 
-TINY = NetworkSpec.named("vit_tiny_patch16_224", 1000).config(224)
-NANO = NetworkSpec.named("vit_nano_patch2_8", 10, {"pool": "mean"}).config(8)
+TINY = ViTConfig(embed_dim=192, num_heads=3)
+NANO = ViTConfig(
+    image_size=8, patch_size=2, num_classes=10, embed_dim=64, depth=4, num_heads=4, mlp_ratio=2.0, pool="mean"
+)
 
 
-@pytest.mark.parametrize("config", [NANO, replace(NANO, norm_placement="post", pos_embed="none")])
-def test_parts_add_up_to_the_whole(config):
-    found = parts(config)
-    with torch.device("meta"):
-        whole = count(VisionTransformer(config))
-    assert tuple(map(sum, zip(*found.values(), strict=True))) == (whole.parameters, whole.flops)
+@pytest.mark.parametrize("values", [{}, {"norm_placement": "post", "pos_embed": "none"}])
+def test_parts_add_up_to_the_whole(values):
+    found = cost_by_part(replace(NANO, **values))
+    cost = NetworkSpec.named("vit_nano_patch2_8", 10, {"pool": "mean", **values}).cost(8)
+    assert tuple(map(sum, zip(*found.values(), strict=True))) == (cost.parameters, cost.flops)
 
 
 def test_parts_of_vit_tiny_by_hand():
-    found = parts(TINY)
+    found = cost_by_part(TINY)
     D, N, T = 192, 196, 197
     assert found["patch embedding"] == (768 * D + D, 2 * N * 768 * D)
     assert found["head"] == (1000 * D + 1000, 2 * 1000 * D)
@@ -38,17 +39,17 @@ def test_the_quadratic_share_of_the_usual_mlp():
     assert quadratic_share(196, 192, 4.0) == pytest.approx(196 / (6 * 192 + 196))
 
 
-def test_over_sizes_counts_and_times():
-    small, large = over_sizes(NANO, [8, 32], torch.device("cpu"))
-    assert (small.patches, large.patches) == (16, 256) and small.flops < large.flops
+def test_cost_by_size_counts_and_times():
+    small, large = cost_by_size(NANO, [8, 32], torch.device("cpu"))
+    assert (small.num_patches, large.num_patches) == (16, 256) and small.flops < large.flops
     for size in (small, large):
-        assert size.counted == pytest.approx(size.formula, rel=0.1)  # but for patch embedding and head
-        assert 0 < size.timed < 1.2 and size.seconds > 0
-    assert large.timed > small.timed
-    (huge,) = over_sizes(NANO, [128], torch.device("cpu"))
-    assert huge.patches == 4096 and math.isnan(huge.timed)
+        assert size.counted_share == pytest.approx(size.formula_share, rel=0.1)  # but for patch embedding and head
+        assert 0 < size.timed_share < 1.2 and size.block_seconds > 0
+    assert large.timed_share > small.timed_share
+    (huge,) = cost_by_size(NANO, [128], torch.device("cpu"))
+    assert huge.num_patches == 4096 and math.isnan(huge.timed_share)
 
 
 def test_sizes_are_whole_patches():
-    assert sides_around(224, 16) == [112, 224, 336, 448, 672, 896]
-    assert sides_around(8, 8) == [8, 16, 24, 32]
+    assert image_sizes_around(224, 16) == [112, 224, 336, 448, 672, 896]
+    assert image_sizes_around(8, 8) == [8, 16, 24, 32]

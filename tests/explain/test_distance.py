@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from vit.explain.attention import attention_weights
-from vit.explain.distance import mean_distance, mean_entropy, patch_distances, reach
+from vit.explain.distance import attention_spread, mean_distance, mean_entropy, patch_distances
 
 
 def test_uniform_attention_over_a_grid_of_14():
@@ -43,11 +43,11 @@ def test_entropy_from_nothing_to_all_alike():
     assert mean_entropy(torch.full((1, 1, 7, 7), 1 / 7)).item() == pytest.approx(math.log(7))
 
 
-def test_reach_is_the_mean_over_images(small, images):
+def test_spread_is_the_mean_over_images(small, images):
     network = small()
-    found = reach(network, images)
+    found = attention_spread(network, images)
     layers = attention_weights(network, images)
-    assert found.images == 2 and found.distance.shape == found.entropy.shape == (3, 3)
+    assert found.num_images == 2 and found.distance.shape == found.entropy.shape == (3, 3)
     assert torch.allclose(found.distance[1], mean_distance(layers[1], patch_distances(4, 4)).mean(dim=0), atol=1e-5)
     assert torch.allclose(found.entropy[2], mean_entropy(layers[2]).mean(dim=0), atol=1e-5)
     assert found.uniform_entropy == pytest.approx(math.log(17)) and (found.entropy < found.uniform_entropy).all()

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vit.explain.faithfulness import blurred, cells_of, faithfulness, mean_color
+from vit.explain.faithfulness import blurred, faithfulness, grid_size_for, mean_color
 
 IMAGE = torch.zeros(3, 16, 16, dtype=torch.uint8)
 IMAGE[:, 4:8, 8:12] = 240  # one bright square, all that the network below looks at
@@ -12,13 +12,12 @@ WHERE[1, 2] = 1.0
 
 
 def seen(images):
-    """Probability of class 1: how much brighter the square is than its surroundings."""
-    bright = (images[:, :, 4:8, 8:12].float().mean(dim=(1, 2, 3)) - 15).clamp(min=0) / 225
-    return torch.stack((1 - bright, bright), dim=1)
+    """Probability of the class: how much brighter the square is than its surroundings."""
+    return (images[:, :, 4:8, 8:12].float().mean(dim=(1, 2, 3)) - 15).clamp(min=0) / 225
 
 
 def test_a_map_of_what_is_needed_beats_chance_and_its_opposite_does_not():
-    found = faithfulness(seen, IMAGE, mean_color(IMAGE), {"right": WHERE, "wrong": -WHERE}, cells=4, number=1, steps=16)
+    found = faithfulness(seen, IMAGE, mean_color(IMAGE), {"right": WHERE, "wrong": -WHERE}, grid_size=4, num_steps=16)
     right, wrong = found["right"], found["wrong"]
     # the square goes first: half of the first of 16 trapezoids is left; it comes first: all but half of the first one
     assert right.deletion == pytest.approx(1 / 32) and right.insertion == pytest.approx(1 - 1 / 32)
@@ -28,7 +27,7 @@ def test_a_map_of_what_is_needed_beats_chance_and_its_opposite_does_not():
 
 def test_equal_importance_is_put_in_random_order():
     areas = {
-        faithfulness(seen, IMAGE, mean_color(IMAGE), {"flat": torch.ones(4, 4)}, 4, 1, seed=seed)["flat"].deletion
+        faithfulness(seen, IMAGE, mean_color(IMAGE), {"flat": torch.ones(4, 4)}, 4, seed=seed)["flat"].deletion
         for seed in range(12)
     }
     assert len(areas) > 4 and min(areas) < 0.4 < 0.6 < max(areas)
@@ -36,15 +35,15 @@ def test_equal_importance_is_put_in_random_order():
 
 def test_the_same_seed_gives_the_same_numbers_and_any_resolution_of_a_map_will_do():
     fine = WHERE.repeat_interleave(4, 0).repeat_interleave(4, 1)
-    found = faithfulness(seen, IMAGE, mean_color(IMAGE), {"fine": fine, "coarse": WHERE}, 4, 1, steps=16)
+    found = faithfulness(seen, IMAGE, mean_color(IMAGE), {"fine": fine, "coarse": WHERE}, 4, num_steps=16)
     assert found["fine"] == found["coarse"]
-    again = faithfulness(seen, IMAGE, mean_color(IMAGE), {"fine": fine, "coarse": WHERE}, 4, 1, steps=16)
+    again = faithfulness(seen, IMAGE, mean_color(IMAGE), {"fine": fine, "coarse": WHERE}, 4, num_steps=16)
     assert again == found
 
 
 def test_curves_begin_with_the_image_and_end_with_the_background():
     shown = []
-    faithfulness(lambda batch: shown.append(batch) or seen(batch), IMAGE, mean_color(IMAGE), {"m": WHERE}, 4, 1)
+    faithfulness(lambda batch: shown.append(batch) or seen(batch), IMAGE, mean_color(IMAGE), {"m": WHERE}, 4)
     (batch,) = shown
     assert torch.equal(batch[0], IMAGE) and torch.equal(batch[1], mean_color(IMAGE))
     assert all(set(picture.unique().tolist()) <= {0, 15, 240} for picture in batch)
@@ -61,4 +60,4 @@ def test_backgrounds_keep_the_mean_color_and_lose_the_shapes():
 
 @pytest.mark.parametrize(("side", "patches", "cells"), [(224, 14, 14), (224, None, 14), (32, None, 8), (13, None, 13)])
 def test_cells_are_patches_or_divide_the_side(side, patches, cells):
-    assert cells_of(side, patches) == cells
+    assert grid_size_for(side, patches) == cells

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from vit.errors import UsageError
+from vit.explain import methods
 from vit.explain.gradcam import gradcam
 from vit.explain.methods import METHODS, choose_methods
 from vit.models.network import Network, NetworkConfig
@@ -81,11 +82,11 @@ class Placeless(Network):
 def test_a_network_without_places_is_refused(images):
     class_names = torch.tensor([0, 0])
     assert gradcam(Placeless("NCHW"), images, class_names).shape == (2, 16, 16)
-    with pytest.raises(UsageError, match="keeps the places"):
+    with pytest.raises(UsageError, match="features have positions"):
         gradcam(Placeless("NHWC"), images, class_names)
     flat = Placeless("NCHW")
     flat.model = nn.Conv2d(3, 8, 16, 16)
-    with pytest.raises(UsageError, match="keeps the places"):
+    with pytest.raises(UsageError, match="features have positions"):
         gradcam(flat, images, class_names)
 
 
@@ -94,7 +95,7 @@ def test_without_the_package_the_error_says_what_to_install(small, images, monke
     with pytest.raises(UsageError, match="grad-cam") as error:
         gradcam(small(), images, torch.tensor([0, 0]))
     assert "[explain]'; or --method rollout" in str(error.value)
-    monkeypatch.setattr("vit.explain.methods.find_spec", lambda name: None)
+    monkeypatch.setattr(methods, "find_spec", lambda name: None)
     assert set(choose_methods("all", small())) == set(METHODS) - {"gradcam"}
 
 

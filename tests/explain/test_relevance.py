@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 import vit.models.vision_transformer as module
-from vit.explain.attention import watched
+from vit.explain.attention import record_attention
 from vit.explain.relevance import relevance, weight_gradient
 
 
@@ -13,9 +13,9 @@ from vit.explain.relevance import relevance, weight_gradient
 def test_gradients_are_those_of_attention_written_out(small, images, values, monkeypatch):
     network = small(**values)
     class_names = torch.tensor([3, 1])
-    with watched(network) as seen:
+    with record_attention(network) as records:
         chosen = network(images).gather(1, class_names[:, None]).sum()
-        gathered = torch.autograd.grad(chosen, [layer.gathered for layer in seen])
+        gathered = torch.autograd.grad(chosen, [layer.heads for layer in records])
     kept = []
 
     def written_out(q, k, v, drop_rate):
@@ -26,7 +26,7 @@ def test_gradients_are_those_of_attention_written_out(small, images, values, mon
 
     monkeypatch.setattr(module, "attend", written_out)
     network(images).gather(1, class_names[:, None]).sum().backward()
-    for layer, gradient, weights in zip(seen, gathered, kept, strict=True):
+    for layer, gradient, weights in zip(records, gathered, kept, strict=True):
         found = weight_gradient(layer, gradient)
         queries = weights.shape[2]
         assert weights.grad.abs().max() > 1e-3
@@ -37,10 +37,10 @@ def test_gradients_are_those_of_attention_written_out(small, images, values, mon
 def test_one_block_by_hand(small, images):
     network = small(depth=1)
     class_names = torch.tensor([2, 4])
-    with watched(network) as seen:
+    with record_attention(network) as records:
         chosen = network(images).gather(1, class_names[:, None]).sum()
-        (gradient,) = torch.autograd.grad(chosen, [seen[0].gathered])
-    speaking = (weight_gradient(seen[0], gradient) * seen[0].weights()).clamp(min=0).mean(dim=1)
+        (gradient,) = torch.autograd.grad(chosen, [records[0].heads])
+    speaking = (weight_gradient(records[0], gradient) * records[0].weights()).clamp(min=0).mean(dim=1)
     expected = (torch.eye(17) + speaking)[:, 0, 1:].detach()
     assert torch.allclose(relevance(network, images, class_names).flatten(1), expected)
 

@@ -20,15 +20,16 @@ REAL, SIMULATED, FAILED, NOT_SHOWN = "a real fault", "a simulation", "**failed**
 
 BEGINNING = """# Faults: what breaks, and what happens then
 
-Made by `make faults`; do not edit. The last two columns are derived from a recorded run of the tests that carry a row's
-number. "A real fault": the fault itself happens in at least one test that passed. "A simulation": all passing tests put
-something in its place, and the last column says what. A date: only tests marked `slow` show the row, and they passed on
-that day. `make test` runs all other tests, and fails if this page claims a row whose test is missing or failed.
+`make faults` writes this page, so do not edit it. The last two columns are derived from a recorded run of the
+tests that carry a row's number.
 
-Exit codes: 0 done; 1 internal error; 2 wrong usage; 3 unusable data; 4 unusable checkpoint; 5 some inputs failed (each
-is listed); 6 training diverged; 7 a resource is missing (disk, memory, permission); 8 processes lost each other;
-130 / 143 / 138 ended by Ctrl-C, SIGTERM or SIGUSR1, with everything saved. An error is one line that says what, where
-and how to fix it; `--debug` adds the traceback.
+- "A real fault": the fault itself happens in at least one passing test.
+- "A simulation": every passing test puts something in place of the fault, and the last column names it.
+- A date: only tests marked `slow` show the row, and they passed on that day.
+
+`make test` runs all other tests. It fails if this page claims a row whose test is missing or failed. An error is
+one line with the problem, the place and the fix, and `--debug` adds the traceback. [Exit
+codes](reference/exit_codes.md) lists the codes.
 """
 
 

@@ -139,7 +139,7 @@ def test_keys_of_an_anchor_stand_once(vit, tmp_path):
 def test_an_option_of_earlier_versions(vit, tmp_path):
     (tmp_path / "recipe.yaml").write_text("optim: {warmup_epochs: 3}\n")
     for words in (("digits", "--optim.warmup_epochs", 3), ("--config", tmp_path / "recipe.yaml")):
-        refused(vit("train", *words, "--out", tmp_path), 2, "optim.warmup_epochs; give optim.warmup, a share")
+        refused(vit("train", *words, "--out", tmp_path), 2, "optim.warmup_epochs; give optim.warmup, a fraction")
 
 
 numbers = st.floats(1e-30, 1e30)

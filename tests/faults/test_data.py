@@ -177,7 +177,7 @@ def odd(draw_classes, tmp_path):
 def test_odd_names_are_trained_on_evaluated_and_predicted(vit, odd, tmp_path):
     answer = vit("train", odd, *TINY, "--out", tmp_path / "runs")
     assert answer.code == 0, answer.err
-    assert "passed over: 1 files ending in .heic, 1 files ending in .txt, 3 hidden or system files" in answer.out
+    assert "skipped: 1 files ending in .heic, 1 files ending in .txt, 3 hidden or system files" in answer.out
     assert "classes 'CAF' and 'caf' differ only in case" in answer.out
     assert "\x1b" not in answer.out + answer.err
     run = run_folder(tmp_path / "runs")

@@ -9,8 +9,9 @@ from scipy.special import softmax
 from vit.checkpoints.io import store_temperature
 from vit.checkpoints.load import load
 from vit.inference.calibration import fit_temperature
-from vit.inference.metrics import ScoredImages, with_intervals
+from vit.inference.metrics import with_intervals
 from vit.inference.predictor import load as load_predictor
+from vit.inference.scored_images import ScoredImages
 
 
 def scored(count, temperature, seed=0, num_classes=5, scale=3.0):
@@ -35,8 +36,8 @@ def test_probabilities_of_other_images_become_honest(temperature):
     fitted = fit_temperature(scored(200, temperature)[0]).value
     other, _ = scored(5000, temperature, seed=1)
     before, after = (with_intervals(some, 5) for some in (other, other.at(fitted)))
-    assert after["ece"]["value"] < 0.3 * before["ece"]["value"]
-    assert after["nll"]["value"] < before["nll"]["value"] and after["acc1"] == before["acc1"]
+    assert after.ece.value < 0.3 * before.ece.value
+    assert after.nll.value < before.nll.value and after.acc1 == before.acc1
 
 
 @pytest.mark.parametrize("count", [1, 3, 10, 30])

@@ -11,9 +11,9 @@ from vit.data.module import ImageDataModule, LoaderOptions
 from vit.data.preprocess import Preprocess
 from vit.data.sampler import EvaluationSampler
 from vit.data.samples import Samples, Source
-from vit.errors import DataError, UsageError
-from vit.inference.engine import Engine, _in_order, choose_device, choose_precision, score
-from vit.inference.metrics import ScoredImages
+from vit.errors import DataError
+from vit.inference.engine import Engine, _in_order, score
+from vit.inference.scored_images import ScoredImages
 from vit.models.spec import create_network
 
 
@@ -92,41 +92,3 @@ def test_precision_changes_how_it_is_computed_and_not_what_comes_out(engine):
     assert half.logits(images).dtype == torch.float32
     assert not torch.equal(half.logits(images), engine.logits(images))
     torch.testing.assert_close(half.probabilities(images), engine.probabilities(images), atol=0.05, rtol=0)
-
-
-def test_choices_of_the_machine():
-    assert choose_device("cpu") == torch.device("cpu")
-    assert choose_device("auto").type in {"cpu", "cuda", "mps"}
-    assert choose_precision("32-true", torch.device("cpu")) == "32-true"
-    assert choose_precision("auto", torch.device("mps")) == "32-true"
-    assert choose_precision("auto", torch.device("cpu")) in {"32-true", "bf16-mixed"}
-
-
-@pytest.mark.parametrize("name", ["auto", "cuda"])
-@pytest.mark.parametrize(
-    ("variables", "visible", "expected"),
-    [
-        ({}, 4, 0),
-        ({"LOCAL_RANK": "2"}, 4, 2),
-        ({"SLURM_LOCALID": "3"}, 4, 3),  # tasks of SLURM that all see the GPUs of their node
-        ({"SLURM_LOCALID": "3"}, 1, 0),  # that see one each
-        ({"LOCAL_RANK": "1", "SLURM_LOCALID": "0"}, 4, 1),
-    ],
-)
-def test_each_process_takes_a_gpu_of_its_own(monkeypatch, name, variables, visible, expected):
-    """Whether there is a GPU is simulated; which one is chosen is not."""
-    for variable in ("LOCAL_RANK", "SLURM_LOCALID"):
-        monkeypatch.delenv(variable, raising=False)
-    for variable, value in variables.items():
-        monkeypatch.setenv(variable, value)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: visible)
-    assert choose_device(name) == torch.device("cuda", expected)
-
-
-@pytest.mark.parametrize(
-    ("name", "words"), [("cqu", "'cpu'"), ("cuda:x", "cuda:x"), ("meta", "meta"), ("", "no device")]
-)
-def test_a_device_that_is_not_there(name, words):
-    with pytest.raises(UsageError, match=words):
-        choose_device(name)

@@ -18,35 +18,36 @@ from sklearn.metrics import confusion_matrix as sklearn_confusion
 from torchmetrics.functional.classification import multiclass_calibration_error
 
 from vit.inference import metrics
-from vit.inference.metrics import ScoredImages, calibration_error, confusion, measure, per_class, with_intervals
+from vit.inference.metrics import calibration_error, confusion, measure, per_class, with_intervals
+from vit.inference.scored_images import ScoredImages
 
 
-def scored(count, class_names, seed=0, sharpness=2.0):
+def scored(count, num_classes, seed=0, sharpness=2.0):
     generator = np.random.default_rng(seed)
-    logits = generator.normal(size=(count, class_names)) * sharpness
-    labels = generator.integers(0, class_names, count)
+    logits = generator.normal(size=(count, num_classes)) * sharpness
+    labels = generator.integers(0, num_classes, count)
     logits[np.arange(count), labels] += 1.5  # better than chance
     exponents = np.exp(logits - logits.max(axis=1, keepdims=True))
     probabilities = (exponents / exponents.sum(axis=1, keepdims=True)).astype(np.float32)
     return ScoredImages(tuple(f"{i}.png" for i in range(count)), labels, probabilities)
 
 
-def values(some, class_names):
-    return {name: metric["value"] for name, metric in with_intervals(some, class_names).items()}
+def values(some, num_classes):
+    return {name: metric["value"] for name, metric in with_intervals(some, num_classes).to_dict().items()}
 
 
-@pytest.mark.parametrize(("count", "classes"), [(200, 10), (57, 3), (1, 2), (7, 6)])
-def test_numbers_are_those_of_scikit_learn(count, class_names):
-    some = scored(count, class_names)
-    found = values(some, class_names)
+@pytest.mark.parametrize(("count", "num_classes"), [(200, 10), (57, 3), (1, 2), (7, 6)])
+def test_numbers_are_those_of_scikit_learn(count, num_classes):
+    some = scored(count, num_classes)
+    found = values(some, num_classes)
     assert found["acc1"] == pytest.approx(accuracy_score(some.labels, some.predictions))
     seen = np.unique(some.labels)
     recalls = [(some.predictions[some.labels == label] == label).mean() for label in seen]
     assert found["balanced_accuracy"] == pytest.approx(np.mean(recalls))
-    assert found["nll"] == pytest.approx(log_loss(some.labels, some.probabilities, labels=range(class_names)), abs=1e-5)
-    assert ("acc5" in found) == (class_names > 5)
-    if class_names > 5:
-        expected = top_k_accuracy_score(some.labels, some.probabilities, k=5, labels=range(class_names))
+    assert found["nll"] == pytest.approx(log_loss(some.labels, some.probabilities, labels=range(num_classes)), abs=1e-5)
+    assert ("acc5" in found) == (num_classes > 5)
+    if num_classes > 5:
+        expected = top_k_accuracy_score(some.labels, some.probabilities, k=5, labels=range(num_classes))
         assert found["acc5"] == pytest.approx(expected)
 
 
@@ -81,16 +82,16 @@ def test_per_class_and_confusion_count_rows_by_truth():
     assert np.array_equal(confusion(some.labels, some.predictions, 4), sklearn_confusion(some.labels, some.predictions))
     precision, recall, f1, support = precision_recall_fscore_support(some.labels, some.predictions)
     table = per_class(some.labels, some.predictions, ("a", "b", "c", "d"))
-    assert [row["class"] for row in table] == ["a", "b", "c", "d"]
-    assert [row["images"] for row in table] == support.tolist()
+    assert [row.class_name for row in table] == ["a", "b", "c", "d"]
+    assert [row.num_images for row in table] == support.tolist()
     for name, expected in (("precision", precision), ("recall", recall), ("f1", f1)):
-        assert [row[name] for row in table] == pytest.approx(expected)
+        assert [getattr(row, name) for row in table] == pytest.approx(expected)
 
 
 def test_a_class_without_images_stands_in_the_tables():
     some = ScoredImages(("a", "b"), np.array([0, 2]), np.eye(4, dtype=np.float32)[[0, 2]])
     table = per_class(some.labels, some.predictions, ("w", "x", "y", "z"))
-    assert [row["images"] for row in table] == [1, 0, 1, 0]
+    assert [row.num_images for row in table] == [1, 0, 1, 0]
     assert (
         confusion(some.labels, some.predictions, 4).shape == (4, 4)
         and confusion(some.labels, some.predictions, 4).trace() == 2
@@ -102,7 +103,7 @@ def test_measure_says_everything_in_plain_values():
     import json
 
     some = scored(60, 3)
-    measured = measure(some, ("a", "b", "c"))
+    measured = measure(some, ("a", "b", "c")).to_dict()
     assert set(measured) == {"images", "metrics", "temperature", "uncalibrated", "per_class", "confusion"}
     assert measured["images"] == 60 and json.loads(json.dumps(measured)) == measured
 
@@ -116,35 +117,36 @@ def test_very_many_classes_take_little_memory():
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert "confusion" not in measured and len(measured["per_class"]) == 3000
+    assert measured.confusion is None and len(measured.per_class) == 3000
+    assert "confusion" not in measured.to_dict()
     assert peak < 40e6
-    assert "confusion" in measure(scored(40, 200), tuple(map(str, range(200))))
+    assert "confusion" in measure(scored(40, 200), tuple(map(str, range(200)))).to_dict()
 
 
 def test_intervals_contain_the_value_and_shrink():
     widths = []
     for count in (40, 160, 2560):
         found = with_intervals(scored(count, 3), 3)
-        for name in ("acc1", "balanced_accuracy", "nll"):
-            assert found[name]["low"] <= found[name]["value"] <= found[name]["high"]
-        widths.append(found["acc1"]["high"] - found["acc1"]["low"])
+        for metric in (found.acc1, found.balanced_accuracy, found.nll):
+            assert metric.low <= metric.value <= metric.high
+        widths.append(found.acc1.high - found.acc1.low)
     assert widths[0] > widths[1] > widths[2] > 0
-    share = with_intervals(scored(2560, 3), 3)["acc1"]
-    normal = 2 * 1.96 * np.sqrt(share["value"] * (1 - share["value"]) / 2560)
-    assert share["high"] - share["low"] == pytest.approx(normal, rel=0.15)
+    share = with_intervals(scored(2560, 3), 3).acc1
+    normal = 2 * 1.96 * np.sqrt(share.value * (1 - share.value) / 2560)
+    assert share.high - share.low == pytest.approx(normal, rel=0.15)
 
 
 def test_intervals_are_drawn_by_their_seed():
     some = scored(80, 3)
     assert with_intervals(some, 3, seed=1) == with_intervals(some, 3, seed=1)
-    assert with_intervals(some, 3, seed=1)["nll"] != with_intervals(some, 3, seed=2)["nll"]
+    assert with_intervals(some, 3, seed=1).nll != with_intervals(some, 3, seed=2).nll
 
 
 @given(st.integers(1, 12), st.integers(2, 8), st.integers(0, 99))
-def test_any_few_images_give_finite_numbers(count, class_names, seed):
+def test_any_few_images_give_finite_numbers(count, num_classes, seed):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metrics, "RESAMPLES", 20)
-        for name, metric in with_intervals(scored(count, class_names, seed), class_names).items():
+        for name, metric in with_intervals(scored(count, num_classes, seed), num_classes).to_dict().items():
             assert all(np.isfinite(value) for value in metric.values())
             low, high = metric.get("low", 0.0), metric.get("high", 1.0)
             assert name == "nll" or 0 <= low <= metric["value"] <= high <= 1
@@ -161,5 +163,5 @@ def test_chance_is_the_calibration_error_of_calibrated_networks(count, sharpness
         labels = (probabilities.cumsum(axis=1) > generator.random((count, 1))).argmax(axis=1)
         correct = probabilities.argmax(axis=1) == labels
         found.append(calibration_error(correct, probabilities.max(axis=1).astype(np.float32)))
-    values, chances = (np.array([one[key] for one in found]) for key in ("value", "chance"))
+    values, chances = (np.array([getattr(one, name) for one in found]) for name in ("value", "chance"))
     assert chances.mean() == pytest.approx(values.mean(), rel=0.08)

@@ -1,10 +1,10 @@
-"""ScoredImages rows on disk: what was written comes back, and files of older runs are read."""
+"""Rows of scored images on disk: written values come back."""
 
 import numpy as np
 import pytest
 
 from vit.errors import DataError
-from vit.inference.metrics import ScoredImages
+from vit.inference.scored_images import ScoredImages
 from vit.inference.scored_rows import read_scored, write_scored
 
 NAMES = ("caf\udce9\n.png", "=1+1", 'a,"b')
@@ -24,8 +24,15 @@ def test_rows_come_back(tmp_path):
     np.testing.assert_allclose([row.loss for row in rows], scored.losses, atol=1e-6)
 
 
-def test_rows_from_before_there_was_calibration(tmp_path):
-    (tmp_path / "test.csv").write_text("path,label,predicted,probability,loss\na,cat,dog,0.9,2.3\n")
-    assert read_scored(tmp_path / "test.csv", 1)[0] == ("a", "cat", "dog", 0.9, 2.3, 0.9)
+def test_another_number_of_rows_is_an_error(tmp_path):
+    scored = ScoredImages(("a.png",), np.array([0]), np.array([[0.9, 0.1]], dtype=np.float32))
+    write_scored(tmp_path / "test.csv", scored, ("cat", "dog"))
+    assert len(read_scored(tmp_path / "test.csv", 1)) == 1
     with pytest.raises(DataError, match="2 rows"):
         read_scored(tmp_path / "test.csv", 2)
+
+
+def test_other_columns_are_an_error(tmp_path):
+    (tmp_path / "test.csv").write_text("path,label,predicted,probability,loss\na,cat,dog,0.9,2.3\n")
+    with pytest.raises(DataError, match="uncalibrated"):
+        read_scored(tmp_path / "test.csv", 1)

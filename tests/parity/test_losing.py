@@ -12,6 +12,7 @@ from tests.parity.interrupted import SHORT, begun, same_but_for_rounding
 from tests.processes import TWO, belonging, environment, finish, linux_only, send, start, until
 from tests.runs import run_folder
 from tests.tables import rows
+from vit.report import run_figures
 
 DIGITS = ("digits", "--epochs", "500", "--batch_size", "128", "--precision", "32-true", "--wandb", "off")
 SPOILT = """
@@ -113,7 +114,7 @@ def test_a_process_that_falls_silent_is_not_waited_for(tmp_path):
 )  # fmt: skip
 def test_what_some_processes_began_others_can_finish(vit, colors, tmp_path, monkeypatch, before, after):
     """In the middle of an epoch, with everything that does not depend on the number of processes."""
-    monkeypatch.setattr("vit.report.run_figures.draw_run", lambda *_: None)
+    monkeypatch.setattr(run_figures, "draw_run", lambda *_: None)
     batch = ("--batch_size", 12, "--epochs", 5) if 3 in (before, after) else ()
     many = begun(tmp_path, before, colors, *batch)
     assert vit("train", colors, *SHORT, *batch, "--out", tmp_path / "one").code == 0

@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from vit.inference.metrics import ScoredImages
+from vit.inference.scored_images import ScoredImages
 from vit.inference.scored_rows import write_scored
 from vit.report.figures import confusion_matrix, curves, displayable, image_grid, reliability, save
 

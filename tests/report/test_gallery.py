@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, PngImagePlugin
 
-import vit.report.gallery as module
+from vit.report import gallery as module
 from vit.report.gallery import THUMBNAIL, Gallery
 
 ALLOWED = {

@@ -25,16 +25,16 @@ def cnn(tmp_path):
     class_names = ("cat", "dog")
     spec = NetworkSpec.named("resnet10_small", len(class_names), {"widths": (4, 4, 4, 4)})
     run = RunDirectory(tmp_path)
-    run.best.parent.mkdir()
+    run.best_path.parent.mkdir()
     about = Description(class_names, spec, Preprocess(16))
-    torch.save(checkpoint_content(about, spec.build(16).state_dict()), run.best)
+    torch.save(checkpoint_content(about, about.build().state_dict()), run.best_path)
     return run
 
 
 def test_maps_are_of_the_label_that_was_given(digits_run):
     run = RunDirectory(digits_run.path)
     found = run_attention.overlays(run, IMAGES, ["3", "8"])
-    network, description = load(run.best)
+    network, description = load(run.best_path)
     maps = run_attention.choose_methods("relevance", network)["relevance"](
         network, description.preprocess.normalize(torch.stack(IMAGES)), torch.tensor([3, 8])
     )

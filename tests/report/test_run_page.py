@@ -18,7 +18,8 @@ from vit.checkpoints.result import RunResult, versions
 from vit.checkpoints.run import RunDirectory
 from vit.data.samples import Samples, Source
 from vit.errors import DataError, UsageError
-from vit.inference.metrics import ScoredImages, uncalibrated, with_intervals
+from vit.inference.metrics import uncalibrated, with_intervals
+from vit.inference.scored_images import ScoredImages
 from vit.inference.scored_rows import write_scored
 from vit.models.spec import NetworkSpec
 from vit.report.run_page import write_run_report
@@ -57,10 +58,10 @@ def make(tmp_path):
         samples = Samples(list(paths), scored.labels, arrays=pixels)
         run = RunDirectory(tmp_path / "run")
         run.path.mkdir()
-        run.config.write_text("data:\n  source: photos\n")
-        run.metrics.write_text(METRICS)
-        write_json(run.class_names, {"classes": list(class_names)})
-        write_scored(run.predictions / "test.csv", scored, class_names)
+        run.config_path.write_text("data:\n  source: photos\n")
+        run.metrics_path.write_text(METRICS)
+        write_json(run.class_names_path, {"classes": list(class_names)})
+        write_scored(run.scored_path("test"), scored, class_names)
         result = RunResult(
             spec=NetworkSpec("vit_tiny", len(class_names)), image_size=8, versions=versions(),
             parameters=1_234_567, flops=89_000_000, data="photos",
@@ -68,9 +69,10 @@ def make(tmp_path):
             fingerprints={"train": "a", "validation": "b", "test": samples.fingerprint()}, seed=7, epochs=2.0,
             steps=18, batch_size=10, seconds=12.0, images_per_second=345.0, device="cpu, 1 threads",
             precision="32-true", best_epoch=1, validation={"val/loss": 0.9}, temperature=0.5,
-            metrics=with_intervals(scored, len(class_names)), uncalibrated=uncalibrated(scored, len(class_names)),
+            metrics=with_intervals(scored, len(class_names)).to_dict(),
+            uncalibrated=uncalibrated(scored, len(class_names)).to_dict(),
         )  # fmt: skip
-        result.write(run.result)
+        result.write(run.result_path)
         return run, Source("photos", tuple(class_names), {"test": samples})
 
     return build
@@ -78,7 +80,7 @@ def make(tmp_path):
 
 def page_of(run, source):
     write_run_report(run, source)
-    return Page(run.report.read_text(encoding="utf-8"))
+    return Page(run.report_path.read_text(encoding="utf-8"))
 
 
 def check(page):
@@ -101,7 +103,7 @@ def test_a_confusion_matrix_of_very_many_classes_is_left_out(make, count):
     names = [f"class {place}" for place in range(count)]
     run, source = make(names, labels=(0, 0, 0, count - 1), guesses=(1, 1, 0, 3))
     write_run_report(run, source)
-    page = run.report.read_text(encoding="utf-8")
+    page = run.report_path.read_text(encoding="utf-8")
     check(Page(page))
     assert ("more than 200 classes is left out" in page) == (count > 200)
     assert "class 0 taken for class 1: 2 of 3" in page
@@ -117,7 +119,7 @@ def test_the_page_tells_the_run(make):
     headings = ["Metrics", "Training", "Classes", "Confusions", "Worst images", "Most doubtful images", "Calibration"]
     places = [page.text.index(f" {words} ") for words in [*headings, "How it was made"]]
     assert places == sorted(places)
-    result = json.loads(run.result.read_text())
+    result = json.loads(run.result_path.read_text())
     ece, before = result["metrics"]["ece"], result["uncalibrated"]["ece"]
     for words in (
         "3 of 6 test images are labeled right: 50.00 %",
@@ -167,7 +169,7 @@ def test_a_browser_shows_hostile_names_and_runs_nothing(make, tmp_path):
     write_run_report(run, source)
     profile = f"--user-data-dir={tmp_path / 'profile'}"
     quiet = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
-    address = run.report.as_uri()
+    address = run.report_path.as_uri()
     command = [CHROMIUM, *quiet, profile, "--virtual-time-budget=2000", "--dump-dom", address]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
     page = Page(done.stdout)
@@ -198,7 +200,7 @@ def test_files_that_are_gone_have_no_picture(make, tmp_path):
     Image.new("RGB", (300, 200), (200, 30, 30)).save(tmp_path / "photos" / "1.png")
     files = replace(source.splits["test"], root=tmp_path / "photos", arrays=None)
     write_run_report(run, replace(source, splits={"test": files}))
-    html = run.report.read_text()
+    html = run.report_path.read_text()
     images = [image for image in Page(html).of("img") if "jpeg" in image["src"]]
     assert {image["alt"] for image in images} == {"1.png"} and len(images) == 3
     with Image.open(io.BytesIO(base64.b64decode(images[0]["src"].partition(",")[2]))) as picture:
@@ -214,11 +216,11 @@ def test_a_run_without_a_mistake(make):
 
 def test_a_run_from_before_there_was_calibration(make):
     run, source = make()
-    result = json.loads(run.result.read_text())
+    result = json.loads(run.result_path.read_text())
     del result["temperature"], result["uncalibrated"]
-    write_json(run.result, result)
-    rows = (run.predictions / "test.csv").read_text().splitlines()
-    (run.predictions / "test.csv").write_text("".join(row.rpartition(",")[0] + "\n" for row in rows))
+    write_json(run.result_path, result)
+    rows = run.scored_path("test").read_text().splitlines()
+    run.scored_path("test").write_text("".join(row.rpartition(",")[0] + "\n" for row in rows))
     page = page_of(run, source)
     check(page)
     assert "without temperature scaling" not in page.text and "temperature 1.000;" in page.text
@@ -243,12 +245,12 @@ def test_damaged_files_are_named(make, file, text):
     (run.path / file).write_text(text)
     with pytest.raises(DataError, match=r"damaged|not as its run wrote it"):
         write_run_report(run, source)
-    assert not run.report.exists()
+    assert not run.report_path.exists()
 
 
 def test_a_run_that_has_not_finished(make):
     run, source = make()
-    run.result.unlink()
+    run.result_path.unlink()
     with pytest.raises(UsageError, match="not finished"):
         write_run_report(run, source)
 
@@ -256,6 +258,6 @@ def test_a_run_that_has_not_finished(make):
 def test_asked_twice_it_is_the_same(make):
     run, source = make()
     write_run_report(run, source)
-    first = run.report.read_bytes()
+    first = run.report_path.read_bytes()
     write_run_report(run, source)
-    assert run.report.read_bytes() == first
+    assert run.report_path.read_bytes() == first

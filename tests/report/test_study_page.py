@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-import vit.report.study_page as module
 from tests.report.pages import Page
+from vit.report import study_page as module
 from vit.report.study_page import write_study_report
 
 ALLOWED = {

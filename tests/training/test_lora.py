@@ -18,6 +18,7 @@ from tests.tables import rows
 from vit.checkpoints.load import load
 from vit.commands import train
 from vit.models.spec import create_network
+from vit.report import run_figures
 from vit.training.lora import add_adapters, layers_to_adapt, merged
 
 QUICK = ("--precision", "32-true", "--wandb", "off")
@@ -82,7 +83,7 @@ def test_it_learns_and_says_what_is_trained(tuned, digits_run):
 def test_its_checkpoint_is_any_other_s(tuned, vit, mixed, here, without_peft, monkeypatch):
     run, _ = tuned
     assert (run / "report.html").is_file()
-    monkeypatch.setattr("vit.report.run_figures.draw_run", lambda *_: None)
+    monkeypatch.setattr(run_figures, "draw_run", lambda *_: None)
     for words in (
         ["predict", run, mixed / "a b.png", "--output", "rows.csv"],
         ["evaluate", run],

@@ -6,38 +6,22 @@ import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from vit.atomic_files import remove_partial
 from vit.checkpoints.locking import hold, is_held
 from vit.checkpoints.result import RunResult
 from vit.errors import CheckpointError, ResourceError, UsageError
+from vit.layout import RunLayout
 
 
-@dataclass(frozen=True)
-class RunDirectory:
-    """Where a run keeps what. A run folder is accepted wherever a checkpoint is."""
-
-    path: Path
-
-    config = property(lambda self: self.path / "config.yaml")
-    class_names = property(lambda self: self.path / "classes.json")
-    splits = property(lambda self: self.path / "splits.csv")
-    metrics = property(lambda self: self.path / "metrics.csv")
-    best = property(lambda self: self.path / "checkpoints" / "best.ckpt")
-    last = property(lambda self: self.path / "checkpoints" / "last.ckpt")
-    previous = property(lambda self: self.path / "checkpoints" / "previous.ckpt")  # until the run is finished
-    result = property(lambda self: self.path / "result.json")
-    predictions = property(lambda self: self.path / "predictions")
-    figures = property(lambda self: self.path / "figures")
-    report = property(lambda self: self.path / "report.html")
-    lock = property(lambda self: self.path / ".lock")  # while it is trained
+class RunDirectory(RunLayout):
+    """A run folder. Every command that takes a checkpoint takes a run folder, too."""
 
     @property
     def can_resume(self) -> bool:
         """Whether there is a checkpoint to go on from."""
-        return self.last.is_file() or self.previous.is_file()
+        return self.last_path.is_file() or self.previous_path.is_file()
 
     def read_result(self) -> RunResult:
         """What the finished run found.
@@ -46,9 +30,9 @@ class RunDirectory:
             UsageError: the run has not finished.
             DataError: result.json is damaged.
         """
-        if not self.result.is_file():
+        if not self.result_path.is_file():
             raise self.unfinished()
-        return RunResult.read(self.result)
+        return RunResult.read(self.result_path)
 
     def unfinished(self) -> UsageError:
         """The error of a command that needs the result of this run before there is one."""
@@ -58,7 +42,7 @@ class RunDirectory:
             fix = f"finish it with 'vit train --resume {shlex.quote(str(self.path))}'"
         else:
             fix = "start it again as a new run: it has no checkpoint"
-        return UsageError(f"{self.path} has no result.json: its training has not finished", fix)
+        return UsageError(f"{self.path} has no {self.result_path.name}: its training has not finished", fix)
 
     @contextmanager
     def held(self, wait: bool = False) -> Iterator[None]:
@@ -72,26 +56,26 @@ class RunDirectory:
         Raises:
             ResourceError: another process holds the folder.
         """
-        file = hold(self.lock, wait)
+        file = hold(self.lock_path, wait)
         if file is None:
             raise ResourceError(f"another process is training into {self.path}", "wait for it, or end it")
         with file:
-            for folder in (self.path, self.best.parent, self.predictions, self.figures):
+            for folder in (self.path, self.best_path.parent, self.predictions_dir, self.figures_dir):
                 remove_partial(folder)
             try:
                 yield
             finally:
-                self.lock.unlink(missing_ok=True)
+                self.lock_path.unlink(missing_ok=True)
 
     def is_held(self) -> bool:
         """Whether another process is training into this folder."""
-        return is_held(self.lock)
+        return is_held(self.lock_path)
 
     @classmethod
     def below(cls, out: str, data: str, network: str) -> "list[RunDirectory]":
         """The runs that `create` made for these names, in any order."""
         parent = Path(out).expanduser() / slug(data) / slug(network)
-        return [cls(config.parent) for config in parent.glob("*/config.yaml")]
+        return [run for run in map(cls, parent.glob("*")) if run.config_path.is_file()]
 
     @classmethod
     def create(cls, out: str, data: str, network: str, name: str | None) -> "RunDirectory":
@@ -120,9 +104,9 @@ class RunDirectory:
     def open(cls, path: Path) -> "RunDirectory":
         """An existing run; UsageError when the folder is not one."""
         run = cls(path.expanduser())
-        if not run.config.is_file():
+        if not run.config_path.is_file():
             raise UsageError(
-                f"{path} is not a run folder: it has no config.yaml", "give a folder that 'vit train' made"
+                f"{path} is not a run folder: it has no {run.config_path.name}", "give a folder that 'vit train' made"
             )
         return run
 
@@ -133,11 +117,11 @@ def checkpoint_of(path: Path) -> Path:
     if not path.is_dir():
         return path
     run = RunDirectory(path)
-    for candidate in (run.best, run.last):
+    for candidate in (run.best_path, run.last_path):
         if candidate.is_file():
             return candidate
     raise CheckpointError(
-        f"{path} has no checkpoints/best.ckpt", "give a run folder or a checkpoint that 'vit train' wrote"
+        f"{path} has no {run.best_path.relative_to(path)}", "give a run folder or a checkpoint that 'vit train' wrote"
     )
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from jsonargparse.typing import PositiveInt
 
 from vit.checkpoints.model_path import check_weights
-from vit.commands.arguments import Parser, new_file, parse
+from vit.commands.arguments import new_file, parse
+from vit.commands.parser import Parser
 from vit.console import Reporter
 from vit.errors import CheckpointError, DataError
 
@@ -57,7 +58,7 @@ def convert(arguments: Sequence[str]) -> int:
             f"{given.source} has no classifier ({pretrained.format} names), so there is nothing to predict with",
             f"train one on your images: vit train DATA --init_from {shlex.quote(given.source)}",
         )
-    class_names, whose = _classes(pretrained, given.class_names)
+    class_names, whose = _classes(pretrained, given.classes)
     facts = _write(pretrained, output, class_names, given)
     reporter.line(f"Converted {given.source}")
     reporter.facts(

@@ -1,84 +1,95 @@
-"""`vit data check DATA`: what is wrong with a data set, before it is trained on."""
+"""`vit data check DATA`: problems of a data set, found before a training"""
 
+import os
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import astuple, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from vit.commands.arguments import Parser, new_file, parse
+from vit.commands.arguments import StrPath, new_file, path_text
 from vit.console import ProgressReport, Reporter
 from vit.csv_files import new_table
-from vit.errors import BadInputsError, ResourceError, UsageError, nearest
+from vit.errors import BadInputsError, ResourceError
+from vit.inference.files import free_name
 
 if TYPE_CHECKING:
-    from vit.data.check import Checked, Finding
+    from vit.data.check import CheckResult, Finding
     from vit.data.samples import Source
 
-ACTIONS = ("check",)
 SHOWN_CLASSES = 20
 SHOWN_EXAMPLES = 3
 
 
-def data(arguments: Sequence[str]) -> int:
-    """Run what the first word asks for."""
-    action, *rest = arguments or [""]
-    if action in ("--help", "-h"):
-        return check_data(["--help"])
-    if action not in ACTIONS:
-        problem = f"vit data cannot {action!r}" if action else "vit data needs to be told what to do"
-        raise UsageError(problem, f"{nearest(action, ACTIONS)}, as in 'vit data check photos/'")
-    return check_data(rest)
+def check(
+    data: StrPath, *, root: StrPath | None = None, output: StrPath | None = None, strict: bool = False
+) -> "CheckResult":
+    """Check a data set for broken, odd, duplicate and mislabeled images, and for test images among training images.
 
+    The exit code is 5 if there is an error, so that the command can guard a data set in CI.
 
-def check_data(arguments: Sequence[str]) -> int:
-    """Open every image once, print what is wrong, and write the list of what to fix."""
-    parser = Parser(
-        "data check",
-        "Check a data set for broken, odd, duplicate and mislabeled images, and for test images that were trained on. "
-        "Exit code 5 where there is an error, so that it can guard a data set in CI.",
-        "vit data check photos/ --output photos_to_mend.csv",
-    )
-    parser.add_argument("data", metavar="DATA", type=str, help="as for vit train")
-    parser.add_argument("--root", type=str | None, default=None, help="folder of torchvision data sets")
-    parser.add_argument(
-        "--output",
-        type=str | None,
-        default=None,
-        help="the list of what to fix; null: data_check.csv, or data_check-2.csv, ...",
-    )
-    parser.add_argument("--strict", action="store_true", help="exit code 5 for warnings too")
-    given = parse(parser, arguments)
-    output = _output(given.output)
+    Args:
+        data: DATA as for 'vit train'
+        root: folder of torchvision data sets
+        output: list of what to fix; null: data_check.csv, or data_check-2.csv, ...
+        strict: exit code 5 for warnings too
+
+    Returns:
+        Counts, sizes and findings.
+
+    Raises:
+        BadInputsError: there is an error; or a warning, and `strict` is set.
+        VitError: the data set cannot be opened, or the list cannot be written.
+
+    Example:
+        vit data check photos/ --output photos_to_fix.csv
+    """
+    list_file = free_name(Path("data_check.csv")) if output is None else new_file(output)
+    name, root = os.fspath(data), path_text(root)
 
     from vit.data.sources import open_source
 
-    source = open_source(given.data, given.root, allow_empty=True)
-
-    from vit.data.check import check
-
+    source = open_source(name, root, allow_empty=True)
     reporter = Reporter()
+    checked = _check(reporter, source)
+    _show(reporter, source, checked)
+    if checked.findings or output is not None:
+        _write(list_file, checked.findings)
+    found = _counts(checked)
+    reporter.line(f"\n{found}, listed with what to do in {list_file}" if checked.findings else "\nnothing found")
+    failed = checked.errors > 0 or (strict and bool(checked.findings))
+    again = f"vit data check {shlex.quote(name)}" + (f" --root {shlex.quote(root)}" if root else "")
+    train = f"vit train {shlex.quote(name)}" + (f" --data.root {shlex.quote(root)}" if root else "")
+    reporter.next_command(again if failed else train)
+    if failed:
+        raise BadInputsError(f"{name} has {found}", f"see {list_file}")
+    return checked
+
+
+data = {"check": check}
+
+
+def _check(reporter: Reporter, source: "Source") -> "CheckResult":
+    from vit.data.check import check as find_problems
+
     reporter.notice(
         f"{sum(map(len, source.splits.values())):,} images of {source.name} ({', '.join(source.splits)}), "
         f"{len(source.class_names):,} classes"
     )
     progress = ProgressReport(reporter, "image")
     try:
-        checked = check(source, progress.update)
+        return find_problems(source, progress.update)
     finally:
         progress.close()
-    _show(reporter, source, checked)
-    return _conclude(reporter, given, output, checked)
 
 
-def _output(wanted: str | None) -> Path:
-    from vit.inference.files import free_name
+def _counts(checked: "CheckResult") -> str:
+    errors, warnings = checked.errors, len(checked.findings) - checked.errors
+    return f"{errors:,} error{'s' * (errors != 1)} and {warnings:,} warning{'s' * (warnings != 1)}"
 
-    return free_name(Path("data_check.csv")) if wanted is None else new_file(wanted)
 
-
-def _show(reporter: Reporter, source: "Source", checked: "Checked") -> None:
+def _show(reporter: Reporter, source: "Source", checked: "CheckResult") -> None:
     rows = []
     for split, counts in checked.counts.items():
         sizes = checked.sizes[split]
@@ -119,7 +130,7 @@ def _show_findings(reporter: Reporter, findings: "list[Finding]") -> None:
 
 
 def _words(finding: "Finding") -> str:
-    """A finding in a line."""
+    """A finding as one line."""
     here = finding.path or " ".join(part for part in (finding.split, finding.label) if part)
     there = f" and {finding.other_path}" if finding.other_path else ""
     if finding.other_label != finding.label and there:
@@ -127,29 +138,8 @@ def _words(finding: "Finding") -> str:
     return f"{here}{there}: {finding.detail}" if here else finding.detail
 
 
-def _conclude(reporter: Reporter, given: Any, output: Path, checked: "Checked") -> int:
-    """Write the list, say the verdict and the next command; raise BadInputsError where the check failed."""
-    errors = checked.errors
-    warnings = len(checked.findings) - errors
-    if checked.findings or given.output is not None:
-        _write(output, checked.findings)
-    found = f"{_count(errors, 'error')} and {_count(warnings, 'warning')}"
-    reporter.line(f"\n{found}, listed with what to do in {output}" if checked.findings else "\nnothing found")
-    failed = errors > 0 or (given.strict and warnings > 0)
-    named = shlex.quote(given.data)
-    if failed:
-        reporter.next_command(f"vit data check {named}" + (f" --root {shlex.quote(given.root)}" if given.root else ""))
-        raise BadInputsError(f"{given.data} has {found}", f"see {output}")
-    reporter.next_command(f"vit train {named}" + (f" --data.root {shlex.quote(given.root)}" if given.root else ""))
-    return 0
-
-
-def _count(number: int, name: str) -> str:
-    return f"{number:,} {name}{'s' * (number != 1)}"
-
-
 def _write(output: Path, findings: "Iterable[Finding]") -> None:
-    """The findings as a CSV; it never takes the place of a file."""
+    """Write the findings as a new CSV file."""
     from vit.data.check import Finding
 
     try:

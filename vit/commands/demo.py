@@ -1,4 +1,4 @@
-"""`vit demo RUN|CKPT`: a page on this machine to drop images on, which says their labels and what spoke for them."""
+"""`vit demo RUN|CKPT`: a page on this machine that labels and explains dropped images"""
 
 import os
 import shlex
@@ -7,12 +7,10 @@ import threading
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from jsonargparse.typing import PositiveInt
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.arguments import Parser, parse
+from vit.commands.arguments import Model, PositiveInt
 from vit.console import Reporter, harmless
 from vit.errors import ResourceError, UsageError, VitError, install
 
@@ -23,47 +21,59 @@ if TYPE_CHECKING:
     from vit.inference.predictor import Prediction, Predictor
 
 HERE = "127.0.0.1"
-PICTURE = 480  # pixels, of the longer side
-FONTS = ("system-ui", "sans-serif"), ("ui-monospace", "monospace")  # gradio's own come from Google
+PICTURE = 480  # pixels of the longer side
+FONTS = ("system-ui", "sans-serif"), ("ui-monospace", "monospace")  # gradio's own fonts come from Google
 
 
-def demo(arguments: Sequence[str]) -> int:
-    """Serve the page until Ctrl-C."""
-    parser = Parser(
-        "demo",
-        "Serve a page on this machine to drop images on: their labels and probabilities, as 'vit predict' gives them, "
-        "and a map of what spoke for the label, as 'vit explain --method best' draws it. Nothing leaves the machine.",
-        "vit demo runs/photos/vit_tiny_patch16_224/20260101-120000",
-    )
-    parser.add_argument("model", metavar="RUN|CKPT", type=str, help="a run folder or a checkpoint")
-    parser.add_argument("--host", type=str, default=HERE, help="0.0.0.0: others on your network may use it too")
-    parser.add_argument("--port", type=PositiveInt | None, default=None, help="null: the first free one from 7860")
-    parser.add_argument("--top_k", type=PositiveInt, default=5, help="classes that are shown")
-    parser.add_argument("--device", type=str, default="auto", help="cpu, cuda, mps")
-    given = parse(parser, arguments)
-    check_model(given.model)
+def demo(
+    model: Model,
+    *,
+    host: str = HERE,
+    port: PositiveInt | None = None,
+    top_k: PositiveInt = 5,
+    device: str = "auto",
+) -> None:
+    """Serve a page on this machine that labels dropped images, until Ctrl-C.
+
+    The page shows labels and probabilities as 'vit predict' gives them, and a map as 'vit explain --method best' draws
+    it. Nothing leaves the machine.
+
+    Args:
+        model: a run folder or a checkpoint
+        host: 0.0.0.0: others on your network can use the page too
+        port: null: the first free port from 7860
+        top_k: number of classes shown
+        device: cpu, cuda or mps; auto: an accelerator if there is one
+
+    Raises:
+        VitError: the model cannot be used, gradio is not installed, or the port is taken.
+
+    Example:
+        vit demo runs/photos/vit_tiny_patch16_224/20260101-120000
+    """
+    model = os.fspath(model)
+    check_model(model)
     if find_spec("gradio") is None:
         raise UsageError("the page needs gradio", install("demo"))
 
     from vit.inference.predictor import load
 
-    predictor = load(given.model, given.device)
+    predictor = load(model, device)
     reporter = Reporter()
-    with tempfile.TemporaryDirectory(prefix="vit-demo-") as uploads:  # and nothing that was dropped stays
-        page, address = launch(predictor, given.top_k, given.host, given.port, Path(uploads))
+    with tempfile.TemporaryDirectory(prefix="vit-demo-") as uploads:  # dropped images are removed at the end
+        page, address = launch(predictor, top_k, host, port, Path(uploads))
         reporter.line(f"{len(predictor.class_names):,} classes; open {address} in a browser, and end it with Ctrl-C")
-        if given.host != HERE:
+        if host != HERE:
             reporter.notice("WARNING: whoever reaches this machine can use the page; there is no password")
-        reporter.next_command(f"vit predict {shlex.quote(given.model)} FOLDER_OF_IMAGES --gallery")
+        reporter.next_command(f"vit predict {shlex.quote(model)} FOLDER_OF_IMAGES --gallery")
         try:
             threading.Event().wait()
         except KeyboardInterrupt:
             page.close(verbose=False)
-    return 0
 
 
 def launch(predictor: "Predictor", top_k: int, host: str, port: int | None, uploads: Path) -> tuple[Any, str]:
-    """Begin to serve, in a thread of its own; returns gradio's page and its address.
+    """Start to serve in a separate thread; returns the page of gradio and its address.
 
     Raises:
         ResourceError: the port is taken.
@@ -88,9 +98,9 @@ def launch(predictor: "Predictor", top_k: int, host: str, port: int | None, uplo
 
 
 def build(predictor: "Predictor", top_k: int) -> Any:
-    """gradio's page: files in; a gallery, classes and a map of the chosen image, and what could not be read out.
+    """The page of gradio: dropped files become a gallery, classes and a map of one image, and a list of problems.
 
-    Labels are there before the map is: it takes a backward pass more.
+    Labels show before the map, because the map takes one more backward pass.
     """
     import gradio
 
@@ -114,40 +124,59 @@ def build(predictor: "Predictor", top_k: int) -> Any:
         return look(rows, event.index)
 
     with gradio.Blocks(title="vit demo", analytics_enabled=False) as page:
-        files = gradio.File(label="Drop images here", file_count="multiple", type="filepath")
-        rows = gradio.State([])
-        with gradio.Row():
-            pictures = gradio.Gallery(
-                label="Choose one to see its classes",
-                columns=4,
-                object_fit="contain",
-                scale=2,
-                buttons=["download", "fullscreen"],  # by default also one that sends pictures to Hugging Face
-            )
-            with gradio.Column(scale=1):
-                class_names = gradio.Label(label="Classes", num_top_classes=top_k)
-                seen = gradio.Image(show_label=False, visible=False, interactive=False, buttons=["fullscreen"])
-                words = gradio.Textbox(show_label=False, container=False, visible=False, interactive=False)
-        problems = gradio.Textbox(label="Could not be read", visible=False, interactive=False)
+        shown = _widgets(top_k)
         one_by_one: dict[str, Any] = {"concurrency_id": "network"}  # a map hooks into the network that predicts
         private = {**one_by_one, "api_visibility": "private"}
-        dropped = files.change(
-            predict, files, [pictures, class_names, problems, rows], api_name="predict", **one_by_one
-        )
-        dropped.then(look, rows, [seen, words], **private)
-        pictures.select(choose, rows, class_names, **private)
-        pictures.select(look_again, rows, [seen, words], **private)
+        answers = [shown.pictures, shown.class_names, shown.problems, shown.rows]
+        dropped = shown.files.change(predict, shown.files, answers, api_name="predict", **one_by_one)
+        dropped.then(look, shown.rows, [shown.map, shown.words], **private)
+        shown.pictures.select(choose, shown.rows, shown.class_names, **private)
+        shown.pictures.select(look_again, shown.rows, [shown.map, shown.words], **private)
     return page
 
 
+class _Widgets(NamedTuple):
+    """The parts of the page, which are gradio's components."""
+
+    files: Any
+    rows: Any
+    pictures: Any
+    class_names: Any
+    map: Any
+    words: Any
+    problems: Any
+
+
+def _widgets(top_k: int) -> _Widgets:
+    """Lay out the page that is being built."""
+    import gradio
+
+    files = gradio.File(label="Drop images here", file_count="multiple", type="filepath")
+    rows = gradio.State([])
+    with gradio.Row():
+        pictures = gradio.Gallery(
+            label="Choose one to see its classes",
+            columns=4,
+            object_fit="contain",
+            scale=2,
+            buttons=["download", "fullscreen"],  # gradio's own buttons include one that sends pictures to Hugging Face
+        )
+        with gradio.Column(scale=1):
+            class_names = gradio.Label(label="Classes", num_top_classes=top_k)
+            picture = gradio.Image(show_label=False, visible=False, interactive=False, buttons=["fullscreen"])
+            words = gradio.Textbox(show_label=False, container=False, visible=False, interactive=False)
+    problems = gradio.Textbox(label="Could not be read", visible=False, interactive=False)
+    return _Widgets(files, rows, pictures, class_names, picture, words, problems)
+
+
 def look_at(predictor: "Predictor", path: str) -> "tuple[npt.NDArray[np.uint8] | None, str]":
-    """What the network saw of an image (H, W, 3) under the map of its label, and what it shows; None, and why not."""
+    """(the image (H, W, 3) under the map of its label, a sentence on the map); (None, the reason) without a map."""
     from vit.data.decode import ImageError
     from vit.explain.explainer import Explainer
     from vit.report.overlay import overlay
 
     try:
-        found = Explainer(predictor, "best", measured=False).explain(path)
+        found = Explainer(predictor, "best", with_faithfulness=False).explain(path)
     except (ImageError, VitError) as error:
         return None, f"No map: {error}"
     ((method, importance),) = found.maps.items()
@@ -156,7 +185,7 @@ def look_at(predictor: "Predictor", path: str) -> "tuple[npt.NDArray[np.uint8] |
 
 
 def _picture(path: str) -> Any:
-    """(H, W, 3) uint8, for gradio: as the decoder sees it, upright, no larger than a screen needs."""
+    """An upright image (H, W, 3) uint8 for gradio, no larger than a screen needs."""
     from vit.data.decode import read_image
     from vit.report.thumbnails import shrunk
 
@@ -164,5 +193,5 @@ def _picture(path: str) -> Any:
 
 
 def _chosen(rows: "Sequence[Prediction]", place: int) -> dict[str, float] | None:
-    """The classes of one image with their probabilities; None where there is no image."""
+    """The most probable classes of one image with their probabilities; None without an image."""
     return dict(rows[place].top) if place < len(rows) else None

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.arguments import Parser, parse
+from vit.commands.arguments import parse
+from vit.commands.parser import Parser
 from vit.console import ProgressReport, Reporter, interval, percent
-from vit.data.names import check_data
+from vit.data.dataset_names import check_data
 from vit.errors import BadInputsError, ResourceError, UsageError
+from vit.layout import EvaluationLayout, RunLayout
 
 SPLITS = ("test", "validation", "train")
 
@@ -51,7 +53,7 @@ def evaluate(arguments: Sequence[str]) -> int:
     check_model(given.model)
     if given.data is not None:
         check_data(given.data)
-    elif _run_of(given.model) is None:
+    elif RunLayout.around(Path(given.model)) is None:
         raise UsageError(f"{given.model} lies in no run folder, so DATA must be given", "vit evaluate CKPT DATA")
     if given.output is not None:
         _check_output(Path(given.output).expanduser())
@@ -82,7 +84,8 @@ def evaluate(arguments: Sequence[str]) -> int:
         scored = score(predictor.engine, loader)
     if rank > 0:
         return 0
-    measured = {**measure(scored, predictor.class_names), "left_out": {**seen, "unreadable": dict(scored.left_out)}}
+    measured = measure(scored, predictor.class_names).to_dict()
+    measured["left_out"] = {**seen, "unreadable": dict(scored.left_out)}
     _write(folder, measured, scored, predictor.class_names)
     _show(reporter, measured, predictor.class_names, folder)
     reporter.next_command(f"vit predict {shlex.quote(given.model)} FOLDER_OF_IMAGES")
@@ -90,16 +93,9 @@ def evaluate(arguments: Sequence[str]) -> int:
         path, reason = next(iter(scored.left_out.items()))
         raise BadInputsError(
             f"{len(scored.left_out):,} images cannot be read, and were not measured, such as {path}: {reason}",
-            f"see left_out in {folder / 'metrics.json'}",
+            f"see left_out in {EvaluationLayout(folder).metrics_path}",
         )
     return 0
-
-
-def _run_of(model: str) -> Path | None:
-    """The run folder that a model argument lies in, if it lies in one."""
-    path = Path(model).expanduser()
-    folder = path if path.is_dir() else path.parent.parent
-    return folder if (folder / "config.yaml").is_file() else None
 
 
 def _source(given: Any) -> Any:
@@ -110,9 +106,9 @@ def _source(given: Any) -> Any:
 
     if given.data is not None:
         return open_source(given.data, given.root)
-    run = _run_of(given.model)
+    run = RunDirectory.around(Path(given.model))
     assert run is not None
-    return images_of_run(RunDirectory(run), read_recipe(run / "config.yaml"), given.root)
+    return images_of_run(run, read_recipe(run.config_path), given.root)
 
 
 def _choose_split(source: Any, given: Any) -> str:
@@ -140,11 +136,10 @@ def _unseen(reporter: Reporter, given: Any, source: Any, split: str) -> tuple[An
     from vit.errors import DataError
     from vit.training.run_images import check_contents, seen_in_training
 
-    path = _run_of(given.model)
-    if path is None:
+    run = RunDirectory.around(Path(given.model))
+    if run is None:
         reporter.notice(f"{given.model} lies in no run folder: images that it was trained on are not recognized")
         return source, {}
-    run = RunDirectory(path)
     progress = ProgressReport(reporter, "image read")
     try:
         contents = read_contents(source, progress.update, (split,))
@@ -168,7 +163,7 @@ def _unseen(reporter: Reporter, given: Any, source: Any, split: str) -> tuple[An
     kept = np.setdiff1d(np.arange(len(samples)), np.concatenate(list(seen.values())))
     if not len(kept):
         raise DataError(
-            f"all {len(samples):,} images of {source.name} are images that {path} was trained or validated on",
+            f"all {len(samples):,} images of {source.name} are images that {run.path} was trained or validated on",
             "give other images, or --include_seen to score these",
         )
     reporter.notice(f"left out: {words}; {len(kept):,} of {len(samples):,} images are measured (--include_seen: all)")
@@ -210,11 +205,11 @@ def _folder(given: Any, data: str, split: str) -> Path:
     from vit.checkpoints.run import slug
     from vit.inference.files import free_name
 
-    run = _run_of(given.model)
+    run = RunLayout.around(Path(given.model))
     if given.output is not None:
         return Path(given.output).expanduser()
     name = f"{slug(data)}-{split}"
-    return free_name(run / "evaluations" / name if run is not None else Path(f"evaluation-{name}"))
+    return free_name(run.evaluation_dir(name) if run is not None else Path(f"evaluation-{name}"))
 
 
 def _write(folder: Path, measured: dict[str, Any], scored: Any, class_names: tuple[str, ...]) -> None:
@@ -228,11 +223,12 @@ def _write(folder: Path, measured: dict[str, Any], scored: Any, class_names: tup
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ResourceError(f"cannot make {folder}: {error.strerror}", "choose another --output") from error
-    write_json(folder / "metrics.json", {**measured, "classes": list(class_names)})
-    write_scored(folder / "predictions.csv", scored, class_names)
+    layout = EvaluationLayout(folder)
+    write_json(layout.metrics_path, {**measured, "classes": list(class_names)})
+    write_scored(layout.predictions_path, scored, class_names)
     if "confusion" in measured:
-        save(confusion_matrix(np.array(measured["confusion"]), class_names), folder / "confusion_matrix.png")
-    save(reliability(scored.correct, scored.confidences, scored.uncalibrated), folder / "reliability.png")
+        save(confusion_matrix(np.array(measured["confusion"]), class_names), layout.confusion_matrix_path)
+    save(reliability(scored.correct, scored.confidences, scored.uncalibrated), layout.reliability_path)
 
 
 def _show(reporter: Reporter, measured: dict[str, Any], class_names: tuple[str, ...], folder: Path) -> None:
@@ -248,7 +244,7 @@ def _show(reporter: Reporter, measured: dict[str, Any], class_names: tuple[str, 
             elif key == "nll":
                 words = f"{metric['value']:.4f} ({metric['low']:.4f} to {metric['high']:.4f})"
             else:
-                words = interval(metric)
+                words = interval(**metric)
             facts.append((name, words))
     if measured["temperature"] != 1:
         before = {name: metric["value"] for name, metric in measured["uncalibrated"].items()}

@@ -1,125 +1,151 @@
-"""`vit explain RUN|CKPT IMAGES...`: which parts of an image spoke for a class, and whether that is true."""
+"""`vit explain RUN|CKPT IMAGES...`: parts of an image that speak for its class, and tests of the maps"""
 
+import os
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.arguments import Parser, new_file, parse
+from vit.commands.arguments import Model, Paths, StrPath, new_file, new_folder, path_list
 from vit.console import ProgressReport, Reporter
 from vit.csv_files import Cell, new_table
-from vit.errors import DataError, ResourceError
+from vit.errors import DataError
 from vit.inference.files import free_name, list_files
 
 if TYPE_CHECKING:
-    from vit.explain.explainer import Explanation
-    from vit.report.explain_page import Score
+    from vit.explain.explainer import Explainer, Explanation
+    from vit.report.explain_page import ExplainPage, Score
 
 COLUMNS = (
     "path", "label", "explained", "probability", "method", "deletion", "insertion", "random", "picture"
 )  # fmt: skip
+SHOWN_UNREADABLE = 10
+Unreadable = list[tuple[str, str]]  # (path, reason)
 
 
-def explain(arguments: Sequence[str]) -> int:
-    """Explain images one by one; a picture of each, a page of all, a row for each map."""
-    parser = Parser(
-        "explain",
-        "Show which parts of an image spoke for its class, by several methods side by side, and measure whether each "
-        "one beats chance.",
-        "vit explain runs/photos/vit_tiny_patch16_224/20260101-120000 holiday/beach.jpg --method rollout,gradcam",
-    )
-    parser.add_argument("model", metavar="RUN|CKPT", type=str, help="a run folder or a checkpoint")
-    parser.add_argument("images", metavar="IMAGES", type=str, nargs="+", help="files, folders, patterns")
-    parser.add_argument(
-        "--method",
-        type=str,
-        default="all",
-        help="attention, rollout, relevance, gradcam, several with commas, all that the network has (a CNN: gradcam, "
-        "which needs the extra 'explain'), or best: relevance for a ViT, gradcam for a CNN",
-    )
-    parser.add_argument(
-        "--label", type=str | None, default=None, help="explain this class; null: the most probable one of each image"
-    )
-    parser.add_argument(
-        "--layers",
-        type=str,
-        default="",
-        help="also show every attention head of these blocks: all, or numbers from 0 with commas",
-    )
-    parser.add_argument(
-        "--faithfulness",
-        type=bool,
-        default=True,
-        help="measure deletion and insertion, about a hundred predictions for each image",
-    )
-    parser.add_argument("--recursive", action="store_true", help="read folders in folders")
-    parser.add_argument(
-        "--output", type=str | None, default=None, help="a new folder; null: explanations, or explanations-2, ..."
-    )
-    parser.add_argument("--device", type=str, default="auto", help="cpu, cuda, mps")
-    given = parse(parser, arguments)
-    wanted = None if given.output is None else new_file(given.output)
-    check_model(given.model)
-    files = list_files(given.images, given.recursive)
+@dataclass(frozen=True)
+class ExplanationSummary:
+    """Files and scores of `vit.explain`.
 
-    from vit.data.decode import ImageError
+    Attributes:
+        folder: folder with explanations.csv and a picture of each image.
+        page: page with all explanations.
+        num_images: number of explained images.
+        unreadable: reason for each file that could not be read.
+        scores: scores of each method over all images; empty without faithfulness.
+    """
+
+    folder: Path
+    page: Path
+    num_images: int
+    unreadable: dict[str, str]
+    scores: "list[Score]"
+
+
+def explain(
+    model: Model,
+    images: Paths,
+    *,
+    method: str = "all",
+    label: str | None = None,
+    layers: str = "",
+    faithfulness: bool = True,
+    recursive: bool = False,
+    output: StrPath | None = None,
+    device: str = "auto",
+) -> ExplanationSummary:
+    """Show which parts of an image speak for its class, by several methods, and measure whether each one beats chance.
+
+    Args:
+        model: a run folder or a checkpoint
+        images: files, folders, patterns
+        method: attention, rollout, relevance, gradcam; several with commas; all: all that the network has (a CNN has
+            gradcam, which needs the extra 'explain'); best: relevance for a ViT, gradcam for a CNN
+        label: the class to explain; null: the most probable class of each image
+        layers: also show every attention head of these blocks: all, or numbers from 0 with commas
+        faithfulness: measure deletion and insertion, which takes about a hundred predictions for each image
+        recursive: also read the folders inside folders
+        output: a new folder; null: explanations, or explanations-2, ...
+        device: cpu, cuda or mps; auto: an accelerator if there is one
+
+    Returns:
+        The folder, and the scores of each method.
+
+    Raises:
+        VitError: the model, a method or a class does not exist, or none of the files is a readable image.
+
+    Example:
+        vit explain runs/photos/vit_tiny_patch16_224/20260101-120000 holiday/beach.jpg --method rollout,gradcam
+    """
+    model = os.fspath(model)
+    wanted = None if output is None else new_file(output)
+    check_model(model)
+    files = list_files(path_list(images), recursive)
+
     from vit.explain.explainer import Explainer
     from vit.inference.predictor import load
-    from vit.models.vision_transformer import VisionTransformer
     from vit.report.explain_page import ExplainPage
-    from vit.report.overlay import head_grid, strip
-    from vit.report.style import rendered
 
+    explainer = Explainer(load(model, device), method, label, layers, faithfulness)
+    folder = new_folder(wanted or free_name(Path("explanations")))
     reporter = Reporter()
-    explainer = Explainer(load(given.model, given.device), given.method, given.label, given.layers, given.faithfulness)
-    folder = wanted or free_name(Path("explanations"))
     reporter.notice(f"{len(files):,} files, {', '.join(explainer.methods)}, {explainer.predictor.engine.device.type}")
-
     page = ExplainPage(f"Explanations of {len(files)} file{'s' * (len(files) != 1)}", list(explainer.methods))
-    unreadable: list[tuple[str, str]] = []
+    unreadable = _explain_all(explainer, files, folder, page, reporter)
+    page_file = folder / "explanations.html"
+    page.write(page_file, unreadable)
+    _show(reporter, page.scores(), unreadable)
+    if not page.cards:
+        raise DataError(f"none of {len(files)} files is an image that can be read", f"see {page_file}")
+    reporter.line(f"\n{len(page.cards):,} images explained in {folder}, page in {page_file}")
+    reporter.next_command(_next(explainer, model, path_list(images)))
+    return ExplanationSummary(folder, page_file, len(page.cards), dict(unreadable), page.scores())
+
+
+def _explain_all(
+    explainer: "Explainer", files: Sequence[str], folder: Path, page: "ExplainPage", reporter: Reporter
+) -> Unreadable:
+    """Write rows and pictures of all files, and add them to the page; returns the files that cannot be read."""
+    from vit.data.decode import ImageError
+
+    unreadable: Unreadable = []
     progress = ProgressReport(reporter, "image")
-    _make(folder)
     with new_table(folder / "explanations.csv", COLUMNS, digits=6) as table:
         progress.update(0, len(files))
-        for place, path in enumerate(files, start=1):
+        for number, path in enumerate(files, start=1):
             try:
                 found = explainer.explain(path)
             except ImageError as error:
                 unreadable.append((path, error.reason))
                 continue
             finally:
-                progress.update(place, len(files))
-            picture = folder / f"{place:04}-{_slug(path)}.png"
-            picture.write_bytes(rendered(strip(found), "png"))
-            heads = rendered(head_grid(found, list(explainer.layers)), "png") if found.heads is not None else None
-            if heads is not None:
-                picture.with_name(f"{picture.stem}-heads.png").write_bytes(heads)
-            page.add(found, heads)
+                progress.update(number, len(files))
+            picture = folder / f"{number:04}-{_file_name(path)}.png"
+            page.add(found, _draw(found, picture, list(explainer.layers)))
             for row in _rows(found, picture.name):
                 table.row(row)
             table.flush()
     progress.close()
-    page.write(folder / "explanations.html", unreadable)
-    _summarize(reporter, page.scores(), unreadable)
-    if not page.cards:
-        raise DataError(f"none of {len(files)} files is an image that can be read", f"see {folder}/explanations.html")
-    reporter.line(f"\n{len(page.cards):,} images explained in {folder}, page in {folder}/explanations.html")
-    model, images = shlex.quote(given.model), " ".join(map(shlex.quote, given.images))
-    is_vit = isinstance(explainer.network, VisionTransformer)
-    reporter.next_command(f"vit inspect {model} {images}" if is_vit else f"vit predict {model} {images} --gallery")
-    return 0
+    return unreadable
 
 
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise ResourceError(f"cannot make {folder}: {error.strerror}", "choose another --output") from error
+def _draw(found: "Explanation", picture: Path, layers: list[int]) -> bytes | None:
+    """Write the maps of an image side by side; returns the figure of its attention heads, if they were asked for."""
+    from vit.report.overlay import head_grid, strip
+    from vit.report.style import rendered
+
+    picture.write_bytes(rendered(strip(found), "png"))
+    if found.heads is None:
+        return None
+    heads = rendered(head_grid(found, layers), "png")
+    picture.with_name(f"{picture.stem}-heads.png").write_bytes(heads)
+    return heads
 
 
-def _slug(path: str) -> str:
-    """A file's name without its ending, as part of a file name of ours."""
+def _file_name(path: str) -> str:
+    """The name of a file without its ending, as part of a new file name."""
     from vit.checkpoints.run import slug
 
     return slug(Path(path).stem)[:60]
@@ -134,27 +160,34 @@ def _rows(found: "Explanation", picture: str) -> list[list[Cell]]:
     return rows
 
 
-def _summarize(reporter: Reporter, scores: "list[Score]", unreadable: list[tuple[str, str]]) -> None:
+def _show(reporter: Reporter, scores: "list[Score]", unreadable: Unreadable) -> None:
     if scores:
-        reporter.table(
-            ("method", "deletion", "better than random on", "insertion", "better than random on", "random"),
-            [
-                (
-                    one.method,
-                    f"{one.deletion:.3f}",
-                    f"{one.deletion_better} of {one.images}",
-                    f"{one.insertion:.3f}",
-                    f"{one.insertion_better} of {one.images}",
-                    f"{one.random:.3f}",
-                )
-                for one in scores
-            ],
-        )
+        columns = ("method", "deletion", "better than random on", "insertion", "better than random on", "random")
+        reporter.table(columns, [_score_row(score) for score in scores])
         reporter.line(
             "areas under the curve of the class's probability while the most important squares go first (deletion: "
             "lower is better) or come first (insertion: higher is better)"
         )
     if unreadable:
         reporter.notice(f"\nWARNING: {len(unreadable):,} files could not be read")
-        for path, reason in unreadable[:10]:
+        for path, reason in unreadable[:SHOWN_UNREADABLE]:
             reporter.notice(f"  {path}: {reason}")
+
+
+def _score_row(score: "Score") -> tuple[str, ...]:
+    return (
+        score.method,
+        f"{score.deletion:.3f}",
+        f"{score.deletion_better} of {score.images}",
+        f"{score.insertion:.3f}",
+        f"{score.insertion_better} of {score.images}",
+        f"{score.random:.3f}",
+    )
+
+
+def _next(explainer: "Explainer", model: str, images: Sequence[StrPath]) -> str:
+    from vit.models.vision_transformer import VisionTransformer
+
+    words = " ".join(shlex.quote(os.fspath(word)) for word in (model, *images))
+    is_vit = isinstance(explainer.network, VisionTransformer)
+    return f"vit inspect {words}" if is_vit else f"vit predict {words} --gallery"

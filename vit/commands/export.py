@@ -1,14 +1,20 @@
-"""`vit export RUN|CKPT`: a trained model for programs that know nothing of this one."""
+"""`vit export RUN|CKPT`: a trained model in a format of other programs"""
 
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.arguments import Parser, parse
+from vit.commands.arguments import Model, StrPath
+from vit.commands.command_line import Metavar
 from vit.console import Reporter
 from vit.inference.files import free_name, list_files
+
+if TYPE_CHECKING:
+    from vit.export.deployed import Trained
+    from vit.export.verify import Difference
 
 NEXT = {
     "onnx": "vit predict {path} FOLDER_OF_IMAGES",
@@ -17,29 +23,36 @@ NEXT = {
 }
 
 
-def export(arguments: Sequence[str]) -> int:
-    """Write one format, say how far it is from the checkpoint, and how it is loaded."""
-    parser = Parser(
-        "export",
-        "Write a trained model as ONNX, a torch.export program, safetensors, or for timm or transformers, with its "
-        "preprocessing and class names. What was written is loaded again and compared with the checkpoint; it is kept "
-        "only if no probability differs by more than 1e-4, and no label.",
-        "vit export runs/photos/vit_tiny_patch16_224/20260101-120000 --format onnx --verify photos/test",
-    )
-    parser.add_argument("model", metavar="RUN|CKPT", type=str, help="a run folder or a checkpoint")
-    parser.add_argument(
-        "--format",
-        type=Literal["onnx", "pt2", "safetensors", "timm", "hf"],
-        default="onnx",
-        help="onnx, pt2: uint8 images to probabilities, preprocessing inside; safetensors: the weights; timm, hf: for "
-        "timm.create_model and transformers' from_pretrained",
-    )
-    parser.add_argument("--output", type=str | None, default=None, help="file (hf: folder); null: a free name here")
-    about = "files, a folder or a pattern to compare on; null: random images"
-    parser.add_argument("--verify", metavar="IMAGES", type=str | None, default=None, help=about)
-    given = parse(parser, arguments)
-    check_model(given.model)
-    files = list_files([given.verify], recursive=True) if given.verify else []
+def export(
+    model: Model,
+    *,
+    format: Literal["onnx", "pt2", "safetensors", "timm", "hf"] = "onnx",
+    output: StrPath | None = None,
+    verify: Annotated[StrPath | None, Metavar("IMAGES")] = None,
+) -> Path:
+    """Write a trained model as ONNX, a torch.export program, safetensors, or for timm or transformers.
+
+    The export holds the preprocessing and the class names. It is loaded again and compared with the checkpoint. It is
+    kept only if no label differs, and no probability differs by more than 1e-4.
+
+    Args:
+        model: a run folder or a checkpoint
+        format: onnx, pt2: uint8 images to probabilities, preprocessing inside; safetensors: the weights; timm, hf: for
+            timm.create_model and transformers' from_pretrained
+        output: new file (hf: new folder); null: a free name here
+        verify: files, a folder or a pattern to compare on; null: random images
+
+    Returns:
+        The file or folder.
+
+    Raises:
+        VitError: the model cannot be used, the format cannot hold it, or the export differs from it.
+
+    Example:
+        vit export runs/photos/vit_tiny_patch16_224/20260101-120000 --format onnx --verify photos/test
+    """
+    check_model(os.fspath(model))
+    files = [] if verify is None else list_files([verify], recursive=True)
 
     from vit.checkpoints.load import load
     from vit.checkpoints.run import checkpoint_of
@@ -47,30 +60,40 @@ def export(arguments: Sequence[str]) -> int:
     from vit.export.exporting import FORMATS, check_output
     from vit.export.exporting import export as write
 
-    chosen = FORMATS[given.format]
-    chosen.check_installed(given.format)
-    output = Path(given.output).expanduser() if given.output else None
-    if output is not None:
-        check_output(given.format, output)
-    trained = Trained(*load(checkpoint_of(Path(given.model))))
-    if output is None:
-        output = free_name(Path(f"{trained.description.spec.name}{chosen.ending}"))
+    FORMATS[format].check_installed(format)
+    wanted = None if output is None else Path(output).expanduser()
+    if wanted is not None:
+        check_output(format, wanted)  # before the model is loaded
+    trained = Trained(*load(checkpoint_of(Path(model))))
+    path = wanted or free_name(Path(f"{trained.description.spec.name}{FORMATS[format].ending}"))
+    difference = write(trained, format, path, files)
     reporter = Reporter()
-    found = write(trained, given.format, output, files)
-    where = "random images" if not files else f"{found.images:,} of {len(files):,} files of {given.verify}"
-    reporter.line(f"{output}: {given.format}, {len(trained.description.class_names)} classes")
-    reporter.line(f"compared on {where}: no label differs, probabilities by {found.largest:.1e} at most")
-    if found.peer is not None:
-        seen = found.peer
-        left = f", {seen.others:,} that Pillow decodes otherwise left out" if seen.others else ""
+    reporter.line(f"{path}: {format}, {len(trained.description.class_names)} classes")
+    _show_difference(reporter, difference, files, verify)
+    _show_how_to_load(reporter, trained, format, path)
+    following = NEXT.get(format, f"vit evaluate {shlex.quote(os.fspath(model))}")
+    reporter.next_command(following.format(path=shlex.quote(str(path))))
+    return path
+
+
+def _show_difference(
+    reporter: Reporter, difference: "Difference", files: Sequence[str], verify: StrPath | None
+) -> None:
+    where = f"{difference.images:,} of {len(files):,} files of {verify}" if files else "random images"
+    reporter.line(f"compared on {where}: no label differs, probabilities by {difference.largest:.1e} at most")
+    peer = difference.peer
+    if peer is not None:
+        left_out = f", {peer.others:,} that Pillow decodes otherwise left out" if peer.others else ""
         reporter.line(
-            f"{seen.library}'s own transform, from the bytes of {seen.images:,} files{left}: pixels differ by "
-            f"{seen.gray:.2f} gray levels on average at most, probabilities by {seen.largest:.1e}, "
-            f"labels of {seen.labels:,} files"
+            f"{peer.library}'s own transform, from the bytes of {peer.images:,} files{left_out}: pixels differ by "
+            f"{peer.gray:.2f} gray levels on average at most, probabilities by {peer.largest:.1e}, "
+            f"labels of {peer.labels:,} files"
         )
+
+
+def _show_how_to_load(reporter: Reporter, trained: "Trained", format: str, path: Path) -> None:
+    from vit.export.exporting import FORMATS
+
     reporter.line()
-    for line in chosen.how_to_load(trained, output).splitlines():
+    for line in FORMATS[format].how_to_load(trained, path).splitlines():
         reporter.line(line)
-    following = NEXT.get(given.format, f"vit evaluate {shlex.quote(given.model)}")
-    reporter.next_command(following.format(path=shlex.quote(str(output))))
-    return 0

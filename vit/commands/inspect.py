@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse.typing import PositiveInt
 
 from vit.checkpoints.model_path import check_weights
-from vit.commands.arguments import Parser, new_file, parse
+from vit.commands.arguments import new_file, parse
+from vit.commands.parser import Parser
 from vit.console import Reporter
 from vit.errors import ResourceError, UsageError
 from vit.inference.files import free_name, list_files
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from vit.data.preprocess import Preprocess
-    from vit.explain.distance import Reach
+    from vit.explain.distance import AttentionSpread
     from vit.models.spec import NetworkSpec
     from vit.report.inspect_page import Inspection
 
@@ -53,10 +54,10 @@ def inspect(arguments: Sequence[str]) -> int:
     check_weights(given.model)
     files = list_files(given.images, given.recursive) if given.images else []
 
-    from vit.explain.cost import over_sizes, parts, sides_around
-    from vit.explain.distance import reach
+    from vit.explain.cost import cost_by_part, cost_by_size, image_sizes_around
+    from vit.explain.distance import attention_spread
     from vit.explain.embeddings import position_similarity, principal_filters
-    from vit.inference.engine import choose_device
+    from vit.inference.devices import choose_device
     from vit.models.vision_transformer import VisionTransformer
     from vit.report.inspect_page import Inspection, write_inspection
     from vit.weights.open import open_pretrained
@@ -79,9 +80,9 @@ def inspect(arguments: Sequence[str]) -> int:
         _facts(spec, preprocess.image_size),
         *principal_filters(network, FILTERS),
         position_similarity(network),
-        None if images is None else reach(network, preprocess.normalize(images.to(device))),
-        parts(network.config),
-        over_sizes(network.config, sides_around(network.image_size, network.patch_embed.patch_size), device),
+        None if images is None else attention_spread(network, preprocess.normalize(images.to(device))),
+        cost_by_part(network.config),
+        cost_by_size(network.config, image_sizes_around(network.image_size, network.config.patch_size), device),
         f"measured in float32 on {device.type}",
     )
     folder = wanted or free_name(Path("inspection"))
@@ -135,11 +136,10 @@ def _sample(model: str, limit: int, preprocess: "Preprocess") -> "Tensor | None"
     from vit.errors import DataError
     from vit.training.run_images import images_of_run
 
-    path = Path(model).expanduser()
-    run = RunDirectory(path if path.is_dir() else path.parent.parent)
-    if not run.config.is_file():
+    run = RunDirectory.around(Path(model))
+    if run is None:
         return None
-    found = images_of_run(run, read_recipe(run.config)).splits
+    found = images_of_run(run, read_recipe(run.config_path)).splits
     samples = found.get("validation", found["train"])
     pictures = []
     for place in range(0, len(samples), -(-len(samples) // limit)):
@@ -167,16 +167,16 @@ def _show(reporter: Reporter, found: "Inspection") -> None:
     else:
         _show_reach(reporter, found.reach)
     now = next(size for size in found.sizes if str(size.image_size) == found.facts["image_size"])
-    share = "" if now.timed != now.timed else f", and took {100 * now.timed:.0f} % of a block's time"
+    share = "" if now.timed_share != now.timed_share else f", and took {100 * now.timed_share:.0f} % of a block's time"
     reporter.line(
-        f"\n{100 * now.counted:.1f} % of the FLOPs are quadratic in the {now.patches:,} patches "
-        f"({100 * now.formula:.1f} % of a block by N / ((2 + r) D + N)){share}"
+        f"\n{100 * now.counted_share:.1f} % of the FLOPs are quadratic in the {now.num_patches:,} patches "
+        f"({100 * now.formula_share:.1f} % of a block by N / ((2 + r) D + N)){share}"
     )
 
 
-def _show_reach(reporter: Reporter, reach: "Reach") -> None:
+def _show_reach(reporter: Reporter, reach: "AttentionSpread") -> None:
     reporter.line(
-        f"\nmean attention distance over {reach.images} images; all alike: {reach.uniform_distance:.1f} pixels"
+        f"\nmean attention distance over {reach.num_images} images; all alike: {reach.uniform_distance:.1f} pixels"
     )
     reporter.table(
         ("block", "nearest head", "mean", "farthest head", "entropy (nats)"),

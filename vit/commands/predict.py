@@ -1,123 +1,158 @@
-"""`vit predict RUN|CKPT IMAGES...`: a row per file."""
+"""`vit predict RUN|CKPT|ONNX IMAGES...`: one row for each file"""
 
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from jsonargparse.typing import PositiveInt
-
 from vit.checkpoints.model_path import check_model
-from vit.commands.arguments import Parser, new_file, parse
+from vit.commands.arguments import ModelOrOnnx, Paths, PositiveInt, StrPath, new_file, path_list
 from vit.console import ProgressReport, Reporter, percent
 from vit.errors import BadInputsError, UsageError
 from vit.inference.files import check_output, free_name, list_files
+from vit.launch import is_first
 
 if TYPE_CHECKING:
     from vit.inference.predictor import Prediction
     from vit.inference.rows import RowWriter
 
 SHOWN_BAD = 10
-SHOWN_FILES = 10  # more are counted by label
+SHOWN_FILES = 10  # more files are counted by label
 SHOWN_LABELS = 20
 
 
-def predict(arguments: Sequence[str]) -> int:
-    """Predict files, write their rows, and say what could not be read."""
-    parser = Parser(
-        "predict",
-        "Label images with a trained model: one row per file, always, in a stable order.",
-        "vit predict runs/photos/vit_tiny_patch16_224/20260101-120000 holiday/ --recursive --gallery",
-    )
-    parser.add_argument(
-        "model", metavar="RUN|CKPT|ONNX", type=str, help="a run folder, a checkpoint, or an exported .onnx file"
-    )
-    parser.add_argument(
-        "images",
-        metavar="IMAGES",
-        type=str,
-        nargs="+",
-        help="files, folders, patterns, or a list: a CSV with a column path, or a .txt",
-    )
-    parser.add_argument(
-        "--output",
-        type=str | None,
-        default=None,
-        help=".csv, .jsonl or .parquet; null: predictions.csv, or predictions-2.csv, ...",
-    )
-    parser.add_argument("--top_k", type=PositiveInt, default=5, help="classes in a row")
-    parser.add_argument("--recursive", action="store_true", help="read folders in folders")
-    parser.add_argument("--gallery", action="store_true", help="also write a page of thumbnails with their labels")
-    parser.add_argument(
-        "--on_bad",
-        type=Literal["report", "fail"],
-        default="report",
-        help="exit code for bad files: 0, or 5; 5 always where all are bad",
-    )
-    parser.add_argument("--batch_size", type=PositiveInt, default=64, help="files computed at once")
-    parser.add_argument("--device", type=str, default="auto", help="cpu, cuda, mps")
-    parser.add_argument(
-        "--precision",
-        type=Literal["auto", "32-true", "bf16-mixed"],
-        default="auto",
-        help="auto: as it was trained, where the hardware can",
-    )
-    given = parse(parser, arguments)
-    rank, processes = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    reporter = Reporter(quiet=rank > 0)
-    output = _output(given.output, given.gallery)
-    check_model(given.model)
-    files = list_files(given.images, given.recursive)
+@dataclass(frozen=True)
+class PredictionSummary:
+    """Files and counts of `vit.predict`. Of several processes, the first one has the counts, and others have zeros.
 
-    from vit.inference.engine import distributed
+    Attributes:
+        output: file with one row for each predicted file.
+        page: gallery; None where none was asked for.
+        num_files: number of rows.
+        num_unlabeled: number of files that could not be read.
+        label_counts: number of files for each predicted label.
+    """
+
+    output: Path
+    page: Path | None
+    num_files: int
+    num_unlabeled: int
+    label_counts: dict[str, int]
+
+
+def predict(
+    model: ModelOrOnnx,
+    images: Paths,
+    *,
+    output: StrPath | None = None,
+    top_k: PositiveInt = 5,
+    recursive: bool = False,
+    gallery: bool = False,
+    on_bad: Literal["report", "fail"] = "report",
+    batch_size: PositiveInt = 64,
+    device: str = "auto",
+    precision: Literal["auto", "32-true", "bf16-mixed"] = "auto",
+) -> PredictionSummary:
+    """Label images with a trained model: one row for each file, in a stable order.
+
+    Args:
+        model: a run folder, a checkpoint, or an exported .onnx file
+        images: files, folders, patterns, or a list: a CSV with a column path, or a .txt
+        output: new .csv, .jsonl or .parquet file; null: predictions.csv, or predictions-2.csv, ...
+        top_k: number of classes in a row
+        recursive: also read the folders inside folders
+        gallery: also write a page of thumbnails with their labels
+        on_bad: exit code where some files cannot be read: report is 0, fail is 5; where all files are bad: always 5
+        batch_size: number of files computed at once
+        device: cpu, cuda or mps; auto: an accelerator if there is one
+        precision: auto: the precision of training, where the hardware has it
+
+    Returns:
+        The file with the rows, and counts of files and labels.
+
+    Raises:
+        VitError: the model, the images or the output cannot be used.
+        BadInputsError: no file can be read; or some files cannot, and `on_bad` is "fail".
+
+    Example:
+        vit predict runs/photos/vit_tiny_patch16_224/20260101-120000 holiday/ --recursive --gallery
+    """
+    model = os.fspath(model)
+    rows_file = _rows_file(output, gallery)
+    check_model(model)
+    files = list_files(path_list(images), recursive)
+
     from vit.inference.predictor import load
-    from vit.inference.rows import JsonLinesWriter, merge, open_writer
+    from vit.inference.rows import open_writer
 
-    writer = open_writer(output, given.top_k)  # a wrong ending must show before the model is loaded
-    predictor = load(given.model, given.device, given.precision)
-    top_k = min(given.top_k, len(predictor.class_names))
-    writer.top_k = top_k
+    writer = open_writer(rows_file, top_k)  # a wrong ending must show before the model is loaded
+    predictor = load(model, device, precision)
+    writer.top_k = min(top_k, len(predictor.class_names))
+    reporter = Reporter(quiet=not is_first())
     reporter.notice(
         f"{len(files):,} files, {len(predictor.class_names)} classes, "
         f"{predictor.engine.device.type}, {predictor.engine.precision}"
     )
-
-    own = files[rank::processes]
-    rows: Iterable[Prediction] = predictor.predict_files(own, top_k, given.batch_size)
-    progress = ProgressReport(reporter, "file")
-    if processes > 1:
-        parts = [output.with_name(f"{output.name}.part-{place}.jsonl") for place in range(processes)]
-        with distributed(), JsonLinesWriter(parts[rank], top_k) as part:  # left when every process has written its part
-            for row in _watched(rows, len(own), progress):
-                part.write(row)
-        if rank > 0:
-            return 0
-        rows = merge(parts)
-    else:
-        rows = _watched(rows, len(own), progress)
-    tally = _write(rows, writer, gallery_page(output) if given.gallery else None)
-    if processes > 1:
-        for path in parts:
-            path.unlink()
-    _summarize(reporter, output, given.gallery, tally)
-    if tally.without_label and (given.on_bad == "fail" or not tally.labels):
-        raise BadInputsError(f"{tally.without_label} files have no label", f"see the rows in {output}")
-    reporter.next_command(f"vit evaluate {shlex.quote(given.model)} LABELLED_FOLDER")
-    return 0
+    own = files[_rank() :: _num_processes()]
+    rows = _watched(predictor.predict_files(own, writer.top_k, batch_size), len(own), ProgressReport(reporter, "file"))
+    with _of_all_processes(rows, writer) as all_rows:
+        tally = _write(all_rows, writer, gallery_page(rows_file) if gallery else None) if is_first() else _Tally()
+    summary = tally.summary(rows_file, gallery)
+    if is_first():
+        _show(reporter, summary, tally)
+        if summary.num_unlabeled and (on_bad == "fail" or not summary.label_counts):
+            raise BadInputsError(f"{summary.num_unlabeled} files have no label", f"see the rows in {rows_file}")
+        reporter.next_command(f"vit evaluate {shlex.quote(model)} LABELLED_FOLDER")
+    return summary
 
 
-def _output(wanted: str | None, gallery: bool) -> Path:
-    if wanted is None:
+def gallery_page(output: Path) -> Path:
+    """The page of a file of predictions."""
+    return output.with_suffix(".html")
+
+
+def _rows_file(output: StrPath | None, gallery: bool) -> Path:
+    if output is None:
         return free_name(Path("predictions.csv"), beside=(".html", ".csv.partial"))
-    path = new_file(wanted)
+    path = new_file(output)
     check_output(path)
     if gallery and gallery_page(path).exists():
         raise UsageError(f"the page {gallery_page(path)} exists", "give --output another name, or remove the page")
     return path
+
+
+def _rank() -> int:
+    return int(os.environ.get("RANK", "0"))
+
+
+def _num_processes() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+@contextmanager
+def _of_all_processes(rows: "Iterable[Prediction]", writer: "RowWriter") -> "Iterator[Iterable[Prediction]]":
+    """The rows of all processes in the order of the files, for the first process.
+
+    Each process writes its rows to a file beside the output. The files are removed when the block ends.
+    """
+    from vit.inference.engine import distributed
+    from vit.inference.rows import JsonLinesWriter, merge
+
+    if _num_processes() == 1:
+        yield rows
+        return
+    parts = [writer.path.with_name(f"{writer.path.name}.part-{rank}.jsonl") for rank in range(_num_processes())]
+    with distributed(), JsonLinesWriter(parts[_rank()], writer.top_k) as part:  # ends when all parts are written
+        for row in rows:
+            part.write(row)
+    yield merge(parts)
+    if is_first():
+        for path in parts:
+            path.unlink()
 
 
 def _watched(rows: "Iterable[Prediction]", total: int, progress: ProgressReport) -> "Iterator[Prediction]":
@@ -130,7 +165,7 @@ def _watched(rows: "Iterable[Prediction]", total: int, progress: ProgressReport)
 
 @dataclass
 class _Tally:
-    """What was predicted, counted while the rows go by."""
+    """Counts and examples, gathered while the rows go by."""
 
     statuses: Counter[str] = field(default_factory=Counter)
     labels: Counter[str] = field(default_factory=Counter)
@@ -146,9 +181,10 @@ class _Tally:
         elif len(self.bad) < SHOWN_BAD:
             self.bad.append(row)
 
-    @property
-    def without_label(self) -> int:
-        return self.statuses.total() - self.statuses["ok"]
+    def summary(self, output: Path, gallery: bool) -> PredictionSummary:
+        total = self.statuses.total()
+        page = gallery_page(output) if gallery else None
+        return PredictionSummary(output, page, total, total - self.statuses["ok"], dict(self.labels))
 
 
 def _write(rows: "Iterable[Prediction]", writer: "RowWriter", page: Path | None) -> _Tally:
@@ -166,13 +202,8 @@ def _write(rows: "Iterable[Prediction]", writer: "RowWriter", page: Path | None)
     return tally
 
 
-def gallery_page(output: Path) -> Path:
-    """Where the page of a predictions file goes."""
-    return output.with_suffix(".html")
-
-
-def _summarize(reporter: Reporter, output: Path, gallery: bool, tally: _Tally) -> None:
-    if tally.statuses.total() <= SHOWN_FILES:
+def _show(reporter: Reporter, summary: PredictionSummary, tally: _Tally) -> None:
+    if summary.num_files <= SHOWN_FILES:
         good = [(row.path, row.label, percent(row.probability or 0.0)) for row in tally.first if row.status == "ok"]
         if good:
             reporter.table(("file", "label", "probability"), good)
@@ -180,12 +211,13 @@ def _summarize(reporter: Reporter, output: Path, gallery: bool, tally: _Tally) -
         reporter.table(("label", "files"), tally.labels.most_common(SHOWN_LABELS))
     if len(tally.labels) > SHOWN_LABELS:
         reporter.line(f"... and {len(tally.labels) - SHOWN_LABELS} more labels")
-    total, without = tally.statuses.total(), tally.without_label
-    if without:
+    if summary.num_unlabeled:
         words = ", ".join(f"{count:,} {status}" for status, count in tally.statuses.items() if status != "ok")
+        total, without = summary.num_files, summary.num_unlabeled
         reporter.notice(f"\nWARNING: {without:,} of {total:,} files have no label: {words}")
         for row in tally.bad:
             reporter.notice(f"  {row.path}: {row.error}")
         if without > len(tally.bad):
             reporter.notice("  ...")
-    reporter.line(f"\n{total:,} rows in {output}" + (f", page in {gallery_page(output)}" if gallery else ""))
+    page = f", page in {summary.page}" if summary.page else ""
+    reporter.line(f"\n{summary.num_files:,} rows in {summary.output}{page}")

@@ -8,8 +8,10 @@ import yaml
 from jsonargparse import ActionConfigFile, Namespace
 
 from vit.checkpoints.model_path import check_weights
-from vit.commands.arguments import Parser, expand, find_config, parse, shipped_configs
-from vit.data.names import KNOWN, check_data
+from vit.commands.arguments import expand, parse
+from vit.commands.configs import find_config, shipped_configs
+from vit.commands.parser import Parser
+from vit.data.dataset_names import KNOWN, check_data
 from vit.models.names import check_network
 from vit.training.recipe import AugmentConfig, DataConfig, ModelConfig, OptimConfig, Recipe, TrainerConfig, plain_values
 

@@ -1,69 +1,79 @@
-"""`vit report STUDY|RUN`: what a study or a run found, as a page and files; at any time, from its folder alone."""
+"""`vit report STUDY|RUN`: the findings of a study, or the page of a run, from its folder alone"""
 
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from vit.commands.arguments import Parser, fraction, parse
+from vit.commands.arguments import StrPath, fraction, path_text
+from vit.commands.command_line import Metavar
 from vit.commands.study_report import report_findings
 from vit.console import Reporter
 from vit.errors import UsageError, VitError
+from vit.layout import RunLayout, StudyLayout
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
     from vit.data.samples import Source
 
 
-def report(arguments: Sequence[str]) -> int:
-    """Summarize a study: results, summary, curve, page and verdict; or write the page of a run."""
-    parser = Parser(
-        "report",
-        "Say what a study found so far: a verdict, a table, and a page with figures; it needs no data and no GPU. "
-        "Or write the page of a finished run, with pictures where its images still are.",
-        "vit report studies/photos --target 0.95",
-    )
-    parser.add_argument("folder", metavar="STUDY|RUN", type=str, help="a folder that 'vit study' or 'vit train' made")
-    parser.add_argument(
-        "--target",
-        type=float | str | None,
-        default=None,
-        help="of a study: estimate how many training images this accuracy would take; null: do not",
-    )
-    parser.add_argument(
-        "--root", type=str | None, default=None, help="of a run: folder of torchvision data sets; null: as in training"
-    )
-    given = parse(parser, arguments)
-    target = fraction("--target", given.target)
-    path = Path(given.folder).expanduser()
+def report(
+    folder: Annotated[StrPath, Metavar("STUDY|RUN")],
+    *,
+    target: float | str | None = None,
+    root: StrPath | None = None,
+) -> Path:
+    """Report what a study has found so far, or write the page of a finished run.
+
+    A study gets a verdict, a table and a page with figures; this needs neither its data nor a GPU. The page of a run
+    has pictures where the images of the run still exist.
+
+    Args:
+        folder: a folder that 'vit study' or 'vit train' wrote
+        target: for a study: an accuracy; the report estimates how many training images it needs
+        root: for a run: folder of torchvision data sets; null: the folder of the training
+
+    Returns:
+        The page.
+
+    Raises:
+        VitError: the folder is not a study or a run, or nothing in it is finished.
+
+    Example:
+        vit report studies/photos --target 0.95
+    """
+    accuracy = fraction("--target", target)
+    path = Path(folder).expanduser()
     if not path.is_dir():
         raise UsageError(f"there is no folder {path}", "give a folder that 'vit study' or 'vit train' made")
-    if not (path / "config.yaml").is_file():
-        report_findings(Reporter(), path, target)
-        return 0
-    if target is not None:
+    is_run = RunLayout(path).config_path.is_file()
+    if is_run and accuracy is not None:
         raise UsageError(f"--target is for studies, and {path} is a run", "leave it out")
-    _report_run(Reporter(), path, given.root)
-    return 0
+    return _report_run(Reporter(), path, root) if is_run else _report_study(Reporter(), path, accuracy)
 
 
-def _report_run(reporter: Reporter, path: Path, root: str | None) -> None:
+def _report_study(reporter: Reporter, path: Path, target: float | None) -> Path:
+    report_findings(reporter, path, target)
+    return StudyLayout(path).report_path
+
+
+def _report_run(reporter: Reporter, path: Path, root: StrPath | None) -> Path:
     from vit.checkpoints.run import RunDirectory
     from vit.report.run_page import write_run_report
 
     run = RunDirectory.open(path)
     write_run_report(run, _source(reporter, run, root))
-    reporter.facts([("report", str(run.report))])
+    reporter.facts([("report", str(run.report_path))])
     reporter.next_command(f"vit predict {shlex.quote(str(path))} FOLDER_OF_IMAGES --gallery")
+    return run.report_path
 
 
-def _source(reporter: Reporter, run: "RunDirectory", root: str | None) -> "Source | None":
-    """The run's images, or None and a notice where they cannot be had any more."""
+def _source(reporter: Reporter, run: "RunDirectory", root: StrPath | None) -> "Source | None":
+    """The images of the run, or None and a notice where they cannot be opened."""
     from vit.commands.recipe_options import read_recipe
     from vit.training.run_images import images_of_run
 
     try:
-        return images_of_run(run, read_recipe(run.config), root)
+        return images_of_run(run, read_recipe(run.config_path), path_text(root))
     except VitError as error:
         reporter.notice(f"the page has no pictures: {error}")
         return None

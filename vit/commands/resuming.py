@@ -10,6 +10,7 @@ from vit.commands.arguments import expand
 from vit.commands.recipe_options import SHORT, make_parser, parse_options, read_recipe, to_recipe
 from vit.errors import UsageError, VitError
 from vit.launch import is_first, is_launched
+from vit.layout import RunLayout
 from vit.training.recipe import UNDECIDING, Recipe, dump, plain
 
 if TYPE_CHECKING:
@@ -26,10 +27,10 @@ def recipe_for_all(run: str, arguments: Sequence[str]) -> "tuple[Recipe, Meeting
     if is_first():
         recipe = recipe_of(run, arguments)
 
-        from vit.training.distributed.devices import place
+        from vit.training.distributed.devices import device_and_world_size
         from vit.training.distributed.meeting import Meeting
 
-        _, world_size = place(recipe)
+        _, world_size = device_and_world_size(recipe)
         meeting = Meeting(world_size)
         meeting.decided("recipe", lambda: dump(recipe))
         return recipe, meeting
@@ -38,7 +39,7 @@ def recipe_for_all(run: str, arguments: Sequence[str]) -> "tuple[Recipe, Meeting
 
     meeting = Meeting(2)
     with tempfile.TemporaryDirectory(prefix="vit-") as folder:
-        config = Path(folder) / "config.yaml"
+        config = RunLayout(Path(folder)).config_path
         config.write_text(meeting.decided("recipe", str), encoding="utf-8")
         return read_recipe(config), meeting
 
@@ -52,17 +53,17 @@ def recipe_of(run: str, arguments: Sequence[str]) -> Recipe:
     from vit.checkpoints.run import RunDirectory
 
     directory = RunDirectory.open(Path(run))
-    if directory.result.is_file():
-        raise UsageError(f"{run} is finished", f"see {directory.result}, or start a new run")
+    if directory.result_path.is_file():
+        raise UsageError(f"{run} is finished", f"see {directory.result_path}, or start a new run")
     if not directory.can_resume:
         raise directory.unfinished()
-    recipe = _recipe_of_run(directory.config)
+    recipe = _recipe_of_run(directory.config_path)
     if is_launched():  # however many processes there were, the launcher has decided how many there are
         recipe = replace(recipe, trainer=replace(recipe.trainer, devices="auto", num_nodes=1))
     others = [token for token in expand(arguments, SHORT, "data.source") if not token.startswith("--resume=")]
     if others:
         parser = make_parser()
-        given = to_recipe(parser, parse_options(parser, [f"--config={directory.config}", *others]))
+        given = to_recipe(parser, parse_options(parser, [f"--config={directory.config_path}", *others]))
         recipe = _on_machine_of(given, recipe)
         _check_same(run, recipe, given)
     if is_launched() and not any(token.startswith("--trainer.devices=") for token in others):
@@ -76,10 +77,12 @@ def newest_run(recipe: Recipe, network: str, data: str) -> Path | None:
     from vit.checkpoints.run import RunDirectory
 
     wanted = _deciding(recipe)
-    runs = [run for run in RunDirectory.below(recipe.out, data, network) if run.can_resume and not run.result.is_file()]
-    for run in sorted(runs, key=lambda run: run.config.stat().st_mtime, reverse=True):
+    runs = [
+        run for run in RunDirectory.below(recipe.out, data, network) if run.can_resume and not run.result_path.is_file()
+    ]
+    for run in sorted(runs, key=lambda run: run.config_path.stat().st_mtime, reverse=True):
         try:
-            same = _deciding(_recipe_of_run(run.config)) == wanted
+            same = _deciding(_recipe_of_run(run.config_path)) == wanted
         except VitError:  # of another version, or not a run's
             continue
         if same and not run.is_held():

@@ -58,7 +58,7 @@ def study(arguments: Sequence[str]) -> int:
         return 0
     folder.describe(cells, protocol)
     failed = _run(reporter, folder, mine, place, contents.by_path(plan.source))
-    with alone(folder.lock):  # of shards that end together the last one reports, and sees the cells of all
+    with alone(folder.lock_path):  # of shards that end together the last one reports, and sees the cells of all
         report_findings(reporter, folder.path, given.target)
     return 5 if failed else 0
 
@@ -87,7 +87,7 @@ def _inputs(series: Series, source: "Source", contents: "Contents") -> "Inputs":
     recipes = [recipe for tried in series.values() for recipe in tried.values()]
     starts = {recipe.model.init_from for recipe in recipes} - {None}
     weights = {start: weights_hash(start) for start in starts if start is not None}
-    return Inputs(source.name, contents.hashes(source), weights)
+    return Inputs(source.name, contents.split_hashes(source), weights)
 
 
 def _subsets(series: Series) -> str:
@@ -209,7 +209,6 @@ class _Watcher:
     def told(self, cell: Any, what: str) -> None:
         """A cell started, or ended."""
         from vit.checkpoints.run import RunDirectory
-        from vit.study.folder import failure_file
 
         if what == "started":
             self.running += 1
@@ -224,7 +223,8 @@ class _Watcher:
                 words = f"{accuracy} test accuracy, {duration(result.seconds)}"
             else:
                 self.failed += 1
-                words = f"FAILED: {failure_file(run).read_text(encoding='utf-8').strip()} (see {run / 'log.txt'})"
+                layout = RunDirectory(run)
+                words = f"FAILED: {layout.failure_path.read_text(encoding='utf-8').strip()} (see {layout.log_path})"
             self.reporter.notice(f"{self.done + self.failed}/{self.total}  {cell.words()}: {words}")
         words = f"{self.running} running, {self.failed} failed"
         self.progress.update(self.done + self.failed, self.total, words, share=self.behind / self.work)

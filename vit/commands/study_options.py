@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import yaml
 from jsonargparse import ActionConfigFile
 
-from vit.commands.arguments import Parser, find_config, fraction, parse, shipped_configs
+from vit.commands.arguments import fraction, parse
+from vit.commands.configs import find_config, shipped_configs
+from vit.commands.parser import Parser
 from vit.commands.recipe_options import SHORT, check_names, make_parser, to_recipe
 from vit.errors import UsageError
 from vit.models.names import check_network

@@ -27,7 +27,11 @@ def report_findings(reporter: Reporter, path: Path, target: float | None) -> Non
     findings, study = report_study(path, target), StudyDirectory(path)
     _show(reporter, findings)
     reporter.line()
-    files = {"report": study.report, "figure": study.curve, "numbers": f"{study.results}, {study.summary}"}
+    files = {
+        "report": study.report_path,
+        "figure": study.curve_path,
+        "numbers": f"{study.results_path}, {study.summary_path}",
+    }
     reporter.facts((name, str(file)) for name, file in files.items())
     reporter.next_command(_next(study, findings))
 
@@ -83,7 +87,7 @@ def _next(study: "StudyDirectory", findings: "Findings") -> str:
     """A target where there is a fit to ask; else two runs of the first comparison to look into; else the best run."""
     if findings.target is None and any(series.fit is not None and series.fit.supported for series in findings.series):
         return f"vit report {shlex.quote(str(study.path))} --target 0.95"
-    rows = records(study.results)
+    rows = records(study.results_path)
     if findings.comparisons and findings.comparisons[0].differences:
         pair, last = findings.comparisons[0], findings.comparisons[0].differences[-1]
         runs = {(row["series"], row["images"], row["seed"]): row["run"] for row in rows}

@@ -42,7 +42,8 @@ def train(arguments: Sequence[str]) -> int:
     bad = count_left_out(run)
     if bad:
         raise BadInputsError(
-            f"{bad:,} validation and test images cannot be read, and were not measured", f"see left_out in {run.result}"
+            f"{bad:,} validation and test images cannot be read, and were not measured",
+            f"see left_out in {run.result_path}",
         )
     return 0
 
@@ -264,12 +265,8 @@ def _show_result(reporter: Reporter, run: Any, result: Any, round_name: str) -> 
     )
     facts = [("validation accuracy", percent(result.validation["val/acc1"]))] if result.validation else []
     if result.metrics:
-        facts.append(
-            (
-                "test accuracy",
-                f"{interval(result.metrics['acc1'])}, {result.num_images['test']:,} images, 95 % interval",
-            )
-        )
+        tested = f"{result.num_images['test']:,} images"
+        facts.append(("test accuracy", f"{interval(**result.metrics['acc1'])}, {tested}, 95 % interval"))
         before, after = (percent(metrics["ece"]["value"]) for metrics in (result.uncalibrated, result.metrics))
         chance = percent(result.metrics["ece"]["chance"])
         scaled = f"; {before} without temperature {result.temperature:.3f}" if result.temperature != 1 else ""
@@ -284,5 +281,5 @@ def _show_result(reporter: Reporter, run: Any, result: Any, round_name: str) -> 
         some = "; ".join(f"{path}: {reason}" for path, reason in list(images.items())[:SHOWN_BAD])
         more = "; ..." * (len(images) > SHOWN_BAD)
         facts.append((f"{split} left out", f"{len(images):,} images that cannot be read: {some}{more}"))
-    reporter.facts([*facts, ("report", str(run.report)), ("checkpoint", str(run.best))])
+    reporter.facts([*facts, ("report", str(run.report_path)), ("checkpoint", str(run.best_path))])
     reporter.next_command(f"vit predict {shlex.quote(str(run.path))} FOLDER_OF_IMAGES --gallery")

@@ -1,8 +1,8 @@
-"""Training images are varied: crop and flip of each image, RandAugment, then mixup, cutmix and erasing of a batch.
+"""Augmentation: crop and RandAugment of each image; geometry, mixup, cutmix and erasing of each batch.
 
-Everything drawn for an image is a function of its key word (see `Batch.key`), so that workers, processes and resumed
-runs draw alike. Geometry and mixing of whole batches run on the device, each image with draws of its own; the color
-operations of RandAugment are torchvision's, image by image.
+All random draws for an image follow from its draw seed (see `Batch.draw_seed`). So they do not depend on workers,
+processes or a resume. Operations on batches run on the device, with separate draws for each image. RandAugment is
+torchvision's, and works image by image.
 """
 
 import math
@@ -22,25 +22,26 @@ from vit.data.draws import uniform
 from vit.data.preprocess import Preprocess
 
 Draws = npt.NDArray[np.float64]
+DrawSeeds = npt.NDArray[np.int64]
 AugmentName = Literal["none", "light", "standard", "strong"]
 
-_SLOTS = 16  # numbers drawn per image; each use below has slots of its own
+_NUM_DRAWS = 16  # numbers drawn per image and purpose
 
 
 @dataclass(frozen=True)
 class Augment:
-    """The parts of an augmentation.
+    """The strengths of all operations of an augmentation.
 
     Attributes:
-        crop: smallest share of the picture's area that a random crop keeps (1: no crop); for photographs.
-        shift: largest shift, as a share of the side; for small images.
+        crop: smallest fraction of the picture's area that a random crop keeps; 1: no crop. For photographs.
+        shift: largest shift, as a fraction of the side. For small images.
         rotate: largest rotation, in degrees.
-        zoom: largest change of size, as a share of it.
+        zoom: largest change of size, as a fraction of the size.
         flip: probability of a mirror image.
-        randaugment: operations of RandAugment (Cubuk et al. 2020) per image.
-        magnitude: their strength, 0 to 30.
+        randaugment: number of RandAugment operations per image (Cubuk et al. 2020).
+        magnitude: strength of these operations, 0 to 30.
         mixup: alpha of mixup (Zhang et al. 2018); 0: off.
-        cutmix: alpha of cutmix (Yun et al. 2019); 0: off. With mixup, each pair of images gets one of the two.
+        cutmix: alpha of cutmix (Yun et al. 2019); 0: off. Beside mixup, each pair of images gets one of the two.
         erasing: probability that a box of the image is erased (Zhong et al. 2020).
     """
 
@@ -61,21 +62,23 @@ class Augment:
 
     @property
     def crops(self) -> bool:
-        """Whether each picture is cut at random; otherwise it is prepared as for evaluation."""
+        """Whether training crops each picture at random. Otherwise the picture is prepared as for evaluation."""
         return self.crop < 1.0
 
     @property
     def mixes(self) -> bool:
-        """Whether labels become shares of two classes."""
+        """Whether a label becomes the fractions of two classes."""
         return self.mixup > 0 or self.cutmix > 0
 
 
 def preset(name: AugmentName, image_size: int, mirrored: bool) -> Augment:
-    """The parts that a name stands for.
+    """The augmentation that a name stands for.
 
     Args:
-        image_size: up to 64 pixels images are shifted by an eighth; larger ones are cropped, as for ImageNet.
-        mirrored: whether a mirror image keeps its class (letters, digits and signs do not).
+        name: one of the presets.
+        image_size: side of the input in pixels. Images up to 64 pixels are shifted by up to an eighth; larger images
+            are cropped, as for ImageNet.
+        mirrored: whether a mirror image keeps its class; letters, digits and signs do not.
     """
     if name == "none":
         return Augment()
@@ -88,9 +91,9 @@ def preset(name: AugmentName, image_size: int, mirrored: bool) -> Augment:
 
 
 class ImageAugment:
-    """What happens to one image before it joins a batch: (3, H, W) uint8 -> (3, S, S) uint8.
+    """Augmentation of one image before it joins a batch: (3, H, W) uint8 -> (3, S, S) uint8.
 
-    Without a random crop the pixels are those of evaluation: `preprocess` makes them.
+    Without a random crop, `preprocess` makes the pixels, as for evaluation.
     """
 
     def __init__(self, augment: Augment, preprocess: Preprocess) -> None:
@@ -100,19 +103,19 @@ class ImageAugment:
 
     @property
     def working_side(self) -> int:
-        """The shorter side in pixels that a picture needs: the smallest crop of it has as many pixels as the network.
+        """The shorter side in pixels at which the smallest crop has as many pixels as the network's input.
 
-        Larger pictures are made smaller first, whether they are kept in memory or not. The smallest crop has the share
-        `crop` of the area and a ratio of 3:4, so its shorter side is sqrt(3/4 crop) of the picture's at least.
+        Larger pictures are first reduced to this side. The smallest crop has the fraction `crop` of the area and an
+        aspect ratio of 3:4. So its shorter side is at least sqrt(3/4 crop) of the picture's shorter side.
         """
         return math.ceil(self.preprocess.image_size / math.sqrt(0.75 * self.augment.crop))
 
-    def crop(self, image: Tensor, key: int) -> Tensor:
-        """A random box of the picture (torchvision's RandomResizedCrop, drawn from `key`), resized to S."""
+    def crop(self, image: Tensor, draw_seed: int) -> Tensor:
+        """A random box of the picture, resized to S: torchvision's RandomResizedCrop, drawn from `draw_seed`."""
         if not self.augment.crops:
             return self.preprocess(image)
         _, height, width = image.shape
-        area, ratio, x, y = uniform(4, key, 1).tolist()
+        area, ratio, x, y = uniform(4, draw_seed, 1).tolist()
         area = height * width * (self.augment.crop + (1.0 - self.augment.crop) * area)
         ratio = (3 / 4) * (16 / 9) ** ratio  # log-uniform between 3:4 and 4:3
         box_width = min(width, max(1, round((area * ratio) ** 0.5)))
@@ -122,32 +125,32 @@ class ImageAugment:
         interpolation = InterpolationMode(self.preprocess.interpolation)
         return TF.resized_crop(image, top, left, box_height, box_width, size, interpolation, antialias=True)
 
-    def recolor(self, image: Tensor, key: int) -> Tensor:
-        """RandAugment with torch's generator seeded by `key`, and left as it was."""
+    def recolor(self, image: Tensor, draw_seed: int) -> Tensor:
+        """RandAugment, with torch's generator seeded by `draw_seed`. The state of the generator is restored."""
         if not self.augment.randaugment:
             return image
         state = torch.get_rng_state()
         try:
-            torch.default_generator.manual_seed(key)
+            torch.default_generator.manual_seed(draw_seed)
             return self.colors(image)
         finally:
             torch.set_rng_state(state)
 
 
 class BatchAugment:
-    """What happens to a batch on its device, each image with draws of its own."""
+    """Augmentation of a batch on its device, with separate draws for each image."""
 
     def __init__(self, augment: Augment, num_classes: int) -> None:
         self.augment = augment
         self.num_classes = num_classes
 
-    def move(self, images: Tensor, keys: npt.NDArray[np.int64]) -> Tensor:
-        """Shift, rotate, zoom and mirror: (B, 3, S, S) uint8 -> the same, float, 0 where the picture has moved away."""
+    def warp(self, images: Tensor, draw_seeds: DrawSeeds) -> Tensor:
+        """Shift, rotate, zoom and mirror: (B, 3, S, S) uint8 -> float, 0 outside the moved picture."""
         images = images.float()
         a = self.augment
         if not (a.shift or a.rotate or a.zoom or a.flip):
             return images
-        draws = uniform(_SLOTS, keys, 2)
+        draws = uniform(_NUM_DRAWS, draw_seeds, 2)
         angle = np.deg2rad(a.rotate) * (2 * draws[:, 0] - 1)
         scale = 1.0 / (1.0 + a.zoom * (2 * draws[:, 1] - 1))
         mirror = np.where(draws[:, 2] < a.flip, -1.0, 1.0)
@@ -155,7 +158,7 @@ class BatchAugment:
         shift = 2 * draws[:, 3:5] - 1
         pixels = shift * a.shift * side
         if not (a.rotate or a.zoom):
-            pixels = np.round(pixels)  # whole pixels: a shift alone does not blur
+            pixels = np.round(pixels)  # whole pixels, so that a shift alone does not blur
         cos, sin = scale * np.cos(angle), scale * np.sin(angle)
         rows = np.stack(
             [cos * mirror, -sin, pixels[:, 0] * 2 / side, sin * mirror, cos, pixels[:, 1] * 2 / side], axis=1
@@ -164,48 +167,54 @@ class BatchAugment:
         grid = F.affine_grid(matrices, list(images.shape), align_corners=False)
         return F.grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
 
-    def mix(self, images: Tensor, labels: Tensor, keys: npt.NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """Mixup or cutmix within neighbors (0 and 1, 2 and 3, ...), and erasing.
+    def mix(self, images: Tensor, labels: Tensor, draw_seeds: DrawSeeds) -> tuple[Tensor, Tensor]:
+        """Erase boxes, then mix neighbors (0 and 1, 2 and 3, ...) by mixup or cutmix.
 
         Args:
-            images: (B, 3, S, S) normalized.
+            images: (B, 3, S, S) normalized images.
             labels: (B,) class numbers.
-            keys: (B,) words; a pair uses the word of its first image.
+            draw_seeds: (B,) draw seeds; a pair uses the seed of its first image.
 
         Returns:
-            Images of the same shape, and labels (B,), or (B, C) shares that sum to 1 if the augmentation mixes.
+            Images of the same shape, and labels: (B,), or (B, C) fractions that sum to 1 if the augmentation mixes.
         """
         if self.augment.erasing:
-            draws = uniform(_SLOTS, keys, 3)
+            draws = uniform(_NUM_DRAWS, draw_seeds, 3)
             boxes = _boxes(0.02 + (1 / 3 - 0.02) * draws[:, 0], draws[:, 1:3], 0.3 * (1 / 0.09) ** draws[:, 3])
             boxes[draws[:, 4] >= self.augment.erasing] = 0.0
             images = images * ~_inside(boxes, images)
         if not self.augment.mixes:
             return images, labels
-        shares = F.one_hot(labels, self.num_classes).float()
-        count = len(keys)
+        targets = F.one_hot(labels, self.num_classes).float()
+        count = len(draw_seeds)
         partner = np.arange(count) ^ 1
         partner[partner >= count] = count - 1
-        draws = uniform(_SLOTS, keys[np.minimum(np.arange(count) & ~1, count - 1)], 4)
+        draws = uniform(_NUM_DRAWS, draw_seeds[np.minimum(np.arange(count) & ~1, count - 1)], 4)
         cut = draws[:, 0] < (self.augment.cutmix > 0) * (0.5 if self.augment.mixup > 0 else 1.0)
         alpha = np.where(cut, self.augment.cutmix or 1.0, self.augment.mixup or 1.0)
-        own = betaincinv(alpha, alpha, draws[:, 1])  # the share of its own that an image keeps: Beta(alpha, alpha)
+        own = betaincinv(alpha, alpha, draws[:, 1])  # fraction of itself that an image keeps: Beta(alpha, alpha)
         boxes = _boxes(np.where(cut, 1.0 - own, 0.0), draws[:, 2:4], np.ones(count))
-        inside = _inside(boxes, images)  # what cutmix takes from the partner
+        inside = _inside(boxes, images)  # pixels that cutmix takes from the partner
         weight = torch.from_numpy(np.where(cut, 1.0, own).astype(np.float32)).to(images.device)[:, None, None, None]
         other = images[partner]
         mixed = torch.where(inside, other, images * weight + other * (1.0 - weight))
         kept = torch.where(
             torch.from_numpy(cut).to(images.device), 1.0 - inside.float().mean(dim=(1, 2, 3)), weight.flatten()
         )
-        return mixed, shares * kept[:, None] + shares[partner] * (1.0 - kept[:, None])
+        return mixed, targets * kept[:, None] + targets[partner] * (1.0 - kept[:, None])
 
 
-def _boxes(area: Draws, place: Draws, ratio: Draws) -> Draws:
-    """Boxes (B, 4) of a share of the area at random places: left, top, right, bottom in 0..1; ratio: width / height."""
+def _boxes(area: Draws, position: Draws, ratio: Draws) -> Draws:
+    """Boxes (B, 4) as left, top, right, bottom in 0..1.
+
+    Args:
+        area: (B,) fraction of the image's area.
+        position: (B, 2) horizontal and vertical position in 0..1.
+        ratio: (B,) width / height.
+    """
     width = np.minimum(np.sqrt(area * ratio), 1.0)
     height = np.minimum(np.sqrt(area / ratio), 1.0)
-    left, top = place[:, 0] * (1.0 - width), place[:, 1] * (1.0 - height)
+    left, top = position[:, 0] * (1.0 - width), position[:, 1] * (1.0 - height)
     return np.stack([left, top, left + width, top + height], axis=1)
 
 
@@ -213,7 +222,7 @@ def _inside(boxes: Draws, images: Tensor) -> Tensor:
     """Which pixels lie in each image's box: (B, 1, S, S) bool."""
     side = images.shape[-1]
     left, top, right, bottom = torch.from_numpy(np.round(boxes * side)).to(images.device).unbind(dim=1)
-    places = torch.arange(side, device=images.device)
-    columns = (places >= left[:, None]) & (places < right[:, None])
-    rows = (places >= top[:, None]) & (places < bottom[:, None])
+    pixels = torch.arange(side, device=images.device)
+    columns = (pixels >= left[:, None]) & (pixels < right[:, None])
+    rows = (pixels >= top[:, None]) & (pixels < bottom[:, None])
     return (rows[:, :, None] & columns[:, None, :])[:, None]

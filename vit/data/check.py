@@ -1,4 +1,4 @@
-"""What is wrong with a data set: files, pictures, pairs of pictures, classes. Nothing is printed here."""
+"""Findings about a data set: broken files, odd pictures, pairs of equal pictures, uneven classes."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,17 +8,17 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.data.duplicates import Match, exact_matches, near_matches
-from vit.data.inspection import Listing, Seen, inspect
 from vit.data.samples import Labels, Source
+from vit.data.scan import ImageList, ScannedImages, scan_images
 
 Severity = Literal["error", "warning"]
 
-TINY_SIDE = 16  # pixels, of the shorter side
-ODD_ASPECT = 10  # longer side to shorter
+TINY_SIDE = 16  # pixels of the shorter side
+ODD_ASPECT = 10  # longer side divided by shorter side
 LARGE_PIXELS = 25_000_000
-ONE_COLOUR_SPREAD = 2  # gray levels: what JPEG makes of one color
+ONE_COLOR_SPREAD = 2  # gray levels: JPEG changes one color by so much
 RARE = 5  # images of a class in a split
-IMBALANCE = 10  # images of the largest class to those of the smallest
+IMBALANCE = 10  # images of the largest class, divided by those of the smallest
 
 KINDS = (  # in the order of a report
     "unreadable",
@@ -42,11 +42,15 @@ KINDS = (  # in the order of a report
 
 @dataclass(frozen=True)
 class Finding:
-    """Something to fix: an image, a pair of them, a class, or a note on the whole; what does not apply is empty.
+    """A problem of one image, of two images, of a class or of the whole data set. Unused fields are empty.
 
     Attributes:
-        severity: "error" for what makes a result wrong, "warning" for what may harm it.
+        severity: "error" where a result becomes wrong, "warning" where it may suffer.
         kind: one of KINDS.
+        split, label, path: split, class name and path of the image.
+        other_split, other_label, other_path: the same of the second image of a pair.
+        detail: facts about the problem.
+        suggestion: how to fix the problem.
     """
 
     severity: Severity
@@ -63,7 +67,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sides, in pixels, of the readable images of a split; zeros where there is none."""
+    """Sides of the readable images of a split.
+
+    Attributes:
+        readable: number of readable images; where it is 0, all other fields are 0.
+        median_height, median_width: medians in pixels.
+        smallest, largest: shortest and longest side of any image, in pixels.
+    """
 
     readable: int
     median_height: int
@@ -73,13 +83,13 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Checked:
-    """What a check found.
+class CheckResult:
+    """The findings and the statistics of a data set.
 
     Attributes:
-        findings: errors first, then by kind and place.
-        counts: listed images of each class, per split.
-        sizes: per split.
+        findings: all problems, errors first, then in the order of KINDS.
+        counts: {split: number of listed images of each class}.
+        sizes: {split: sides of its images}.
     """
 
     findings: list[Finding]
@@ -88,77 +98,77 @@ class Checked:
 
     @property
     def errors(self) -> int:
-        """How many findings are errors."""
+        """Number of findings that are errors."""
         return sum(finding.severity == "error" for finding in self.findings)
 
 
-def check(source: Source, progress: Callable[[int, int], None]) -> Checked:
-    """Open every image of every split once, on all cores, and look for what harms a classifier or its test.
+def check(source: Source, progress: Callable[[int, int], None]) -> CheckResult:
+    """Decode every image of every split, and find what harms a classifier or its test.
 
     Args:
-        source: as `open_source` gives it, with allow_empty.
-        progress: told images done and images in all.
+        source: the data set; `open_source` with allow_empty also lists classes without images.
+        progress: called with the number of finished images and the number of all images.
     """
-    listing = Listing(source)
-    seen = inspect(listing, progress)
+    images = ImageList(source)
+    scanned = scan_images(images, progress)
     counts = {
-        split: np.bincount(source.splits[split].labels, minlength=len(source.class_names)) for split in listing.splits
+        split: np.bincount(source.splits[split].labels, minlength=len(source.class_names)) for split in images.splits
     }
     findings = [
-        *_image_findings(listing, seen),
-        *_pair_findings(listing, seen),
+        *_image_findings(images, scanned),
+        *_pair_findings(images, scanned),
         *_class_findings(source.class_names, counts),
         *_notes(source),
     ]
     findings.sort(key=lambda finding: (finding.severity, KINDS.index(finding.kind)))
     sizes = {
-        split: _sizes(seen.sides[(listing.split_numbers == number) & seen.readable])
-        for number, split in enumerate(listing.splits)
+        split: _sizes(scanned.sides[(images.split_numbers == number) & scanned.readable])
+        for number, split in enumerate(images.splits)
     }
-    return Checked(findings, counts, sizes)
+    return CheckResult(findings, counts, sizes)
 
 
-def _image_findings(listing: Listing, seen: Seen) -> Iterator[Finding]:
-    def found(number: int, kind: str, detail: str, suggestion: str, severity: Severity = "warning") -> Finding:
-        split, label, path = listing.where(number)
+def _image_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Finding]:
+    def found(image: int, kind: str, detail: str, suggestion: str, severity: Severity = "warning") -> Finding:
+        split, label, path = images.describe(image)
         return Finding(severity, kind, split, label, path, detail=detail, suggestion=suggestion)
 
-    for number, reason in seen.reasons.items():
-        yield found(number, "unreadable", reason, "remove it, or get it anew", "error")
-    for number, file_format in seen.formats.items():
-        yield found(number, "wrong_extension", f"holds {file_format}", "rename it: other programs may not open it")
+    for image, reason in scanned.reasons.items():
+        yield found(image, "unreadable", reason, "remove the file, or get the image again", "error")
+    for image, file_format in scanned.formats.items():
+        yield found(image, "wrong_extension", f"holds {file_format}", "rename it: other programs may not open it")
     for kind, chosen, suggestion in (
-        ("tiny", _tiny(seen), "remove it, or get a larger one"),
-        ("odd_shape", seen.sides.max(1) > ODD_ASPECT * seen.sides.min(1), "cut it: only its middle square is seen"),
-        ("one_color", seen.spreads <= ONE_COLOUR_SPREAD, "remove it: there is nothing to see"),
-        ("very_large", seen.sides.prod(1) > LARGE_PIXELS, "make it smaller: it is decoded anew in every epoch"),
+        ("tiny", _tiny(scanned), "remove it, or get a larger one"),
+        ("odd_shape", scanned.sides.max(1) > ODD_ASPECT * scanned.sides.min(1), "crop it: only its center is used"),
+        ("one_color", scanned.spreads <= ONE_COLOR_SPREAD, "remove it: it shows nothing"),
+        ("very_large", scanned.sides.prod(1) > LARGE_PIXELS, "make it smaller: every epoch decodes it again"),
     ):
-        for number in np.flatnonzero(chosen & seen.readable).tolist():
-            height, width = seen.sides[number].tolist()
-            yield found(number, kind, f"{width}x{height} pixels", suggestion)
+        for image in np.flatnonzero(chosen & scanned.readable).tolist():
+            height, width = scanned.sides[image].tolist()
+            yield found(image, kind, f"{width}x{height} pixels", suggestion)
 
 
-def _tiny(seen: Seen) -> npt.NDArray[np.bool_]:
-    """Images with a side below TINY_SIDE; none where most have one, as scans of digits do."""
-    tiny: npt.NDArray[np.bool_] = (seen.sides.min(1) < TINY_SIDE) & seen.readable
-    return tiny if 2 * tiny.sum() < seen.readable.sum() else np.zeros_like(tiny)
+def _tiny(scanned: ScannedImages) -> npt.NDArray[np.bool_]:
+    """Images with a side below TINY_SIDE; none if most images have such a side, as scans of digits do."""
+    tiny: npt.NDArray[np.bool_] = (scanned.sides.min(1) < TINY_SIDE) & scanned.readable
+    return tiny if 2 * tiny.sum() < scanned.readable.sum() else np.zeros_like(tiny)
 
 
-def _pair_findings(listing: Listing, seen: Seen) -> Iterator[Finding]:
-    groups, splits, labels = seen.groups(), listing.split_numbers, listing.labels
+def _pair_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Finding]:
+    groups, splits, labels = scanned.groups(), images.split_numbers, images.labels
     for match in exact_matches(groups, splits, labels):
-        yield _pair_finding(listing, match, exact=True)
-    for match in near_matches(groups, splits, labels, seen.hashes, seen.small):
-        yield _pair_finding(listing, match, exact=False)
+        yield _pair_finding(images, match, exact=True)
+    for match in near_matches(groups, splits, labels, scanned.perceptual_hashes, scanned.thumbnails):
+        yield _pair_finding(images, match, exact=False)
 
 
-def _pair_finding(listing: Listing, match: Match, exact: bool) -> Finding:
-    place, other = listing.where(match.image), listing.where(match.other)
+def _pair_finding(images: ImageList, match: Match, exact: bool) -> Finding:
+    one, other = images.describe(match.image), images.describe(match.other)
     severity: Severity = "warning"
     if match.relation == "across":
         kind = "same_image_across_splits" if exact else "near_duplicate_across_splits"
         severity = "error" if exact and other[0] == "train" else "warning"
-        suggestion = "remove one of the two: what was trained on must not be tested on"
+        suggestion = "remove one of the two: a test image must not be a training image"
     elif match.relation == "conflict":
         kind = "label_conflict" if exact else "near_label_conflict"
         severity = "error" if exact else "warning"
@@ -166,16 +176,15 @@ def _pair_finding(listing: Listing, match: Match, exact: bool) -> Finding:
     else:
         kind = "duplicate" if exact else "near_duplicate"
         suggestion = "remove one of the two"
-        if len(listing.splits) == 1:
+        if len(images.splits) == 1:
             suggestion += ": a random split may put one into train and the other into test"
-    near = f"nearly the same: 16x16 pictures of correlation {1 - match.difference:.4f}"
-    detail = "the same pixels" if exact else near
-    return Finding(severity, kind, *place, *other, detail, suggestion)
+    near = f"nearly the same: the correlation of 16x16 thumbnails is {1 - match.difference:.4f}"
+    return Finding(severity, kind, *one, *other, "the same pixels" if exact else near, suggestion)
 
 
 def _class_findings(class_names: tuple[str, ...], counts: dict[str, Labels]) -> Iterator[Finding]:
-    for split, images in counts.items():
-        for name, count in zip(class_names, images.tolist(), strict=True):
+    for split, per_class in counts.items():
+        for name, count in zip(class_names, per_class.tolist(), strict=True):
             if count == 0:
                 yield Finding("warning", "empty_class", split, name, detail="no image", suggestion="add images")
             elif count < RARE:
@@ -193,9 +202,10 @@ def _class_findings(class_names: tuple[str, ...], counts: dict[str, Labels]) -> 
 
 
 def _notes(source: Source) -> Iterator[Finding]:
+    missing_classes = tuple(f"{split} has no image of " for split in source.splits)  # `_class_findings` has them
     for note in source.notes:
-        if not note.startswith(tuple(f"{split} has no image of " for split in source.splits)):  # said class by class
-            yield Finding("warning", "note", detail=note, suggestion="see that nothing is missing")
+        if not note.startswith(missing_classes):
+            yield Finding("warning", "note", detail=note, suggestion="make sure that nothing is missing")
 
 
 def _sizes(sides: npt.NDArray[np.int32]) -> Sizes:

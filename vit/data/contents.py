@@ -1,7 +1,7 @@
-"""Every image of a source read once before it is used: what to know its content by, and whether it is an image.
+"""Content hashes of all images of a source, and which files are not images; no pixel is decoded.
 
-A file is known by a hash of its bytes: its name and folder do not matter, and no pixel is decoded. A picture that was
-saved again in another format or size has another hash; `vit data check` finds such pairs.
+The content hash of a file is a hash of its bytes. Its name and folder do not matter. A picture that was saved again in
+another format or size has another hash; `vit data check` finds such pairs.
 """
 
 import hashlib
@@ -15,43 +15,51 @@ from vit.data.samples import Samples, Source
 from vit.data.split import SPLITS
 from vit.data.threads import decode_threads
 
-_DIGEST_BYTES = 16
-_AT_ONCE = 32  # images that a thread takes at a time
+_HASH_BYTES = 16
+_PER_TASK = 32  # images that a thread takes at a time
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What the images of a source hold.
+    """Content hashes of the images of a source.
 
     Attributes:
-        digests: of each split, a hash for each image; "" for the unreadable ones.
-        unreadable: of each split, {place: reason} of the files whose header is not that of an image within the limits.
+        hashes: {split: a content hash of each image}; "" for unreadable images.
+        unreadable: {split: {index: reason}} for files without the header of an image within the limits.
     """
 
-    digests: dict[str, list[str]]
+    hashes: dict[str, list[str]]
     unreadable: dict[str, dict[int, str]]
 
     def by_path(self, source: Source) -> dict[str, str]:
-        """{path: digest} of the images of the source that was read."""
+        """{path: content hash} of all images. `source` is the one that was read."""
         return {
-            path: digest
-            for split, digests in self.digests.items()
-            for path, digest in zip(source.splits[split].paths, digests, strict=True)
+            path: content_hash
+            for split, hashes in self.hashes.items()
+            for path, content_hash in zip(source.splits[split].paths, hashes, strict=True)
         }
 
-    def hashes(self, source: Source) -> dict[str, str]:
-        """A hash of the names, labels and content of each split of the source that was read."""
+    def split_hashes(self, source: Source) -> dict[str, str]:
+        """{split: hash of its names, labels and contents}. `source` is the one that was read."""
         return {
-            split: _digest(source.splits[split].fingerprint().encode(), *map(str.encode, digests))
-            for split, digests in self.digests.items()
+            split: _hash(source.splits[split].fingerprint().encode(), *map(str.encode, hashes))
+            for split, hashes in self.hashes.items()
         }
 
 
-def known_contents(source: Source, digests: Mapping[str, str]) -> Contents | None:
-    """What images hold that were read before ({path: digest}), in another choice; None where one of them was not."""
-    if any(path not in digests for samples in source.splits.values() for path in samples.paths):
+def known_contents(source: Source, hashes: Mapping[str, str]) -> Contents | None:
+    """The contents of images that were read before, possibly in other splits.
+
+    Args:
+        source: the images.
+        hashes: {path: content hash}, as `Contents.by_path` gives them.
+
+    Returns:
+        None if a path of the source is not among the hashes.
+    """
+    if any(path not in hashes for samples in source.splits.values() for path in samples.paths):
         return None
-    known = {split: [digests[path] for path in samples.paths] for split, samples in source.splits.items()}
+    known = {split: [hashes[path] for path in samples.paths] for split, samples in source.splits.items()}
     return Contents(known, {split: {} for split in known})
 
 
@@ -61,48 +69,49 @@ def read_contents(
     """Read every image of some splits once, on all cores.
 
     Args:
-        progress: told images done and images in all.
-        splits: those to read, as far as the source has them.
+        source: the images.
+        progress: called with the number of finished images and the number of all images.
+        splits: splits to read, where the source has them.
     """
     chosen = {split: source.splits[split] for split in SPLITS if split in splits and split in source.splits}
     total, done = sum(map(len, chosen.values())), 0
-    digests: dict[str, list[str]] = {split: [] for split in chosen}
+    hashes: dict[str, list[str]] = {split: [] for split in chosen}
     unreadable: dict[str, dict[int, str]] = {split: {} for split in chosen}
     with decode_threads() as parallel:
         for split, samples in chosen.items():
-            parts = [range(start, min(start + _AT_ONCE, len(samples))) for start in range(0, len(samples), _AT_ONCE)]
-            for part, found in zip(parts, parallel(_reader(samples), parts), strict=True):
-                digests[split] += [digest for digest, _ in found]
-                unreadable[split] |= {place: reason for place, (_, reason) in zip(part, found, strict=True) if reason}
+            parts = [range(start, min(start + _PER_TASK, len(samples))) for start in range(0, len(samples), _PER_TASK)]
+            for part, results in zip(parts, parallel(_reader(samples), parts), strict=True):
+                hashes[split] += [content_hash for content_hash, _ in results]
+                unreadable[split] |= {index: why for index, (_, why) in zip(part, results, strict=True) if why}
                 done += len(part)
                 if progress is not None:
                     progress(done, total)
-    return Contents(digests, unreadable)
+    return Contents(hashes, unreadable)
 
 
 def _reader(samples: Samples) -> Callable[[range], list[tuple[str, str]]]:
-    """A function that gives (digest, reason why it is not an image) of some images."""
-    return lambda part: [_array(samples, place) if samples.root is None else _file(samples, place) for place in part]
+    """A function from indices to pairs: content hash, and the reason why the file is not an image."""
+    return lambda part: [_array(samples, index) if samples.root is None else _file(samples, index) for index in part]
 
 
-def _array(samples: Samples, place: int) -> tuple[str, str]:
+def _array(samples: Samples, index: int) -> tuple[str, str]:
     assert samples.arrays is not None
-    pixels = np.ascontiguousarray(samples.arrays[place])
-    return _digest(str(pixels.shape).encode(), pixels.tobytes()), ""
+    pixels = np.ascontiguousarray(samples.arrays[index])
+    return _hash(str(pixels.shape).encode(), pixels.tobytes()), ""
 
 
-def _file(samples: Samples, place: int) -> tuple[str, str]:
-    path = samples.file(place)
+def _file(samples: Samples, index: int) -> tuple[str, str]:
+    path = samples.file(index)
     try:
         data = read_bytes(path)
         check_header(data, path)
     except ImageError as error:
         return "", error.reason
-    return _digest(data), ""
+    return _hash(data), ""
 
 
-def _digest(*parts: bytes) -> str:
-    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+def _hash(*parts: bytes) -> str:
+    digest = hashlib.blake2b(digest_size=_HASH_BYTES)
     for part in parts:
         digest.update(part)
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Lists of keys -> batches: decode, or take from memory, then crop; errors stay with their image."""
+"""Lists of keys -> whole batches, from files or from memory; an unreadable image never ends a batch."""
 
 import numpy as np
 import torch
@@ -15,23 +15,30 @@ from vit.data.samples import Labels, Samples
 from vit.data.threads import decode_threads
 from vit.errors import DataError
 
+_MAX_TRIES = 10  # images that may stand in for an unreadable one, the unreadable one included
+
 
 def array_image(samples: Samples, index: int) -> Tensor:
-    """The pixels of an image that its source holds: (3, H, W) uint8."""
+    """The pixels of an image that its source holds in memory: (3, H, W) uint8."""
     assert samples.arrays is not None
     pixels = torch.from_numpy(np.ascontiguousarray(samples.arrays[index]))
     return pixels.expand(3, -1, -1) if pixels.ndim == 2 else pixels.permute(2, 0, 1)
 
 
 class ImageDataset(Dataset[Batch]):
-    """Samples that yield whole batches.
+    """Samples as a dataset of whole batches.
 
     Args:
         samples: the images.
-        preprocess: how evaluation sees them.
-        augment: how training varies them; None for evaluation.
-        seed: of the augmentation's draws.
-        in_memory: keep all images as uint8, decoded once; the batches are the same.
+        preprocess: preprocessing of evaluation.
+        augment: augmentation of training images; None for evaluation.
+        seed: seed of the augmentation's draws.
+        in_memory: keep all images as uint8, decoded once. The batches are the same.
+
+    Attributes:
+        unreadable: {index: reason}. In training another image stands in for such an image; evaluation leaves it out.
+        memory: all images, as one tensor (n, 3, S, S) where all have the final size; None if files are read.
+        origin: (n,) index of the image that `memory` holds at each index.
     """
 
     def __init__(
@@ -41,9 +48,9 @@ class ImageDataset(Dataset[Batch]):
         self.preprocess = preprocess
         self.augment = augment
         self.seed = seed
-        self.unreadable: dict[int, str] = {}  # why; others stand in for training images, evaluation leaves them out
+        self.unreadable: dict[int, str] = {}
         self.memory: list[Tensor] | Tensor | None = None
-        self.origin: Labels = np.arange(len(samples))  # which image lies at each place of memory
+        self.origin: Labels = np.arange(len(samples))
         if in_memory or samples.arrays is not None:
             self._fill_memory()
 
@@ -52,23 +59,24 @@ class ImageDataset(Dataset[Batch]):
 
     @property
     def is_stacked(self) -> bool:
-        """Whether all images lie in memory at their final size, uncropped, so that a batch is one gather."""
+        """Whether memory holds all images in their final size, without random crops: a batch is then one gather."""
         return isinstance(self.memory, Tensor) and not self._is_cropped
 
     def __getitems__(self, keys: list[Key]) -> Batch:
-        """The batch of some keys (DataLoader calls this instead of one __getitem__ per image)."""
+        """The batch of some keys. DataLoader calls this method instead of `__getitem__` for each image."""
         indices = [key.index for key in keys]
-        asked, words = indices, self._words(keys)
+        asked, draw_seeds = indices, self._draw_seeds(keys)
         if self.is_stacked:
             assert isinstance(self.memory, Tensor)
             images = self.memory[indices]
             if self.augment is not None and self.augment.augment.randaugment:
-                images = torch.stack([self.augment.recolor(i, w) for i, w in zip(images, words, strict=True)])
+                recolored = [self.augment.recolor(i, seed) for i, seed in zip(images, draw_seeds, strict=True)]
+                images = torch.stack(recolored)
             indices = self.origin[indices].tolist()
         else:
             pictures = [self._picture(index) for index in indices]
             images = torch.stack(
-                [self._prepared(image, word) for (image, _), word in zip(pictures, words, strict=True)]
+                [self._augmented(image, seed) for (image, _), seed in zip(pictures, draw_seeds, strict=True)]
             )
             indices = [index for _, index in pictures]
         return Batch(
@@ -76,16 +84,16 @@ class ImageDataset(Dataset[Batch]):
             label=torch.from_numpy(self.samples.labels[indices]),
             path=tuple(self.samples.paths[index] for index in indices),
             error=tuple(self.unreadable.get(index, "") for index in asked),
-            key=torch.tensor(words),
-            valid=torch.tensor([key.valid and self._is_there(key.index) for key in keys]),
+            draw_seed=torch.tensor(draw_seeds),
+            valid=torch.tensor([key.valid and self._has_image(key.index) for key in keys]),
         )
 
-    def _is_there(self, index: int) -> bool:
-        """Whether the image of an index, or one that stands in for it, was read."""
+    def _has_image(self, index: int) -> bool:
+        """Whether the image of an index was read, or another one stands in for it."""
         return self.augment is not None or index not in self.unreadable
 
-    def _words(self, keys: list[Key]) -> list[int]:
-        """The word of each key (see `Batch.key`)."""
+    def _draw_seeds(self, keys: list[Key]) -> list[int]:
+        """The draw seed of each key (see `Batch.draw_seed`)."""
         if self.augment is None:
             return [0] * len(keys)
         epochs, indices, _ = zip(*keys, strict=True)
@@ -93,32 +101,33 @@ class ImageDataset(Dataset[Batch]):
 
     @property
     def _is_cropped(self) -> bool:
-        """Whether every epoch sees another part of an image."""
+        """Whether every epoch crops an image differently."""
         return self.augment is not None and self.augment.augment.crops
 
-    def _prepared(self, image: Tensor, word: int) -> Tensor:
-        """What `_kept` gives, as the network sees it this time: (3, H, W) -> (3, S, S) uint8."""
+    def _augmented(self, image: Tensor, draw_seed: int) -> Tensor:
+        """The result of `_kept` as this epoch's input: (3, H, W) -> (3, S, S) uint8."""
         if self.augment is None:
             return image
-        return self.augment.recolor(self.augment.crop(image, word) if self._is_cropped else image, word)
+        return self.augment.recolor(self.augment.crop(image, draw_seed) if self._is_cropped else image, draw_seed)
 
     def _kept(self, image: Tensor) -> Tensor:
-        """What all epochs have in common of an image, and all that they need: this is what memory holds."""
+        """The part of the preparation that all epochs share. Memory holds this result."""
         if self.augment is None or not self._is_cropped:
             return self.preprocess(image)
         limit = self.augment.working_side
         return resize_shorter(image, limit, self.preprocess.interpolation) if min(image.shape[1:]) > limit else image
 
     def _picture(self, index: int) -> tuple[Tensor, int]:
+        """The result of `_kept` for an index, and the index of the image that it shows."""
         if self.memory is not None:
             return self.memory[index], int(self.origin[index])
         image, origin = self._decoded(index)
         return self._kept(image), origin
 
     def _decoded(self, index: int) -> tuple[Tensor, int]:
-        """One image of the source and its index; a bad training image is replaced by the next good one of the list.
+        """One image and its index. The next readable image replaces an unreadable training image.
 
-        In evaluation an image that cannot be read is black, and its row is not valid.
+        In evaluation an unreadable image is black, and its row is not valid.
         """
         if self.samples.arrays is not None:
             return array_image(self.samples, index), index
@@ -128,16 +137,15 @@ class ImageDataset(Dataset[Batch]):
             except ImageError as error:
                 self.unreadable[index] = error.reason
                 return torch.zeros(3, self.preprocess.image_size, self.preprocess.image_size, dtype=torch.uint8), index
-        tries = min(10, len(self))
-        for place in range(index, index + tries):
+        for candidate in range(index, index + min(_MAX_TRIES, len(self))):
             try:
-                return read_image(self.samples.file(place % len(self))), place % len(self)
+                return read_image(self.samples.file(candidate % len(self))), candidate % len(self)
             except ImageError as error:
                 failure = error
-                if place == index:
+                if candidate == index:
                     self.unreadable[index] = str(error)
         raise DataError(
-            f"{failure}", "fix or remove the file ('vit data check' lists every file that cannot be read)"
+            f"{failure}", "fix or remove the file; 'vit data check' lists all files that cannot be read"
         ) from failure
 
     def _fill_memory(self) -> None:

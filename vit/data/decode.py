@@ -1,9 +1,10 @@
-"""Files -> upright RGB uint8 tensors. The one decoder of training, evaluation, prediction and export.
+"""Files -> upright RGB uint8 tensors: the one decoder of training, evaluation, prediction and export.
 
-Files are untrusted. The order is: a regular file, its header by Pillow with an allowlist of formats, limits on what the
-header announces, and only then pixels. JPEG pixels come from torchvision (1.8 times as fast as Pillow, equal to 2 gray
-levels); everything else from Pillow, because torchvision's PNG decoder crashes the process on damaged files. No other
-program ever runs. Animated and multi-page files give their first frame.
+Files are untrusted. The decoder checks, in this order: that the path is a regular file, that Pillow reads the header as
+an allowed format, and that the size in the header is within limits. Only then does it decode pixels. JPEG pixels come
+from torchvision, which is 1.8 times as fast as Pillow and equal to 2 gray levels. Other formats come from Pillow,
+because torchvision's PNG decoder crashes the process on damaged files. No other program ever runs. Animated and
+multi-page files give their first frame.
 """
 
 import io
@@ -23,17 +24,23 @@ from vit.data.formats import FORMATS
 MAX_PIXELS = 64_000_000
 MAX_ASPECT = 50
 MAX_BYTES = 512 * 2**20
-MAX_SCANS = 100  # of a JPEG: ten are usual; each is a pass over all pixels, and one may be 36 bytes
-BACKGROUND = 255  # alpha is laid over white
+MAX_SCANS = 100  # of a JPEG: ten are usual; each scan is a pass over all pixels, and takes as little as 36 bytes
+BACKGROUND = 255  # white, below transparent pixels
 
-_OPENING = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))  # each where it exists
+_OPENING = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))  # flags that this platform has
 _ORIENTATION_TAG = 0x0112
 _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1", b"avif", b"avis")
-_SCAN = b"\xff\xda"  # the marker of a scan; in the data of one, ff is followed by 00 or a restart
+_SCAN = b"\xff\xda"  # marker of a scan; inside a scan, 00 or a restart follows ff
 
 
 class ImageError(Exception):
-    """One image could not be read. `kind` is "unreadable", "not_image" or "too_large"; the text says why."""
+    """An image that cannot be read.
+
+    Attributes:
+        path: path of the file, or a name.
+        kind: "unreadable", "not_image" or "too_large".
+        reason: cause in words.
+    """
 
     def __init__(self, path: str | os.PathLike[str], kind: str, reason: str) -> None:
         super().__init__(f"{os.fspath(path)}: {reason}")
@@ -42,13 +49,13 @@ class ImageError(Exception):
         self.reason = reason
 
     def __reduce__(self) -> tuple[type["ImageError"], tuple[str, str, str]]:
-        return ImageError, (self.path, self.kind, self.reason)  # so that it survives the way out of a worker process
+        return ImageError, (self.path, self.kind, self.reason)  # a worker process pickles its errors
 
 
 class _NoWarnings:
-    """Silences warnings for a while, in any number of threads at a time.
+    """Silences warnings inside a `with` block, in any number of threads.
 
-    `warnings.catch_warnings` alone is not for threads: where two of them overlap, everything stays silenced for good.
+    `warnings.catch_warnings` is not safe in threads: if two blocks overlap, warnings stay silenced for ever.
     """
 
     def __init__(self) -> None:
@@ -74,7 +81,7 @@ _no_warnings = _NoWarnings()
 
 
 def read_image(path: str | os.PathLike[str]) -> Tensor:
-    """The file's image, upright, alpha over white: (3, H, W) uint8.
+    """Decode a file: (3, H, W) uint8, upright, alpha over white.
 
     Raises:
         ImageError: the file is missing, not a regular file, not an image, damaged, or larger than the limits.
@@ -83,13 +90,17 @@ def read_image(path: str | os.PathLike[str]) -> Tensor:
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """The content of a regular file; never waits on a FIFO or a device."""
+    """The content of a regular file, without ever waiting for a FIFO or a device.
+
+    Raises:
+        ImageError: the file is missing, empty, larger than MAX_BYTES, or not a regular file.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | _OPENING)
     except (OSError, ValueError) as error:
         raise ImageError(path, "unreadable", getattr(error, "strerror", None) or str(error)) from error
     status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):  # before `open`, which refuses a folder in words of its own
+    if not stat.S_ISREG(status.st_mode):  # before `open`, which has another message for a folder
         os.close(descriptor)
         raise ImageError(path, "not_image", "not a regular file")
     with open(descriptor, "rb") as file:
@@ -104,8 +115,12 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
 
 
 def decode_image(data: bytes, path: str | os.PathLike[str] = "<bytes>") -> Tensor:
-    """Encoded bytes -> (3, H, W) uint8, upright, alpha over white; ImageError as `read_image`."""
-    with _no_warnings:  # Pillow warns of odd metadata; only pixels matter here
+    """Decode the bytes of a file: (3, H, W) uint8, upright, alpha over white.
+
+    Raises:
+        ImageError: the bytes are not an image, damaged, or larger than the limits.
+    """
+    with _no_warnings:  # Pillow warns of odd metadata, which do not matter here
         image = _opened(data, path)
         try:
             if image.format == "JPEG" and image.mode in ("L", "RGB"):
@@ -118,13 +133,13 @@ def decode_image(data: bytes, path: str | os.PathLike[str] = "<bytes>") -> Tenso
 
 
 def check_header(data: bytes, path: str | os.PathLike[str]) -> None:
-    """Raise ImageError if encoded bytes are not an image within the limits; no pixel is decoded."""
+    """Raise ImageError if the bytes do not begin as an image within the limits. No pixel is decoded."""
     with _no_warnings:
         _opened(data, path)
 
 
 def _opened(data: bytes, path: str | os.PathLike[str]) -> Image.Image:
-    """The image of encoded bytes, of which the header alone is read."""
+    """Pillow's image, with only the header read."""
     try:
         image = Image.open(io.BytesIO(data), formats=FORMATS)
     except Image.DecompressionBombError as error:
@@ -138,29 +153,27 @@ def _opened(data: bytes, path: str | os.PathLike[str]) -> Image.Image:
 
 
 def image_format(data: bytes) -> str:
-    """The format that encoded bytes announce, one of FORMATS; empty where it is none of them."""
+    """The format of encoded bytes, one of FORMATS; empty for any other format."""
     with _no_warnings:
         try:
             return Image.open(io.BytesIO(data), formats=FORMATS).format or ""
-        except Exception:  # noqa: BLE001  whatever a stranger's header does
+        except Exception:  # noqa: BLE001  an untrusted header may raise anything
             return ""
 
 
 def check_size(size: tuple[int, int], path: str | os.PathLike[str]) -> None:
-    """Raise ImageError if (width, height) are beyond the limits."""
+    """Raise ImageError if (width, height) exceeds the limits."""
     width, height = size
     if width < 1 or height < 1:
         raise ImageError(path, "unreadable", f"{width}x{height} pixels")
     if width * height > MAX_PIXELS:
         raise ImageError(path, "too_large", f"{width}x{height} pixels; the limit is {MAX_PIXELS:,} pixels")
     if max(size) > MAX_ASPECT * min(size):
-        raise ImageError(
-            path, "too_large", f"{width}x{height} pixels; the longer side may be {MAX_ASPECT} times the shorter"
-        )
+        raise ImageError(path, "too_large", f"{width}x{height} pixels; the limit is a ratio of {MAX_ASPECT} to 1")
 
 
 def _upright(pixels: Tensor, image: Image.Image) -> Tensor:
-    """Undo the EXIF orientation of (3, H, W); where the metadata are damaged, the pixels are taken as they lie."""
+    """Apply the EXIF orientation to (3, H, W). Damaged metadata are ignored."""
     try:
         orientation = image.getexif().get(_ORIENTATION_TAG, 1)
     except Exception:  # noqa: BLE001  as above
@@ -175,7 +188,11 @@ def _upright(pixels: Tensor, image: Image.Image) -> Tensor:
 
 
 def from_pillow(image: Image.Image, path: str | os.PathLike[str]) -> Tensor:
-    """Pillow's image, of a size within the limits -> (3, H, W) uint8 as `read_image`; ImageError where damaged."""
+    """Decode Pillow's image, whose size is within the limits: (3, H, W) uint8 as from `read_image`.
+
+    Raises:
+        ImageError: the image is damaged.
+    """
     try:
         with _no_warnings:
             image.seek(0)
@@ -186,9 +203,10 @@ def from_pillow(image: Image.Image, path: str | os.PathLike[str]) -> Tensor:
 
 
 def _pixels(image: Image.Image) -> Tensor:
+    """Pillow's pixels as (3, H, W) uint8, with gray levels of more than 8 bits scaled to 8."""
     if image.mode.startswith("I;16"):
         gray = np.asarray(image).astype(np.uint16) >> 8
-    elif image.mode == "I":  # 32-bit integers: 16-bit files that Pillow widened, or more than a picture holds
+    elif image.mode == "I":  # 32-bit integers: a widened 16-bit file, or values that are not gray levels
         values = np.asarray(image)
         if values.min() < 0 or values.max() > 65_535:
             raise ValueError("32-bit integers outside 0 to 65535 are not gray values")
@@ -205,10 +223,11 @@ def _pixels(image: Image.Image) -> Tensor:
 
 
 def _color(image: Image.Image) -> Tensor:
+    """A color or palette image over white: (3, H, W) uint8."""
     if image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info:
         image = image.convert("RGBA")
-        page = Image.new("RGBA", image.size, (BACKGROUND, BACKGROUND, BACKGROUND, 255))
-        image = Image.alpha_composite(page, image)
+        background = Image.new("RGBA", image.size, (BACKGROUND, BACKGROUND, BACKGROUND, 255))
+        image = Image.alpha_composite(background, image)
     array = np.array(image if image.mode == "RGB" else image.convert("RGB"))
     return torch.from_numpy(array).permute(2, 0, 1).contiguous()
 
@@ -218,6 +237,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _not_an_image(data: bytes) -> str:
+    """The reason why bytes are not an image, with the kinds of files that are common among images."""
     start = data[:64].lstrip().lower()
     if start.startswith((b"<!doctype", b"<html")):
         return "an HTML page, not an image"

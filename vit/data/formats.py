@@ -1,11 +1,11 @@
-"""Which files are taken for images by their names, and what to do with other cameras' files; needs no library."""
+"""Image formats by the endings of file names, and how to convert other formats; imports no library."""
 
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "MPO")
-FORMATS_OF = {  # the ending of a file's name -> what it may hold; cameras call MPO files .jpg
+FORMATS_OF = {  # ending -> formats that such a file may hold; cameras name MPO files .jpg
     **dict.fromkeys((".jpg", ".jpeg", ".jpe", ".jfif", ".mpo"), ("JPEG", "MPO")),
     **dict.fromkeys((".tif", ".tiff"), ("TIFF",)),
     **dict.fromkeys((".ppm", ".pgm", ".pbm", ".pnm"), ("PPM",)),
@@ -15,7 +15,7 @@ FORMATS_OF = {  # the ending of a file's name -> what it may hold; cameras call 
     ".gif": ("GIF",),
 }
 EXTENSIONS = frozenset(FORMATS_OF)
-CONVERTIBLE = {  # photographs that this program does not decode, and what they are
+CONVERTIBLE = {  # endings of photographs that this program does not decode
     **dict.fromkeys((".heic", ".heif", ".hif"), "HEIC"),
     ".avif": "AVIF",
     ".jxl": "JPEG XL",
@@ -25,12 +25,12 @@ CONVERTIBLE = {  # photographs that this program does not decode, and what they 
 
 
 def has_image_extension(path: Path) -> bool:
-    """Whether the name ends as an image file that `read_image` reads."""
+    """Whether `read_image` reads files with this ending."""
     return path.suffix.lower() in EXTENSIONS
 
 
 def how_to_convert(endings: Iterable[str], folder: Path) -> str:
-    """What to do with photographs of other formats below a folder; empty where no ending is that of one."""
+    """How to convert photographs of other formats below a folder; empty if no ending belongs to one."""
     known = [ending for ending in endings if ending.lower() in CONVERTIBLE]
     if not known:
         return ""

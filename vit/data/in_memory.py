@@ -1,6 +1,4 @@
-"""Images that a program holds -> what the decoder makes of a file: upright RGB uint8 tensors, alpha over white."""
-
-from typing import Any
+"""PIL images, arrays and tensors -> upright RGB uint8 tensors with alpha over white, as for files."""
 
 import numpy as np
 import numpy.typing as npt
@@ -11,22 +9,22 @@ from torch import Tensor
 from vit.data.decode import check_size, from_pillow
 from vit.errors import UsageError
 
-InMemory = Image.Image | npt.NDArray[Any] | Tensor
+InMemory = Image.Image | npt.NDArray[np.generic] | Tensor
 
 TAKEN = "give a path, a PIL image, a uint8 array (H, W), (H, W, 3) or (H, W, 4), or a uint8 tensor (3, H, W)"
 
 
-def name_of(image: InMemory, place: int) -> str:
-    """The file that a PIL image was opened from, else its number."""
-    return str(getattr(image, "filename", "")) or f"image {place}"
+def name_of(image: InMemory, index: int) -> str:
+    """The file of a PIL image, else its index."""
+    return str(getattr(image, "filename", "")) or f"image {index}"
 
 
 def pixels_of(image: InMemory, name: str) -> Tensor:
     """One image as (3, H, W) uint8.
 
     Raises:
-        ImageError: a PIL image cannot be decoded, or it is larger than the limits.
-        UsageError: an array or tensor is of a shape or type that no image has.
+        ImageError: a PIL image cannot be decoded, or the image is larger than the limits.
+        UsageError: an array or tensor does not have the shape or the type of an image.
     """
     if isinstance(image, Image.Image):
         check_size(image.size, name)

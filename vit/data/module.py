@@ -1,11 +1,10 @@
-"""The LightningDataModule: a source, split and counted, becomes loaders for this process."""
+"""`ImageDataModule`: the splits of a source as loaders for this process."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import torch.distributed as dist
 from lightning.pytorch import LightningDataModule
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
@@ -19,23 +18,24 @@ from vit.data.samples import Source
 from vit.data.threads import available_cores
 from vit.data.workers import START, begin_worker
 from vit.errors import DataError
+from vit.launch import rank_and_world_size
 
 Cache = Literal["auto", "memory", "none"]
 
-AUTO_CACHE_BYTES = 2 * 2**30
+AUTO_CACHE_BYTES = 2 * 2**30  # "auto" keeps decoded images in memory up to this size
 
 
 @dataclass(frozen=True)
 class LoaderOptions:
-    """How batches are fetched; none of it changes what is in them.
+    """How batches are fetched. Apart from the batch sizes, no option changes their content.
 
     Attributes:
         batch_size: images of an optimizer step, over all processes.
-        accumulate: batches of the loader in which a step's images come.
-        num_workers: processes that decode; None: as many as the machine's cores allow, 0 for images in memory.
-        cache: "memory" keeps decoded images; "none" reads files every epoch; "auto" decides by their size.
-        evaluation_batch_size: images per step and process in evaluation.
-        batches: training batches between validations; None: a pass over the images.
+        num_workers: number of processes that decode; None: one per core and at most 8, 0 for images in memory.
+        cache: "memory" keeps decoded images, "none" reads files in every epoch, "auto" decides by the size of the data.
+        evaluation_batch_size: images of an evaluation batch of one process.
+        batches: training batches between validations; None: one pass over the images.
+        accumulate: number of training batches that make one optimizer step.
     """
 
     batch_size: int
@@ -48,7 +48,7 @@ class LoaderOptions:
 
 @dataclass
 class _KeyBatches(Sampler[list[Key]]):
-    """Lets DataLoader take our samplers as its batch sampler."""
+    """One of our samplers, as the type that DataLoader takes for a batch sampler."""
 
     batches: TrainSampler | EvaluationSampler = field(repr=False)
 
@@ -59,14 +59,14 @@ class _KeyBatches(Sampler[list[Key]]):
         return len(self.batches)
 
 
-def _whole(batch: Batch) -> Batch:
-    """The dataset yields whole batches already; module-level so that workers can import it."""
+def _as_is(batch: Batch) -> Batch:
+    """Collate nothing: the dataset yields whole batches. A module-level function, so that workers can import it."""
     return batch
 
 
 @dataclass
-class _Fetched(Dataset[Batch | DataError]):
-    """A dataset whose errors leave a worker process as values: torch would hand over their text alone."""
+class _ErrorsAsValues(Dataset[Batch | DataError]):
+    """A dataset that returns its errors. An error that a worker process raises would lose its type and its fix."""
 
     dataset: ImageDataset
 
@@ -79,12 +79,12 @@ class _Fetched(Dataset[Batch | DataError]):
         except DataError as error:
             return error
         if get_worker_info() is not None:
-            batch.share_memory()  # a failure in the thread that sends batches would not be heard, and waited for
+            batch.share_memory()  # fails here if memory is short; in the sending thread it would hang the training
         return batch
 
 
 class _Loader(DataLoader[Batch]):
-    """Raises the errors that `_Fetched` hands over."""
+    """A loader that raises the errors of `_ErrorsAsValues`."""
 
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
         for batch in super().__iter__():
@@ -96,11 +96,15 @@ class _Loader(DataLoader[Batch]):
 class ImageDataModule(LightningDataModule):
     """Loaders over the splits of a source.
 
-    Lightning calls `train_dataloader` and `val_dataloader`; `consumed`, the number of batches that training has
-    finished, is all the state that the order of images has.
-
     Args:
-        augment: how training images are varied; None: they are seen as in evaluation.
+        source: the images.
+        preprocess: preprocessing of every image.
+        augment: augmentation of training images; None: training sees them as evaluation does.
+        options: how batches are fetched.
+        seed: seed of the order of training images and of their augmentation.
+
+    Attributes:
+        consumed: number of training batches that are finished. The order of images needs no other state.
     """
 
     def __init__(
@@ -143,38 +147,38 @@ class ImageDataModule(LightningDataModule):
         return self.evaluation_loader("validation")
 
     def evaluation_loader(self, split: str) -> DataLoader[Batch]:
-        """Every image of a split once, in order, over all processes."""
+        """Every image of a split once, in order, divided over all processes."""
         rank, world_size = rank_and_world_size()
         batch_size = self.options.evaluation_batch_size
         return self._loader(split, EvaluationSampler(len(self.source.splits[split]), batch_size, rank, world_size))
 
     def finished_batch(self) -> None:
-        """Count one finished training batch; the next epoch's order starts from this count."""
+        """Count one finished training batch. The next epoch continues the order of images from this count."""
         self.consumed += 1
         if self._train_sampler is not None:
             self._train_sampler.consumed = self.consumed
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, int]:
         return {"consumed": self.consumed}
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
         self.consumed = int(state_dict["consumed"])
 
     def on_after_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
-        """Normalize, and augment while training: uint8 -> float images, (B,) -> (B,) or (B, C) labels."""
+        """Normalize, and augment in training: images uint8 -> float, labels (B,) -> (B,) or (B, C)."""
         if self.trainer is None or not self.trainer.training:
             return replace(batch, image=self.preprocess.normalize(batch.image))
         return self.augmented(batch)
 
     def augmented(self, batch: Batch) -> Batch:
-        """A training batch as the network sees it."""
-        keys = batch.key.numpy().astype(np.int64)
-        images: Tensor = self.preprocess.normalize(self.batch_augment.move(batch.image, keys))
-        images, labels = self.batch_augment.mix(images, batch.label, keys)
+        """A training batch, augmented and normalized for the network."""
+        draw_seeds = batch.draw_seed.numpy().astype(np.int64)
+        images: Tensor = self.preprocess.normalize(self.batch_augment.warp(batch.image, draw_seeds))
+        images, labels = self.batch_augment.mix(images, batch.label, draw_seeds)
         return replace(batch, image=images, label=labels)
 
     def dataset(self, split: str) -> ImageDataset:
-        """The dataset of a split, made (and decoded, if it is kept in memory) once."""
+        """The dataset of a split. The first call makes it, and decodes all images if memory keeps them."""
         if split not in self._datasets:
             augment = self.image_augment if split == "train" else None
             samples = self.source.splits[split]
@@ -185,9 +189,9 @@ class ImageDataModule(LightningDataModule):
         dataset = self.dataset(split)
         workers = self._workers(dataset)
         return _Loader(
-            _Fetched(dataset),  # type: ignore[arg-type]
+            _ErrorsAsValues(dataset),  # type: ignore[arg-type]
             batch_sampler=_KeyBatches(sampler),
-            collate_fn=_whole,  # type: ignore[arg-type]
+            collate_fn=_as_is,  # type: ignore[arg-type]
             num_workers=workers,
             persistent_workers=workers > 0 and split == "train",
             worker_init_fn=begin_worker if workers else None,
@@ -208,12 +212,5 @@ class ImageDataModule(LightningDataModule):
         exact = 3 * self.preprocess.image_size**2
         sizes = dict.fromkeys(self.source.splits, exact)
         if self.image_augment is not None and self.image_augment.augment.crops:
-            sizes["train"] = 3 * self.image_augment.working_side**2 * 4 // 3  # of photographs, which are 4:3
+            sizes["train"] = 3 * self.image_augment.working_side**2 * 4 // 3  # for photographs of 4:3
         return sum(len(self.source.splits[split]) * size for split, size in sizes.items()) <= AUTO_CACHE_BYTES
-
-
-def rank_and_world_size() -> tuple[int, int]:
-    """(rank, number of processes) of this process."""
-    if dist.is_available() and dist.is_initialized():
-        return dist.get_rank(), dist.get_world_size()
-    return 0, 1

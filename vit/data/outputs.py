@@ -4,21 +4,19 @@ import os
 from itertools import islice
 from pathlib import Path
 
-STUDY, CELLS = "study.json", "cells"  # of vit/study/folder.py
-RUN_FILES = ("config.yaml", "splits.csv")  # of vit/checkpoints/run.py
-LOOKED_AT = 10  # entries: a folder of runs holds hardly anything else
+from vit.layout import RunLayout, StudyLayout
+
+LOOKED_AT = 10  # entries: a folder of runs contains hardly anything else
 
 
 def holds_runs(folder: Path) -> bool:
     """Whether its folders are runs: those of one network, as `vit train` puts them, or a study's cells."""
-    if folder.name == CELLS and (folder.parent / STUDY).is_file():
+    study = StudyLayout(folder.parent)
+    if folder.name == study.cells_dir.name and study.description_path.is_file():
         return True
     try:
         with os.scandir(folder) as entries:
-            return any(
-                entry.is_dir() and all(os.path.isfile(os.path.join(entry.path, name)) for name in RUN_FILES)
-                for entry in islice(entries, LOOKED_AT)
-            )
+            return any(entry.is_dir() and _is_run(Path(entry.path)) for entry in islice(entries, LOOKED_AT))
     except OSError:  # whoever reads its images says so
         return False
 
@@ -28,4 +26,9 @@ def is_output(folder: Path) -> bool:
     with os.scandir(folder) as entries:
         shown = [Path(entry.path) for entry in entries if not entry.name.startswith(".")]
     folders = [path for path in shown if path.is_dir()]
-    return all(map(holds_runs, folders)) and (bool(folders) or (folder / STUDY).is_file())
+    return all(map(holds_runs, folders)) and (bool(folders) or StudyLayout(folder).description_path.is_file())
+
+
+def _is_run(folder: Path) -> bool:
+    run = RunLayout(folder)
+    return run.config_path.is_file() and run.splits_path.is_file()

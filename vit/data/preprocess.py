@@ -1,4 +1,4 @@
-"""How an image becomes a network's input: one frozen value that travels inside every checkpoint."""
+"""`Preprocess`: how an image becomes the input of a network. Every checkpoint stores it."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -9,24 +9,24 @@ from torchvision.transforms import InterpolationMode
 from torchvision.transforms.v2 import functional as TF
 
 Interpolation = Literal["bilinear", "bicubic"]
-ResizeMode = Literal["shortest", "squash"]  # OpenCLIP's words; timm's crop_mode "center" and "squash"
+ResizeMode = Literal["shortest", "squash"]  # OpenCLIP's names; timm's crop_mode "center" and "squash"
 
 
 @dataclass(frozen=True)
 class Preprocess:
-    """Resize to image_size / crop_fraction, cut the middle square, scale to 0..1, normalize.
+    """Resize to image_size / crop_fraction, crop the center square, scale to 0..1, normalize.
 
-    Every picture is treated alike, also one that has the size already: as timm, torchvision and transformers do. The
-    default mean and std are those of ImageNet, which suit any photographs.
+    The rule also applies to pictures that already have the size, as in timm, torchvision and transformers. The default
+    mean and std are those of ImageNet, which suit most photographs.
 
     Attributes:
         image_size: side of the network's input, in pixels.
-        crop_fraction: share of the resized side that the middle square keeps.
+        crop_fraction: fraction of the resized side that the center square keeps.
         mean: mean of red, green and blue, as fractions of 1.
-        std: their standard deviation.
-        interpolation: how pictures are resized, antialiased.
-        resize_mode: what is resized: "shortest", the shorter side, and the picture keeps its proportions; "squash",
-            both sides, and all of the picture is seen (SigLIP, EVA).
+        std: standard deviation of red, green and blue, as fractions of 1.
+        interpolation: interpolation of the antialiased resize.
+        resize_mode: "shortest" resizes the shorter side and keeps the proportions. "squash" resizes both sides, so that
+            the network sees the whole picture (SigLIP, EVA).
     """
 
     image_size: int
@@ -37,26 +37,23 @@ class Preprocess:
     resize_mode: ResizeMode = "shortest"
 
     def __call__(self, image: Tensor) -> Tensor:
-        """Upright pixels (3, H, W) uint8 -> (3, S, S) uint8, the same for evaluation, prediction and export."""
+        """Upright pixels (3, H, W) uint8 -> (3, S, S) uint8, for evaluation, prediction and export alike."""
         side = self.resize_side
         if self.resize_mode == "squash":
             image = _resize(image, [side, side], self.interpolation)
         else:
             image = resize_shorter(image, side, self.interpolation)
         _, height, width = image.shape
-        top, left = (
-            round((height - self.image_size) / 2),
-            round((width - self.image_size) / 2),
-        )  # as torchvision's CenterCrop
+        top, left = round((height - self.image_size) / 2), round((width - self.image_size) / 2)  # as CenterCrop
         return image[:, top : top + self.image_size, left : left + self.image_size].contiguous()
 
     @property
     def resize_side(self) -> int:
-        """The shorter side, in pixels, before the crop; with "squash" both sides."""
+        """Side in pixels before the crop: the shorter side, or both sides with "squash"."""
         return max(self.image_size, round(self.image_size / self.crop_fraction))
 
     def normalize(self, images: Tensor) -> Tensor:
-        """Images (B, 3, S, S) uint8 -> float32 of mean 0 and standard deviation 1 over the training statistics."""
+        """Images (B, 3, S, S) uint8 -> float32, (image / 255 - mean) / std."""
         mean = torch.tensor(self.mean, device=images.device).mul_(255.0)[:, None, None]
         scale = torch.tensor(self.std, device=images.device).mul_(255.0).reciprocal_()[:, None, None]
         return images.to(torch.float32).sub_(mean).mul_(scale)
@@ -67,7 +64,7 @@ class Preprocess:
 
 
 def resize_shorter(image: Tensor, side: int, interpolation: Interpolation) -> Tensor:
-    """(3, H, W) uint8 -> the same picture with its shorter side `side` pixels long, antialiased."""
+    """Resize (3, H, W) uint8 so that the shorter side has `side` pixels, antialiased."""
     _, height, width = image.shape
     shorter = min(height, width)
     size = [height * side // shorter, width * side // shorter]  # as torchvision's Resize

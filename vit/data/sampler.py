@@ -1,7 +1,7 @@
-"""Which image comes when: the order of training as a pure function of (seed, epoch), resumable at any batch.
+"""The order of images: a pure function of (seed, epoch), so that a training resumes at any batch.
 
-A sampler yields lists of keys. A key says the epoch and the image, so that loader workers, which fetch ahead of the
-training loop, can never be in the wrong epoch, and so that everything drawn for an image follows from its key.
+A sampler yields lists of keys. A key names the epoch and the image. So loader workers, which fetch ahead of training,
+are never in the wrong epoch, and all random draws for an image follow from its key.
 """
 
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ import numpy as np
 from vit.data.draws import seed_of
 from vit.data.samples import Labels
 
-EVALUATION = -1
+EVALUATION = -1  # epoch of the keys of evaluation
 
 
 class Key(NamedTuple):
-    """One image of one epoch; `valid` is False where it only fills a batch up."""
+    """One image of one epoch; `valid` is False for a key that only fills a batch."""
 
     epoch: int
     index: int  # type: ignore[assignment]
@@ -24,24 +24,27 @@ class Key(NamedTuple):
 
 
 def epoch_order(length: int, seed: int, epoch: int) -> Labels:
-    """The order of an epoch: a permutation of range(length)."""
+    """The order of an epoch: a permutation (length,) of all indices."""
     return np.random.Generator(np.random.Philox(seed_of(seed, epoch))).permutation(length)
 
 
 class TrainSampler:
-    """Batches of training keys for one process; the processes' batches together are the global batch.
+    """Batches of training keys for one process. The batches of all processes together are the global batch.
 
-    The images of a global batch do not depend on the number of processes: process r takes the r-th contiguous part of
-    it. A remainder too small for a step is left out; the next epoch's order brings those images back.
+    The images of a global batch do not depend on the number of processes: process r takes the r-th contiguous part. A
+    remainder that is too small for a step is left out, and the next epoch's order includes those images again.
 
     Args:
         length: number of training images.
         batch_size: images of a global batch; divisible by world_size.
-        batches: batches of one iteration, after which the loop validates; by default a pass over the images.
+        seed: seed of the order.
+        rank: rank of this process.
+        world_size: number of processes.
+        batches: batches of one iteration, after which the loop validates; None: one pass over the images.
         accumulate: batches of an optimizer step; a pass has whole steps only.
 
     Attributes:
-        consumed: global batches that training has finished, over all passes; iteration starts there.
+        consumed: number of global batches that training has finished, over all passes. Iteration starts there.
     """
 
     def __init__(
@@ -63,32 +66,32 @@ class TrainSampler:
         self.consumed = 0
 
     def __len__(self) -> int:
-        """Batches of one iteration."""
+        """Number of batches of one iteration."""
         return self.batches
 
     def __iter__(self) -> Iterator[list[Key]]:
-        """The rest of the iteration that `consumed` lies in; passes follow one another without a gap."""
-        share = self.batch_size // self.world_size
+        """The rest of the current iteration. Passes over the images follow one another without a gap."""
+        local_size = self.batch_size // self.world_size
         ordered = -1
         for number in range(self.consumed, (self.consumed // self.batches + 1) * self.batches):
             epoch, batch = divmod(number, self.batches_per_pass)
             if epoch != ordered:
                 order, ordered = epoch_order(self.length, self.seed, epoch), epoch
-            start = batch * self.batch_size + self.rank * share
-            yield [Key(epoch, index) for index in order[start : start + share].tolist()]
+            start = batch * self.batch_size + self.rank * local_size
+            yield [Key(epoch, index) for index in order[start : start + local_size].tolist()]
 
 
 class EvaluationSampler:
-    """Batches of evaluation keys for one process: every image once, over all processes together.
+    """Batches of evaluation keys for one process. All processes together see every image once.
 
-    All processes get equally many batches, so that none waits for another; what fills the last one up is not valid.
+    All processes get equally many batches, so that none waits for another. Keys that fill the last batch are not valid.
     """
 
     def __init__(self, length: int, batch_size: int, rank: int = 0, world_size: int = 1) -> None:
         self.batch_size = batch_size
-        share = -(-length // world_size)
-        places = range(rank, rank + share * world_size, world_size)
-        self.keys = [Key(EVALUATION, min(place, length - 1), place < length) for place in places]
+        num_keys = -(-length // world_size)
+        indices = range(rank, rank + num_keys * world_size, world_size)
+        self.keys = [Key(EVALUATION, min(index, length - 1), index < length) for index in indices]
 
     def __len__(self) -> int:
         return -(-len(self.keys) // self.batch_size)

@@ -1,4 +1,4 @@
-"""A list of images with their labels, before any pixel is touched."""
+"""`Samples`, a list of images with labels, and `Source`, the splits of a data set; no pixel is read."""
 
 import hashlib
 from collections.abc import Sequence
@@ -8,18 +8,22 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from vit.errors import DataError
+
 Labels = npt.NDArray[np.int64]
+
+_SHOWN = 10  # class names in an error
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Images in a fixed order: names, labels, and pixels where the source holds them itself.
+    """Images in a fixed order, with their labels.
 
     Attributes:
-        paths: a name for each image, relative to `root` for files.
+        paths: path of each image, relative to `root`; a name where `arrays` holds the pixels.
         labels: (n,) class numbers.
-        root: the folder that the paths are relative to; None when `arrays` has the pixels.
-        arrays: n arrays (H, W) or (H, W, 3) uint8.
+        root: folder of the paths; None where `arrays` holds the pixels.
+        arrays: n arrays (H, W) or (H, W, 3) uint8; None for files.
     """
 
     paths: Sequence[str]
@@ -31,7 +35,11 @@ class Samples:
         return len(self.paths)
 
     def file(self, index: int) -> Path:
-        """The file of one image of a folder."""
+        """The file of one image.
+
+        Raises:
+            ValueError: the images are not files.
+        """
         if self.root is None:
             raise ValueError("these images are not files")
         return self.root / self.paths[index]
@@ -45,7 +53,7 @@ class Samples:
         return Samples([self.paths[i] for i in chosen], self.labels[chosen], self.root, arrays)
 
     def fingerprint(self) -> str:
-        """A hash of names and labels in order: two lists with one fingerprint hold the same images."""
+        """A hash of paths and labels in order. Two lists with one fingerprint name the same images."""
         digest = hashlib.sha256()
         for path, label in zip(self.paths, self.labels.tolist(), strict=True):
             digest.update(path.encode("utf-8", "surrogateescape") + b"\0" + str(label).encode() + b"\n")
@@ -54,16 +62,41 @@ class Samples:
 
 @dataclass(frozen=True)
 class Source:
-    """What DATA turned out to be: class names, and the images of each split that it has.
+    """A data set: class names, and the images of each split.
 
     Attributes:
-        name: short, for run folders and tables.
-        class_names: names in the order of their numbers, made from the training images alone.
-        splits: "train", and "validation" and "test" where the source has them.
-        notes: what the user should be told: hidden files passed over, classes missing somewhere, ...
+        name: short name for run folders and tables.
+        class_names: class names in the order of their numbers. The training images alone define them.
+        splits: {"train", and where present "validation" and "test": images}.
+        notes: messages for the user, for example about skipped files or missing classes.
     """
 
     name: str
     class_names: tuple[str, ...]
     splits: dict[str, Samples]
     notes: list[str] = field(default_factory=list)
+
+
+def label_files(root: Path, rows: Sequence[tuple[str, str]], class_names: tuple[str, ...], where: str) -> Samples:
+    """Files and class names -> samples.
+
+    Args:
+        root: folder of the paths.
+        rows: path and class name of each file.
+        class_names: classes of the training images, in the order of their numbers.
+        where: folder or table that an error names.
+
+    Raises:
+        DataError: a row has a class that the training images lack.
+    """
+    numbers = {name: number for number, name in enumerate(class_names)}
+    unknown = sorted({name for _, name in rows} - numbers.keys())
+    if unknown:
+        known = ", ".join(map(repr, class_names[:_SHOWN])) + ", ..." * (len(class_names) > _SHOWN)
+        raise DataError(
+            f"{where} has classes that the training images lack: {', '.join(map(repr, unknown[:_SHOWN]))} "
+            f"(known: {known})",
+            "rename or remove them, or add training images",
+        )
+    labels = np.fromiter((numbers[name] for _, name in rows), dtype=np.int64, count=len(rows))
+    return Samples([path for path, _ in rows], labels, root)

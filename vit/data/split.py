@@ -1,4 +1,4 @@
-"""Cut validation and test images from the training images where the source has none of its own."""
+"""Validation and test images cut from the training images, and `splits.csv`, which lists them."""
 
 import math
 import os
@@ -15,66 +15,78 @@ from vit.data.samples import Labels, Source
 from vit.errors import DataError
 
 SPLITS = ("train", "validation", "test")
-COLUMNS, CONTENT = ("path", "label", "split"), "content"  # of splits.csv
+COLUMNS, CONTENT = ("path", "label", "split"), "content"  # columns of splits.csv
 
 
 def complete(source: Source, validation: float, test: float, seed: int) -> Source:
-    """The source with all three splits; those it lacks are cut from train, stratified by class.
+    """The source with all three splits. Missing splits are cut from the training images, stratified by class.
 
-    Where most classes have too few images for that, so that less than half of a share would come together, images are
-    taken from all classes alike, and each class keeps at least one for training.
+    Most classes may have too few images for this. If a stratified cut gave less than half of the wanted images, the cut
+    ignores classes, and each class keeps at least one training image.
 
-    The cut depends on the seed and on the sorted names alone, not on the order in which a file system lists them.
+    The cut depends on the seed and the sorted names alone, and not on the order in which a file system lists files.
 
     Args:
-        validation: share of all images that become validation images, if the source has none.
-        test: the same for test images.
+        source: the images.
+        validation: fraction of all images for validation, if the source has no validation images.
+        test: fraction of all images for testing, if the source has no test images.
+        seed: seed of the cut.
+
+    Raises:
+        DataError: a split is empty, or too few images are there to cut it.
     """
     for split, samples in source.splits.items():
         if len(samples) == 0:
             raise DataError(
-                f"the {split} part of {source.name} has no images",
-                "add images, or remove its folder: the part is then cut from the training images",
+                f"the {split} split of {source.name} has no images",
+                f"add images, or remove its folder: vit then cuts the {split} split from the training images",
             )
-    shares = {
-        split: share
-        for split, share in (("validation", validation), ("test", test))
-        if split not in source.splits and share > 0
+    fractions = {
+        split: fraction
+        for split, fraction in (("validation", validation), ("test", test))
+        if split not in source.splits and fraction > 0
     }
-    if not shares:
+    if not fractions:
         return source
     train = source.splits["train"]
     order = np.array(sorted(range(len(train)), key=train.paths.__getitem__), dtype=np.int64)
-    labels, wanted = train.labels[order], list(shares.values())
+    labels, wanted = train.labels[order], list(fractions.values())
     parts, how = stratified(labels, wanted, seed), "stratified"
-    if any(2 * len(part) < math.floor(len(train) * share + 0.5) for part, share in zip(parts, wanted, strict=False)):
+    sizes = [math.floor(len(train) * fraction + 0.5) for fraction in wanted]
+    if any(2 * len(part) < size for part, size in zip(parts, sizes, strict=False)):
         parts, how = unstratified(labels, wanted, seed), "not stratified: most classes have too few images"
     splits = dict(source.splits)
-    for split, rows in zip((*shares, "train"), parts, strict=True):
+    for split, rows in zip((*fractions, "train"), parts, strict=True):
         splits[split] = train.select(np.sort(order[rows]))
-    for split in (*shares, "train"):
+    for split in (*fractions, "train"):
         if len(splits[split]) == 0:
             raise DataError(
-                f"{len(train)} images of {len(np.unique(labels))} classes are too few to cut a {split} part",
+                f"{len(train)} images of {len(np.unique(labels))} classes are too few to cut a {split} split",
                 "add images, so that most classes have two or more, or give folders or a CSV with splits",
             )
-    cut = " and ".join(f"{len(splits[split]):,} for {split}" for split in shares)
+    cut = " and ".join(f"{len(splits[split]):,} for {split}" for split in fractions)
     note = f"cut {cut} from the {len(train):,} training images ({how}, seed {seed})"
     return Source(source.name, source.class_names, splits, [*source.notes, note])
 
 
-def stratified(labels: Labels, shares: list[float], seed: int) -> list[Labels]:
-    """Rows of each share, then the rest; every class is divided alike, and its largest part is always the rest.
+def stratified(labels: Labels, fractions: list[float], seed: int) -> list[Labels]:
+    """Rows of each part, then the remaining rows, with every class divided in the same proportions.
 
-    A class of n images gives round(n * share) to each share, at least 1 where n is 3 or more, and keeps at least one.
+    A class of n images gives round(n * fraction) images to each part. It gives at least one if it has more images than
+    there are parts, and keeps at least one.
+
+    Args:
+        labels: (n,) class numbers.
+        fractions: wanted fraction of each part.
+        seed: seed of the choice.
     """
-    parts: list[list[int]] = [[] for _ in range(len(shares) + 1)]
+    parts: list[list[int]] = [[] for _ in range(len(fractions) + 1)]
     for label in np.unique(labels):
         rows = np.flatnonzero(labels == label)
         rows = rows[np.argsort(uniform(1, seed, int(label), np.arange(len(rows)))[:, 0], kind="stable")]
         start = 0
-        for part, share in zip(parts, shares, strict=False):
-            count = max(math.floor(len(rows) * share + 0.5), 1 if len(rows) > len(shares) else 0)
+        for part, fraction in zip(parts, fractions, strict=False):
+            count = max(math.floor(len(rows) * fraction + 0.5), 1 if len(rows) > len(fractions) else 0)
             count = min(count, len(rows) - 1 - start)
             part.extend(rows[start : start + count].tolist())
             start += count
@@ -82,12 +94,16 @@ def stratified(labels: Labels, shares: list[float], seed: int) -> list[Labels]:
     return [np.array(sorted(part), dtype=np.int64) for part in parts]
 
 
-def unstratified(labels: Labels, shares: list[float], seed: int) -> list[Labels]:
-    """Rows of each share, then the rest, in an order that the seed decides; the rest has the first of each class."""
+def unstratified(labels: Labels, fractions: list[float], seed: int) -> list[Labels]:
+    """Rows of each part, then the remaining rows, which have at least one image of each class.
+
+    Args:
+        labels, fractions, seed: as for `stratified`.
+    """
     order = np.argsort(uniform(1, seed, len(labels), np.arange(len(labels)))[:, 0], kind="stable")
     _, first = np.unique(labels[order], return_index=True)
     free = np.delete(order, first)
-    ends = np.cumsum([math.floor(len(labels) * share + 0.5) for share in shares])
+    ends = np.cumsum([math.floor(len(labels) * fraction + 0.5) for fraction in fractions])
     parts = np.split(free, ends)
     parts[-1] = np.concatenate([parts[-1], order[first]])
     return [np.sort(part) for part in parts]
@@ -97,49 +113,51 @@ class SplitRow(NamedTuple):
     """One image of splits.csv.
 
     Attributes:
-        path: of the file, absolute; a name for an image that its data set holds.
-        label: name of its class.
-        content: hash of its bytes or pixels; "" where it could not be read, and in files from before there were hashes.
+        path: absolute path of the file; a name for an image of a data set without files.
+        label: class name.
+        content_hash: hash of the file's bytes, or of the pixels; "" for unreadable files and in old tables.
     """
 
     path: str
     label: str
-    content: str = ""
+    content_hash: str = ""
 
 
-def write_splits(source: Source, path: Path, digests: Mapping[str, Sequence[str]] | None = None) -> None:
-    """Every image with its label and split, as the CSV that `vit train` reads back.
+def write_splits(source: Source, path: Path, hashes: Mapping[str, Sequence[str]] | None = None) -> None:
+    """Write `splits.csv`: every image with its label and split.
 
     Args:
-        digests: of each split, a hash for each image, for a fourth column; see `read_contents`.
+        source: the images.
+        path: the new file.
+        hashes: {split: content hash of each image} for a fourth column; see `read_contents`.
     """
-    with new_table(path, COLUMNS if digests is None else (*COLUMNS, CONTENT), mode="x") as table:
-        for split, rows in split_rows(source, digests).items():
+    with new_table(path, COLUMNS if hashes is None else (*COLUMNS, CONTENT), mode="x") as table:
+        for split, rows in split_rows(source, hashes).items():
             for row in rows:
-                table.row((row.path, row.label, split, *(() if digests is None else (row.content,))))
+                table.row((row.path, row.label, split, *(() if hashes is None else (row.content_hash,))))
 
 
-def split_rows(source: Source, digests: Mapping[str, Sequence[str]] | None = None) -> dict[str, list[SplitRow]]:
-    """What `write_splits` writes of each split."""
+def split_rows(source: Source, hashes: Mapping[str, Sequence[str]] | None = None) -> dict[str, list[SplitRow]]:
+    """The rows of each split, as `write_splits` writes them."""
     found: dict[str, list[SplitRow]] = {}
     for split in SPLITS:
         if split in source.splits:
             samples = source.splits[split]
             root = samples.root.resolve() if samples.root is not None else ""
             names = (source.class_names[label] for label in samples.labels.tolist())
-            contents = repeat("", len(samples)) if digests is None else digests[split]
+            contents = repeat("", len(samples)) if hashes is None else hashes[split]
             found[split] = [
-                SplitRow(os.path.join(root, path), name, content)
-                for path, name, content in zip(samples.paths, names, contents, strict=True)
+                SplitRow(os.path.join(root, path), name, content_hash)
+                for path, name, content_hash in zip(samples.paths, names, contents, strict=True)
             ]
     return found
 
 
 def read_splits(path: Path) -> dict[str, list[SplitRow]]:
-    """What `write_splits` wrote, in its order.
+    """The rows of `splits.csv` by split, in the order of the file.
 
     Raises:
-        DataError: the file is not there, or not as it was written.
+        DataError: the file is missing or has changed.
     """
     found: dict[str, list[SplitRow]] = {}
     try:
@@ -149,5 +167,5 @@ def read_splits(path: Path) -> dict[str, list[SplitRow]]:
         for name, label, split, *content in rows:
             found.setdefault(split, []).append(SplitRow(name, label, *content))
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} is not as its run wrote it: {error}", "restore it, or train again") from error
+        raise DataError(f"{path} is damaged: {error}", "restore the file, or train again") from error
     return found

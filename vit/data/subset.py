@@ -1,4 +1,4 @@
-"""Parts of the training images, each inside the next larger one: class-balanced, or with the classes' own shares."""
+"""Nested subsets of the training images: class-balanced, or with the class proportions of all images."""
 
 import heapq
 from typing import Literal
@@ -11,14 +11,14 @@ from vit.errors import DataError
 
 Kind = Literal["balanced", "natural"]
 
-IMBALANCED = 0.5  # images of the rarest class for each one of the commonest
+IMBALANCED = 0.5  # images of the smallest class, divided by those of the largest
 
 
 def kind_of(labels: Labels, wanted: Literal["auto", "balanced", "natural"]) -> Kind:
-    """The kind of subset; "auto" is natural where the rarest class has less than half the images of the commonest.
+    """The kind of subset. "auto" means "natural" if the smallest class has less than half the images of the largest.
 
-    Test images come as they are. Where the classes are unlike, a balanced subset would have other class shares than
-    these, and the more so the smaller it is: a learning curve would show two things at a time.
+    Test images keep their class proportions. With uneven classes, a balanced subset has other proportions, and the
+    difference grows as the subset shrinks. A learning curve would then show two effects at once.
     """
     if wanted != "auto":
         return wanted
@@ -27,10 +27,10 @@ def kind_of(labels: Labels, wanted: Literal["auto", "balanced", "natural"]) -> K
 
 
 def balanced_order(labels: Labels, seed: int) -> Labels:
-    """All rows (n,) in an order whose every beginning is as balanced as the classes allow.
+    """All rows (n,) in an order of which every prefix is as balanced as the classes allow.
 
-    First comes one image of every class, then a second one of every class that has two, and so on. Which image of a
-    class comes when, and in which order the classes take their turns, is drawn from the seed.
+    One image of every class comes first, then a second image of every class that has two, and so on. The seed decides
+    the order of a class's images, and the order of classes in each turn.
     """
     turns = _turns(labels, seed)
     within = uniform(1, seed, labels, turns)[:, 0]
@@ -38,34 +38,35 @@ def balanced_order(labels: Labels, seed: int) -> Labels:
 
 
 def natural_order(labels: Labels, seed: int) -> Labels:
-    """All rows (n,) in an order whose every beginning holds each class's share of it to within one image.
+    """All rows (n,) in an order of which every prefix has each class's proportion to within one image.
 
-    The i-th image of a class with a share p is due after (i - 1) / p images, and at the latest as number i / p. Whoever
-    must come first goes first, which keeps all of these dates (the proportionate fairness of Baruah et al. 1996).
+    The i-th image of a class with proportion p comes after at least (i - 1) / p images, and at position i / p at the
+    latest. The image with the earliest deadline comes first, which meets all deadlines (the proportionate fairness of
+    Baruah et al. 1996).
     """
-    turns, images = _turns(labels, seed), len(labels)
+    turns, num_images = _turns(labels, seed), len(labels)
     drawn = uniform(1, seed, labels, turns)[:, 0].tolist()
     rows_of = {int(label): np.flatnonzero(labels == label) for label in np.unique(labels)}
     rows_of = {label: rows[np.argsort(turns[rows])] for label, rows in rows_of.items()}
-    later = [(0, label) for label in rows_of]  # (images that come before, class)
-    now: list[tuple[int, float, int]] = []  # (the latest place, drawn, class)
+    waiting = [(0, label) for label in rows_of]  # (first position, class)
+    ready: list[tuple[int, float, int]] = []  # (last position, drawn number, class)
     taken = dict.fromkeys(rows_of, 0)
-    order = np.empty(images, dtype=np.int64)
-    for place in range(images):
-        while later and later[0][0] <= place:
-            _, label = heapq.heappop(later)
-            latest = -(-(taken[label] + 1) * images // len(rows_of[label]))
-            heapq.heappush(now, (latest, drawn[rows_of[label][taken[label]]], label))
-        _, _, label = heapq.heappop(now)
-        order[place] = rows_of[label][taken[label]]
+    order = np.empty(num_images, dtype=np.int64)
+    for position in range(num_images):
+        while waiting and waiting[0][0] <= position:
+            _, label = heapq.heappop(waiting)
+            deadline = -(-(taken[label] + 1) * num_images // len(rows_of[label]))
+            heapq.heappush(ready, (deadline, drawn[rows_of[label][taken[label]]], label))
+        _, _, label = heapq.heappop(ready)
+        order[position] = rows_of[label][taken[label]]
         taken[label] += 1
         if taken[label] < len(rows_of[label]):
-            heapq.heappush(later, (taken[label] * images // len(rows_of[label]), label))
+            heapq.heappush(waiting, (taken[label] * num_images // len(rows_of[label]), label))
     return order
 
 
 def _turns(labels: Labels, seed: int) -> Labels:
-    """Which image of its class each row is (n,), drawn from the seed."""
+    """The turn (n,) of each row: the position of the image among those of its class, drawn from the seed."""
     turns = np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):
         rows = np.flatnonzero(labels == label)
@@ -74,16 +75,16 @@ def _turns(labels: Labels, seed: int) -> Labels:
     return turns
 
 
-def subset(samples: Samples, images: int, seed: int, kind: Kind) -> Samples:
-    """`images` of the samples; of one seed and kind, smaller subsets lie inside larger ones.
+def subset(samples: Samples, num_images: int, seed: int, kind: Kind) -> Samples:
+    """A subset of the samples. With one seed and kind, a smaller subset lies inside each larger one.
 
-    The choice depends on the seed and on the sorted names alone, not on the order in which a file system lists them.
+    The choice depends on the seed and the sorted names alone, and not on the order in which a file system lists files.
 
     Raises:
-        DataError: there are not so many images.
+        DataError: there are fewer images.
     """
-    if images > len(samples):
-        raise DataError(f"{images:,} training images are asked for, there are {len(samples):,}", "ask for fewer")
+    if num_images > len(samples):
+        raise DataError(f"{num_images:,} training images are wanted, but there are {len(samples):,}", "ask for fewer")
     by_name = np.array(sorted(range(len(samples)), key=samples.paths.__getitem__), dtype=np.int64)
     order = {"balanced": balanced_order, "natural": natural_order}[kind](samples.labels[by_name], seed)
-    return samples.select(np.sort(by_name[order[:images]]))
+    return samples.select(np.sort(by_name[order[:num_images]]))

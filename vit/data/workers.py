@@ -1,4 +1,4 @@
-"""Loader workers: how these processes start, what they hear, and when they end."""
+"""Processes that load data: their start, their signals and their end."""
 
 import os
 import signal
@@ -11,18 +11,18 @@ from typing import Literal
 import torch
 
 START: Literal["fork"] | None = "fork" if sys.platform == "linux" else None
-"""How workers start; None: as Python starts processes on this platform.
+"""Start method of workers; None: Python's default on this platform.
 
-A cell of a study starts from a fork server, and its workers would too. That server would send them every image in
-memory through /dev/shm, which is small in containers. A fork shares the memory of the training.
+A cell of a study starts from a fork server, and its workers would do the same. The server would send them every image
+in memory through /dev/shm, which is small in containers. A forked worker shares the memory of the training instead.
 """
 
 
 def begin_worker(worker: int) -> None:
-    """Lower a worker's priority, leave signals of the group to the training, and end the worker with the training.
+    """Lower a worker's priority, ignore signals to the process group, and end the worker with the training.
 
-    At equal priority a worker slows the training threads of a CPU up to 10 times. A signal to the whole group (Ctrl-C,
-    `scancel`) reaches workers too, and a training whose workers have gone cannot reach its next step to save there.
+    At equal priority, workers slow the training threads of a CPU up to 10 times. A signal to the whole group (Ctrl-C,
+    `scancel`) also reaches workers. A training without workers could not finish its step and save a checkpoint.
     """
     os.nice(10)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -30,24 +30,24 @@ def begin_worker(worker: int) -> None:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     threading.Thread(target=_end_with_training, daemon=True).start()
-    # Tensors go through a socket in the folder for temporary files. It is made here, where a full disk is heard: in the
-    # thread that sends batches it would be waited for.
+    # Tensors go through a socket in the folder for temporary files. A full disk is reported if the socket is created
+    # here, and hangs the training if the thread that sends batches creates it.
     ForkingPickler.dumps(torch.zeros(1).share_memory_())
 
 
 def _end_with_training() -> None:
-    """Wait for the end of the training, or for a SIGTERM that the training itself sends (its loader ends workers so).
+    """End this worker after the training, or on a SIGTERM of the training: its loader ends workers this way.
 
-    The sentinel closes when the process that made this worker is gone, whatever started the worker: a fork server
-    stands between the two, and is this worker's parent for the system. Torch's workers watch that parent alone. After a
-    fork, workers that began later hold the sentinel open for as long as they live; the parent tells without a chain.
+    The sentinel closes when the process that made this worker ends. A fork server may stand between the two, and then
+    is the worker's parent for the system; torch's workers watch that parent alone. After a fork, later workers keep the
+    sentinel open while they live. So this function also watches the parent process.
     """
     training, parent = parent_process(), os.getppid()
     assert training is not None
     while os.getppid() == parent and not connection.wait([training.sentinel], timeout=0):
         if hasattr(signal, "sigtimedwait"):
-            asked = signal.sigtimedwait({signal.SIGTERM}, 1.0)
-            if asked is not None and asked.si_pid == training.pid:
+            received = signal.sigtimedwait({signal.SIGTERM}, 1.0)
+            if received is not None and received.si_pid == training.pid:
                 break
         else:
             connection.wait([training.sentinel], timeout=1.0)

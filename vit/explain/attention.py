@@ -1,6 +1,7 @@
-"""Attention weights of a ViT, recomputed from what entered its attention modules: the forward pass itself keeps none.
+"""Attention weights of a ViT, computed from what enters its attention modules
 
-Letters in shape comments are those of vit/models/vision_transformer.py; G is the number of patches along a side.
+The forward pass keeps no attention weights, because it uses a fused computation. Shape letters are those of
+vit/models/vision_transformer.py.
 """
 
 from collections.abc import Iterator
@@ -14,36 +15,36 @@ from vit.models.vision_transformer import Attention, VisionTransformer
 
 
 @dataclass(frozen=True)
-class Attended:
-    """One attention module during one forward pass.
+class AttentionRecord:
+    """Input and output of one attention module in one forward pass.
 
     Attributes:
-        module: the module.
-        tokens: (B, T, D), what entered it.
-        gathered: (B, queries, D), what its heads gathered, side by side, before the last projection.
+        module: the attention module.
+        tokens: input of the module (B, T, D).
+        heads: outputs of the heads side by side, before the last projection (B, R, D).
     """
 
     module: Attention
     tokens: Tensor
-    gathered: Tensor
+    heads: Tensor
 
     def weights(self) -> Tensor:
-        """softmax(q k^T / sqrt(D / H)) of every token, also of those that the network left out: (B, H, T, T)."""
+        """softmax(q k^T / sqrt(D / H)) of all tokens (B, H, T, T), also of those that the forward pass left out."""
         q, k, _ = self.module.project(self.tokens)
         return (q * q.shape[-1] ** -0.5 @ k.transpose(-2, -1)).softmax(dim=-1)
 
     def values(self) -> Tensor:
-        """What each head can gather of each token: (B, H, T, D / H)."""
+        """The values v of all tokens (B, H, T, D / H)."""
         return self.module.project(self.tokens)[2]
 
 
 @contextmanager
-def watched(network: VisionTransformer) -> Iterator[list[Attended]]:
-    """While this is entered, every forward pass appends one `Attended` for each block to the list it gives, in order.
+def record_attention(network: VisionTransformer) -> Iterator[list[AttentionRecord]]:
+    """Append a record of each attention module, in order, to the list given, in every forward pass meanwhile.
 
-    Hooks see what enters the modules; the computation stays as it is, fused where it is fused.
+    Hooks read the inputs of modules. The computation stays as it is, also where it is fused.
     """
-    seen: list[Attended] = []
+    records: list[AttentionRecord] = []
     handles = []
     for module in network.modules():
         if isinstance(module, Attention):
@@ -51,11 +52,13 @@ def watched(network: VisionTransformer) -> Iterator[list[Attended]]:
             handles += [
                 module.register_forward_pre_hook(lambda _, inputs, kept=entered: kept.append(inputs[0])),
                 module.proj.register_forward_pre_hook(
-                    lambda _, inputs, owner=module, kept=entered: seen.append(Attended(owner, kept.pop(), inputs[0]))
+                    lambda _, inputs, owner=module, kept=entered: records.append(
+                        AttentionRecord(owner, kept.pop(), inputs[0])
+                    )
                 ),
             ]
     try:
-        yield seen
+        yield records
     finally:
         for handle in handles:
             handle.remove()
@@ -65,31 +68,31 @@ def watched(network: VisionTransformer) -> Iterator[list[Attended]]:
 def attention_weights(network: VisionTransformer, images: Tensor) -> list[Tensor]:
     """Normalized images (B, 3, S, S) -> the attention weights (B, H, T, T) of each block.
 
-    Row i of a matrix says how much token i takes of every token; it sums to 1. Tokens in front of the patches (class
-    token, registers) come first, as in the network.
+    Row i of a matrix holds the weights with which token i gathers from every token. A row sums to 1. Prefix tokens
+    (class token, registers) come first, as in the network.
     """
-    with watched(network) as seen:
+    with record_attention(network) as records:
         network(images)
-    return [layer.weights() for layer in seen]
+    return [record.weights() for record in records]
 
 
-def read_patches(network: VisionTransformer, flow: Tensor) -> Tensor:
-    """What the head gets of each patch: (..., T, T), rows take from columns, -> (..., G, G).
+def patch_map(network: VisionTransformer, flow: Tensor) -> Tensor:
+    """Flow between tokens (..., T, T) -> the part of it that goes from each patch to the head (..., G, G).
 
-    The head reads the class token (with "cls_dist" a second one, too), whose row it is then, or the mean of the patch
-    tokens, the mean of whose rows it is; with "cls_mean" both. Columns of tokens that are no patches are left out: they
-    have no place in the picture.
+    Row i of the flow says how much token i takes of every token. The head reads the row of the class token, the mean of
+    the patches' rows, or both, as the option `pool` says. Columns of prefix tokens are left out, because these tokens
+    have no position in the image.
     """
-    N, grid = network.config.num_patches, network.config.grid_size
-    tokens = flow[..., : 2 if network.config.pool == "cls_dist" else 1, :].mean(dim=-2)
-    patches = flow[..., -N:, :].mean(dim=-2)
-    read = {"cls": tokens, "cls_dist": tokens, "cls_mean": (tokens + patches) / 2}.get(network.config.pool, patches)
-    return read[..., -N:].unflatten(-1, (grid, grid))
+    N, G, pool = network.config.num_patches, network.config.grid_size, network.config.pool
+    prefix = flow[..., : network.config.num_read or 1, :].mean(dim=-2)  # (..., T)
+    patches = flow[..., -N:, :].mean(dim=-2)  # (..., T)
+    read = {"cls": prefix, "cls_dist": prefix, "cls_mean": (prefix + patches) / 2}.get(pool, patches)
+    return read[..., -N:].unflatten(-1, (G, G))
 
 
 def last_attention(network: VisionTransformer, images: Tensor, class_indices: Tensor) -> Tensor:
-    """The last block's attention, the mean of its heads: normalized images (B, 3, S, S) -> maps (B, G, G).
+    """Normalized images (B, 3, S, S) -> the last block's attention, averaged over heads (B, G, G).
 
-    It says where the head looks, whichever class is asked for.
+    The map is the same for every class.
     """
-    return read_patches(network, attention_weights(network, images)[-1].mean(dim=1))
+    return patch_map(network, attention_weights(network, images)[-1].mean(dim=1))

@@ -1,10 +1,9 @@
-"""What a ViT costs: parameters and FLOPs of its parts, and the share that grows with the square of the tokens."""
+"""Parameters and FLOPs of a ViT's parts, and the share of the cost that is quadratic in tokens"""
 
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,11 +12,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from vit.models.vision_transformer import Block, VisionTransformer, attend
 from vit.models.vit_config import ViTConfig
 
-PRODUCTS = "attention products"  # q k^T and the weighted sum of v: the only part that is quadratic in tokens
-TURNS = 8
-MOST_TIMED_TOKENS = 2500
+PRODUCTS = "attention products"  # q k^T and the weighted sum of v, the only part that is quadratic in tokens
+NUM_TIMINGS = 8
+MAX_TIMED_TOKENS = 2500
 
-# parts in the order of the forward pass, and where their parameters are
+# parts in the order of the forward pass, and substrings of the names of their parameters
 _PARTS: Mapping[str, tuple[str, ...]] = {
     "patch embedding": ("patch_embed.",),
     "positions and extra tokens": ("pos_embed", "cls_token", "dist_token", "reg_token"),
@@ -30,30 +29,31 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Size:
-    """A network's cost at one image size.
+class CostAtSize:
+    """Cost of a network at one image size.
 
     Attributes:
-        image_size: S, in pixels.
-        patches: N.
-        flops: of one image's forward pass, a multiply-add counted as two.
-        formula: share of a block's multiply-adds that is quadratic in tokens: N / (6 D + N) with the usual MLP.
-        counted: the same share of the whole network, counted while it ran (it saves most of its last block).
-        seconds: of one block with one image; nan where it was not timed.
-        timed: the share of these seconds that the attention products took.
+        image_size: side of an image in pixels, S.
+        num_patches: number of patches, N.
+        flops: FLOPs of one image's forward pass; a multiply-add counts as two.
+        formula_share: share of a block's multiply-adds that is quadratic in tokens, from `quadratic_share`.
+        counted_share: the same share of the whole network, counted in a forward pass. The last block computes only the
+            tokens that the head reads.
+        block_seconds: time of one block for one image; NaN where it was not measured.
+        timed_share: share of `block_seconds` for the attention products; NaN where it was not measured.
     """
 
     image_size: int
-    patches: int
+    num_patches: int
     flops: int
-    formula: float
-    counted: float
-    seconds: float = math.nan
-    timed: float = math.nan
+    formula_share: float
+    counted_share: float
+    block_seconds: float = math.nan
+    timed_share: float = math.nan
 
 
-def parts(config: ViTConfig) -> dict[str, tuple[int, int]]:
-    """(parameters, FLOPs of one image) of each part of a ViT, in the order of the forward pass."""
+def cost_by_part(config: ViTConfig) -> dict[str, tuple[int, int]]:
+    """(parameters, FLOPs of one image) of each part of a network, in the order of the forward pass."""
     network, flops = _counted(config)
     parameters = dict.fromkeys(_PARTS, 0)
     for name, parameter in network.named_parameters():
@@ -61,38 +61,39 @@ def parts(config: ViTConfig) -> dict[str, tuple[int, int]]:
     return {part: (parameters[part], flops[part]) for part in _PARTS}
 
 
-def quadratic_share(patches: int, embed_dim: int, mlp_ratio: float) -> float:
-    """Share of a block's multiply-adds that is quadratic in tokens.
+def quadratic_share(num_patches: int, embed_dim: int, mlp_ratio: float) -> float:
+    """Share of a block's multiply-adds that is quadratic in tokens: N / ((2 + r) D + N).
 
-    The products cost 2 N^2 D; the projections 4 N D^2 and the MLP 2 r N D^2, which makes N / ((2 + r) D + N), and
-    N / (6 D + N) with the usual r = 4.
+    The products cost 2 N^2 D, the projections 4 N D^2 and the MLP 2 r N D^2. The usual r = 4 gives N / (6 D + N).
     """
-    return patches / ((2 + mlp_ratio) * embed_dim + patches)
+    return num_patches / ((2 + mlp_ratio) * embed_dim + num_patches)
 
 
-def over_sizes(config: ViTConfig, sides: Sequence[int], device: torch.device) -> list[Size]:
-    """A ViT's cost at several image sizes, counted without memory, and timed on a device in float32."""
-    found = []
-    for side in sides:
-        network, flops = _counted(replace(config, image_size=side))
-        patches, total = network.config.num_patches, sum(flops.values())
-        formula = quadratic_share(patches, config.embed_dim, config.mlp_ratio)
-        seconds, share = _timed(config, patches, device) if patches <= MOST_TIMED_TOKENS else (math.nan, math.nan)
-        found.append(Size(side, patches, total, formula, flops[PRODUCTS] / total, seconds, share))
-    return found
+def cost_by_size(config: ViTConfig, image_sizes: Sequence[int], device: torch.device) -> list[CostAtSize]:
+    """Cost of a network at several image sizes, counted on the meta device, and timed on a device in float32."""
+    costs = []
+    for image_size in image_sizes:
+        sized = replace(config, image_size=image_size)
+        _, flops = _counted(sized)
+        total = sum(flops.values())
+        formula = quadratic_share(sized.num_patches, sized.embed_dim, sized.mlp_ratio)
+        is_timed = sized.num_patches <= MAX_TIMED_TOKENS
+        seconds, share = _timed(sized, device) if is_timed else (math.nan, math.nan)
+        costs.append(CostAtSize(image_size, sized.num_patches, total, formula, flops[PRODUCTS] / total, seconds, share))
+    return costs
 
 
-def sides_around(image_size: int, patch_size: int) -> list[int]:
-    """Image sizes from half to four times as large, of whole patches."""
-    wanted = (round(image_size * factor / patch_size) for factor in (0.5, 1, 1.5, 2, 3, 4))
-    return sorted({max(1, patches) * patch_size for patches in wanted} | {image_size})
+def image_sizes_around(image_size: int, patch_size: int) -> list[int]:
+    """Image sizes from half to four times as large, each a multiple of the patch size."""
+    grid_sizes = (round(image_size * factor / patch_size) for factor in (0.5, 1, 1.5, 2, 3, 4))
+    return sorted({max(1, grid_size) * patch_size for grid_size in grid_sizes} | {image_size})
 
 
 def _counted(config: ViTConfig) -> tuple[VisionTransformer, dict[str, int]]:
-    """A ViT on the meta device, and its FLOPs by part, counted while one image goes through it."""
+    """The network on the meta device, and its FLOPs by part, counted in the forward pass of one image."""
     with torch.device("meta"):
         network = VisionTransformer(config).eval()
-        image = torch.empty(1, 3, network.image_size, network.image_size)
+        image = torch.empty(1, 3, config.image_size, config.image_size)
         with FlopCounterMode(display=False) as counter, torch.no_grad():
             network(image)
     flops = dict.fromkeys(_PARTS, 0)
@@ -110,7 +111,7 @@ def _counted(config: ViTConfig) -> tuple[VisionTransformer, dict[str, int]]:
     return network, flops
 
 
-def _name(operation: Any) -> str:
+def _name(operation: object) -> str:
     """Name of a counted operation; batched products (bmm, and fused attention) are those of attention."""
     return str(operation).replace("bmm", "attention").rpartition("aten.")[2]
 
@@ -120,21 +121,20 @@ def _part(parameter: str) -> str:
 
 
 @torch.no_grad()
-def _timed(config: ViTConfig, patches: int, device: torch.device) -> tuple[float, float]:
-    """Seconds of one block on `patches` tokens, and the share of its attention products.
+def _timed(config: ViTConfig, device: torch.device) -> tuple[float, float]:
+    """Seconds of one block on all patch tokens, and the share of its attention products.
 
-    The least of several turns each: whatever else the machine does can only add.
+    Each time is the minimum of several measurements, because other work on the machine can only add time.
     """
-    width, heads = config.embed_dim, config.num_heads
+    N, D, H = config.num_patches, config.embed_dim, config.num_heads
     block = Block(config, drop_path_rate=0.0).to(device).eval()
-    tokens = torch.randn(1, patches, width, device=device)
-    q, k, v = (torch.randn(1, heads, patches, width // heads, device=device) for _ in range(3))
-    whole: list[float] = []
-    products: list[float] = []
-    for _ in range(TURNS):
-        whole.append(_seconds(lambda: block(tokens), device))
-        products.append(_seconds(lambda: attend(q, k, v), device))
-    return min(whole), min(products) / min(whole)
+    tokens = torch.randn(1, N, D, device=device)
+    q, k, v = (torch.randn(1, H, N, D // H, device=device) for _ in range(3))
+    block_seconds, product_seconds = [], []
+    for _ in range(NUM_TIMINGS):
+        block_seconds.append(_seconds(lambda: block(tokens), device))
+        product_seconds.append(_seconds(lambda: attend(q, k, v), device))
+    return min(block_seconds), min(product_seconds) / min(block_seconds)
 
 
 def _seconds(compute: Callable[[], Tensor], device: torch.device) -> float:

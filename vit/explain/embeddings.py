@@ -1,4 +1,7 @@
-"""What a ViT learned before its first block (Dosovitskiy et al. 2021, figure 7, left and center)."""
+"""What a ViT learned before its first block: filters and positions
+
+The figures are those of Dosovitskiy et al. 2021 (figure 7, left and center).
+"""
 
 import torch
 from torch import Tensor
@@ -7,11 +10,11 @@ from vit.models.vision_transformer import VisionTransformer
 
 
 def principal_filters(network: VisionTransformer, count: int) -> tuple[Tensor, Tensor]:
-    """The first principal components of the patch-embedding kernels, and the share of variance of each.
+    """The first principal components of the patch-embedding kernels, and each one's share of the variance.
 
     Returns:
-        (count, 3, P, P) components of length 1, the largest number of each positive; (count,) shares. There are fewer
-        where the kernels have fewer dimensions.
+        components of length 1 (count, 3, P, P), whose largest number is positive; shares (count,). Kernels of fewer
+        dimensions have fewer components.
     """
     kernels = network.patch_embed.proj.weight.detach().double().cpu()  # (D, 3, P, P)
     flat = kernels.flatten(1)
@@ -23,10 +26,10 @@ def principal_filters(network: VisionTransformer, count: int) -> tuple[Tensor, T
 
 
 def position_similarity(network: VisionTransformer) -> Tensor | None:
-    """Cosine similarity of the positions of any two patches (G, G, G, G); None where none are added to the tokens."""
+    """Cosine similarity of the positions of any two patches (G, G, G, G); None in a network without positions."""
     if network.pos_embed is None:
         return None
-    grid = network.config.grid_size
-    positions = network.pos_embed.detach()[0, -network.config.num_patches :].float().cpu()  # (N, D)
+    N, G = network.config.num_patches, network.config.grid_size
+    positions = network.pos_embed.detach()[0, -N:].float().cpu()  # (N, D)
     directions = torch.nn.functional.normalize(positions, dim=1)
-    return (directions @ directions.T).view(grid, grid, grid, grid)
+    return (directions @ directions.T).view(G, G, G, G)

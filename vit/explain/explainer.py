@@ -1,4 +1,4 @@
-"""A trained model that says why: maps of an image by every method, and how faithful each one is."""
+"""Explanations of single images: importance maps by every method, and how faithful each map is"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from torch import Tensor
 
 from vit.data.decode import read_image
 from vit.errors import UsageError, nearest
-from vit.explain.attention import attention_weights, read_patches
-from vit.explain.faithfulness import Faithfulness, cells_of, faithfulness, mean_color
+from vit.explain.attention import attention_weights, patch_map
+from vit.explain.faithfulness import Faithfulness, faithfulness, grid_size_for, mean_color
 from vit.explain.methods import choose_methods
 from vit.inference.engine import Engine
 from vit.inference.predictor import Predictor
@@ -18,17 +18,17 @@ from vit.models.vision_transformer import VisionTransformer
 
 @dataclass(frozen=True)
 class Explanation:
-    """What is known of one image.
+    """The maps of one image, and their faithfulness.
 
     Attributes:
-        path: as it was given.
-        label: the most probable class.
-        explained: the class that the maps explain.
-        probability: of `explained`.
-        image: (3, S, S) uint8, what the network saw.
-        maps: importance (h, w) by method, not below 0.
-        faithfulness: by method; empty where it was not asked for.
-        heads: attention of single heads (layers, H, G, G), what the head of the network gets of each patch; or None.
+        path: path of the image, as given.
+        label: name of the most probable class.
+        explained: name of the class that the maps explain.
+        probability: probability of the class `explained`.
+        image: input of the network before normalization (3, S, S) uint8.
+        maps: importance (h, w) by method, at least 0.
+        faithfulness: deletion and insertion by method; empty if not measured.
+        heads: maps of single attention heads (layers, H, G, G), or None.
     """
 
     path: str
@@ -42,17 +42,17 @@ class Explanation:
 
 
 class Explainer:
-    """Explains images one by one; maps are computed in float32.
+    """Explains images one by one, in float32.
 
     Args:
-        predictor: what `vit.load` gives.
-        methods: comma separated names, "all" or "best" (see vit/explain/methods.py).
-        label: the class to explain; None: the most probable one of each image.
-        layers: blocks whose heads are shown one by one, counted from 0; "all", or "" for none.
-        measured: whether deletion and insertion are measured, which costs a hundred predictions for each image.
+        predictor: predictor from `vit.load`.
+        methods: comma-separated names, "all" or "best" (see vit/explain/methods.py).
+        label: name of the class to explain; None: the most probable class of each image.
+        layers: comma-separated numbers of blocks, from 0, for maps of single heads; "all", or "" for none.
+        with_faithfulness: whether to measure deletion and insertion, by about a hundred predictions for each image.
 
     Raises:
-        UsageError: there is no such method, class or block, or the network has no attention to show.
+        UsageError: a method, class or block is unknown, or the network does not have attention heads.
     """
 
     def __init__(
@@ -61,21 +61,23 @@ class Explainer:
         methods: str = "all",
         label: str | None = None,
         layers: str = "",
-        measured: bool = True,
+        with_faithfulness: bool = True,
     ) -> None:
         self.predictor = predictor
         if not isinstance(predictor.engine, Engine):
-            raise UsageError("an ONNX file cannot be looked into", "give the run or checkpoint that it was made from")
+            raise UsageError(
+                "vit explain cannot read the layers of an ONNX file", "give the run or checkpoint of the export"
+            )
         self.network = predictor.engine.network
         self.methods = choose_methods(methods, self.network)
         if label is not None and label not in predictor.class_names:
             raise UsageError(f"the model has no class {label!r}", nearest(label, predictor.class_names))
         self.number = None if label is None else predictor.class_names.index(label)
         self.layers = self._blocks(layers)
-        self.measured = measured
+        self.with_faithfulness = with_faithfulness
 
     def explain(self, path: str) -> Explanation:
-        """Everything about one file; ImageError if it cannot be read."""
+        """The explanation of one file; ImageError if the file cannot be read."""
         engine, class_names = self.predictor.engine, self.predictor.class_names
         image = self.predictor.preprocess(read_image(path))
         probabilities = engine.probabilities(image[None])[0]
@@ -91,27 +93,29 @@ class Explainer:
             float(probabilities[number]),
             image,
             maps,
-            self._faithfulness(image, maps, number) if self.measured else {},
+            self._faithfulness(image, maps, number) if self.with_faithfulness else {},
             self._heads(normalized) if self.layers else None,
         )
 
     def _faithfulness(self, image: Tensor, maps: Mapping[str, Tensor], number: int) -> dict[str, Faithfulness]:
-        grid = self.network.config.grid_size if isinstance(self.network, VisionTransformer) else None
-        cells = cells_of(self.network.image_size, grid)
-        return faithfulness(self.predictor.engine.probabilities, image, mean_color(image), maps, cells, number)
+        patch_grid_size = self.network.config.grid_size if isinstance(self.network, VisionTransformer) else None
+        grid_size = grid_size_for(self.network.image_size, patch_grid_size)
+
+        def probability(images: Tensor) -> Tensor:
+            return self.predictor.engine.probabilities(images)[:, number]
+
+        return faithfulness(probability, image, mean_color(image), maps, grid_size)
 
     def _heads(self, normalized: Tensor) -> Tensor:
         assert isinstance(self.network, VisionTransformer)
         weights = attention_weights(self.network, normalized)
-        return torch.stack([read_patches(self.network, weights[place])[0] for place in self.layers]).cpu()
+        return torch.stack([patch_map(self.network, weights[layer])[0] for layer in self.layers]).cpu()
 
     def _blocks(self, layers: str) -> Sequence[int]:
         if not layers:
             return ()
         if not isinstance(self.network, VisionTransformer):
-            raise UsageError(
-                f"a {type(self.network).__name__} has no attention heads that could be shown", "leave --layers out"
-            )
+            raise UsageError(f"a {type(self.network).__name__} does not have attention heads", "leave --layers out")
         depth = len(self.network.blocks)
         if layers == "all":
             return range(depth)

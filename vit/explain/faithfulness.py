@@ -1,8 +1,9 @@
-"""Is a map more than a picture? Patches are taken away, or brought in, in its order, and the probability is watched.
+"""Deletion and insertion: whether a map marks the patches that the network uses
 
-Deletion and insertion (Petsiuk et al. 2018, "RISE", arXiv 1806.07421): a map that marks what the network used makes the
-probability of the class fall early when the marked patches go first, and rise early when they come first. Both are
-areas under the curve of the probability against the share of patches that were treated, between 0 and 1.
+Patches of an image are removed, or added, in the order of a map (Petsiuk et al. 2018, "RISE", arXiv 1806.07421). A
+faithful map makes the probability of the class fall early when the marked patches are removed first. It makes the
+probability rise early when they are added first. Both measures are areas between 0 and 1 under the curve of the
+probability over the share of changed patches.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,17 +16,17 @@ from torchvision.transforms.v2.functional import gaussian_blur
 
 STEPS = 10
 RANDOM_ORDERS = 4
-MOST_CELLS = 14  # along a side, of a network without patches
+MAX_GRID_SIZE = 14  # for a network without patches
 
 
 @dataclass(frozen=True)
 class Faithfulness:
-    """How a map's order does on one image.
+    """How well a map's order does on one image.
 
     Attributes:
-        deletion: area when the most important cells go first; lower is better.
-        insertion: area when they come first; higher is better.
-        random: area of random orders, their mean; the expectation is the same for both.
+        deletion: area when the most important squares are removed first; lower is better.
+        insertion: area when the most important squares are added first; higher is better.
+        random: mean area of random orders, whose expectation is the same for deletion and insertion.
     """
 
     deletion: float
@@ -34,43 +35,41 @@ class Faithfulness:
 
 
 def faithfulness(
-    probabilities: Callable[[Tensor], Tensor],
+    probability: Callable[[Tensor], Tensor],
     image: Tensor,
     background: Tensor,
     maps: Mapping[str, Tensor],
-    cells: int,
-    number: int,
-    steps: int = STEPS,
+    grid_size: int,
+    num_steps: int = STEPS,
     seed: int = 0,
 ) -> dict[str, Faithfulness]:
     """Deletion and insertion of several maps of one image, beside random orders.
 
     Args:
-        probabilities: images (B, 3, S, S) uint8 -> (B, C).
-        image: (3, S, S) uint8.
-        background: (3, S, S) uint8, what stands where the image was taken away: `mean_color` or `blurred`.
-        maps: importance (h, w) by name, of any resolution.
-        cells: the image is taken away in this many squares along a side; divides S.
-        number: the class that the maps explain.
-        steps: equal parts that the cells are taken away in; between them the curves are straight.
-        seed: of the random orders, and of the order within equal importance.
+        probability: function from images (B, 3, S, S) uint8 to the probability of the class that is explained (B,).
+        image: the image (3, S, S) uint8.
+        background: what replaces removed squares (3, S, S) uint8, from `mean_color` or `blurred`.
+        maps: importance (h, w) by the map's name, of any resolution.
+        grid_size: number of squares along a side; divides S.
+        num_steps: number of equal parts in which squares are removed; the curves are straight between them.
+        seed: seed of the random orders, and of the order of equally important squares.
     """
     draw = torch.Generator().manual_seed(seed)
-    random = [torch.randperm(cells**2, generator=draw) for _ in range(RANDOM_ORDERS)]
-    falling = [_order(importance, cells, draw) for importance in maps.values()]
+    random = [torch.randperm(grid_size**2, generator=draw) for _ in range(RANDOM_ORDERS)]
+    ranked = [_order(importance, grid_size, draw) for importance in maps.values()]
     shown = torch.cat(
-        [_shown(order, cells, steps) for order in random]
-        + [_shown(order, cells, steps) for order in falling]
-        + [~_shown(order, cells, steps) for order in falling]
-    )  # (orders * (steps - 1), cells, cells), whether a cell shows the image
-    side = image.shape[-1] // cells
+        [_shown(order, grid_size, num_steps) for order in random]
+        + [_shown(order, grid_size, num_steps) for order in ranked]
+        + [~_shown(order, grid_size, num_steps) for order in ranked]
+    )  # whether each square shows the image (num_orders * (num_steps - 1), grid_size, grid_size)
+    side = image.shape[-1] // grid_size
     masks = shown.repeat_interleave(side, dim=1).repeat_interleave(side, dim=2)[:, None]
-    inner = torch.where(masks, image, background)
-    values = probabilities(torch.cat((image[None], background[None], inner)))[:, number]
-    whole, nothing = values[0], values[1]
-    curves = values[2:].view(-1, steps - 1)
-    falls = _area(whole, curves[: -len(maps)], nothing).tolist()
-    rises = _area(nothing, curves[-len(maps) :], whole).tolist()
+    between = torch.where(masks, image, background)
+    values = probability(torch.cat((image[None], background[None], between)))
+    of_image, of_background = values[0], values[1]
+    curves = values[2:].view(-1, num_steps - 1)
+    falls = _area(of_image, curves[: -len(maps)], of_background).tolist()
+    rises = _area(of_background, curves[-len(maps) :], of_image).tolist()
     chance = sum(falls[:RANDOM_ORDERS]) / RANDOM_ORDERS
     return {
         name: Faithfulness(fall, rise, chance)
@@ -78,37 +77,37 @@ def faithfulness(
     }
 
 
-def cells_of(image_size: int, patches: int | None) -> int:
-    """Squares along a side that an image is taken away in: the patches of a ViT, else up to 14 that divide its side."""
-    return patches or max(cells for cells in range(1, MOST_CELLS + 1) if image_size % cells == 0)
+def grid_size_for(image_size: int, patch_grid_size: int | None) -> int:
+    """Number of squares along a side: a ViT's patches, else the largest number up to 14 that divides the side."""
+    return patch_grid_size or max(size for size in range(1, MAX_GRID_SIZE + 1) if image_size % size == 0)
 
 
 def mean_color(image: Tensor) -> Tensor:
-    """(3, S, S) uint8 -> the same, all of its mean color."""
+    """Image (3, S, S) uint8 -> an image of the same size, all of the mean color."""
     return image.float().mean(dim=(1, 2), keepdim=True).round().to(torch.uint8).expand_as(image)
 
 
 def blurred(image: Tensor) -> Tensor:
-    """(3, S, S) uint8 -> the same, blurred by a Gaussian of an eighth of its side: colors stay, shapes go."""
+    """Image (3, S, S) uint8 -> the image under a Gaussian of an eighth of its side, which keeps colors, not shapes."""
     side = image.shape[-1]
-    reach = min(2 * (side // 4) + 1, 2 * ((side - 1) // 2) - 1)
-    return gaussian_blur(image, [max(reach, 1)] * 2, [side / 8] * 2)
+    kernel_size = min(2 * (side // 4) + 1, 2 * ((side - 1) // 2) - 1)
+    return gaussian_blur(image, [max(kernel_size, 1)] * 2, [side / 8] * 2)
 
 
-def _order(importance: Tensor, cells: int, draw: torch.Generator) -> Tensor:
-    """Numbers of cells, the most important first; what is equally important in random order, not row by row."""
-    mean = F.adaptive_avg_pool2d(importance.float()[None], cells).flatten()
-    shuffled = torch.randperm(cells**2, generator=draw)
+def _order(importance: Tensor, grid_size: int, draw: torch.Generator) -> Tensor:
+    """Numbers of squares, the most important first; equally important squares are in random order, not row by row."""
+    mean = F.adaptive_avg_pool2d(importance.float()[None], grid_size).flatten()
+    shuffled = torch.randperm(grid_size**2, generator=draw)
     return shuffled[mean[shuffled].argsort(descending=True, stable=True)]
 
 
-def _shown(order: Tensor, cells: int, steps: int) -> Tensor:
-    """Whether each cell still shows the image while an order takes cells away: (steps - 1, cells, cells)."""
+def _shown(order: Tensor, grid_size: int, num_steps: int) -> Tensor:
+    """Whether squares still show the image while an order removes them (num_steps - 1, grid_size, grid_size)."""
     rank = order.argsort()
-    gone = torch.arange(1, steps)[:, None] * len(order) / steps
-    return (rank >= gone.round()).view(-1, cells, cells)
+    removed = torch.arange(1, num_steps)[:, None] * len(order) / num_steps
+    return (rank >= removed.round()).view(-1, grid_size, grid_size)
 
 
 def _area(first: Tensor, curves: Tensor, last: Tensor) -> Tensor:
-    """Areas (n,) under curves (n, steps - 1) that all begin and end at the same values; trapezoids of equal width."""
+    """Areas (n,) under curves (n, num_steps - 1) with the same first and last value, by trapezoids of equal width."""
     return (curves.sum(dim=1) + (first + last) / 2) / (curves.shape[1] + 1)

@@ -1,4 +1,4 @@
-"""Grad-CAM, by the grad-cam package: where the last features that still have places speak for a class."""
+"""Grad-CAM by the grad-cam package: where the last features with positions support a class"""
 
 import torch
 from torch import Tensor, nn
@@ -11,12 +11,13 @@ from vit.models.vision_transformer import VisionTransformer
 def gradcam(network: Network, images: Tensor, class_indices: Tensor) -> Tensor:
     """Normalized images (B, 3, S, S) and a class for each (B,) -> maps (B, S, S), interpolated from the features' grid.
 
-    Selvaraju et al. 2017 (arXiv 1610.02391): channels weighted by their mean gradient, and the positive part of their
-    sum. Of a ViT with a class token it reads what enters the last block's attention, as the package's guide for ViTs
-    says (jacobgil.github.io/pytorch-gradcam-book): after it, no patch has a way to the head.
+    Selvaraju et al. 2017 (arXiv 1610.02391). Channels are weighted by their mean gradient, and the map is the positive
+    part of their sum. In a ViT with a class token, the features are the input of the last block's attention, as the
+    package's guide for ViTs says (jacobgil.github.io/pytorch-gradcam-book). After this attention no patch reaches the
+    head.
 
     Raises:
-        UsageError: the package is not installed, or no layer of the network keeps the places of an image.
+        UsageError: the package is not installed, or no layer of the network has features with positions.
     """
     try:
         from pytorch_grad_cam import GradCAM
@@ -26,42 +27,43 @@ def gradcam(network: Network, images: Tensor, class_indices: Tensor) -> Tensor:
             "the method gradcam needs the package grad-cam", f"{install('explain')}; or --method rollout"
         ) from error
     if isinstance(network, VisionTransformer):
-        layer, places = _last_tokens(network), _TokenGrid(network)
+        layer, reshape = _last_tokens(network), _TokensToGrid(network.config.grid_size)
     else:
-        layer, places = _last_features(network, images[:1]), None
-    with torch.enable_grad(), GradCAM(network, [layer], reshape_transform=places) as cam:
+        layer, reshape = _last_features(network, images[:1]), None
+    with torch.enable_grad(), GradCAM(network, [layer], reshape_transform=reshape) as cam:
         maps = cam(images, [ClassifierOutputTarget(number) for number in class_indices.tolist()])
-    network.zero_grad()  # the package goes backward through all weights
+    network.zero_grad()  # the package's backward pass reaches all weights
     return torch.from_numpy(maps)
 
 
-class _TokenGrid:
-    """Tokens (B, T, D) as features (B, D, G, G) of the patches alone."""
+class _TokensToGrid:
+    """Tokens (B, T, D) -> features of the patches (B, D, G, G)."""
 
-    def __init__(self, network: VisionTransformer) -> None:
-        self.grid = network.config.grid_size
+    def __init__(self, grid_size: int) -> None:
+        self.grid_size = grid_size
 
     def __call__(self, tokens: Tensor) -> Tensor:
-        return tokens[:, -(self.grid**2) :].transpose(1, 2).unflatten(2, (self.grid, self.grid))
+        G = self.grid_size
+        return tokens[:, -(G**2) :].transpose(1, 2).unflatten(2, (G, G))
 
 
 def _last_tokens(network: VisionTransformer) -> nn.Module:
     """The last module whose output holds all patch tokens, and through which they reach the head."""
-    if network.config.pool not in ("cls", "cls_dist"):
+    config = network.config
+    if config.num_read is None:
         return network.norm
-    depth = len(network.blocks)
-    if network.config.norm_placement == "pre":
-        return network.get_submodule(f"blocks.{depth - 1}.norm1")
-    return network.blocks[-2] if depth > 1 else network.pos_drop
+    if config.norm_placement == "pre":
+        return network.get_submodule(f"blocks.{config.depth - 1}.norm1")
+    return network.blocks[-2] if config.depth > 1 else network.pos_drop
 
 
 def _last_features(network: Network, image: Tensor) -> nn.Module:
-    """The outermost module that ends last with features (1, channels, h, w) of more than one place."""
-    ended: list[nn.Module] = []
+    """The last outermost module whose output is features (1, channels, h, w) of more than one position."""
+    finished: list[nn.Module] = []
 
     def note(module: nn.Module, _: object, output: object) -> None:
         if isinstance(output, Tensor) and output.ndim == 4 and min(output.shape[2:]) > 1:
-            ended.append(module)
+            finished.append(module)
 
     handles = [module.register_forward_hook(note) for module in network.modules()]
     try:
@@ -70,8 +72,6 @@ def _last_features(network: Network, image: Tensor) -> nn.Module:
     finally:
         for handle in handles:
             handle.remove()
-    if not ended or getattr(getattr(network, "model", None), "output_fmt", "NCHW") != "NCHW":
-        raise UsageError(
-            "grad-cam finds no layer of this network that keeps the places of an image", "give a CNN or one of our ViTs"
-        )
-    return ended[-1]
+    if not finished or getattr(getattr(network, "model", None), "output_fmt", "NCHW") != "NCHW":
+        raise UsageError("grad-cam finds no layer whose features have positions", "give a CNN or one of our ViTs")
+    return finished[-1]

@@ -1,4 +1,4 @@
-"""The methods of `vit explain` by name, and which of them a network can have."""
+"""The methods of `vit explain` by name, and the choice of methods for a network"""
 
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
@@ -24,13 +24,14 @@ METHODS: Mapping[str, Method] = {
 
 
 def choose_methods(names: str, network: Network) -> dict[str, Method]:
-    """Methods by a comma separated list of names; "all" gives those that the network and this installation can.
+    """The methods that a comma-separated list names.
 
-    "best" is the one to show where only one is shown: relevance for a ViT, which docs/results.md found as faithful as
-    Grad-CAM and which needs no other package, and Grad-CAM for anything else.
+    "all" stands for all methods that fit the network and the installed packages. "best" stands for one method:
+    relevance for a ViT, and Grad-CAM for other networks. Relevance is as faithful as Grad-CAM (docs/results.md), and
+    needs no other package.
 
     Raises:
-        UsageError: there is no such method, or it reads attention that the network does not have.
+        UsageError: a method is unknown, or reads attention that the network does not have.
     """
     is_vit = isinstance(network, VisionTransformer)
     if names == "best":
@@ -40,14 +41,14 @@ def choose_methods(names: str, network: Network) -> dict[str, Method]:
         found = {
             name: method for name, method in possible.items() if name != "gradcam" or find_spec("pytorch_grad_cam")
         }
-        return found or {"gradcam": gradcam}  # which says what to install
+        return found or {"gradcam": gradcam}  # its error says what to install
     chosen = {}
     for name in (part.strip() for part in names.split(",")):
         if name not in METHODS:
             raise UsageError(f"there is no method {name!r}", nearest(name, [*METHODS, "all", "best"]))
         if name != "gradcam" and not is_vit:
             raise UsageError(
-                f"the method {name} reads the attention of a ViT of ours, and this is a {type(network).__name__}",
+                f"the method {name} needs a VisionTransformer, and this network is a {type(network).__name__}",
                 "choose --method gradcam",
             )
         chosen[name] = METHODS[name]

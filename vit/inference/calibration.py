@@ -1,22 +1,22 @@
-"""Temperature scaling: one number that makes probabilities mean what they say, fitted on validation images.
+"""Temperature scaling: one number, fitted on validation images, that makes probabilities match accuracies
 
-Guo et al. 2017, "On Calibration of Modern Neural Networks", section 4.2: logits are divided by a temperature T before
-the softmax. No label changes; T > 1 makes a network less sure, T < 1 (after label smoothing) surer.
+Guo et al. 2017, "On Calibration of Modern Neural Networks", section 4.2: a temperature T divides the logits before the
+softmax. Predicted labels stay the same. T > 1 lowers the confidence of a network. T < 1 raises it, as after label
+smoothing.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 from scipy.stats import chi2
 
-from vit.inference.metrics import ScoredImages
+from vit.inference.scored_images import ScoredImages
 
-SPREAD = 0.5  # of log T before any image is seen; docs/results.md has the others that were tried
+PRIOR_STD = 0.5  # of log T; docs/results.md compares other values
 LOWEST, HIGHEST = 0.05, 20.0
-CLEAR = chi2.ppf(0.95, df=1) / 2  # nats: a likelihood-ratio test at 5 %
+MIN_GAIN = chi2.ppf(0.95, df=1) / 2  # nats: a likelihood-ratio test at 5 %
 
 
 @dataclass(frozen=True)
@@ -24,36 +24,41 @@ class Temperature:
     """A fitted temperature.
 
     Attributes:
-        fitted: the most probable one.
-        gain: nats by which the log-likelihood of all images at its best temperature exceeds that at 1.
-        images: that it was fitted on.
+        fitted: most probable temperature.
+        gain: nats by which the log-likelihood of all images at its best temperature exceeds the one at temperature 1.
+        num_images: number of images in the fit.
     """
 
     fitted: float
     gain: float
-    images: int
+    num_images: int
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the images tell the temperature from 1. With few images a fit often makes probabilities worse."""
+        return bool(self.gain > MIN_GAIN)
 
     @property
     def value(self) -> float:
-        """By what logits are divided: 1 unless the images speak clearly against it, for few often make it worse."""
-        return self.fitted if self.gain > CLEAR else 1.0
+        """The number that divides the logits: the fitted temperature if it is clear, else 1."""
+        return self.fitted if self.is_clear else 1.0
 
     def words(self) -> str:
-        """What was fitted, and what was made of it."""
-        if self.gain > CLEAR:
-            return f"{self.fitted:.3f}, fitted on {self.images:,} validation images"
-        return f"stays 1: {self.images:,} validation images do not tell it from 1 (they would give {self.fitted:.3f})"
+        """The value and its origin, for people."""
+        if self.is_clear:
+            return f"{self.fitted:.3f}, fitted on {self.num_images:,} validation images"
+        return f"stays 1: {self.num_images:,} validation images do not tell it from 1 (fitted: {self.fitted:.3f})"
 
 
 def fit_temperature(scored: ScoredImages) -> Temperature:
-    """The temperature by which the logits behind these probabilities should be divided.
+    """The temperature that should divide the logits behind some probabilities.
 
-    It has the largest posterior probability where log T is normal around 0 with a standard deviation of 0.5: the
-    log-loss alone sends T to zero when every image is right, which is common where there are few. A hundred images
+    It maximizes the posterior probability under a prior: log T is normal around 0 with a standard deviation of 0.5.
+    Without a prior T would be 0 when every prediction is right, which is common with few images. A hundred images
     outweigh the prior.
 
     Args:
-        scored: validation images, scored at temperature 1; without any the answer is 1.
+        scored: validation images, scored at temperature 1. Without images the temperature is 1.
     """
     assert scored.temperature == 1.0
     logits, rows = scored.log_probabilities, np.arange(len(scored.labels))
@@ -61,12 +66,16 @@ def fit_temperature(scored: ScoredImages) -> Temperature:
     def loss(log_temperature: float) -> float:
         return -float(log_softmax(logits / np.exp(log_temperature), axis=1)[rows, scored.labels].sum())
 
-    def lowest(spread: float) -> Any:
-        return minimize_scalar(
-            lambda place: loss(place) + 0.5 * (place / spread) ** 2,
+    def minimum(prior_std: float) -> tuple[float, float]:
+        """(log T, loss) of the best temperature."""
+        found = minimize_scalar(
+            lambda log_temperature: loss(log_temperature) + 0.5 * (log_temperature / prior_std) ** 2,
             bounds=(np.log(LOWEST), np.log(HIGHEST)),
             method="bounded",
             options={"xatol": 1e-6},
         )
+        return float(found.x), float(found.fun)
 
-    return Temperature(float(np.exp(lowest(SPREAD).x)), loss(0.0) - float(lowest(np.inf).fun), len(rows))
+    best, _ = minimum(PRIOR_STD)
+    _, least_loss = minimum(np.inf)
+    return Temperature(float(np.exp(best)), loss(0.0) - least_loss, len(rows))

@@ -1,8 +1,8 @@
-"""A network applied to images: the one place that chooses device and precision outside training."""
+"""A network applied to images: probabilities of batches, and scores of all images of a split"""
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Protocol
 
 import numpy as np
@@ -11,74 +11,23 @@ import torch.distributed as dist
 from torch import Tensor
 
 from vit.data.batch import Batch
-from vit.data.module import rank_and_world_size
 from vit.data.preprocess import Preprocess
-from vit.errors import DataError, UsageError, nearest
-from vit.inference.metrics import ScoredImages
+from vit.errors import DataError
+from vit.inference.devices import autocast, choose_precision
+from vit.inference.scored_images import ScoredImages
+from vit.launch import rank_and_world_size
 from vit.models.network import Network
 
-CPU_PIXELS = 32 * 224 * 224  # of a pass on a CPU: the activations of more leave its caches, for a fifth more time
-
-
-def choose_device(name: str = "auto") -> torch.device:
-    """The device of this process: the named one, or an accelerator, or the CPU.
-
-    Of several GPUs that it sees, a process takes the one of its rank on this machine.
-
-    Raises:
-        UsageError: there is no such device.
-    """
-    if name != "auto":
-        return _named_device(name)
-    if torch.cuda.is_available():
-        return _own_gpu()
-    return torch.device("mps") if torch.backends.mps.is_available() else torch.device("cpu")
-
-
-def _named_device(name: str) -> torch.device:
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise UsageError(f"there is no device {name!r}", nearest(name, ("auto", "cpu", "cuda", "mps"))) from error
-    backend = getattr(torch, device.type, None)
-    if backend is None or not hasattr(backend, "is_available") or not backend.is_available():
-        raise UsageError(f"PyTorch sees no device {name!r} here", "give cpu or auto")
-    return _own_gpu() if name == "cuda" else device
-
-
-def _own_gpu() -> torch.device:
-    rank = int(os.environ.get("LOCAL_RANK", os.environ.get("SLURM_LOCALID", "0")))
-    return torch.device("cuda", rank % torch.cuda.device_count())  # a launcher may show each process one GPU alone
-
-
-def choose_precision(precision: str, device: torch.device) -> str:
-    """ "auto" becomes "bf16-mixed" where the hardware computes in bfloat16, else "32-true"."""
-    if precision != "auto":
-        return precision
-    return "bf16-mixed" if has_bf16(device) else "32-true"
-
-
-def has_bf16(device: torch.device) -> bool:
-    """Whether the hardware itself computes in bfloat16 (emulation is slower than float32)."""
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    if device.type == "cpu":
-        return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return False
-
-
-def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
-    """The context in which a network runs at a precision."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16-mixed")
+CPU_PIXELS = 32 * 224 * 224  # of a pass on a CPU: activations of more pixels leave its caches and cost 20 % more time
 
 
 @contextmanager
 def distributed() -> Iterator[int]:
-    """Join the processes that torchrun started, if it did; gives this process's rank."""
+    """While entered: the processes that torchrun started are connected. Gives the rank of this process."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield 0
         return
-    dist.init_process_group("gloo")  # only counts and results are exchanged, never tensors of a GPU
+    dist.init_process_group("gloo")  # processes exchange counts and results, never tensors of a GPU
     try:
         yield dist.get_rank()
         dist.barrier()
@@ -87,7 +36,7 @@ def distributed() -> Iterator[int]:
 
 
 class Engine:
-    """A network on a device, ready to say probabilities: images (B, 3, S, S) uint8 -> (B, C) float32."""
+    """A network on a device: images (B, 3, S, S) uint8 -> probabilities (B, C) float32."""
 
     def __init__(
         self, network: Network, preprocess: Preprocess, device: torch.device, precision: str, temperature: float = 1.0
@@ -97,12 +46,12 @@ class Engine:
         self.device = device
         self.precision = choose_precision(precision, device)
         self.temperature = temperature
-        self._most = max(1, CPU_PIXELS // preprocess.image_size**2) if device.type == "cpu" else None
+        self._max_images = max(1, CPU_PIXELS // preprocess.image_size**2) if device.type == "cpu" else None
 
     @torch.inference_mode()
     def logits(self, images: Tensor) -> Tensor:
         """Images (B, 3, S, S) uint8 -> logits (B, C) float32."""
-        return torch.cat([self._pass(part) for part in images.split(self._most or len(images))])
+        return torch.cat([self._pass(part) for part in images.split(self._max_images or len(images))])
 
     def _pass(self, images: Tensor) -> Tensor:
         normalized = self.preprocess.normalize(images.to(self.device, non_blocking=True))
@@ -115,7 +64,7 @@ class Engine:
 
 
 class Classifies(Protocol):
-    """Whatever says probabilities of prepared images: an `Engine`, or an exported file."""
+    """Whatever computes probabilities of prepared images: an `Engine`, or an exported file."""
 
     temperature: float
 
@@ -124,7 +73,7 @@ class Classifies(Protocol):
 
 
 def score(engine: Classifies, batches: Iterable[Batch]) -> ScoredImages:
-    """Score every valid image of all processes, each once, in the order of the list; every process gets all rows.
+    """Score every valid image of all processes once, in the order of the list. Every process gets all scores.
 
     Raises:
         DataError: none of the images can be read.
@@ -133,7 +82,7 @@ def score(engine: Classifies, batches: Iterable[Batch]) -> ScoredImages:
     paths: list[str] = []
     labels: list[Tensor] = []
     probabilities: list[Tensor] = []
-    places: list[int] = []  # in the list: process r scores images r, r + n, r + 2n, ...
+    places: list[int] = []  # in the list of images: process r of n scores images r, r + n, r + 2n, ...
     left_out: dict[str, str] = {}
     seen = 0
     for batch in batches:
@@ -161,7 +110,7 @@ def score(engine: Classifies, batches: Iterable[Batch]) -> ScoredImages:
 
 
 def _in_order(parts: list[tuple[ScoredImages, list[int]]]) -> ScoredImages:
-    """What several processes scored, by the places of its rows in the list."""
+    """The scores of several processes, each with the places of its images in the list."""
     order = np.argsort(np.concatenate([np.array(places, dtype=np.int64) for _, places in parts]))
     scored = [part for part, _ in parts]
     paths = [path for part in scored for path in part.paths]

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from vit.data.tables import read_table
+from vit.data.image_csv import read_image_csv
 from vit.errors import DataError, UsageError, nearest
 
 OUTPUTS = (".csv", ".jsonl", ".parquet")
@@ -60,7 +60,7 @@ def _listed(path: Path) -> list[str]:
         lines = path.read_text(encoding="utf-8-sig", errors="surrogateescape").splitlines()
         names = [line.strip() for line in lines if line.strip()]
     else:
-        names = [row["path"] for _, row in read_table(path, ("path",)).rows]
+        names = [row["path"] for _, row in read_image_csv(path, ("path",)).rows]
     if not names:
         raise DataError(f"{path} lists no files", "give a file a line")
     return [os.path.join(path.parent, name) if path.parent != Path() else name for name in names]

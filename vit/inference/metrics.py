@@ -1,24 +1,19 @@
-"""How good a classifier is on labeled images: numbers with 95 % intervals, per-class figures, calibration."""
+"""Metrics of a classifier on labeled images: with 95 % intervals, by class, and of its calibration"""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import softmax
 from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from vit.data.samples import Labels
-
-Floats = npt.NDArray[np.float32]
+from vit.inference.scored_images import Floats, ScoredImages
 
 RESAMPLES = 1000
 CALIBRATION_BINS = 15
-MOST_IN_CONFUSION = (
-    200  # classes of a confusion matrix: nothing can be read in a larger one, and it grows as their square
-)
+MOST_IN_CONFUSION = 200  # classes of a confusion matrix: a larger one is not readable, and its size is quadratic
 NAMES = {
     "acc1": "accuracy",
     "acc5": "top-5 accuracy",
@@ -29,87 +24,141 @@ NAMES = {
 
 
 @dataclass(frozen=True)
-class ScoredImages:
-    """Every image of a split with what a network said of it; rows belong together.
+class Metric:
+    """A metric with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class CalibrationError:
+    """Expected calibration error (ECE), without an interval.
+
+    With few images the value is too large (Kumar et al. 2019, arXiv 1909.10155), and in a bootstrap even larger.
 
     Attributes:
-        paths: (n,) names.
-        labels: (n,) true class numbers.
-        probabilities: (n, C) after softmax.
-        temperature: by which the logits were divided before it.
-        left_out: images that could not be read, which have no row: {name: reason}.
+        value: mean gap between confidence and accuracy over 15 bins, weighted by the images of a bin.
+        chance: expected value for a perfectly calibrated network with as many images of the same confidences.
     """
 
-    paths: tuple[str, ...]
-    labels: Labels
-    probabilities: Floats
-    temperature: float = 1.0
-    left_out: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def predictions(self) -> Labels:
-        """(n,) class numbers of the largest probability."""
-        return np.asarray(self.probabilities.argmax(axis=1), dtype=np.int64)
-
-    @property
-    def confidences(self) -> Floats:
-        """(n,) largest probabilities."""
-        return np.asarray(self.probabilities.max(axis=1))
-
-    @property
-    def correct(self) -> npt.NDArray[np.bool_]:
-        """(n,) whether the prediction is the label."""
-        return np.asarray(self.predictions == self.labels)
-
-    @property
-    def uncalibrated(self) -> Floats:
-        """(n,) largest probabilities, had there been no temperature."""
-        return self.at(1.0).confidences
-
-    @property
-    def losses(self) -> npt.NDArray[np.float64]:
-        """(n,) negative log-probability of the true class, in nats."""
-        own = self.probabilities[np.arange(len(self.labels)), self.labels].astype(np.float64)
-        return -np.log(np.maximum(own, 1e-12))
-
-    @property
-    def log_probabilities(self) -> npt.NDArray[np.float64]:
-        """(n, C), which are the logits over the temperature but for a constant of each row."""
-        return np.log(np.maximum(self.probabilities, np.finfo(np.float32).smallest_subnormal).astype(np.float64))
-
-    def at(self, temperature: float) -> "ScoredImages":
-        """The same at another temperature."""
-        changed = softmax(self.log_probabilities * (self.temperature / temperature), axis=1)
-        return replace(self, probabilities=changed.astype(np.float32), temperature=temperature)
+    value: float
+    chance: float
 
 
-def measure(scored: ScoredImages, class_names: tuple[str, ...], seed: int = 0) -> dict[str, Any]:
-    """All figures of a set of scored images.
+@dataclass(frozen=True)
+class Calibration:
+    """The metrics that depend on the temperature."""
 
-    Returns:
-        "metrics": {name: {value, low, high}} for acc1, acc5 (more than five classes), balanced_accuracy, nll and ece,
-        with 95 % intervals: Wilson's for the shares acc1 and acc5 (a bootstrap calls 20 of 20 certain), percentiles
-        over 1,000 bootstrap samples of the images for the rest. ece has no interval, but {value, chance}: few images
-        make it too large (Kumar et al. 2019, arXiv 1909.10155), a bootstrap of them larger still, and chance is what a
-        perfectly calibrated network would show with as many images of these confidences.
-        "temperature", and "uncalibrated": nll and ece without it; "per_class": a row per class; "confusion": counts,
-        rows are true classes (of at most 200); "images": n.
+    nll: Metric
+    ece: CalibrationError
+
+    def to_dict(self) -> dict[str, dict[str, float]]:
+        """{name: {value, low, high}}, and for ece {value, chance}."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """All metrics of a set of scored images.
+
+    The intervals of acc1 and acc5 are Wilson's, because a bootstrap takes 20 of 20 for certain. The other intervals are
+    percentiles of 1,000 bootstrap samples of the images.
+
+    Attributes:
+        acc1: accuracy.
+        acc5: top-5 accuracy; None for five classes or fewer.
+        balanced_accuracy: mean recall of the classes that have images.
+        nll: mean negative log-probability of the true class, in nats.
+        ece: expected calibration error.
     """
-    measured: dict[str, Any] = {
-        "images": len(scored.labels),
-        "metrics": with_intervals(scored, len(class_names), seed),
-        "temperature": scored.temperature,
-        "uncalibrated": uncalibrated(scored, len(class_names), seed),
-        "per_class": per_class(scored.labels, scored.predictions, class_names),
-    }
-    if len(class_names) <= MOST_IN_CONFUSION:
-        measured["confusion"] = confusion(scored.labels, scored.predictions, len(class_names)).tolist()
-    return measured
+
+    acc1: Metric
+    acc5: Metric | None
+    balanced_accuracy: Metric
+    nll: Metric
+    ece: CalibrationError
+
+    def to_dict(self) -> dict[str, dict[str, float]]:
+        """{name: {value, low, high}}, and for ece {value, chance}, as in result.json."""
+        return {name: metric for name, metric in asdict(self).items() if metric is not None}
 
 
-def with_intervals(scored: ScoredImages, num_classes: int, seed: int = 0) -> dict[str, dict[str, float]]:
-    """{name: {value, low, high}}, of ece {value, chance}; see `measure`."""
-    labels, correct = scored.labels, scored.predictions == scored.labels
+@dataclass(frozen=True)
+class ClassMetrics:
+    """Metrics of one class."""
+
+    class_name: str
+    num_images: int
+    precision: float
+    recall: float
+    f1: float
+
+    def to_dict(self) -> dict[str, str | int | float]:
+        """The row of the class in JSON files."""
+        return {
+            "class": self.class_name,
+            "images": self.num_images,
+            "precision": self.precision,
+            "recall": self.recall,
+            "f1": self.f1,
+        }
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Everything that `vit evaluate` measures.
+
+    Attributes:
+        num_images: number of scored images.
+        metrics: metrics over all images.
+        temperature: number that divided the logits.
+        uncalibrated: metrics at temperature 1, where they differ.
+        per_class: metrics of each class.
+        confusion: (C, C) counts, with true classes in rows; None for more than 200 classes.
+    """
+
+    num_images: int
+    metrics: Metrics
+    temperature: float
+    uncalibrated: Calibration
+    per_class: list[ClassMetrics]
+    confusion: npt.NDArray[np.int64] | None
+
+    def to_dict(self) -> dict[str, object]:
+        """The content of an evaluation's metrics.json."""
+        content: dict[str, object] = {
+            "images": self.num_images,
+            "metrics": self.metrics.to_dict(),
+            "temperature": self.temperature,
+            "uncalibrated": self.uncalibrated.to_dict(),
+            "per_class": [row.to_dict() for row in self.per_class],
+        }
+        return content if self.confusion is None else {**content, "confusion": self.confusion.tolist()}
+
+
+def measure(scored: ScoredImages, class_names: Sequence[str], seed: int = 0) -> Measurement:
+    """All metrics of a set of scored images.
+
+    Args:
+        seed: seed of the bootstrap.
+    """
+    num_classes = len(class_names)
+    is_readable = num_classes <= MOST_IN_CONFUSION
+    return Measurement(
+        num_images=len(scored.labels),
+        metrics=with_intervals(scored, num_classes, seed),
+        temperature=scored.temperature,
+        uncalibrated=uncalibrated(scored, num_classes, seed),
+        per_class=per_class(scored.labels, scored.predictions, class_names),
+        confusion=confusion(scored.labels, scored.predictions, num_classes) if is_readable else None,
+    )
+
+
+def with_intervals(scored: ScoredImages, num_classes: int, seed: int = 0) -> Metrics:
+    """The metrics over all images."""
+    labels, correct = scored.labels, scored.correct
     columns = {"acc1": correct.astype(np.float64), "nll": scored.losses}
     if num_classes > 5:
         top5 = np.argpartition(scored.probabilities, -5, axis=1)[:, -5:]
@@ -126,54 +175,63 @@ def with_intervals(scored: ScoredImages, num_classes: int, seed: int = 0) -> dic
     count = len(labels)
     measured = values(np.ones(count))
     generator = np.random.default_rng(seed)
-    drawn = [
+    samples = [
         values(np.bincount(generator.integers(0, count, count), minlength=count).astype(np.float64))
         for _ in range(RESAMPLES)
     ]
-    result: dict[str, dict[str, float]] = {}
-    for name in ("acc1", "acc5", "balanced_accuracy", "nll"):
-        if name in ("acc1", "acc5") and name in measured:
-            within = binomtest(round(measured[name] * count), count).proportion_ci(0.95, "wilson")
-            result[name] = {"value": measured[name], "low": float(within.low), "high": float(within.high)}
-        elif name in measured:
-            low, high = np.percentile([draw[name] for draw in drawn], (2.5, 97.5))
-            result[name] = {"value": measured[name], "low": float(low), "high": float(high)}
-    return {**result, "ece": calibration_error(correct, scored.confidences)}
+
+    def bootstrapped(name: str) -> Metric:
+        low, high = np.percentile([sample[name] for sample in samples], (2.5, 97.5))
+        return Metric(measured[name], float(low), float(high))
+
+    return Metrics(
+        acc1=_wilson(measured["acc1"], count),
+        acc5=_wilson(measured["acc5"], count) if "acc5" in measured else None,
+        balanced_accuracy=bootstrapped("balanced_accuracy"),
+        nll=bootstrapped("nll"),
+        ece=calibration_error(correct, scored.confidences),
+    )
 
 
-def calibration_error(correct: npt.NDArray[np.bool_], confidences: Floats) -> dict[str, float]:
-    """{value, chance}: the gap between confidence and accuracy over 15 bins, and its expectation were they calibrated.
+def _wilson(fraction: float, count: int) -> Metric:
+    """A fraction of images with Wilson's interval."""
+    within = binomtest(round(fraction * count), count).proportion_ci(0.95, "wilson")
+    return Metric(fraction, float(within.low), float(within.high))
 
-    Of a bin's images with confidences c the number that is right is then about normal, with variance sum(c (1 - c)).
+
+def calibration_error(correct: npt.NDArray[np.bool_], confidences: Floats) -> CalibrationError:
+    """The calibration error, and its expected value for a calibrated network.
+
+    The number of right images in a bin of confidences c is then nearly normal, with variance sum(c (1 - c)).
     """
     sure = confidences.astype(np.float64)
     bins = np.minimum((confidences * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
     gaps = np.bincount(bins, correct - sure, CALIBRATION_BINS)
     variances = np.bincount(bins, np.maximum(sure * (1.0 - sure), 0.0), CALIBRATION_BINS)
-    return {
-        "value": float(np.abs(gaps).sum() / len(sure)),
-        "chance": float(np.sqrt(2 / np.pi * variances).sum() / len(sure)),
-    }
+    return CalibrationError(
+        value=float(np.abs(gaps).sum() / len(sure)),
+        chance=float(np.sqrt(2 / np.pi * variances).sum() / len(sure)),
+    )
 
 
-def uncalibrated(scored: ScoredImages, num_classes: int, seed: int = 0) -> dict[str, dict[str, float]]:
-    """nll and ece as they would be at temperature 1, as `with_intervals`; what counts labels is the same there."""
+def uncalibrated(scored: ScoredImages, num_classes: int, seed: int = 0) -> Calibration:
+    """The metrics at temperature 1 that differ there. Accuracies do not depend on the temperature."""
     found = with_intervals(scored.at(1.0), num_classes, seed)
-    return {name: found[name] for name in ("nll", "ece")}
+    return Calibration(found.nll, found.ece)
 
 
-def per_class(labels: Labels, predictions: Labels, class_names: Sequence[str]) -> list[dict[str, Any]]:
-    """Images, precision, recall and F1 of each class."""
+def per_class(labels: Labels, predictions: Labels, class_names: Sequence[str]) -> list[ClassMetrics]:
+    """Metrics of each class, in the order of the class names."""
     numbers = list(range(len(class_names)))
     precision, recall, f1, support = precision_recall_fscore_support(
         labels, predictions, labels=numbers, zero_division=0.0
     )
     return [
-        {"class": name, "images": int(n), "precision": float(p), "recall": float(r), "f1": float(f)}
+        ClassMetrics(name, int(n), float(p), float(r), float(f))
         for name, n, p, r, f in zip(class_names, support, precision, recall, f1, strict=True)
     ]
 
 
 def confusion(labels: Labels, predictions: Labels, num_classes: int) -> npt.NDArray[np.int64]:
-    """Counts (C, C); rows are true classes, columns what was predicted."""
+    """Counts (C, C). Rows are true classes, columns are predicted classes."""
     return np.asarray(confusion_matrix(labels, predictions, labels=list(range(num_classes))))

@@ -19,7 +19,8 @@ from vit.data.in_memory import TAKEN, InMemory, name_of, pixels_of
 from vit.data.preprocess import Preprocess
 from vit.data.threads import decode_threads
 from vit.errors import UsageError
-from vit.inference.engine import Engine, choose_device
+from vit.inference.devices import choose_device
+from vit.inference.engine import Engine
 from vit.inference.files import list_files
 from vit.inference.onnx_engine import SUFFIX, OnnxEngine
 

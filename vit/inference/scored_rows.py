@@ -1,4 +1,4 @@
-"""predictions/SPLIT.csv: what a run said of every image of a split, in the order of the split."""
+"""predictions/SPLIT.csv: labels, predictions and losses of all images of a split, in the order of the split"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -8,16 +8,16 @@ from vit.csv_files import new_table, read_table
 from vit.errors import DataError
 
 if TYPE_CHECKING:
-    from vit.inference.metrics import ScoredImages
+    from vit.inference.scored_images import ScoredImages
 
 
 class ScoredRow(NamedTuple):
-    """One image; in files from before there was calibration `uncalibrated` is missing, and `probability` here.
+    """One image.
 
     Attributes:
-        probability: of the predicted label.
+        probability: probability of the predicted label.
         loss: negative log-probability of the true label, in nats.
-        uncalibrated: the probability of the predicted label without temperature scaling.
+        uncalibrated: probability of the predicted label at temperature 1.
     """
 
     path: str
@@ -28,11 +28,8 @@ class ScoredRow(NamedTuple):
     uncalibrated: float
 
 
-_OLD = ScoredRow._fields[:5]
-
-
 def write_scored(path: Path, scored: "ScoredImages", class_names: tuple[str, ...]) -> None:
-    """Every image with its true and predicted label, for whoever wants to compute something else."""
+    """Write a row for every image."""
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = (scored.labels, scored.predictions, scored.confidences, scored.losses, scored.uncalibrated)
     with atomic_write(path) as partial, new_table(partial, ScoredRow._fields, digits=6) as table:
@@ -41,22 +38,20 @@ def write_scored(path: Path, scored: "ScoredImages", class_names: tuple[str, ...
 
 
 def read_scored(path: Path, count: int) -> list[ScoredRow]:
-    """What `write_scored` wrote.
+    """Read the rows that `write_scored` wrote.
+
+    Args:
+        count: expected number of rows.
 
     Raises:
-        DataError: it is not as it was written, or has not `count` rows.
+        DataError: the file has other columns, or another number of rows.
     """
     try:
         header, rows = read_table(path)
-        if tuple(header) not in (ScoredRow._fields, _OLD) or len(rows) != count:
+        if tuple(header) != ScoredRow._fields or len(rows) != count:
             raise ValueError(f"it should have the columns {','.join(ScoredRow._fields)} and {count:,} rows")
         if any(len(row) != len(header) for row in rows):
             raise ValueError("its rows are of different lengths")
-        return [_row(*row) for row in rows]
+        return [ScoredRow(path, label, predicted, *map(float, numbers)) for path, label, predicted, *numbers in rows]
     except ValueError as error:
         raise DataError(f"{path} is not as its run wrote it: {error}", "restore it, or train again") from error
-
-
-def _row(path: str, label: str, predicted: str, *numbers: str) -> ScoredRow:
-    probability, loss, *rest = map(float, numbers)
-    return ScoredRow(path, label, predicted, probability, loss, *(rest or [probability]))

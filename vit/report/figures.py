@@ -11,7 +11,8 @@ from sklearn.metrics import ConfusionMatrixDisplay
 from torch import Tensor
 
 from vit.csv_files import records
-from vit.inference.metrics import CALIBRATION_BINS, Floats
+from vit.inference.metrics import CALIBRATION_BINS
+from vit.inference.scored_images import Floats
 from vit.report.style import plain
 from vit.report.style import save as save  # drawn here, saved by whoever asked for it
 

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from vit.explain.cost import Size
-from vit.explain.distance import Reach
+from vit.explain.cost import CostAtSize
+from vit.explain.distance import AttentionSpread
 from vit.report.style import look
 
 MOST_TILES = 14  # along a side, of the positions' similarities
@@ -54,7 +54,7 @@ def similarities(similarity: Tensor) -> Figure:
     return figure
 
 
-def attention_reach(reach: Reach) -> Figure:
+def attention_reach(reach: AttentionSpread) -> Figure:
     """Attention distance and entropy of every head, by block, beside what attending to everything alike would give."""
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)
@@ -64,7 +64,7 @@ def attention_reach(reach: Reach) -> Figure:
     return figure
 
 
-def costs(parts: Mapping[str, tuple[int, int]], sizes: Sequence[Size]) -> Figure:
+def costs(parts: Mapping[str, tuple[int, int]], sizes: Sequence[CostAtSize]) -> Figure:
     """Parameters and FLOPs of each part, and the quadratic share against image size."""
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1.15, 1])
@@ -92,19 +92,19 @@ def _heads(axes: Axes, values: Tensor, uniform: float, label: str) -> None:
     axes.set_xticks(range(0, depth, max(1, depth // 12)))
 
 
-def _shares(axes: Axes, sizes: Sequence[Size]) -> None:
+def _shares(axes: Axes, sizes: Sequence[CostAtSize]) -> None:
     sides = [size.image_size for size in sizes]
     for place, (label, values, style) in enumerate(
         (
-            ("N / ((2 + r) D + N), one block", [size.formula for size in sizes], "-"),
-            ("counted, whole network", [size.counted for size in sizes], ""),
-            ("of the time of a block, measured", [size.timed for size in sizes], ""),
+            ("N / ((2 + r) D + N), one block", [size.formula_share for size in sizes], "-"),
+            ("counted, whole network", [size.counted_share for size in sizes], ""),
+            ("of the time of a block, measured", [size.timed_share for size in sizes], ""),
         )
     ):
         color, marker = look(place)
         axes.plot(sides, [100 * v for v in values], style, marker="" if style else marker, color=color, label=label)
-    known = [size.timed for size in sizes if not math.isnan(size.timed)]
+    known = [size.timed_share for size in sizes if not math.isnan(size.timed_share)]
     axes.set(xlabel="image size (pixels)", ylabel="share that is quadratic in tokens (%)")
-    axes.set_ylim(0, 100 * max([size.formula for size in sizes] + known) * 1.3)
+    axes.set_ylim(0, 100 * max([size.formula_share for size in sizes] + known) * 1.3)
     axes.set_xticks(sides)
     axes.legend(frameon=False, loc="upper left", fontsize=8)

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from vit.atomic_files import atomic_write
-from vit.explain.cost import Size
-from vit.explain.distance import Reach
+from vit.explain.cost import CostAtSize
+from vit.explain.distance import AttentionSpread
 from vit.report.inspect_figures import attention_reach, costs, filters, similarities
 from vit.report.page import drawn, templates
 from vit.report.style import save
@@ -35,9 +35,9 @@ class Inspection:
     components: Tensor
     shares: Tensor
     similarity: Tensor | None
-    reach: Reach | None
+    reach: AttentionSpread | None
     parts: Mapping[str, tuple[int, int]]
-    sizes: list[Size]
+    sizes: list[CostAtSize]
     timed_on: str
 
 
@@ -63,7 +63,7 @@ def write_inspection(found: Inspection, folder: Path) -> None:
         partial.write_text(html, encoding="utf-8", errors="replace")
 
 
-def _heads(reach: Reach | None) -> list[tuple[int, str, str]]:
+def _heads(reach: AttentionSpread | None) -> list[tuple[int, str, str]]:
     """For each block: its number, and distances and entropies of its heads, least first."""
     if reach is None:
         return []

@@ -28,7 +28,7 @@ def overlays(run: RunDirectory, images: Sequence[Tensor], said: Sequence[str]) -
     if not images:
         return []
     try:
-        network, description = load(run.best)
+        network, description = load(run.best_path)
         (method,) = choose_methods("best", network).values()
         seen = torch.stack([description.preprocess(image) for image in images])
         numbers = torch.tensor([description.class_names.index(name) for name in said])

@@ -10,10 +10,11 @@ from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
 from vit.data.dataset import ImageDataset
 from vit.data.sampler import Key
-from vit.inference.metrics import MOST_IN_CONFUSION, ScoredImages, confusion, per_class
+from vit.inference.metrics import MOST_IN_CONFUSION, confusion, per_class
+from vit.inference.scored_images import ScoredImages
 from vit.report.figures import confusion_matrix, curves, displayable, image_grid, reliability, save
-from vit.training.fit import FitResult
 from vit.training.plan import Plan
+from vit.training.result import FitResult
 from vit.training.tracking import Tracker
 
 WORST = 24
@@ -26,17 +27,18 @@ def write_classes(run: RunDirectory, fitted: FitResult, class_names: tuple[str, 
     split = "test" if "test" in fitted.scored else "validation"
     if split in fitted.scored:
         shown = fitted.scored[split]
-        content: dict[str, Any] = {"per_class": per_class(shown.labels, shown.predictions, class_names)}
+        rows = per_class(shown.labels, shown.predictions, class_names)
+        content: dict[str, Any] = {"per_class": [row.to_dict() for row in rows]}
         if len(class_names) <= MOST_IN_CONFUSION:
             content["confusion"] = confusion(shown.labels, shown.predictions, len(class_names)).tolist()
-        write_json(run.path / f"{split}_classes.json", content)
+        write_json(run.per_class_path(split), content)
 
 
 def draw_run(run: RunDirectory, plan: Plan, fitted: FitResult, tracker: Tracker) -> None:
     """Curves, confusion matrix, reliability, augmented training images, worst validation images."""
     class_names = plan.source.class_names
     scored, data = fitted.scored, fitted.data
-    pictures = {"curves": curves(run.metrics)}
+    pictures = {"curves": curves(run.metrics_path)}
     split = "test" if "test" in scored else "validation"
     if split in scored:
         shown = scored[split]
@@ -61,7 +63,7 @@ def draw_run(run: RunDirectory, plan: Plan, fitted: FitResult, tracker: Tracker)
             "Validation images with the largest loss: true → predicted, probability",
         )
     for name, figure in pictures.items():
-        path = run.figures / f"{name}.png"
+        path = run.figure_path(name)
         save(figure, path)
         show = tracker.media if name in SHOWING_IMAGES else tracker.figure
         show(f"figures/{name}", path)
@@ -75,7 +77,7 @@ def draw_run(run: RunDirectory, plan: Plan, fitted: FitResult, tracker: Tracker)
 def _track_result(run: RunDirectory, result: RunResult, tracker: Tracker) -> None:
     values = {f"test/{name}": metric["value"] for name, metric in result.metrics.items()}
     tracker.summary({**values, **{f"best/{name}": value for name, value in result.validation.items()}})
-    tracker.artifact(run.best, f"{result.data}-{result.spec.name}", {"sha256": file_hash(run.best), **values})
+    tracker.artifact(run.best_path, f"{result.data}-{result.spec.name}", {"sha256": file_hash(run.best_path), **values})
 
 
 def _worst(scored: ScoredImages, class_names: tuple[str, ...]) -> list[dict[str, Any]]:

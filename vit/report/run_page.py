@@ -63,14 +63,14 @@ def write_run_report(run: RunDirectory, source: Source | None, result: RunResult
     """
     result = run.read_result() if result is None else result
     try:
-        class_names: list[str] = json.loads(run.class_names.read_text(encoding="utf-8"))["classes"]
+        class_names: list[str] = json.loads(run.class_names_path.read_text(encoding="utf-8"))["classes"]
         split = "test" if "test" in result.num_images else "validation"
-        rows = read_scored(run.predictions / f"{split}.csv", result.num_images[split])
+        rows = read_scored(run.scored_path(split), result.num_images[split])
         content = _content(run, result, class_names, split, rows, _pixels(source, split, rows))
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise DataError(f"{run.path} is damaged: {error}", "restore its files, or train again") from error
     html = templates.get_template("run.html").render(content)
-    with atomic_write(run.report) as partial:
+    with atomic_write(run.report_path) as partial:
         partial.write_text(html, encoding="utf-8", errors="replace")
 
 
@@ -141,7 +141,7 @@ def _content(
         "metrics": _metrics(result),
         "temperature": result.temperature,
         "has_pictures": pixels is not None,
-        "curves": drawn(curves(run.metrics)),
+        "curves": drawn(curves(run.metrics_path)),
         "best_epoch": result.best_epoch + 1,
         "classes": _classes(labels, guesses, class_names)[:SHOWN_CLASSES],
         "class_count": len(class_names),
@@ -164,7 +164,7 @@ def _content(
         ],
         "reliability": drawn(reliability(correct, sure, before)),
         "facts": _facts(result),
-        "config": run.config.read_text(encoding="utf-8").splitlines(),
+        "config": run.config_path.read_text(encoding="utf-8").splitlines(),
     }
 
 
@@ -200,7 +200,7 @@ def _metrics(result: RunResult) -> list[tuple[str, Cell, Cell]]:
 
 def _classes(labels: Any, guesses: Any, class_names: Sequence[str]) -> list[dict[str, Any]]:
     """A row for each class, the one with the lowest F1 first."""
-    rows = per_class(labels, guesses, class_names)
+    rows: list[dict[str, Any]] = [row.to_dict() for row in per_class(labels, guesses, class_names)]
     taken_for: list[Counter[int]] = [Counter() for _ in class_names]
     for label, guess in zip(labels.tolist(), guesses.tolist(), strict=True):
         taken_for[label][guess] += 1
@@ -244,6 +244,5 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
 
 def _left_out(result: RunResult) -> list[tuple[str, str, str]]:
     """(split, name, reason) of images that could not be read and were not measured."""
-    return [(split, path, reason) for split, some in result.left_out.items() for path, reason in some.items()][
-        :LEFT_OUT
-    ]
+    left_out = result.left_out.items()
+    return [(split, path, reason) for split, some in left_out for path, reason in some.items()][:LEFT_OUT]

@@ -45,8 +45,8 @@ def report_study(folder: Path, target: float | None) -> Findings:
         why = f"{len(failed)} failed, the first one so: {failed[0]['error']}" if failed else "none was tried"
         raise DataError(f"{folder} has no finished cell: {why}", "give its 'vit study' command again")
     findings = summarize(results, protocol, failed, target)
-    write_results(results, study.results)
-    write_json(study.summary, to_json(findings))
+    write_results(results, study.results_path)
+    write_json(study.summary_path, to_json(findings))
     write_study_report(findings, folder)
     return findings
 
@@ -57,8 +57,8 @@ def write_study_report(findings: Findings, folder: Path) -> None:
     figure = (learning_curves if _several(findings) else variants)(findings)
     html = templates.get_template("study.html").render(_content(findings, figure))
     for path, content in (
-        (study.curve, rendered(figure, "png", dpi=160)),
-        (study.report, html.encode("utf-8", "replace")),
+        (study.curve_path, rendered(figure, "png", dpi=160)),
+        (study.report_path, html.encode("utf-8", "replace")),
     ):
         with atomic_write(path) as partial:
             partial.write_bytes(content)

@@ -1,1 +1,1 @@
-"""A study: a grid of runs, and what they say together."""
+"""Studies: a grid of runs, and the statistics over them."""

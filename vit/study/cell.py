@@ -17,9 +17,8 @@ from vit.checkpoints.run import RunDirectory
 from vit.data.contents import known_contents, read_contents
 from vit.errors import VitError
 from vit.launch import forget_launcher
-from vit.study.folder import failure_file
 from vit.training.beginning import check_unchanged, write_beginning
-from vit.training.callbacks.recording import Listener
+from vit.training.callbacks.listener import Listener
 from vit.training.finish import finish
 from vit.training.fit import fit
 from vit.training.plan import Plan, make_plan
@@ -56,42 +55,46 @@ def run_cell(
     _end_with_parent()
     forget_launcher()
     folder.mkdir(parents=True, exist_ok=True)
-    _speak_into(folder / "log.txt")
+    run = RunDirectory(folder)
+    _speak_into(run.log_path)
     _see_one_gpu(gpu)
     torch.set_num_threads(threads)
-    with RunDirectory(folder).held(wait=True):
-        failure_file(folder).unlink(missing_ok=True)
+    with run.held(wait=True):
+        run.failure_path.unlink(missing_ok=True)
         try:
-            _train(recipe, folder, group, digests)
+            _train(recipe, run, group, digests)
         except BaseException as error:  # noqa: BLE001  whatever it was, the study must be able to say it
             traceback.print_exc()
             words = str(error) if isinstance(error, VitError) else f"{type(error).__name__}: {error}"
-            failure_file(folder).write_text(" ".join(words.split())[:1000] + "\n", encoding="utf-8")
+            run.failure_path.write_text(" ".join(words.split())[:1000] + "\n", encoding="utf-8")
             sys.exit(1)
 
 
-def _train(recipe: Recipe, folder: Path, group: str, digests: Mapping[str, str]) -> None:
-    run = RunDirectory(folder)
-    if run.result.is_file():
+def _train(recipe: Recipe, run: RunDirectory, group: str, digests: Mapping[str, str]) -> None:
+    if run.result_path.is_file():
         return  # another shard or an earlier start has done it
     plan = make_plan(recipe)
-    resume = run.can_resume and run.config.is_file() and run.config.read_text(encoding="utf-8") == dump(plan.recipe)
+    resume = (
+        run.can_resume
+        and run.config_path.is_file()
+        and run.config_path.read_text(encoding="utf-8") == dump(plan.recipe)
+    )
     contents = known_contents(plan.source, digests) or read_contents(plan.source)
     check_readable(plan.source, contents)
     if resume:
         check_unchanged(run, plan.source, contents)
     else:
-        for file in (run.splits, run.metrics, run.last, run.previous, run.best):
+        for file in (run.splits_path, run.metrics_path, run.last_path, run.previous_path, run.best_path):
             file.unlink(missing_ok=True)
         write_beginning(run, plan.recipe, plan.source, contents)
     tracker = open_tracker(
-        recipe.wandb, folder, plain(plan.recipe), recipe.name or folder.name, print, group=group, job_type="cell"
+        recipe.wandb, run.path, plain(plan.recipe), recipe.name or run.path.name, print, group=group, job_type="cell"
     )
     fitted = fit(plan, run, [_Rows(tracker)], resume=resume)
     tracker.summary({name: metric["value"] for name, metric in fitted.result.metrics.items()})
     finish(run, fitted, plan.source.class_names)
     tracker.finish()
-    run.last.unlink(missing_ok=True)  # it is for going on; a study of large networks would fill a disk with them
+    run.last_path.unlink(missing_ok=True)  # it is for going on; a study of large networks would fill a disk with them
 
 
 def time_cell(recipe: Recipe, threads: int, gpu: int | None, answer: Any) -> None:
@@ -108,7 +111,8 @@ def time_cell(recipe: Recipe, threads: int, gpu: int | None, answer: Any) -> Non
 
 
 def _timed(plan: Plan) -> tuple[float, float]:
-    from vit.inference.engine import Engine, autocast
+    from vit.inference.devices import autocast
+    from vit.inference.engine import Engine
 
     network = plan.build_network().to(plan.device).train()
     engine = Engine(network, plan.preprocess, plan.device, plan.precision)

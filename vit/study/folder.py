@@ -7,45 +7,37 @@ these alone, at any time.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vit.atomic_files import write_json
 from vit.checkpoints.result import RunResult, unpack
-from vit.checkpoints.run import RunDirectory
 from vit.errors import UsageError
+from vit.layout import RunLayout, StudyLayout
 from vit.study.findings import CellResult
 from vit.study.grid import Cell
 
 
-@dataclass(frozen=True)
-class StudyDirectory:
-    """Where a study keeps what."""
-
-    path: Path
-
-    description = property(lambda self: self.path / "study.json")
-    results = property(lambda self: self.path / "results.csv")
-    summary = property(lambda self: self.path / "summary.json")
-    curve = property(lambda self: self.path / "curve.png")
-    report = property(lambda self: self.path / "report.html")
-    lock = property(lambda self: self.path / ".lock")  # while the report is written
+class StudyDirectory(StudyLayout):
+    """A study folder."""
 
     @classmethod
     def open(cls, path: Path) -> "StudyDirectory":
         """An existing study; UsageError when the folder is none."""
         study = cls(path)
-        if not study.description.is_file():
-            raise UsageError(f"{path} is no study: it has no study.json", "give a folder that 'vit study' made")
+        if not study.description_path.is_file():
+            raise UsageError(
+                f"{path} is not a study folder: it has no {study.description_path.name}",
+                "give a folder that 'vit study' made",
+            )
         return study
 
     def check_extends(self, cells: Sequence[Cell]) -> None:
         """UsageError where the study that is here has finished cells that are not among these: its report would go."""
-        if not self.description.is_file():
+        if not self.description_path.is_file():
             return
         kept = {cell.folder.as_posix() for cell in cells}
-        there = json.loads(self.description.read_text(encoding="utf-8"))["cells"]
+        there = json.loads(self.description_path.read_text(encoding="utf-8"))["cells"]
         lost = [cell for cell in there if cell["folder"] not in kept and result_of(self.path / cell["folder"])]
         if lost:
             one = lost[0]
@@ -69,18 +61,13 @@ class StudyDirectory:
             }
             for cell in cells
         ]
-        write_json(self.description, {"protocol": dict(protocol), "cells": listed})
+        write_json(self.description_path, {"protocol": dict(protocol), "cells": listed})
 
 
 def result_of(run: Path) -> RunResult | None:
     """The result of a run folder, or None while the run is not finished."""
-    directory = RunDirectory(run)
-    return directory.read_result() if directory.result.is_file() else None
-
-
-def failure_file(run: Path) -> Path:
-    """Where a cell that failed says why; gone once it is tried again."""
-    return run / "failure.txt"
+    file = RunLayout(run).result_path
+    return RunResult.read(file) if file.is_file() else None
 
 
 def chosen(losses: Mapping[str, float | None]) -> str | None:
@@ -102,7 +89,7 @@ def tuned(study: StudyDirectory, cells: Sequence[tuple[tuple[str, int], int, str
         if seed == first.setdefault(group, seed):
             run = study.path / folder
             result = result_of(run)
-            failed = float("inf") if failure_file(run).is_file() else None
+            failed = float("inf") if RunLayout(run).failure_path.is_file() else None
             losses.setdefault(group, {})[choice] = result.validation["val/loss"] if result else failed
     found = {group: chosen(each) for group, each in losses.items()}
     return {group: choice for group, choice in found.items() if choice is not None}
@@ -118,7 +105,7 @@ def collect(path: Path) -> tuple[list[CellResult], dict[str, Any], list[dict[str
         UsageError: the folder is no study.
     """
     study = StudyDirectory.open(path)
-    content = json.loads(study.description.read_text(encoding="utf-8"))
+    content = json.loads(study.description_path.read_text(encoding="utf-8"))
     cells = content["cells"]
     keyed = [((cell["series"], cell["images"]), cell["seed"], cell["choice"], cell["folder"]) for cell in cells]
     choices = tuned(study, keyed)
@@ -138,8 +125,8 @@ def collect(path: Path) -> tuple[list[CellResult], dict[str, Any], list[dict[str
             places["precision"].add(result.precision)
             for name, version in result.versions.items():
                 versions.setdefault(name, set()).add(str(version))
-        elif failure_file(path / folder).is_file():
-            reason = failure_file(path / folder).read_text(encoding="utf-8", errors="replace").strip()
+        elif (failure := RunLayout(path / folder).failure_path).is_file():
+            reason = failure.read_text(encoding="utf-8", errors="replace").strip()
             failed.append({**cell, "run": folder, "error": reason})
     protocol = {
         **content["protocol"],

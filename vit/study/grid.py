@@ -13,6 +13,7 @@ from pathlib import Path
 
 from vit.checkpoints.run import slug
 from vit.errors import UsageError
+from vit.layout import CELLS
 from vit.training.batch_size import automatic_batch_size, batch_multiple
 from vit.training.recipe import UNDECIDING, Recipe, plain
 
@@ -171,7 +172,7 @@ def make_cells(
                     whole = budget.apply(replace(recipe, data=data, seed=seed), images)
                     ending = f"-{slug(choice)}" if choice else ""
                     place = f"{slug(name)}/{images:07d}/seed{seed}{ending}-{key_of(whole, inputs)}"
-                    cells.append(Cell(name, images, seed, choice, whole, Path("cells") / place))
+                    cells.append(Cell(name, images, seed, choice, whole, Path(CELLS) / place))
     return cells
 
 

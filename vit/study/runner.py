@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from vit.errors import UsageError
+from vit.layout import RunLayout
 from vit.study.cell import run_cell, time_cell
-from vit.study.folder import failure_file, result_of
+from vit.study.folder import result_of
 from vit.study.grid import Cell
 from vit.training.recipe import Recipe
 
@@ -107,10 +108,10 @@ def _context() -> Any:
 def _outcome(run: Path, code: int | None) -> str:
     if result_of(run) is not None:
         return "done"
-    if not failure_file(run).is_file():  # it had no time to say why
+    if not RunLayout(run).failure_path.is_file():  # it had no time to say why
         killed = f"its process was ended by signal {-code} (out of memory?)" if code and code < 0 else f"code {code}"
         run.mkdir(parents=True, exist_ok=True)
-        failure_file(run).write_text(f"{killed}\n", encoding="utf-8")
+        RunLayout(run).failure_path.write_text(f"{killed}\n", encoding="utf-8")
     return "failed"
 
 

@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 def write_beginning(run: RunDirectory, recipe: Recipe, source: Source, contents: "Contents") -> None:
     """What a run folder holds before the first step: config, class names, the split and content of every image."""
-    write_text(run.config, dump(recipe))
-    write_json(run.class_names, {"classes": list(source.class_names)})
-    write_splits(source, run.splits, contents.digests)
+    write_text(run.config_path, dump(recipe))
+    write_json(run.class_names_path, {"classes": list(source.class_names)})
+    write_splits(source, run.splits_path, contents.hashes)
 
 
 def check_unchanged(run: RunDirectory, source: Source, contents: "Contents") -> None:
     """Raise DataError if the images of a run are not those it began with: its order of images would be another one."""
-    before, now = read_splits(run.splits), split_rows(source, contents.digests)
+    before, now = read_splits(run.splits_path), split_rows(source, contents.hashes)
     if before.keys() == now.keys() and all(_same(before[split], now[split]) for split in now):
         return
     known, here = ({(split, *row) for split, rows in found.items() for row in rows} for found in (before, now))
     gone, new = len(known - here), len(here - known)
     raise DataError(
-        f"the images of {source.name} are not those that {run.splits} lists: {gone:,} are gone, changed, "
+        f"the images of {source.name} are not those that {run.splits_path} lists: {gone:,} are gone, changed, "
         f"or in another class or split, {new:,} are new there",
         "put them back, or start a new run",
     )
@@ -38,5 +38,5 @@ def check_unchanged(run: RunDirectory, source: Source, contents: "Contents") -> 
 def _same(before: Sequence[SplitRow], now: Sequence[SplitRow]) -> bool:
     """Whether two lists hold the same images; one whose content was not known before may hold anything."""
     return len(before) == len(now) and all(
-        old[:2] == new[:2] and old.content in ("", new.content) for old, new in zip(before, now, strict=True)
+        old[:2] == new[:2] and old.content_hash in ("", new.content_hash) for old, new in zip(before, now, strict=True)
     )

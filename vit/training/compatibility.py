@@ -45,7 +45,7 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
         (has_lora and find_spec("peft") is None, "--lora needs peft", install("lora")),
         (has_probe and is_scratch, "--freeze backbone without weights to start from", "give --init_from"),
         (has_probe and world_size > 1, f"--freeze backbone on {world_size} processes", "give --devices 1"),
-        (is_sharded and not is_ours, f"{sharding} a network that is not a ViT of ours", ddp),
+        (is_sharded and not is_ours, f"{sharding} a network that is not one of our ViTs", ddp),
         (
             is_sharded and recipe.optim.optimizer == "muon",
             f"{sharding} --optim.optimizer muon, which works on whole matrices",

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from vit.checkpoints.run import RunDirectory
 from vit.inference.scored_rows import write_scored
-from vit.training.fit import FitResult
+from vit.training.result import FitResult
 
 
 def finish(
@@ -16,7 +16,7 @@ def finish(
     with its study, and comes here again.
     """
     for split, scored in fitted.scored.items():
-        write_scored(run.predictions / f"{split}.csv", scored, class_names)
+        write_scored(run.scored_path(split), scored, class_names)
     if others is not None:
         others()
-    fitted.result.write(run.result)
+    fitted.result.write(run.result_path)

@@ -108,11 +108,9 @@ class LoraClassifier(Classifier):
         self.rank = rank
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        super().on_save_checkpoint(checkpoint)
         checkpoint[PARTS] = parts = checkpoint["state_dict"]
         kept = {name: value.detach() for name, value in self.named_parameters() if not value.requires_grad}
         checkpoint["state_dict"] = merged({**parts, **kept}, self.rank)  # averaging equal values rounds them
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        super().on_load_checkpoint(checkpoint)
         checkpoint["state_dict"] = checkpoint[PARTS]

@@ -11,13 +11,13 @@ from vit.data.preprocess import Preprocess
 from vit.data.samples import Source
 from vit.data.sources import open_source
 from vit.data.split import complete
-from vit.inference.engine import choose_precision
+from vit.inference.devices import choose_precision
 from vit.models.network import Network
 from vit.models.spec import Cost, NetworkSpec
 from vit.training.batch_size import choose_batch_size
 from vit.training.compatibility import Machine, check_compatibility
 from vit.training.distributed.batch_norm import check_batch_norm
-from vit.training.distributed.devices import place
+from vit.training.distributed.devices import device_and_world_size
 from vit.training.images import check_shares, chosen_part, subset_seed, with_subset
 from vit.training.network_choice import ChosenNetwork, choose_network, wanted_network
 from vit.training.optim import warmup_steps
@@ -132,7 +132,7 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
         UsageError: options contradict each other, or the machine.
         DataError: the data cannot be used.
     """
-    machine = Machine(*place(recipe))
+    machine = Machine(*device_and_world_size(recipe))
     wanted = wanted_network(recipe.model)
     check_compatibility(recipe, machine, wanted.name)
     if recipe.model.freeze == "backbone":

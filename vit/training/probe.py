@@ -1,9 +1,10 @@
-"""A linear probe: the backbone stays as it is, its features are computed once, and a linear head is fitted to them.
+"""A linear probe: computes the features of a frozen backbone once, and fits a linear head to them
 
-Multinomial logistic regression with an L2 penalty, found by L-BFGS, as in Kornblith et al. 2019, "Do Better ImageNet
-Models Transfer Better?" (arXiv 1805.08974, appendix A.4), whose penalties are logarithmically spaced, too. The one with
-the smallest validation loss is kept. Each penalty is an "epoch" of metrics.csv; the strongest comes first, and each
-starts from what the one before has found.
+The head is a multinomial logistic regression with an L2 penalty, fitted by L-BFGS, as in Kornblith et al. 2019, "Do
+Better ImageNet Models Transfer Better?" (arXiv 1805.08974, appendix A.4). The penalties are logarithmically spaced, as
+in that paper. The probe keeps the head with the smallest validation loss.
+
+Each penalty is an "epoch" of metrics.csv. The strongest penalty comes first. Each fit starts from the previous one.
 """
 
 import time
@@ -17,7 +18,6 @@ from torchmetrics.functional.classification import multiclass_accuracy, multicla
 
 from vit.checkpoints.format import Description, checkpoint_content
 from vit.checkpoints.io import write_checkpoint
-from vit.checkpoints.result import TrainingStats
 from vit.checkpoints.run import RunDirectory
 from vit.csv_files import new_table
 from vit.data.batch import Batch
@@ -25,88 +25,91 @@ from vit.data.module import ImageDataModule
 from vit.errors import UsageError
 from vit.inference.engine import Engine
 from vit.models.network import Network
-from vit.training.callbacks.recording import COLUMNS, Listener
+from vit.training.callbacks.listener import Listener
+from vit.training.callbacks.metrics_csv import COLUMNS
+from vit.training.initial_network import describe
 from vit.training.plan import PENALTIES, Plan
+from vit.training.result import TrainingStats
 from vit.weights.adapt import head_names
 
-ITERATIONS = 300  # of L-BFGS at most; tens are usual
+MAX_ITERATIONS = 300  # of L-BFGS; tens are usual
 
 
 def probe(
-    network: Network,
-    description: Description,
-    data: ImageDataModule,
-    plan: Plan,
-    run: RunDirectory,
-    listeners: Sequence[Listener],
+    network: Network, data: ImageDataModule, plan: Plan, run: RunDirectory, listeners: Sequence[Listener]
 ) -> TrainingStats:
     """Fit the head of a network, and write best.ckpt and metrics.csv.
 
     Args:
-        network: with the weights to start from; its last linear layer gets others.
+        network: network with the weights to start from. Its last linear layer gets new weights.
 
     Raises:
         UsageError: the network does not end in one linear layer.
     """
     began = time.perf_counter()
     name, head = _head(network, plan.spec.name)
-    network.set_submodule(name, nn.Identity())  # now the network's answer is what its head reads
+    network.set_submodule(name, nn.Identity())  # now the network returns the features that its head reads
     engine = Engine(network, plan.preprocess, plan.device, plan.precision)
     features, labels = _features(engine, data.evaluation_loader("train"))
-    computed = time.perf_counter() - began
+    images_per_second = len(labels) / (time.perf_counter() - began)
     val_features, val_labels = _features(engine, data.evaluation_loader("validation"))
     network.set_submodule(name, head)
 
     mean, std = features.mean(dim=0), features.std(dim=0).clamp_min(1e-6)
     features, val_features = (features - mean) / std, (val_features - mean) / std
-    found = nn.Linear(features.shape[1], network.num_classes, device=features.device)
-    nn.init.zeros_(found.weight)
-    nn.init.zeros_(found.bias)
+    fitted = nn.Linear(features.shape[1], network.num_classes, device=features.device)
+    nn.init.zeros_(fitted.weight)
+    nn.init.zeros_(fitted.bias)
     best, steps = float("inf"), 0
-    with new_table(run.metrics, COLUMNS) as table:
-        for place, penalty in enumerate(PENALTIES):
-            loss, iterations = _fit_head(found, features, labels, penalty)
+    with new_table(run.metrics_path, COLUMNS) as table:
+        for number, penalty in enumerate(PENALTIES):
+            loss, iterations = _fit_head(fitted, features, labels, penalty)
             steps += iterations
-            measured = _measured(found, val_features, val_labels)
-            row = {"epoch": place, "step": steps, "train/loss": loss, **measured}
-            row |= {"train/images_per_second": len(labels) / computed, "seconds": time.perf_counter() - began}
+            metrics = _metrics(fitted, val_features, val_labels)
+            row = {"epoch": number, "step": steps, "train/loss": loss, **metrics}
+            row |= {"train/images_per_second": images_per_second, "seconds": time.perf_counter() - began}
             table.row(row.get(name) for name in COLUMNS)
             for listener in listeners:
                 listener.row(row, steps)
-            if measured["val/loss"] < best:
-                best = measured["val/loss"]
-                _store(
-                    network, head, found, (mean, std), run, replace(description, metrics={**measured, "epoch": place})
-                )
-    seconds, unreadable = time.perf_counter() - began, len(plan.source.splits["train"]) - len(labels)
-    return TrainingStats(seconds, len(labels) / computed, steps, unreadable_images=unreadable)
+            if metrics["val/loss"] < best:
+                best = metrics["val/loss"]
+                _set_head(head, fitted, mean, std)
+                _save(network, replace(describe(plan), metrics={**metrics, "epoch": number}), run)
+    num_unreadable = len(plan.source.splits["train"]) - len(labels)
+    return TrainingStats(time.perf_counter() - began, images_per_second, steps, unreadable_images=num_unreadable)
 
 
-def _head(network: Network, called: str) -> tuple[str, nn.Linear]:
-    """The one layer that makes logits of features, by name."""
+def _head(network: Network, network_name: str) -> tuple[str, nn.Linear]:
+    """The only layer that computes logits from features, with its name."""
     heads = {name.rpartition(".")[0] for name in head_names(network)}
     if len(heads) == 1:
         name = heads.pop()
         head = network.get_submodule(name)
         if isinstance(head, nn.Linear) and head.bias is not None:
             return name, head
-    raise UsageError(f"{called} does not end in one linear layer", "leave --freeze out, or choose another --network")
+    raise UsageError(
+        f"{network_name} does not end in one linear layer", "leave --freeze out, or choose another --network"
+    )
 
 
 def _features(engine: Engine, batches: Iterable[Batch]) -> tuple[Tensor, Tensor]:
-    """What the head reads (n, D) float32, and class numbers (n,), on the engine's device."""
+    """Features that the head reads (n, D) float32, and class numbers (n,), on the device of the engine."""
     features, labels = [], []
     for batch in batches:
-        features.append(engine.logits(batch.image)[batch.valid].clone())  # a plain tensor: gradients flow behind it
+        features.append(engine.logits(batch.image)[batch.valid].clone())  # a clone, because autograd will need it
         labels.append(batch.label[batch.valid])
     return torch.cat(features), torch.cat(labels).to(engine.device)
 
 
 def _fit_head(head: nn.Linear, features: Tensor, labels: Tensor, penalty: float) -> tuple[float, int]:
-    """Minimize cross-entropy + penalty / 2 |W|^2; gives the cross-entropy and the iterations that it took."""
+    """Minimize cross-entropy + penalty / 2 |W|^2.
+
+    Returns:
+        the cross-entropy, and the number of iterations.
+    """
     optimizer = torch.optim.LBFGS(
         head.parameters(),
-        max_iter=ITERATIONS,
+        max_iter=MAX_ITERATIONS,
         tolerance_grad=1e-5,
         tolerance_change=1e-8,
         line_search_fn="strong_wolfe",
@@ -125,31 +128,26 @@ def _fit_head(head: nn.Linear, features: Tensor, labels: Tensor, penalty: float)
 
 
 @torch.inference_mode()
-def _measured(head: nn.Linear, features: Tensor, labels: Tensor) -> dict[str, float]:
-    """The validation metrics of a training, by the names they have there."""
+def _metrics(head: nn.Linear, features: Tensor, labels: Tensor) -> dict[str, float]:
+    """The validation metrics, by the names that `Classifier` logs."""
     logits = head(features)
     num_classes = logits.shape[1]
     probabilities = logits.softmax(dim=1)
-    measured = {"val/loss": F.cross_entropy(logits, labels)}
-    measured["val/acc1"] = multiclass_accuracy(probabilities, labels, num_classes, average="micro")
+    metrics = {"val/loss": F.cross_entropy(logits, labels)}
+    metrics["val/acc1"] = multiclass_accuracy(probabilities, labels, num_classes, average="micro")
     if num_classes > 5:
-        measured["val/acc5"] = multiclass_accuracy(probabilities, labels, num_classes, average="micro", top_k=5)
-    measured["val/ece"] = multiclass_calibration_error(probabilities, labels, num_classes, n_bins=15)
-    return {name: float(value) for name, value in measured.items()}
+        metrics["val/acc5"] = multiclass_accuracy(probabilities, labels, num_classes, average="micro", top_k=5)
+    metrics["val/ece"] = multiclass_calibration_error(probabilities, labels, num_classes, n_bins=15)
+    return {name: float(value) for name, value in metrics.items()}
 
 
 @torch.no_grad()
-def _store(
-    network: Network,
-    head: nn.Linear,
-    found: nn.Linear,
-    scale: tuple[Tensor, Tensor],
-    run: RunDirectory,
-    description: Description,
-) -> None:
-    """Write the network with the head that was found, for features that are not standardized."""
-    mean, std = scale
-    weight = found.weight / std
+def _set_head(head: nn.Linear, fitted: nn.Linear, mean: Tensor, std: Tensor) -> None:
+    """Give a head the weights fitted on standardized features, changed so that it reads features as they are."""
+    weight = fitted.weight / std
     head.weight.copy_(weight)
-    head.bias.copy_(found.bias - weight @ mean)
-    write_checkpoint(checkpoint_content(description, network.state_dict()), run.best)
+    head.bias.copy_(fitted.bias - weight @ mean)
+
+
+def _save(network: Network, description: Description, run: RunDirectory) -> None:
+    write_checkpoint(checkpoint_content(description, network.state_dict()), run.best_path)

@@ -50,7 +50,7 @@ def images_of_run(run: RunDirectory, recipe: Recipe, root: str | None = None) ->
     Raises:
         DataError: they are not there, or a data set that is known by its name has changed.
     """
-    listed = read_splits(run.splits)
+    listed = read_splits(run.splits_path)
     if any(Path(row.path).is_absolute() for rows in listed.values() for row in rows[:1]):
         return _files(run, Path(recipe.data.source).expanduser(), listed)
     found = source_of(recipe, root)
@@ -65,7 +65,7 @@ def _files(run: RunDirectory, data: Path, listed: Mapping[str, Sequence[SplitRow
         raise DataError(f"there is no {data}, where the images of the run were", "put them back, or give DATA")
     base = data.resolve() if data.is_dir() else data.parent.resolve()
     try:
-        class_names = tuple(map(str, json.loads(run.class_names.read_text(encoding="utf-8"))["classes"]))
+        class_names = tuple(map(str, json.loads(run.class_names_path.read_text(encoding="utf-8"))["classes"]))
         numbers = {name: number for number, name in enumerate(class_names)}
         splits = {
             split: Samples(
@@ -76,7 +76,7 @@ def _files(run: RunDirectory, data: Path, listed: Mapping[str, Sequence[SplitRow
             for split, rows in listed.items()
         }
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{run.class_names} is damaged: {error!r}", "restore it, or train again") from error
+        raise DataError(f"{run.class_names_path} is damaged: {error!r}", "restore it, or train again") from error
     return Source(base.name if data.is_dir() else data.stem, class_names, splits)
 
 
@@ -86,9 +86,9 @@ def check_contents(run: RunDirectory, source: Source, split: str, contents: Cont
     Those that the run itself could not read, and left out, may be gone.
     """
     left_out = _left_out(run).get(split, {})
-    before = [row.content for row in read_splits(run.splits)[split]]
+    before = [row.content_hash for row in read_splits(run.splits_path)[split]]
     samples = source.splits[split]
-    pairs = zip(samples.paths, before, contents.digests[split], strict=True)
+    pairs = zip(samples.paths, before, contents.hashes[split], strict=True)
     changed = [path for path, known, now in pairs if known not in ("", now) and path not in left_out]
     if changed:
         some = ", ".join(changed[:_SHOWN]) + ", ..." * (len(changed) > _SHOWN)
@@ -103,15 +103,15 @@ def seen_in_training(run: RunDirectory, source: Source, split: str, contents: Co
 
     They are recognized by content, whatever their names; in a run from before contents were kept, by path.
     """
-    listed = read_splits(run.splits)
-    by_content = any(row.content for rows in listed.values() for row in rows)
+    listed = read_splits(run.splits_path)
+    by_content = any(row.content_hash for rows in listed.values() for row in rows)
     only = replace(source, splits={split: source.splits[split]})
-    rows = split_rows(only, contents.digests if by_content else None)[split]
+    rows = split_rows(only, contents.hashes if by_content else None)[split]
     used: dict[str, str] = {}
     for name in reversed(SPLITS):  # train last: what was trained on as well was trained on
-        used |= {(row.content if by_content else row.path): name for row in listed.get(name, ())}
+        used |= {(row.content_hash if by_content else row.path): name for row in listed.get(name, ())}
     used.pop("", None)
-    found = [used.get(row.content if by_content else row.path, "") for row in rows]
+    found = [used.get(row.content_hash if by_content else row.path, "") for row in rows]
     return {name: np.flatnonzero([one == name for one in found]) for name in ("train", "validation")}
 
 
@@ -127,4 +127,4 @@ def count_left_out(run: RunDirectory) -> int:
 
 def _left_out(run: RunDirectory) -> dict[str, dict[str, str]]:
     """Images that the run could not read and did not measure, by split; none while the run is not finished."""
-    return run.read_result().left_out if run.result.is_file() else {}
+    return run.read_result().left_out if run.result_path.is_file() else {}

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from vit.layout import RunLayout
 from vit.training import wandb_login
 
 _SECRET = re.compile("key|token|passw|secret|credential", re.IGNORECASE)
@@ -259,7 +260,7 @@ def open_tracker(
 
 
 def _run_id(folder: Path, wanted: str | None) -> str:
-    file = folder / "wandb_id.txt"
+    file = RunLayout(folder).wandb_id_path
     kept = file.read_text().strip() if file.exists() else ""
     chosen = wanted or kept or secrets.token_hex(4)
     if chosen != kept:

@@ -7,28 +7,27 @@ import torch
 from lightning.pytorch.plugins import MixedPrecision
 
 from vit.errors import DivergedError
-from vit.training import fit
-from vit.training.callbacks.non_finite import CHECK_BATCHES, Finite
+from vit.training import trainer
+from vit.training.callbacks.non_finite import CHECK_BATCHES, NonFinite
 from vit.training.classifier import Classifier
 
 
-def module(scale, batch):
+def at(scale, batch):
     scaler = SimpleNamespace(get_scale=lambda: scale)
-    trainer = SimpleNamespace(
+    return SimpleNamespace(
         precision_plugin=SimpleNamespace(scaler=scaler), fit_loop=SimpleNamespace(total_batch_idx=batch), global_step=9,
         optimizers=[SimpleNamespace(param_groups=[{"lr": 0.01}])], is_last_batch=False,
     )  # fmt: skip
-    return SimpleNamespace(trainer=trainer)
 
 
 @pytest.mark.faults("N3", simulated="the loss scale is given, nothing is computed in float16")
 @pytest.mark.parametrize("skip", [False, True])
 def test_a_scale_that_comes_to_nothing(skip):
-    finite = Finite(torch.nn.Linear(1, 1), skip)
+    finite = NonFinite(torch.nn.Linear(1, 1), skip)
     for scale, batch in ((2.0**16, CHECK_BATCHES), (2.0**-20, CHECK_BATCHES), (2.0**-30, CHECK_BATCHES + 1)):
-        finite.watch(torch.tensor(1.0), None, module(scale, batch))
+        finite.on_before_backward(at(scale, batch), None, torch.tensor(1.0))
     with pytest.raises(DivergedError, match="float16 at any scale") as caught:
-        finite.watch(torch.tensor(1.0), None, module(2.0**-30, 2 * CHECK_BATCHES))
+        finite.on_before_backward(at(2.0**-30, 2 * CHECK_BATCHES), None, torch.tensor(1.0))
     assert caught.value.code == 6 and "bf16-mixed" in caught.value.fix
 
 
@@ -38,7 +37,7 @@ def test_a_scale_that_comes_to_nothing(skip):
 def test_gradients_that_overflow_float16_at_every_scale_end_the_training(vit, colors, tmp_path, monkeypatch):
     """float16 and its scaler are PyTorch's own, on a CPU, where the command line refuses float16."""
     scaler = torch.amp.GradScaler("cpu")
-    make, configure = fit._made_trainer, Classifier.configure_optimizers
+    make, configure = trainer._checked_trainer, Classifier.configure_optimizers
 
     def in_float16(plugins, precision, **settings):
         return make(plugins=[*plugins, MixedPrecision("16-mixed", "cpu", scaler)], **settings)
@@ -48,7 +47,7 @@ def test_gradients_that_overflow_float16_at_every_scale_end_the_training(vit, co
             weight.register_hook(lambda gradient: torch.full_like(gradient, float("inf")))
         return configure(classifier)
 
-    monkeypatch.setattr(fit, "_made_trainer", in_float16)
+    monkeypatch.setattr(trainer, "_checked_trainer", in_float16)
     monkeypatch.setattr(Classifier, "configure_optimizers", overflowing)
     options = ("--network", "vit_nano_patch2_8", "--epochs", 11, "--batch_size", 6, "--augment", "none")
     answer = vit("train", colors, *options, "--optim.optimizer", "sgd", "--wandb", "off", "--out", tmp_path)

@@ -10,8 +10,8 @@ import torch.distributed as dist
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint, WeightAveraging
 
-from vit.training.callbacks.signals import Signals, Stop
 from vit.training.distributed.processes import PATIENCE
+from vit.training.signals import Signals, Stop
 
 _VALIDATION = "epoch_loop.val_loop.batch_progress"
 

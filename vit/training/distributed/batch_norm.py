@@ -1,6 +1,6 @@
-"""Batch norm over a whole batch: its statistics are those of all processes' images, as on one process.
+"""Batch norm over a whole batch: its statistics include the images of all processes
 
-Ioffe and Szegedy 2015 (arXiv 1502.03167). PyTorch's SyncBatchNorm refuses tensors of a CPU; there `_CpuSyncBatchNorm`
+Ioffe and Szegedy 2015 (arXiv 1502.03167). PyTorch's SyncBatchNorm refuses tensors on a CPU. There `_CpuSyncBatchNorm`
 computes the same.
 """
 
@@ -18,19 +18,19 @@ from vit.training.recipe import Recipe
 
 
 def has_batch_norm(network: nn.Module) -> bool:
-    """Whether a network's answer for an image in training depends on the other images of the batch."""
+    """Whether the output for an image in training depends on the other images of the batch."""
     return any(isinstance(layer, _BatchNorm) for layer in network.modules())
 
 
-def check_batch_norm(network: Network, name: str, images: int, recipe: Recipe) -> None:
+def check_batch_norm(network: Network, name: str, micro_batch_size: int, recipe: Recipe) -> None:
     """Raise UsageError if batch norm would see one image at a time.
 
     Args:
         network: the network, on any device.
         name: name of the network, for the error.
-        images: of a part of a batch, over all processes.
+        micro_batch_size: images of a micro-batch, over all processes.
     """
-    if images > 1 or recipe.model.freeze == "backbone":
+    if micro_batch_size > 1 or recipe.model.freeze == "backbone":
         return
     if has_batch_norm(network):
         least = 2 * recipe.optim.accumulate
@@ -42,9 +42,9 @@ def check_batch_norm(network: Network, name: str, images: int, recipe: Recipe) -
 
 
 def synchronized(network: Network, device: torch.device) -> Network:
-    """The network with batch norm over all processes that train together; its weights keep their names."""
+    """The network with batch norm over all processes that train together. The names of its weights do not change."""
     if device.type != "cpu":
-        convert_sync_batchnorm(network)  # in place, for the network itself is not a layer
+        convert_sync_batchnorm(network)  # in place, because the network itself is not a batch norm
         return network
     for name, layer in list(network.named_modules()):
         if isinstance(layer, _BatchNorm):
@@ -53,7 +53,7 @@ def synchronized(network: Network, device: torch.device) -> Network:
 
 
 class _SumOfProcesses(torch.autograd.Function):
-    """The sum of a tensor of every process; gradients of all processes' losses add up in each summand."""
+    """The sum of one tensor over all processes. The gradient of a summand adds up the losses of all processes."""
 
     @staticmethod
     def forward(context: Any, part: Tensor) -> Tensor:
@@ -74,10 +74,10 @@ def _sum(part: Tensor) -> Tensor:
 
 
 class _CpuSyncBatchNorm(_BatchNorm):
-    """A batch norm (B, C, ...) whose statistics in training are those of all processes' images.
+    """A batch norm (B, C, ...) whose training statistics include the images of all processes.
 
     Args:
-        layer: whose parameters, buffers and, if it is timm's, activation it takes over.
+        layer: layer whose parameters, buffers and (in timm) activation it takes over.
     """
 
     def __init__(self, layer: _BatchNorm) -> None:
@@ -99,11 +99,11 @@ class _CpuSyncBatchNorm(_BatchNorm):
 
     def _over_all_processes(self, input: Tensor) -> Tensor:
         x = input.to(torch.promote_types(input.dtype, torch.float32))
-        places, shape = [dim for dim in range(x.ndim) if dim != 1], (1, -1, *[1] * (x.ndim - 2))
-        count = x.numel() // x.shape[1] * dist.get_world_size()  # processes have equally many images
-        mean = _sum(x.sum(places)) / count
+        axes, shape = [dim for dim in range(x.ndim) if dim != 1], (1, -1, *[1] * (x.ndim - 2))
+        count = x.numel() // x.shape[1] * dist.get_world_size()  # each process has the same number of images
+        mean = _sum(x.sum(axes)) / count
         centered = x - mean.view(shape)
-        variance = _sum(centered.square().sum(places)) / count
+        variance = _sum(centered.square().sum(axes)) / count
         if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
             with torch.no_grad():
                 self.num_batches_tracked += 1

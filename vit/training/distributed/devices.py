@@ -1,4 +1,4 @@
-"""Where a recipe trains: the device and the processes"""
+"""Where a recipe trains: the device and the number of processes"""
 
 import os
 
@@ -6,19 +6,24 @@ import torch
 from lightning.fabric.plugins.environments import ClusterEnvironment, LightningEnvironment, TorchElasticEnvironment
 
 from vit.errors import UsageError, nearest
-from vit.inference.engine import choose_device
+from vit.inference.devices import choose_device
 from vit.launch import is_launched
 from vit.training.recipe import Recipe, TrainerConfig
 
 STRATEGIES = ("auto", "ddp", "fsdp")
 
 
-def place(recipe: Recipe) -> tuple[torch.device, int]:
-    """The device, and the number of processes over all machines."""
+def device_and_world_size(recipe: Recipe) -> tuple[torch.device, int]:
+    """The device of this process, and the number of processes over all machines.
+
+    Raises:
+        UsageError: the machine, or the launcher, does not have what the recipe asks for.
+    """
     trainer = recipe.trainer
     if trainer.strategy not in STRATEGIES:
         raise UsageError(
-            f"--strategy {trainer.strategy} is none of {', '.join(STRATEGIES)}", nearest(trainer.strategy, STRATEGIES)
+            f"--strategy {trainer.strategy} is not one of {', '.join(STRATEGIES)}",
+            nearest(trainer.strategy, STRATEGIES),
         )
     device = choose_device({"gpu": "cuda"}.get(trainer.accelerator, trainer.accelerator))
     if is_launched():
@@ -29,7 +34,7 @@ def place(recipe: Recipe) -> tuple[torch.device, int]:
 
 
 def _check_launch(trainer: TrainerConfig, device: torch.device) -> None:
-    """Raise UsageError where the processes of this machine are not as many as the recipe, or the GPUs, ask for."""
+    """Raise UsageError if the launcher started another number of processes than the recipe or the GPUs need."""
     launcher = "torchrun" if "TORCHELASTIC_RUN_ID" in os.environ else "srun"
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "0"))
     if here and str(trainer.devices) not in ("auto", str(here)):
@@ -47,10 +52,10 @@ def _check_launch(trainer: TrainerConfig, device: torch.device) -> None:
 
 
 def lightning_devices(trainer: TrainerConfig, device: torch.device) -> tuple[list[int] | int | str, int]:
-    """(devices of a machine, machines), as Lightning's Trainer takes them.
+    """(devices of a machine, number of machines), as Lightning's Trainer takes them.
 
-    To Lightning each launched process is a machine with one device, so that tasks of srun may be spread over machines
-    in any way, and may see all GPUs of their machine or only their own.
+    For Lightning each launched process is a machine with one device. So srun may distribute tasks over machines in any
+    way, and each task may see all GPUs of its machine or only its own.
     """
     if is_launched():
         own = [torch.distributed.get_node_local_rank(0) % torch.cuda.device_count()] if device.type == "cuda" else 1
@@ -60,7 +65,7 @@ def lightning_devices(trainer: TrainerConfig, device: torch.device) -> tuple[lis
 
 
 class LaunchedEnvironment(TorchElasticEnvironment):
-    """Processes that are there already, each with one device."""
+    """Processes that a launcher started, each with one device."""
 
     def local_rank(self) -> int:
         return 0
@@ -70,5 +75,5 @@ class LaunchedEnvironment(TorchElasticEnvironment):
 
 
 def lightning_environment() -> ClusterEnvironment:
-    """How Lightning finds its processes: never by its own look at SLURM, which knows not every way to start tasks."""
+    """How Lightning finds its processes. Its own SLURM support does not know every way to start tasks."""
     return LaunchedEnvironment() if is_launched() else LightningEnvironment()

@@ -1,4 +1,4 @@
-"""What the first of several processes decides before they train together, and files of it that the others read."""
+"""Decisions and files of the first process, shared with the others before they train together"""
 
 import os
 import tempfile
@@ -10,31 +10,33 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from vit.data.module import rank_and_world_size
 from vit.errors import ProcessesError, ResourceError
-from vit.launch import is_first
+from vit.launch import is_first, rank_and_world_size
 from vit.training.distributed.processes import PATIENCE
 
-_PIECE = 64 * 2**20  # bytes of a file that are sent at once
+_PIECE = 64 * 2**20  # bytes of a file in one message
 
 
 class Meeting:
-    """A store that the first process holds from before the others ask until the training ends.
+    """A key-value store in the first process, which answers the others until the training ends.
 
-    Lightning starts its processes late, in `Trainer.fit`. What the first one has said by then waits in the store.
+    Lightning starts its processes late, in `Trainer.fit`. Decisions of the first process wait in the store.
 
     Args:
-        world_size: number of processes; any number above 1 will do on others than the first.
+        world_size: number of processes. Processes other than the first may give any number above 1.
     """
 
     def __init__(self, world_size: int) -> None:
         self._store = None if world_size == 1 and is_first() else _open_store()
 
     def decided(self, name: str, decide: Callable[[], str]) -> str:
-        """What `decide` returns on the first process, on every process.
+        """The value that `decide` returns on the first process, on every process.
+
+        Args:
+            name: key of the decision.
 
         Raises:
-            ProcessesError: the first process has ended, or decides nothing in time.
+            ProcessesError: the first process has ended, or does not decide in time.
         """
         if is_first():
             answer = decide()
@@ -48,8 +50,8 @@ class Meeting:
             raise _unreachable() from error
 
 
-def _open_store() -> Any:
-    """The store that PyTorch's own rendezvous finds its processes through as well, by the same port."""
+def _open_store() -> Any:  # torch.distributed does not export the type of a store
+    """The store. PyTorch's own rendezvous uses the same store, by the same port."""
     address = os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     port = int(os.environ.get("MASTER_PORT", "0"))
     is_server = is_first() and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"  # else torchrun has it
@@ -60,8 +62,8 @@ def _open_store() -> Any:
     except dist.DistError as error:
         if is_server:
             raise ResourceError(
-                f"port {port} of {address}, where processes are to meet, cannot be opened",
-                "set MASTER_PORT to a free port, MASTER_ADDR to the first machine",
+                f"port {port} of {address}, where processes meet, cannot be opened",
+                "set MASTER_PORT to a free port, and MASTER_ADDR to the first machine",
             ) from error
         raise _unreachable() from error
     os.environ["MASTER_PORT"] = str(store.port)
@@ -69,26 +71,27 @@ def _open_store() -> Any:
 
 
 def _unreachable() -> ProcessesError:
-    return ProcessesError("the first process of this training cannot be reached", "see what it said")
+    return ProcessesError("the first process of this training cannot be reached", "see the message of that process")
 
 
 @contextmanager
 def readable_by_all(path: Path) -> Iterator[Path]:
-    """A file of the first process, as this process can read it; every process must enter and leave together.
+    """While entered: a path at which this process reads a file of the first process. All processes enter together.
 
-    It is the file itself where the file system is shared. Otherwise, or where the file system shows this machine an
-    older one, it is a copy that the first process sends, which is removed in the end.
+    On a shared file system this is the path of the file itself. Otherwise, or where the file system shows an older
+    version on this machine, it is a temporary copy that the first process sends.
     """
     rank, processes = rank_and_world_size()
     if processes == 1:
         yield path
         return
-    group: Any = dist.new_group(backend="gloo", timeout=PATIENCE)
+    group = dist.new_group(backend="gloo", timeout=PATIENCE)
+    assert isinstance(group, dist.ProcessGroup)
     try:
         stamps: list[tuple[int, int] | None] = [None] * processes
         dist.all_gather_object(stamps, _stamp(path), group)
         first = stamps[0]
-        if first is None:  # each process finds no file, even where an older one lies there
+        if first is None:  # no process may find a file, even where an older one exists
             yield path if rank == 0 else path.with_name(f".{path.name}.missing")
             return
         if all(stamp == first for stamp in stamps):
@@ -103,7 +106,7 @@ def readable_by_all(path: Path) -> Iterator[Path]:
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """(size, time of the last change) of a file; None: it cannot be seen."""
+    """(size, time of the last change) of a file. None if this process does not see it."""
     try:
         status = path.stat()
     except OSError:
@@ -111,8 +114,8 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return status.st_size, status.st_mtime_ns
 
 
-def _send(path: Path, copy: Path, size: int, has_it: bool, group: Any) -> None:
-    """From the first process to all; those that have the file already let it pass."""
+def _send(path: Path, copy: Path, size: int, has_it: bool, group: dist.ProcessGroup) -> None:
+    """Send a file from the first process to all. Processes that see the file discard the pieces."""
     rank, _ = rank_and_world_size()
     with (
         open(path, "rb") if rank == 0 else nullcontext() as source,

@@ -1,14 +1,14 @@
-"""Sharded weights: each process keeps a part of every parameter, its gradient and its optimizer state (FSDP).
+"""Sharded weights (FSDP): each process keeps a part of every parameter, gradient and optimizer state
 
-Zhao et al. 2023 (arXiv 2304.11277), as PyTorch's `fully_shard`, through Lightning's ModelParallelStrategy. A block's
-parameters are gathered while it computes. Checkpoints are ordinary ones, put together on the first process: another
-number of processes, or one that shards nothing, goes on from them, and every command reads them.
+Zhao et al. 2023 (arXiv 2304.11277), by PyTorch's `fully_shard` and Lightning's ModelParallelStrategy. The processes
+gather the parameters of a block while it computes. The first process writes ordinary checkpoints with whole tensors. So
+any number of processes can resume from them, with or without sharding, and every command reads them.
 """
 
 from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from lightning.pytorch.strategies import ModelParallelStrategy
@@ -20,9 +20,11 @@ from vit.models.vision_transformer import VisionTransformer
 from vit.training.classifier import Classifier
 from vit.training.distributed.processes import PATIENCE
 
+T = TypeVar("T")
+
 
 class ShardedClassifier(Classifier):
-    """A classifier whose network is spread over the processes, block by block."""
+    """A classifier whose network is distributed over the processes, block by block."""
 
     def configure_model(self) -> None:
         if isinstance(self.network, FSDPModule):
@@ -36,18 +38,18 @@ class ShardedClassifier(Classifier):
 
 
 class Sharding(ModelParallelStrategy):
-    """Lightning's strategy, with our own reading of checkpoints: nothing in them is run, and a damaged one is noticed.
+    """Lightning's strategy with our own safe reading of checkpoints, which runs no code and detects damage.
 
     Args:
-        processes: over all machines.
+        num_processes: number of processes over all machines.
     """
 
-    def __init__(self, processes: int) -> None:
-        super().__init__(processes, 1, save_distributed_checkpoint=False, timeout=PATIENCE)
+    def __init__(self, num_processes: int) -> None:
+        super().__init__(num_processes, 1, save_distributed_checkpoint=False, timeout=PATIENCE)
 
     @property
     def lightning_restore_optimizer(self) -> bool:
-        """Lightning's own would have read the optimizer's state together with the weights."""
+        """True: `load_model_state_dict` does not read the state of the optimizer."""
         return True
 
     def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
@@ -61,16 +63,16 @@ class Sharding(ModelParallelStrategy):
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
         for optimizer, found in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
             weights = chain.from_iterable(group["params"] for group in optimizer.param_groups)
-            places = chain.from_iterable(group["params"] for group in found["param_groups"])
+            numbers = chain.from_iterable(group["params"] for group in found["param_groups"])
             state = {
-                place: {name: _spread(value, weight) for name, value in found["state"].get(place, {}).items()}
-                for place, weight in zip(places, weights, strict=True)
+                number: {name: _own_part(value, weight) for name, value in found["state"].get(number, {}).items()}
+                for number, weight in zip(numbers, weights, strict=True)
             }
             optimizer.load_state_dict({**found, "state": state})
 
 
-def _spread(value: Any, weight: torch.Tensor) -> Any:
-    """A number of the optimizer for each of a weight's: the part that this process keeps."""
+def _own_part(value: T, weight: torch.Tensor) -> T | DTensor:
+    """The part of an optimizer tensor that this process keeps. Values of another shape stay whole."""
     if isinstance(value, torch.Tensor) and isinstance(weight, DTensor) and value.shape == weight.shape:
         return distribute_tensor(value, weight.device_mesh, weight.placements)
     return value

@@ -1,4 +1,4 @@
-"""Names of data sets, without the libraries that read them: a DATA that is not there is refused before torch is."""
+"""Names of data sets and splits, without heavy imports: a wrong DATA is an error before torch is imported."""
 
 import os
 from pathlib import Path
@@ -24,19 +24,24 @@ TORCHVISION = frozenset(
     )
 )
 KNOWN = TORCHVISION | {DIGITS}
+SPLIT_SYNONYMS = {  # split -> names of its folder, or in the column of a table
+    "train": ("train", "training"),
+    "validation": ("validation", "valid", "val"),
+    "test": ("test", "testing"),
+}
 LAYOUT = "expected FOLDER/<class>/<image>, FOLDER/train/<class>/<image>, or a CSV with the columns path,label[,split]"
 
 
 def check_data(data: str) -> None:
-    """Raise an error if DATA is neither a file, a folder nor a known name.
+    """Check that DATA is a file, a folder or a known name.
 
     Raises:
-        UsageError: it looks like a name.
-        DataError: it looks like a path.
+        UsageError: it looks like an unknown name.
+        DataError: it looks like a path, and nothing is there.
     """
     path = Path(data).expanduser()
     if path.is_dir() or path.is_file() or data in KNOWN:
         return
     if os.sep in data or path.suffix:
         raise DataError(f"there is no {data}", LAYOUT)
-    raise UsageError(f"DATA is {data!r}, no folder and no known data set", nearest(data, KNOWN))
+    raise UsageError(f"DATA {data!r} is not a folder, a file or a known data set", nearest(data, KNOWN))

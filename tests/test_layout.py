@@ -1,0 +1,72 @@
+"""The files of a run and of a study have their names in one place."""
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import vit
+from vit.layout import CELLS, EvaluationLayout, RunLayout, StudyLayout
+
+PACKAGE = Path(vit.__file__).parent
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "layout.py")
+# files of the same name outside a run folder: the default output of `vit predict`, a part of an exported program
+OF_OTHERS = {"commands/predict.py": {"predictions.csv"}, "export/program.py": {"classes.json"}}
+
+
+def strings(tree: ast.AST) -> Iterator[str]:
+    """Every string of a module but docstrings; of an f-string its parts."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.value
+
+
+def named() -> list[Path]:
+    """Every path that the layouts know, in a folder X."""
+    found: list[Path] = []
+    for kind in (RunLayout, EvaluationLayout, StudyLayout):
+        folder = kind(Path("X"))
+        for name, member in inspect.getmembers(kind):
+            if isinstance(member, property):
+                found.append(getattr(folder, name))
+            elif name in ("scored_path", "per_class_path", "figure_path", "evaluation_dir"):
+                found.append(getattr(folder, name)("N"))
+    return found
+
+
+FILE_NAMES = {path.name for path in named() if path.suffix and "N" not in path.stem} | {".lock"}
+FOLDER_NAMES = {part for path in named() for part in path.parts[1:] if "." not in part and part != "N"}
+
+
+def test_the_layout_knows_the_files_that_a_user_sees() -> None:
+    assert {"config.yaml", "classes.json", "result.json", "best.ckpt", "last.ckpt", "study.json"} <= FILE_NAMES
+    assert {"checkpoints", "predictions", "figures", "evaluations", CELLS} == FOLDER_NAMES
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_other_module_names_a_file_of_a_run(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    ends = re.compile(rf"(^|/)({'|'.join(map(re.escape, sorted(FILE_NAMES)))})$")
+    others = OF_OTHERS.get(path.relative_to(PACKAGE).as_posix(), set())
+    assert {text for text in strings(tree) if ends.search(text)} <= others
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_other_module_names_a_folder_of_a_run(path: Path) -> None:
+    """As an operand of `/` or a part of `Path(...)`; the words alone are also keys and titles."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        parts = [node.right] if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) else []
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Path":
+            parts += node.args
+        found += [part.value for part in parts if isinstance(part, ast.Constant) and part.value in FOLDER_NAMES]
+    assert found == []

@@ -1,0 +1,39 @@
+"""The README is short, its sentences are short, and its links lead somewhere; so do those of the other pages."""
+
+import re
+import statistics
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def sentences(markdown):
+    """The sentences of a page without code, tables, headings and pictures; an item of a list is one."""
+    text = re.sub(r"```.*?```|!\[.*?\]\(.*?\)", "", markdown, flags=re.DOTALL)
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    blocks = re.split(r"\n\s*\n|\n(?=- )", text)
+    kept = [" ".join(block.split()) for block in blocks if not block.lstrip().startswith(("|", "#"))]
+    found = [sentence for block in kept for sentence in re.split(r"(?<=[.!?:])\s+", block.lstrip("- "))]
+    return [sentence.split() for sentence in found if sentence]
+
+
+def test_the_readme_is_short():
+    assert len(README.splitlines()) <= 120
+    lengths = [len(words) for words in sentences(README)]
+    assert statistics.median(lengths) <= 15
+    assert max(lengths) <= 25, max(sentences(README), key=len)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files(page):
+    for target in LINK.findall(re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)):
+        if not target.startswith(("http://", "https://", "#")):
+            path = (page.parent / target.split("#")[0]).resolve()
+            generated = path.parent == ROOT / "docs" and path.name in ("contributing.md", "security.md")
+            reference = ROOT / "docs" / "reference" in path.parents  # docs/site_hooks.py; `make docs` checks the rest
+            assert path.exists() or generated or reference, target

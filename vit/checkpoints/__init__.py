@@ -1,0 +1,1 @@
+"""Checkpoints and run folders: their format, their file names, safe reading and durable writing."""

@@ -1,0 +1,1 @@
+"""Commands: the only code that talks to the user."""

@@ -1,0 +1,58 @@
+"""Recipe and study files: by path, or by name where the program ships them; a repeated key is an error"""
+
+from pathlib import Path
+
+from vit.errors import UsageError, nearest
+
+
+def find_config(name: str) -> Path:
+    """The file of --config: a path, or the name of a recipe that comes with the program.
+
+    Raises:
+        UsageError: neither exists.
+    """
+    given = Path(name).expanduser()
+    if given.is_file():
+        _check_keys(given)
+        return given
+    shipped = shipped_configs()
+    if name in shipped:
+        return shipped[name]
+    raise UsageError(f"there is no config {name!r}", nearest(name, shipped))
+
+
+def _check_keys(path: Path) -> None:
+    """Raise UsageError where a key stands twice: YAML parsers take the last one silently."""
+    import yaml
+
+    try:
+        waiting = [yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)]
+    except (yaml.YAMLError, UnicodeDecodeError):
+        return  # the parser says it, with the line
+    seen = set()  # an anchor is met at each of its aliases
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        elif isinstance(node, yaml.MappingNode):
+            lines: dict[str, int] = {}
+            for key, value in node.value:
+                line = key.start_mark.line + 1
+                if lines.setdefault(str(key.value), line) != line:
+                    first = lines[str(key.value)]
+                    raise UsageError(
+                        f"{path} has {key.value!r} in line {first} and again in line {line}", "keep one of the two"
+                    )
+                waiting.append(value)
+
+
+def shipped_configs() -> dict[str, Path]:
+    """Recipes, networks and studies by name; inside an installed package, or at the top of a checkout."""
+    package = Path(__file__).parents[1]
+    folders = (package / "configs", package.parent / "configs")
+    return {
+        str(path.relative_to(folder).with_suffix("")): path for folder in folders for path in folder.rglob("*.yaml")
+    }

@@ -1,0 +1,115 @@
+"""Finished runs and their test images, as `vit compare` reads them"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit.commands.arguments import StrPath
+from vit.errors import DataError, UsageError
+from vit.inference.scored_rows import ScoredRow, read_scored
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A finished run and the predictions of its test images.
+
+    Attributes:
+        path: run folder.
+        name: shortest name that tells the compared runs apart.
+        network: name of the network.
+        data: name of the data set.
+        seed: seed of the training.
+        fingerprint: hash of the list of test images.
+        rows: one row for each test image, in the order of the split.
+    """
+
+    path: Path
+    name: str
+    network: str
+    data: str
+    seed: int
+    fingerprint: str
+    rows: list[ScoredRow]
+
+    @property
+    def correct(self) -> "npt.NDArray[np.bool_]":
+        """(T,) whether each test image is right."""
+        import numpy as np
+
+        return np.array([row.label == row.predicted for row in self.rows], dtype=bool)
+
+
+def read_runs(folders: Sequence[StrPath]) -> list[FinishedRun]:
+    """Runs that were tested on the same images.
+
+    Raises:
+        UsageError: there are fewer than two folders, one is given twice, or one is not a finished run with test images.
+        DataError: files of a run are damaged, or the runs have different test images.
+    """
+    _check_distinct([os.fspath(folder) for folder in folders])
+    runs = _named([_read(Path(folder).expanduser()) for folder in folders])
+    _check_same_images(runs)
+    return runs
+
+
+def _check_distinct(folders: Sequence[str]) -> None:
+    if len(folders) < 2:
+        raise UsageError("one run cannot be compared", "give two or more run folders")
+    seen: dict[Path, str] = {}
+    for folder in folders:
+        path = Path(folder).expanduser().resolve()
+        if path in seen:
+            also = f", as {seen[path]}" if seen[path] != folder else ""
+            raise UsageError(f"{folder} is given twice{also}", "give it once")
+        seen[path] = folder
+
+
+def _read(path: Path) -> FinishedRun:
+    from vit.checkpoints.run import RunDirectory
+
+    run = RunDirectory.open(path)
+    result, scored = run.read_result(), run.scored_path("test")
+    if "test" not in result.fingerprints:
+        raise UsageError(f"{path} has no test images", "train with --data.test above 0")
+    if not scored.is_file():
+        raise DataError(f"{path} has no {scored.relative_to(run.path)}", "restore the file, or train again")
+    network, fingerprint = result.spec.name, result.fingerprints["test"]
+    rows = read_scored(scored, result.num_images["test"])
+    return FinishedRun(path, network, network, result.data, result.seed, fingerprint, rows)
+
+
+def _named(runs: list[FinishedRun]) -> list[FinishedRun]:
+    """The runs with the shortest names that tell them apart: network, network/folder, or the path."""
+    for names in (
+        [run.network for run in runs],
+        [f"{run.network}/{run.path.resolve().name}" for run in runs],
+        [str(run.path) for run in runs],
+    ):
+        if len(set(names)) == len(runs):
+            break
+    return [replace(run, name=name) for run, name in zip(runs, names, strict=True)]
+
+
+def _check_same_images(runs: Sequence[FinishedRun]) -> None:
+    """Raise DataError unless all runs have the same test images with the same labels in the same order."""
+    first, *others = runs
+    for other in others:
+        if first.fingerprint != other.fingerprint:
+            raise DataError(
+                f"{first.path} and {other.path} have different test images: {len(first.rows):,} of "
+                f"{first.data} ({first.fingerprint}), {len(other.rows):,} of {other.data} ({other.fingerprint})",
+                "compare runs with the same data and data.split_seed, or measure both with 'vit evaluate RUN DATA'",
+            )
+        for mine, theirs in zip(first.rows, other.rows, strict=True):
+            if mine[:2] != theirs[:2]:
+                raise DataError(
+                    f"the predictions of {first.path} and {other.path} differ in their test images: "
+                    f"{mine.path} ({mine.label}) beside {theirs.path} ({theirs.label})",
+                    "one of them was changed; restore it",
+                )

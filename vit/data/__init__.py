@@ -1,0 +1,1 @@
+"""Data: files in, batches out; knows nothing of networks."""

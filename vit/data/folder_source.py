@@ -1,0 +1,104 @@
+"""Class folders -> a source: FOLDER/CLASS/image or FOLDER/SPLIT/CLASS/image."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+from vit.data.dataset_names import LAYOUT, SPLIT_SYNONYMS
+from vit.data.formats import has_image_extension
+from vit.data.image_files import describe_skipped, folder_id, how_to_convert_skipped, image_files, subfolders
+from vit.data.outputs import is_output
+from vit.data.samples import Source, label_files
+from vit.errors import DataError
+
+
+def read_folder_source(root: Path, allow_empty: bool) -> Source:
+    """List the images of a folder of class folders, or of a folder of splits with class folders.
+
+    Args:
+        root: the folder.
+        allow_empty: accept class folders without images.
+
+    Raises:
+        DataError: the folder has another layout, or no training images.
+    """
+    names = subfolders(root, Counter())
+    found = {split: [name for name in names if name.casefold() in words] for split, words in SPLIT_SYNONYMS.items()}
+    for split, folders in found.items():
+        if len(folders) > 1:
+            raise DataError(f"{root} has {' and '.join(folders)}, both for {split}", "keep one of them")
+    if not any(found.values()):
+        _check_layout(root, names)
+        return _read_splits(root, {"train": ""}, allow_empty, [])
+    if not found["train"]:
+        given = next(folders[0] for folders in found.values() if folders)
+        raise DataError(f"{root} has {given}/ but no train/", "name the folder of training images train/")
+    chosen = {split: folders[0] for split, folders in found.items() if folders}
+    others = [name for name in names if name not in chosen.values()]
+    return _read_splits(root, chosen, allow_empty, [f"skipped {name}/, which lies beside train/" for name in others])
+
+
+def _check_layout(root: Path, names: list[str]) -> None:
+    """Raise DataError if the subfolders of a folder without splits cannot be classes."""
+    for name in names:
+        if _has_split(root / name, "train") and (
+            _has_split(root / name, "validation") or _has_split(root / name, "test")
+        ):
+            raise DataError(
+                f"{root / name} is not a class folder: it has folders of splits", f"give {root / name} as DATA"
+            )
+    if len(names) == 1 and subfolders(root / names[0], Counter()):
+        raise DataError(
+            f"{root} has one folder, {names[0]}/, with folders in it",
+            f"give {root / names[0]}, if these are the classes",
+        )
+    if is_output(root):
+        raise DataError(f"{root} holds runs of this program and no images", "give the folder of images")
+    if not names:
+        loose = sum(has_image_extension(Path(entry.name)) for entry in os.scandir(root))
+        raise DataError(f"{root} has no class folders ({loose} images lie directly in it)", LAYOUT)
+
+
+def _has_split(folder: Path, split: str) -> bool:
+    return any((folder / name).is_dir() for name in SPLIT_SYNONYMS[split])
+
+
+def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: list[str]) -> Source:
+    """List the class folders of each split.
+
+    Args:
+        root: the folder that was given.
+        folders: {split: name of its folder in `root`}; an empty name for `root` itself.
+        allow_empty: accept class folders without images.
+        notes: messages for the user.
+    """
+    skipped: Counter[str] = Counter()
+    rows: dict[str, list[tuple[str, str]]] = {}  # split -> path and class name of each file
+    class_names: dict[str, list[str]] = {}
+    for split, folder in folders.items():
+        rows[split] = []
+        class_names[split] = subfolders(root / folder, skipped)
+        siblings = [root / folder / name for name in class_names[split]]
+        outside = {folder_id(other) for other in (root / folder, *(root / folder).resolve().parents, *siblings)}
+        for name in class_names[split]:
+            class_folder = root / folder / name
+            skipped_here: Counter[str] = Counter()
+            files = sorted(image_files(class_folder, skipped_here, outside - {folder_id(class_folder)}))
+            if not files and split == "train" and not allow_empty:
+                instead = f" ({describe_skipped(skipped_here)})" if skipped_here else ""
+                fix = how_to_convert_skipped(skipped_here, class_folder)
+                raise DataError(
+                    f"class folder {class_folder} has no images{instead}",
+                    fix or "remove it, or give --data.allow_empty true",
+                )
+            skipped += skipped_here
+            rows[split] += [(os.path.join(folder, name, file), name) for file in files]
+    if skipped:
+        notes.append(f"skipped: {describe_skipped(skipped)}")
+        notes += filter(None, [how_to_convert_skipped(skipped, root)])
+    if class_names["train"] and not rows["train"] and skipped:
+        fix = how_to_convert_skipped(skipped, root) or LAYOUT
+        raise DataError(f"{root} has no training images ({describe_skipped(skipped)})", fix)
+    names = tuple(class_names["train"])
+    splits = {split: label_files(root, files, names, f"{root / folders[split]}") for split, files in rows.items()}
+    return Source(root.resolve().name, names, splits, notes)

@@ -1,0 +1,103 @@
+"""Image files and folders below a folder, in a stable order; everything skipped is counted by kind."""
+
+import os
+from collections import Counter
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+
+from vit.data.formats import has_image_extension, how_to_convert
+from vit.data.outputs import holds_runs
+
+FolderId = tuple[int, int]  # device and inode
+
+_ENDING = "files ending in "
+
+
+def image_files(folder: Path, skipped: Counter[str], outside: AbstractSet[FolderId] = frozenset()) -> list[str]:
+    """Paths of image files below `folder`, relative to it. Links are followed, and each real folder is read once.
+
+    Args:
+        folder: the folder.
+        skipped: counts of skipped entries by kind; this function adds to them.
+        outside: folders that are not part of this one, for example its parents and other class folders.
+    """
+    found: list[str] = []
+    seen = set(outside)
+
+    def walk(relative: str) -> None:
+        here = folder / relative
+        try:
+            identity = folder_id(here)
+            entries = sorted(os.scandir(here), key=lambda entry: entry.name)
+        except OSError as error:
+            skipped[f"unreadable folders ({error.strerror})"] += 1
+            return
+        if identity in seen:
+            skipped["links back to a folder already read"] += 1
+            return
+        seen.add(identity)
+        for entry in entries:
+            name = os.path.join(relative, entry.name)
+            if _is_hidden(entry.name):
+                skipped["hidden or system files"] += 1
+            elif _is_folder(entry):
+                walk(name)
+            elif not has_image_extension(Path(entry.name)):
+                skipped[f"{_ENDING}{Path(entry.name).suffix or 'nothing'}"] += 1
+            elif entry.is_symlink() and not os.path.exists(entry.path):
+                skipped["broken links"] += 1
+            elif not entry.is_file():
+                skipped["FIFOs, sockets or devices"] += 1
+            else:
+                found.append(name)
+
+    walk("")
+    return found
+
+
+def subfolders(folder: Path, skipped: Counter[str]) -> list[str]:
+    """Names of the folders directly in `folder`, without hidden folders and folders of runs.
+
+    Args:
+        folder: the folder.
+        skipped: counts of skipped entries by kind; this function adds to them.
+    """
+    names: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if _is_hidden(entry.name):
+                skipped["hidden or system files"] += 1
+            elif _is_folder(entry) and holds_runs(Path(entry.path)):
+                skipped["folders of runs"] += 1
+            elif _is_folder(entry):
+                names.append(entry.name)
+            else:
+                skipped["files beside the class folders"] += 1
+    return sorted(names)
+
+
+def folder_id(folder: Path) -> FolderId:
+    """Device and inode of a folder: equal for two paths of one real folder."""
+    status = folder.stat()
+    return status.st_dev, status.st_ino
+
+
+def describe_skipped(skipped: Counter[str]) -> str:
+    """Counts and kinds of skipped entries in words."""
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(skipped.items()))
+
+
+def how_to_convert_skipped(skipped: Counter[str], folder: Path) -> str:
+    """How to convert skipped photographs of other formats; empty if there are none."""
+    return how_to_convert((kind.removeprefix(_ENDING) for kind in skipped if kind.startswith(_ENDING)), folder)
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or name in ("Thumbs.db", "desktop.ini", "__MACOSX")
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False

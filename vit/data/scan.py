@@ -1,0 +1,133 @@
+"""One pass over all images of a source, on all cores, which keeps 800 bytes of each image."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from vit.data.dataset import array_image
+from vit.data.decode import ImageError, decode_image, image_format, read_bytes
+from vit.data.formats import FORMATS_OF
+from vit.data.image_hashes import THUMBNAIL_SIZE, Bytes, ImageHashes, hash_image
+from vit.data.samples import Labels, Source
+from vit.data.split import SPLITS
+from vit.data.threads import decode_threads
+
+_PER_TASK = 32  # images that a thread takes at a time
+
+
+class ImageList:
+    """All images of a source in one list: train first, then validation, then test.
+
+    Attributes:
+        splits: names of the source's splits.
+        class_names: names of the classes.
+        split_numbers: (n,) index into `splits` for each image.
+        labels: (n,) class numbers.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.splits = [split for split in SPLITS if split in source.splits]
+        self.class_names = source.class_names
+        self._parts = [source.splits[split] for split in self.splits]
+        self._starts = np.cumsum([0, *map(len, self._parts)])
+        self.split_numbers: Labels = np.repeat(np.arange(len(self._parts)), [len(part) for part in self._parts])
+        self.labels: Labels = np.concatenate([part.labels for part in self._parts])
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def path(self, image: int) -> str:
+        """The path as the user would write it; the name of an image that is not a file."""
+        part, index = self._parts[self.split_numbers[image]], self._index_in_split(image)
+        return part.paths[index] if part.root is None else os.fspath(part.file(index))
+
+    def describe(self, image: int) -> tuple[str, str, str]:
+        """Split, class name and path of an image."""
+        return self.splits[self.split_numbers[image]], self.class_names[self.labels[image]], self.path(image)
+
+    def scan(self, image: int) -> tuple[ImageHashes, str] | ImageError:
+        """The hashes of an image and the format of its file (empty for arrays), or why the file cannot be read."""
+        part, index = self._parts[self.split_numbers[image]], self._index_in_split(image)
+        if part.arrays is not None:
+            return hash_image(array_image(part, index)), ""
+        try:
+            data = read_bytes(part.file(index))
+            return hash_image(decode_image(data, part.file(index))), image_format(data)
+        except ImageError as error:
+            return error
+
+    def _index_in_split(self, image: int) -> int:
+        return image - int(self._starts[self.split_numbers[image]])
+
+
+class ScannedImages:
+    """What a scan keeps of n images.
+
+    Attributes:
+        readable: (n,) whether the image could be decoded; the arrays below are zero where not.
+        sides: (n, 2) height and width in pixels.
+        spreads: (n,) largest difference between two pixels of one channel, in gray levels.
+        perceptual_hashes: (n,) 64 bits each.
+        thumbnails: (n, 768) pictures of 16x16 pixels.
+        reasons: {image: why it cannot be read}.
+        formats: {image: format of the file}, where the ending of the file's name promises another format.
+    """
+
+    def __init__(self, num_images: int) -> None:
+        self.readable = np.zeros(num_images, dtype=np.bool_)
+        self.sides = np.zeros((num_images, 2), dtype=np.int32)
+        self.spreads = np.zeros(num_images, dtype=np.uint8)
+        self.perceptual_hashes: npt.NDArray[np.uint64] = np.zeros(num_images, dtype=np.uint64)
+        self.thumbnails: Bytes = np.zeros((num_images, THUMBNAIL_SIZE), dtype=np.uint8)
+        self.reasons: dict[int, str] = {}
+        self.formats: dict[int, str] = {}
+        self._pixel_hashes = np.zeros((num_images, 2), dtype=np.uint64)
+
+    def add(self, image: int, hashes: ImageHashes) -> None:
+        """Keep the hashes of an image."""
+        self.readable[image] = True
+        self.sides[image] = hashes.height, hashes.width
+        self.spreads[image] = hashes.spread
+        self.perceptual_hashes[image] = hashes.perceptual_hash
+        self.thumbnails[image] = hashes.thumbnail
+        self._pixel_hashes[image] = np.frombuffer(hashes.pixel_hash, dtype=np.uint64)
+
+    def groups(self) -> Labels:
+        """(n,) a number that two images share if and only if their pixels are equal; -1 for unreadable images."""
+        groups = np.full(len(self.readable), -1, dtype=np.int64)
+        if self.readable.any():
+            _, numbers = np.unique(self._pixel_hashes[self.readable], axis=0, return_inverse=True)
+            groups[self.readable] = numbers.reshape(-1)
+        return groups
+
+
+def scan_images(images: ImageList, progress: Callable[[int, int], None]) -> ScannedImages:
+    """Decode every image once.
+
+    Args:
+        images: the images.
+        progress: called with the number of finished images and the number of all images.
+    """
+    total = len(images)
+    scanned = ScannedImages(total)
+    parts = [range(start, min(start + _PER_TASK, total)) for start in range(0, total, _PER_TASK)]
+
+    def scan(part: range) -> list[tuple[ImageHashes, str] | ImageError]:
+        return [images.scan(image) for image in part]
+
+    with decode_threads() as parallel:
+        for part, results in zip(parts, parallel(scan, parts), strict=True):
+            for image, result in zip(part, results, strict=True):
+                if isinstance(result, ImageError):
+                    scanned.reasons[image] = result.reason
+                    continue
+                hashes, file_format = result
+                scanned.add(image, hashes)
+                ending = Path(images.path(image)).suffix.lower()
+                if file_format and file_format not in FORMATS_OF.get(ending, (file_format,)):
+                    scanned.formats[image] = file_format
+            progress(part.stop, total)
+    return scanned

@@ -1,0 +1,1 @@
+"""Exports: a trained network in another format, compared with the checkpoint before it is kept."""

@@ -1,0 +1,1 @@
+"""Inference: a network applied to files, one row per file, with metrics and calibration."""

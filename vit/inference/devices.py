@@ -1,0 +1,62 @@
+"""Which device and which precision a network runs at"""
+
+import os
+from contextlib import AbstractContextManager
+
+import torch
+
+from vit.errors import UsageError, nearest
+from vit.launch import srun_as_torchrun
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """The device of this process: the named one, or an accelerator, or the CPU.
+
+    Where a process sees several GPUs, it takes the GPU of its rank on this machine.
+
+    Raises:
+        UsageError: there is no such device.
+    """
+    if name != "auto":
+        return _named_device(name)
+    if torch.cuda.is_available():
+        return _own_gpu()
+    return torch.device("mps") if torch.backends.mps.is_available() else torch.device("cpu")
+
+
+def _named_device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UsageError(f"there is no device {name!r}", nearest(name, ("auto", "cpu", "cuda", "mps"))) from error
+    backend = getattr(torch, device.type, None)
+    if backend is None or not hasattr(backend, "is_available") or not backend.is_available():
+        raise UsageError(f"PyTorch sees no device {name!r} here", "give cpu or auto")
+    return _own_gpu() if name == "cuda" else device
+
+
+def _own_gpu() -> torch.device:
+    variables = srun_as_torchrun(os.environ) | os.environ  # a script of a user may run as a task of srun
+    rank = int(variables.get("LOCAL_RANK", "0"))
+    return torch.device("cuda", rank % torch.cuda.device_count())  # a launcher may show each process one GPU
+
+
+def choose_precision(precision: str, device: torch.device) -> str:
+    """The precision. "auto" becomes "bf16-mixed" where the hardware computes in bfloat16, else "32-true"."""
+    if precision != "auto":
+        return precision
+    return "bf16-mixed" if has_bf16(device) else "32-true"
+
+
+def has_bf16(device: torch.device) -> bool:
+    """Whether the hardware itself computes in bfloat16. Emulation is slower than float32."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type == "cpu":
+        return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return False
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
+    """The context in which a network runs at a precision."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16-mixed")

@@ -1,0 +1,67 @@
+"""ScoredImages: images of a split with their labels and the probabilities that a network gives them"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import softmax
+
+from vit.data.samples import Labels
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class ScoredImages:
+    """Images of a split with the probabilities that a network gives them. Entries at the same index belong together.
+
+    Attributes:
+        paths: (n,) names of the images.
+        labels: (n,) true class numbers.
+        probabilities: (n, C) probabilities of the classes.
+        temperature: number that divided the logits before the softmax.
+        left_out: images that could not be read and have no entry: {name: reason}.
+    """
+
+    paths: tuple[str, ...]
+    labels: Labels
+    probabilities: Floats
+    temperature: float = 1.0
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def predictions(self) -> Labels:
+        """(n,) class numbers of the largest probabilities."""
+        return np.asarray(self.probabilities.argmax(axis=1), dtype=np.int64)
+
+    @property
+    def confidences(self) -> Floats:
+        """(n,) largest probabilities."""
+        return np.asarray(self.probabilities.max(axis=1))
+
+    @property
+    def correct(self) -> npt.NDArray[np.bool_]:
+        """(n,) whether the prediction is the label."""
+        return np.asarray(self.predictions == self.labels)
+
+    @property
+    def uncalibrated(self) -> Floats:
+        """(n,) largest probabilities at temperature 1."""
+        return self.at(1.0).confidences
+
+    @property
+    def losses(self) -> npt.NDArray[np.float64]:
+        """(n,) negative log-probabilities of the true classes, in nats."""
+        own = self.probabilities[np.arange(len(self.labels)), self.labels].astype(np.float64)
+        return -np.log(np.maximum(own, 1e-12))
+
+    @property
+    def log_probabilities(self) -> npt.NDArray[np.float64]:
+        """(n, C) log-probabilities: the logits over the temperature, plus a constant for each image."""
+        return np.log(np.maximum(self.probabilities, np.finfo(np.float32).smallest_subnormal).astype(np.float64))
+
+    def at(self, temperature: float) -> "ScoredImages":
+        """The same images at another temperature."""
+        changed = softmax(self.log_probabilities * (self.temperature / temperature), axis=1)
+        return replace(self, probabilities=changed.astype(np.float32), temperature=temperature)

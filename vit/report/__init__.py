@@ -1,0 +1,1 @@
+"""Reports: figures and HTML pages, which escape all text from outside."""

@@ -1,0 +1,55 @@
+"""What our callbacks add to a checkpoint: its description, and the progress of an epoch that is not over"""
+
+from dataclasses import replace
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from vit.checkpoints.format import KEY, Description
+from vit.data.module import ImageDataModule
+from vit.launch import rank_and_world_size
+from vit.training.classifier import Classifier
+from vit.training.distributed.processes import gathered
+
+PROGRESS = "progress"  # key of a checkpoint
+
+
+class CountConsumed(Callback):
+    """Counts finished batches in the data module. It precedes every callback that may save a checkpoint."""
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
+    ) -> None:
+        assert isinstance(trainer.datamodule, ImageDataModule)  # type: ignore[attr-defined]
+        trainer.datamodule.finished_batch()  # type: ignore[attr-defined]
+
+
+class DescribeCheckpoint(Callback):
+    """Adds our description, with the latest metrics, to every checkpoint."""
+
+    def __init__(self, description: Description) -> None:
+        self.description = description
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        metrics["epoch"] = float(trainer.current_epoch)
+        checkpoint[KEY] = replace(self.description, metrics=metrics).to_dict()
+
+
+class KeepEpochLoss(Callback):
+    """Saves the sums of the training loss of every process, so that a resumed epoch has the same mean."""
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        assert isinstance(pl_module, Classifier)
+        loss = pl_module.train_loss
+        parts = gathered([float(loss.total), float(loss.batches)])
+        checkpoint.setdefault(PROGRESS, {})["train_loss"] = parts
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        assert isinstance(pl_module, Classifier)
+        rank, processes = rank_and_world_size()
+        parts = checkpoint[PROGRESS]["train_loss"]
+        if len(parts) != processes:  # the first process takes all sums: a batch counts once for every process
+            share = processes / len(parts)
+            parts = [[sum(column) * share for column in zip(*parts, strict=True)], *[[0.0, 0.0]] * (processes - 1)]
+        pl_module.train_loss.update(*parts[rank])

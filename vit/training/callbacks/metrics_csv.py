@@ -1,0 +1,162 @@
+"""metrics.csv: the rows of a training, written as they come, and the clock of the training"""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.utilities.types import STEP_OUTPUT
+
+from vit.atomic_files import atomic_write
+from vit.csv_files import TableWriter, create, new_table, records
+from vit.training.callbacks.listener import Listener
+from vit.training.classifier import Classifier
+from vit.training.losses import SmoothedLoss
+
+COLUMNS = (
+    "epoch", "step", "lr", "train/loss", "train/images_per_second",
+    "val/loss", "val/acc1", "val/acc5", "val/ece", "seconds",
+)  # fmt: skip
+MAX_ROW_STEPS, MAX_ROW_SECONDS = 50, 30.0  # between two rows
+MIN_ROWS = 100  # of a training that has at least as many steps
+READ_SECONDS = 1.0  # between two reads of the loss on a GPU: each read waits for the GPU
+
+
+class Recorder(Callback):
+    """Writes metrics.csv and tells the listeners. Only the first process does both.
+
+    A row follows every hundredth part of the training, at least every 50 optimizer steps and every 30 seconds. Its loss
+    is the average of about the last 20 steps of the first process. One more row follows every validation, with the mean
+    loss since the previous validation over all processes.
+
+    A resumed training first removes the rows after its checkpoint. Its times continue those of the checkpoint.
+
+    Args:
+        path: path of metrics.csv.
+        micro_batch_size: images of a batch of the loader, over all processes.
+        listeners: receivers of steps, rows and notices.
+    """
+
+    def __init__(self, path: Path, micro_batch_size: int, listeners: Sequence[Listener]) -> None:
+        self.path = path
+        self.micro_batch_size = micro_batch_size
+        self.listeners = listeners
+        self.training_seconds = 0.0
+        self.training_images = 0
+        self.loss = math.nan
+        self.last_step = 0
+        self._smoothed = SmoothedLoss()
+        self._read = self._wrote = -math.inf  # times of the last read of the loss, and of the last row
+        self._rows: int | None = None  # in the file; None before the training starts
+        self._started = self._mark = time.perf_counter()
+
+    @property
+    def images_per_second(self) -> float:
+        """Training images per second so far, without validation and saving."""
+        return self.training_images / self.training_seconds if self.training_seconds else 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training so far. The parts of an interrupted training add up."""
+        return time.perf_counter() - self._started
+
+    def exclude_time(self) -> None:
+        """Do not count the time since the last batch as training."""
+        self._mark = time.perf_counter()
+
+    def notice(self, text: str) -> None:
+        """Pass a message for the user to the listeners."""
+        for listener in self.listeners:
+            listener.notice(text)
+
+    def state_dict(self) -> dict[str, object]:
+        return {
+            "rows": self._rows,
+            "average_loss": self._smoothed.state_dict(),
+            "seconds": self.seconds,
+            "training_seconds": self.training_seconds,
+            "training_images": self.training_images,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._rows = state_dict["rows"]
+        self._smoothed.load_state_dict(state_dict["average_loss"])
+        self._started = time.perf_counter() - state_dict["seconds"]
+        self.training_seconds = state_dict["training_seconds"]
+        self.training_images = state_dict["training_images"]
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.last_step = trainer.global_step
+        self._wrote = time.perf_counter()
+        self.exclude_time()
+        if not trainer.is_global_zero:
+            return
+        rows = _rows_until(self.path, trainer.global_step) if self.path.exists() else []
+        rows = rows[: self._rows]
+        self._rows = len(rows)
+        # atomic, because a kill here must not lose the rows
+        with atomic_write(self.path) as partial, new_table(partial, COLUMNS) as table:
+            for row in rows:
+                table.row(row.get(name) for name in COLUMNS)
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.exclude_time()
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.exclude_time()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: STEP_OUTPUT, batch: object, batch_idx: int
+    ) -> None:
+        assert isinstance(outputs, Mapping)
+        loss, now = outputs["loss"], time.perf_counter()
+        self.training_seconds += now - self._mark
+        self.training_images += self.micro_batch_size
+        self._mark = now
+        step, total = trainer.global_step, int(trainer.estimated_stepping_batches)
+        self._smoothed.add(loss, is_whole=step != self.last_step)
+        if step == self.last_step:
+            return  # only a micro-batch
+        self.last_step = step
+        every = max(1, min(MAX_ROW_STEPS, total // MIN_ROWS))
+        is_due = step % every == 0 or step == 1 or now - self._wrote >= MAX_ROW_SECONDS
+        if is_due or loss.device.type == "cpu" or now - self._read >= READ_SECONDS:
+            self.loss, self._read = self._smoothed.value, now
+        if is_due:
+            self._write({"train/loss": self.loss}, trainer)
+        for listener in self.listeners if trainer.is_global_zero else ():
+            listener.step(step, total, self.loss, self.images_per_second)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        assert isinstance(pl_module, Classifier)
+        row = {name: float(value) for name, value in trainer.callback_metrics.items() if name in COLUMNS}
+        row |= {"train/loss": float(pl_module.train_loss.compute()), "train/images_per_second": self.images_per_second}
+        pl_module.train_loss.reset()
+        if not math.isfinite(row.get("val/loss", 0.0)) and trainer.is_global_zero:
+            self.notice("WARNING: the validation loss is not a number; these weights do not become the best checkpoint")
+        self._write(row, trainer)
+
+    def _write(self, row: dict[str, float], trainer: Trainer) -> None:
+        self._wrote = time.perf_counter()
+        if not trainer.is_global_zero:
+            return
+        lr = max(float(group["lr"]) for group in trainer.optimizers[0].param_groups)
+        whole = {
+            "epoch": trainer.current_epoch,
+            "step": trainer.global_step,
+            "lr": lr,
+            "seconds": round(self.seconds, 3),
+            **row,
+        }
+        with create(self.path, "a") as file:
+            TableWriter(file).row(whole.get(name) for name in COLUMNS)
+        self._rows = (self._rows or 0) + 1
+        for listener in self.listeners:
+            listener.row(whole, trainer.global_step)
+
+
+def _rows_until(path: Path, step: int) -> list[dict[str, str]]:
+    """Rows up to a step, without an incomplete last line."""
+    return [row for row in records(path) if int(row["step"]) <= step]

@@ -1,0 +1,1 @@
+"""Distributed training: several processes, their meeting point, devices and sharded weights."""

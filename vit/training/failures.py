@@ -1,0 +1,54 @@
+"""What goes wrong in a training, as errors that say how to go on"""
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from vit.checkpoints.run import RunDirectory
+from vit.errors import DivergedError, ProcessesError, ResourceError, StoppedError, is_out_of_memory
+from vit.training.plan import Plan
+from vit.training.signals import Stop
+
+
+def how_to_resume(run: RunDirectory) -> str:
+    """The command that continues a run, for the end of an error."""
+    return f"to go on: vit train --resume {shlex.quote(str(run.path))}"
+
+
+@contextmanager
+def explained(plan: Plan, run: RunDirectory) -> Iterator[None]:
+    """While entered: a failure says what was saved, and how to go on.
+
+    Raises:
+        DivergedError: a loss, gradient or weight is not finite.
+        ResourceError: memory is not sufficient.
+        ProcessesError: another process of the same training has ended, or differs from this one.
+        StoppedError: a signal ended the training.
+    """
+    try:
+        yield
+    except Stop as stop:
+        fix = how_to_resume(run) if run.last_path.is_file() else "start it again"
+        raise StoppedError(128 + stop.number, stop.words, fix) from stop
+    except DivergedError as error:
+        if not run.last_path.is_file():
+            raise
+        kept = f"{run.last_path} holds the last good weights (--init_from starts from them)"
+        raise DivergedError(error.problem, f"{error.fix}; {kept}") from error
+    except ProcessesError as error:
+        fix = f"{error.fix}; {how_to_resume(run)}" if run.last_path.is_file() else error.fix
+        raise type(error)(error.problem, fix) from error
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise _out_of_memory(plan, error) from error
+
+
+def _out_of_memory(plan: Plan, error: Exception) -> ResourceError:
+    said = ": ".join(["", *str(error).splitlines()[:1]])[:200]  # Python's own error is empty
+    return ResourceError(
+        f"out of memory with {plan.batch_size} images of {plan.preprocess.image_size} pixels in "
+        f"{plan.precision}, {plan.recipe.optim.accumulate} parts{said}",
+        "give --optim.accumulate 2 or more (the same steps, in parts), a smaller --batch_size or --image_size, "
+        "or --data.cache none",
+    )

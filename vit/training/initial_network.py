@@ -1,0 +1,39 @@
+"""The network that a training starts from: its weights, adapters, and batch norm over all processes"""
+
+from collections.abc import Callable
+
+from vit.checkpoints.format import Description
+from vit.checkpoints.result import versions
+from vit.models.network import Network
+from vit.training.distributed.batch_norm import synchronized
+from vit.training.lora import add_adapters
+from vit.training.plan import Plan
+from vit.weights.open import open_pretrained
+
+
+def initial_network(plan: Plan, resume: bool, notice: Callable[[str], None]) -> Network:
+    """The network of a plan, ready to train.
+
+    Args:
+        resume: whether a checkpoint will replace the weights, so that pretrained weights are not needed.
+        notice: receiver of the origin of all weights, line by line.
+    """
+    network = plan.build_network()
+    model = plan.recipe.model
+    facts: list[tuple[str, str]] = []
+    if model.init_from is not None and not resume:
+        pretrained = open_pretrained(model.init_from)
+        report = pretrained.fill(network)
+        facts += [*pretrained.facts(), *report.facts()]
+    if model.lora is not None:
+        facts += add_adapters(network, model.lora)
+    for name, value in facts:
+        notice(f"weights, {name}: {value}")
+    if plan.world_size > 1:
+        network = synchronized(network, plan.device)
+    return network.to(memory_format=network.memory_format)
+
+
+def describe(plan: Plan) -> Description:
+    """The description that every checkpoint of a training holds."""
+    return Description(plan.source.class_names, plan.spec, plan.preprocess, plan.precision, versions=versions())

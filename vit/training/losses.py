@@ -1,0 +1,71 @@
+"""The two training losses that a run shows: the mean of an epoch, and the average of the last steps"""
+
+import math
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+DECAY = 0.95  # of the smoothed loss at every step: its memory is about 20 steps
+
+
+class EpochLoss(Metric):
+    """Mean loss of the batches of an epoch, over all processes. Losses that are not finite do not count."""
+
+    total: Tensor
+    batches: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("total", torch.tensor(0.0), dist_reduce_fx="sum")
+        self.add_state("batches", torch.tensor(0.0), dist_reduce_fx="sum")
+
+    def update(self, loss: Tensor | float, batches: float = 1.0) -> None:
+        """Add the loss of a batch, or the sum of the losses of several batches."""
+        loss = torch.as_tensor(loss, dtype=torch.float32, device=self.device)
+        finite = loss.isfinite()  # stays on the device: reading the value would wait for a GPU
+        self.total += torch.where(finite, loss, 0.0)
+        self.batches += torch.where(finite, batches, 0.0)
+
+    def compute(self) -> Tensor:
+        """The mean. NaN without a finite loss."""
+        return self.total / self.batches
+
+
+class SmoothedLoss:
+    """Exponential moving average of the loss of optimizer steps. Losses that are not finite do not count.
+
+    The average stays on the device of the loss. Only `value` and `state_dict` wait for a GPU.
+    """
+
+    def __init__(self) -> None:
+        self._sum: Tensor | float = 0.0  # of the losses, with falling weights
+        self._weight: Tensor | float = 0.0
+        self._step: Tensor | float = 0.0  # loss of the step that is being computed
+
+    def add(self, part: Tensor, is_whole: bool) -> None:
+        """Add a part of the loss of a step.
+
+        Args:
+            part: loss of a micro-batch, divided by the number of micro-batches.
+            is_whole: whether this is the last part of the step.
+        """
+        self._step = self._step + part.detach()
+        if is_whole:
+            finite = self._step.isfinite()
+            kept = torch.where(finite, DECAY, 1.0)
+            self._sum = self._sum * kept + torch.where(finite, self._step, 0.0) * (1.0 - kept)
+            self._weight = self._weight * kept + (1.0 - kept)
+            self._step = 0.0
+
+    @property
+    def value(self) -> float:
+        """The average. NaN before the first finite loss."""
+        weight = float(self._weight)
+        return float(self._sum) / weight if weight else math.nan
+
+    def state_dict(self) -> dict[str, float]:
+        return {"sum": float(self._sum), "weight": float(self._weight)}
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        self._sum, self._weight = state["sum"], state["weight"]

@@ -1,0 +1,87 @@
+"""Trains the weights of a network by gradient descent, and measures the best ones"""
+
+from collections.abc import Sequence
+
+from lightning.pytorch import Callback
+
+from vit.checkpoints.run import RunDirectory
+from vit.data.module import ImageDataModule
+from vit.models.network import Network
+from vit.training.best_weights import MeasuredCheckpoint, measure_checkpoint
+from vit.training.callbacks.agreement import Agreement, deciding_facts
+from vit.training.callbacks.averaging import Averaging
+from vit.training.callbacks.best_checkpoint import BestCheckpoint
+from vit.training.callbacks.checkpoint_contents import CountConsumed, DescribeCheckpoint, KeepEpochLoss
+from vit.training.callbacks.last_checkpoint import LastCheckpoint
+from vit.training.callbacks.listener import Listener
+from vit.training.callbacks.metrics_csv import Recorder
+from vit.training.callbacks.non_finite import NonFinite
+from vit.training.callbacks.unreadable import Unreadable
+from vit.training.checkpoint_io import DurableCheckpointIO
+from vit.training.classifier import Classifier
+from vit.training.distributed.processes import together
+from vit.training.distributed.sharding import ShardedClassifier
+from vit.training.initial_network import describe
+from vit.training.lora import LoraClassifier
+from vit.training.plan import Plan
+from vit.training.result import TrainingStats
+from vit.training.signals import Signals
+from vit.training.trainer import make_trainer
+
+
+def optimize(
+    network: Network,
+    data: ImageDataModule,
+    plan: Plan,
+    run: RunDirectory,
+    listeners: Sequence[Listener],
+    resume: bool,
+    signals: Signals,
+) -> tuple[TrainingStats, MeasuredCheckpoint]:
+    """Train a network, write its checkpoints and metrics.csv, and measure best.ckpt.
+
+    Args:
+        network: network with the weights to start from.
+        resume: whether to continue from last.ckpt.
+        signals: signals that end the training at its next step.
+    """
+    optim = plan.recipe.optim
+    recorder = Recorder(run.metrics_path, plan.batch_size // optim.accumulate, listeners)
+    unreadable = Unreadable(recorder.notice)
+    non_finite = NonFinite(network, skip=optim.on_nan == "skip")
+    callbacks: list[Callback] = [
+        Agreement(deciding_facts(plan)),
+        CountConsumed(),
+        DescribeCheckpoint(describe(plan)),
+        KeepEpochLoss(),
+        non_finite,
+        recorder,
+        unreadable,
+        *([Averaging(plan.ema_decay, non_finite)] if plan.ema_decay else []),
+        BestCheckpoint(run.best_path),
+        LastCheckpoint(run.last_path, plan.checkpoint_seconds, signals, saved=recorder.exclude_time),
+    ]
+    trainer = make_trainer(plan, run, callbacks, DurableCheckpointIO(run.last_path, run.previous_path, recorder.notice))
+    if trainer.is_global_zero and not resume:
+        run.previous_path.unlink(missing_ok=True)
+    with together(trainer):
+        trainer.fit(_classifier(network, plan), datamodule=data, ckpt_path=run.last_path if resume else None)
+        best = measure_checkpoint(run.best_path, plan, data, trainer.strategy.root_device)
+    stats = TrainingStats(
+        recorder.seconds,
+        recorder.images_per_second,
+        trainer.global_step,
+        non_finite.skipped,
+        len(unreadable.errors),
+        trainer.is_global_zero,
+    )
+    return stats, best
+
+
+def _classifier(network: Network, plan: Plan) -> Classifier:
+    optim, steps, seed, rank = plan.recipe.optim, plan.total_steps, plan.recipe.seed, plan.recipe.model.lora
+    if plan.is_sharded:
+        return ShardedClassifier(network, optim, steps, seed)
+    if rank is not None:
+        return LoraClassifier(network, optim, steps, seed, rank)
+    return Classifier(network, optim, steps, seed)

@@ -1,0 +1,94 @@
+"""What a training leaves: its duration and counts, the scores of its best checkpoint, and the result of its run"""
+
+from dataclasses import dataclass
+
+import torch
+
+from vit.checkpoints.result import RunResult, pack, versions
+from vit.data.module import ImageDataModule
+from vit.inference.metrics import uncalibrated, with_intervals
+from vit.inference.scored_images import ScoredImages
+from vit.training.best_weights import MeasuredCheckpoint
+from vit.training.plan import Plan
+from vit.training.run_images import measured_part
+
+
+@dataclass(frozen=True)
+class TrainingStats:
+    """Duration and counts of a training.
+
+    Attributes:
+        seconds: duration of the whole training; the parts of an interrupted training add up.
+        images_per_second: training images per second, without validation and saving.
+        steps: number of optimizer steps.
+        skipped_steps: number of steps without an update, because a loss or gradient was not finite.
+        unreadable_images: number of training images that could not be read.
+        is_first_process: whether this is the first of the processes that trained together.
+    """
+
+    seconds: float
+    images_per_second: float
+    steps: int
+    skipped_steps: int = 0
+    unreadable_images: int = 0
+    is_first_process: bool = True
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """A finished training.
+
+    Attributes:
+        result: content of result.json.
+        scored: validation and test images with the probabilities of the best checkpoint.
+        data: the loaders, with the images that they keep in memory.
+        is_first_process: whether this is the first of the processes that trained together.
+    """
+
+    result: RunResult
+    scored: dict[str, ScoredImages]
+    data: ImageDataModule
+    is_first_process: bool
+
+
+def run_result(plan: Plan, stats: TrainingStats, best: MeasuredCheckpoint) -> RunResult:
+    """The result of a run, from its plan, its training and its best checkpoint."""
+    scored, num_classes = best.scored, len(plan.source.class_names)
+    measured = {
+        split: measured_part(samples, scored[split].left_out) if split in scored else samples
+        for split, samples in plan.source.splits.items()
+    }
+    metrics = best.description.metrics
+    return RunResult(
+        spec=plan.spec,
+        image_size=plan.preprocess.image_size,
+        parameters=plan.cost.parameters,
+        flops=plan.cost.flops,
+        data=plan.source.name,
+        num_images={split: len(samples) for split, samples in measured.items()},
+        fingerprints={split: samples.fingerprint() for split, samples in measured.items()},
+        seed=plan.recipe.seed,
+        epochs=plan.total_steps / plan.steps_per_epoch,
+        steps=stats.steps,
+        batch_size=plan.batch_size,
+        seconds=stats.seconds,
+        images_per_second=stats.images_per_second,
+        device=_device_name(plan.device),
+        precision=plan.precision,
+        best_epoch=int(metrics["epoch"]),
+        validation={name: value for name, value in metrics.items() if name.startswith("val/")},
+        metrics=with_intervals(scored["test"], num_classes).to_dict() if "test" in scored else {},
+        versions=versions(),
+        temperature=best.temperature,
+        uncalibrated=uncalibrated(scored["test"], num_classes).to_dict() if "test" in scored else {},
+        correct={split: pack(some.correct) for split, some in scored.items()},
+        skipped_steps=stats.skipped_steps,
+        unreadable_images=stats.unreadable_images,
+        left_out={split: dict(some.left_out) for split, some in scored.items() if some.left_out},
+    )
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type}, {torch.get_num_threads()} threads"

@@ -1,0 +1,1 @@
+"""Pretrained weights: found, read safely, matched to a network, resampled."""

@@ -1,0 +1,1 @@
+"""Formats of other libraries: their tensor names translated to ours."""
