@@ -23,16 +23,25 @@ class RunDirectory(RunLayout):
         """Whether there is a checkpoint to go on from."""
         return self.last_path.is_file() or self.previous_path.is_file()
 
-    def read_result(self) -> RunResult:
-        """What the finished run found.
+    def read_result(self) -> RunResult | None:
+        """The content of result.json; None while the run is not finished.
 
         Raises:
-            UsageError: the run has not finished.
-            DataError: result.json is damaged.
+            DataError: the file is damaged.
         """
-        if not self.result_path.is_file():
+        return RunResult.read(self.result_path) if self.result_path.is_file() else None
+
+    def finished_result(self) -> RunResult:
+        """The content of result.json.
+
+        Raises:
+            UsageError: the run is not finished.
+            DataError: the file is damaged.
+        """
+        result = self.read_result()
+        if result is None:
             raise self.unfinished()
-        return RunResult.read(self.result_path)
+        return result
 
     def unfinished(self) -> UsageError:
         """The error of a command that needs the result of this run before there is one."""

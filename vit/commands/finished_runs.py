@@ -74,7 +74,7 @@ def _read(path: Path) -> FinishedRun:
     from vit.checkpoints.run import RunDirectory
 
     run = RunDirectory.open(path)
-    result, scored = run.read_result(), run.scored_path("test")
+    result, scored = run.finished_result(), run.scored_path("test")
     if "test" not in result.fingerprints:
         raise UsageError(f"{path} has no test images", "train with --data.test above 0")
     if not scored.is_file():

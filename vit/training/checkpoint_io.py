@@ -18,9 +18,9 @@ class DurableCheckpointIO(TorchCheckpointIO):
     file, and a full disk destroyed the good one.
 
     Args:
-        last: checkpoint whose predecessor is kept; None: none is.
-        previous: where the predecessor is kept.
-        notice: called with a text when `previous` was read in place of `last`.
+        last: path of the checkpoint whose predecessor is kept; None to keep no predecessor.
+        previous: path of the predecessor.
+        notice: receiver of the warning that `previous` was read in place of `last`.
     """
 
     def __init__(
@@ -30,19 +30,21 @@ class DurableCheckpointIO(TorchCheckpointIO):
         self.last, self.previous, self.notice = last, previous, notice
         self._last_is_broken = False
 
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: object = None) -> None:
         is_last = Path(path) == self.last
         keeps = is_last and not self._last_is_broken
         write_checkpoint(checkpoint, Path(path), self.previous if keeps else None)
         self._last_is_broken = self._last_is_broken and not is_last
 
-    def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
-        """The content of a checkpoint, or of the previous one where `last` is damaged or gone.
+    def load_checkpoint(
+        self, path: str | Path, map_location: object = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        """The content of a checkpoint. If `last` is damaged or missing, the content of `previous`.
 
-        All processes get the first one's content, whether or not they see its files.
+        All processes get the content of the first process, even without access to its files.
 
         Raises:
-            CheckpointError: neither can be read.
+            CheckpointError: neither file is readable.
         """
         try:
             with readable_by_all(Path(path)) as file:

@@ -2,14 +2,12 @@
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from vit.data.decode import read_image
 from vit.data.preprocess import Preprocess
-from vit.data.samples import Samples, Source
+from vit.data.samples import Source
 from vit.models.network import Network
 from vit.models.options import Options, plain_options
 from vit.models.spec import Cost, NetworkSpec, count
+from vit.training.automatic_network import automatic_network
 from vit.training.lora import layers_to_adapt
 from vit.training.recipe import ModelConfig
 from vit.weights.open import open_pretrained
@@ -92,7 +90,7 @@ def choose_network(model: ModelConfig, wanted: WantedNetwork, images: Source) ->
     """
     name, image_size = wanted.name, wanted.image_size
     if name is None:
-        name, side = _vit_for(_typical_side(images.splits["train"]))
+        name, side = automatic_network(images.splits["train"])
         image_size = image_size or side
     spec = NetworkSpec.named(name, len(images.class_names), wanted.options)
     told: PreprocessValues = {} if wanted.pretrained is None else wanted.pretrained.preprocess
@@ -104,26 +102,3 @@ def choose_network(model: ModelConfig, wanted: WantedNetwork, images: Source) ->
     if model.lora is not None:
         layers_to_adapt(shapes, model.lora)
     return ChosenNetwork(spec, wanted.options, preprocess, count(shapes), shapes)
-
-
-def _typical_side(train: Samples) -> int:
-    """The median shorter side of up to 20 training images, in pixels."""
-    rows = np.linspace(0, len(train) - 1, min(20, len(train))).astype(np.int64)
-    if train.arrays is not None:
-        return int(np.median([min(train.arrays[row].shape[:2]) for row in rows]))
-    sides = []
-    for row in rows:
-        try:
-            sides.append(min(read_image(train.file(int(row))).shape[1:]))
-        except Exception:  # noqa: BLE001, S112  a broken image is dealt with when it is read for training
-            continue
-    return int(np.median(sides)) if sides else 224
-
-
-def _vit_for(side: int) -> tuple[str, int | None]:
-    """A ViT for images of this side, and the image size to use if not its own."""
-    if side <= 16:
-        return "vit_nano_patch2_8", max(8, side - side % 2)
-    if side <= 64:
-        return "vit_mini_patch4_28", side - side % 4
-    return "vit_tiny_patch16_224", None

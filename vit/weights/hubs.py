@@ -8,6 +8,7 @@ from typing import TypeVar
 from torch import Tensor
 
 from vit.errors import ResourceError, UsageError, first_line, nearest
+from vit.weights.hub_cache import cached_file
 from vit.weights.preprocess_config import PreprocessValues
 
 _HF_FILES = ("*.json", "model*.safetensors", "open_clip_model.safetensors")
@@ -33,8 +34,13 @@ def from_timm(name: str) -> dict[str, Tensor]:
         raise UsageError(f"timm has no model {name!r}", nearest(name, timm.list_models()))
     if not timm.models.is_model_pretrained(name):
         raise UsageError(f"timm has no weights for {name!r}", nearest(name, timm.list_models(pretrained=True)))
-    state: dict[str, Tensor] = _fetch(f"timm:{name}", lambda: timm.create_model(name, pretrained=True).state_dict())
-    return dict(state)
+    file = cached_file(name)  # the hub is not asked for a file that is there
+    overlay = None if file is None else {"file": str(file)}
+
+    def fetch() -> dict[str, Tensor]:
+        return dict(timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay).state_dict())
+
+    return _fetch(f"timm:{name}", fetch)
 
 
 def from_torchvision(name: str) -> Fetched:
