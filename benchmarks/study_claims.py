@@ -1,10 +1,10 @@
-"""How often is what `vit study` says true? Studies are drawn from a known world and judged by its statistics.
+"""How often are the claims of `vit study` true? Its statistics judge studies that are drawn from a known world.
 
     python benchmarks/study_claims.py [--studies 2000] [--only PART]
 
-The world is as studies are. Every study has one test set, which all seeds and networks share. A test image has a
-difficulty that is common to all networks, and one for each network and size. The subsets of a seed lie in each other,
-and the networks of a seed share them. A network errs on an image where
+The world has the structure of real studies. Every study has one test set, which all seeds and networks share. A test
+image has a difficulty that is common to all networks, and one for each network and size. The subsets of a seed lie
+inside each other, and the networks of a seed share them. A network errs on an image where
 
     common difficulty + network's difficulty + chance (network, seed, size, image)  >  threshold + seed's effect
 
@@ -156,11 +156,11 @@ def coverage(world: World, curves: tuple[Curve, Curve], count: int) -> Tally:
     for answers in studies(world, curves, count):
         (comparison,) = compare_with_first(answers)
         for one in comparison.differences:
-            ours, theirs = (curve(one.images) for curve in curves)
+            ours, theirs = (curve(one.num_images) for curve in curves)
             found.add("gap", _holds(one.gap, ours - theirs))
             found.add("ratio", _holds(one.ratio, ours / theirs))
             found.add("found", one.p_adjusted < 0.05)
-            first = np.stack(list(answers["A"][one.images].values()))
+            first = np.stack(list(answers["A"][one.num_images].values()))
             found.add("error", _holds(mean_error(first), ours))
     return found
 
