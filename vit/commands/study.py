@@ -120,7 +120,7 @@ def _protocol(
         "data": plan.source.name,
         "classes": len(plan.source.class_names),
         "images": {split: len(samples) for split, samples in plan.source.splits.items()},
-        "fingerprints": dict(inputs.images),
+        "fingerprints": dict(inputs.image_hashes),
         "sizes": list(sizes),
         "seeds": list(seeds),
         "budget": str(budget),
