@@ -11,10 +11,8 @@ A command of the command line is the function of the same name: `vit predict RUN
 `vit.predict(run, images, top_k=3)`.
 """
 
-import os
 import sys
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from vit.commands.inspect import inspect
     from vit.commands.predict import predict
     from vit.commands.report import report
+    from vit.commands.train import train
     from vit.inference.predictor import load
     from vit.models.catalog import create_network
 
@@ -45,7 +44,7 @@ __all__ = [
     "train",
 ]
 
-_COMMANDS = ("compare", "convert", "evaluate", "explain", "export", "inspect", "predict", "report")
+_COMMANDS = ("compare", "convert", "evaluate", "explain", "export", "inspect", "predict", "report", "train")
 _HOMES = {"create_network": "vit.models.catalog", "load": "vit.inference.predictor"}
 _HOMES |= {name: f"vit.commands.{name}" for name in _COMMANDS}
 
@@ -70,29 +69,3 @@ class _Package(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Package
-
-
-def train(data: str | os.PathLike[str], **options: object) -> Path:
-    """Train a classifier as `vit train DATA` does, and return its run folder, which `load` takes.
-
-    Args:
-        data: a folder of class folders, a CSV file, "digits", or the name of a torchvision data set.
-        options: the options of `vit train` by their names: network="resnet18", epochs=30, seed=1, wandb="off". Names
-            with dots go in as `**{"model.network.pos_embed": "none"}`.
-
-    Raises:
-        VitError: what the command would refuse, in the same words.
-    """
-    from vit.commands.train import train_run
-
-    tokens = [f"--{name}={_as_option(value)}" for name, value in options.items()]
-    return train_run([f"--data.source={os.fspath(data)}", *tokens]).path
-
-
-def _as_option(value: object) -> str:
-    """A value as the command line takes it."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_as_option, value))}]"
-    return str(value)

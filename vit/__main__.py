@@ -102,9 +102,13 @@ def _dispatch(arguments: list[str]) -> int:
     name, *rest = arguments
     if name not in COMMANDS:
         raise UsageError(f"there is no command {name!r}", nearest(name, COMMANDS))
-    command = getattr(import_module(f"vit.commands.{name}"), name)
+    module = import_module(f"vit.commands.{name}")
+    command = getattr(module, name)
     try:
-        if name in ("train", "study"):  # not ported yet
+        if name == "train":  # its options are those of a recipe
+            module.main(rest)
+            return 0
+        if name in ("study",):  # not ported yet
             return int(command(rest))
         from vit.commands.command_line import run_command
 

@@ -11,7 +11,7 @@ from vit.commands.study_options import grid_of, parse_study, series_of
 from vit.models import catalog
 from vit.study.grid import Inputs, make_cells
 from vit.training.plan import make_plan
-from vit.training.recipe import plain
+from vit.training.recipe_values import plain
 
 CONFIGS = shipped_configs()
 RECIPES = sorted(name for name in CONFIGS if not name.startswith("studies/"))

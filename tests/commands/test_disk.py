@@ -64,15 +64,15 @@ def mount(path):
     path.mkdir(exist_ok=True, parents=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40k", "none", path], check=True)
 from tests.conftest import ask
-from vit.commands import train
+from vit.commands import train_progress
 from vit.training.tracking import open_tracker
 def die(watcher, done, *rest):
     if done == 3:
         raise RuntimeError
-step, train._Watcher.step = train._Watcher.step, die
+step, train_progress.TrainProgress.step = train_progress.TrainProgress.step, die
 quick = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--epochs", 2, "--checkpoint_every", "0s")
 ask("train", data, *quick, "--out", folder, "--wandb", "offline")
-train._Watcher.step = step
+train_progress.TrainProgress.step = step
 import wandb
 wandb.teardown()
 (run,) = folder.glob("*/*/*")

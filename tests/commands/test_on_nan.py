@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.comparing import differences
-from vit.commands import train
+from vit.commands import train_progress
 from vit.data.module import ImageDataModule
 from vit.training.classifier import Classifier
 
@@ -52,7 +52,7 @@ def test_a_step_that_is_left_out_changes_nothing(
             raise RuntimeError
 
     poison(spoilt)
-    monkeypatch.setattr(train._Watcher, "step", die_at_the_fifth)
+    monkeypatch.setattr(train_progress.TrainProgress, "step", die_at_the_fifth)
     options = ("--optim.on_nan", "skip", "--optim.optimizer", optimizer, "--optim.accumulate", accumulate)
     options += ("--optim.ema_decay", 0.9, "--checkpoint_every", "0s", "--epochs", 8)
     answer = vit("train", colors, *QUICK, *network, *options, "--out", tmp_path)

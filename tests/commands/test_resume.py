@@ -16,7 +16,7 @@ from tests.comparing import differences
 from tests.processes import start
 from tests.runs import run_folder
 from vit.checkpoints.run import RunDirectory
-from vit.commands import train
+from vit.commands import train_progress
 from vit.data.module import ImageDataModule
 from vit.data.sampler import EvaluationSampler
 from vit.report import run_figures
@@ -126,7 +126,7 @@ def test_parts_of_a_batch_make_one_row_and_the_planned_steps(uninterrupted):
 @pytest.mark.parametrize("step", [5, 6, 12])
 def test_an_ended_run_ends_bit_equal(vit, colors, uninterrupted, tmp_path, monkeypatch, step):
     with monkeypatch.context() as patch:
-        patch.setattr(train._Watcher, "step", at_step(step, die))
+        patch.setattr(train_progress.TrainProgress, "step", at_step(step, die))
         answer = vit("train", colors, *DEMANDING, "--out", tmp_path)
     assert answer.code == 1 and "killed" in answer.err
     run = run_folder(tmp_path)
@@ -151,7 +151,7 @@ def test_an_ended_run_ends_bit_equal(vit, colors, uninterrupted, tmp_path, monke
 )
 def test_a_run_that_died_in_an_epoch_ends_bit_equal(vit, colors, whole, tmp_path, monkeypatch, options, step):
     with monkeypatch.context() as patch:
-        patch.setattr(train._Watcher, "step", at_step(step, die))
+        patch.setattr(train_progress.TrainProgress, "step", at_step(step, die))
         assert vit("train", colors, *options, *ALWAYS, "--out", tmp_path).code == 1
     run = run_folder(tmp_path)
     assert checkpoint(run)["global_step"] == step - 1
@@ -237,7 +237,7 @@ def test_a_run_that_died_while_it_saved_ends_bit_equal(vit, colors, uninterrupte
 )
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(vit, colors, uninterrupted, tmp_path, monkeypatch, damage):
     with monkeypatch.context() as patch:
-        patch.setattr(train._Watcher, "step", at_step(6, die))
+        patch.setattr(train_progress.TrainProgress, "step", at_step(6, die))
         vit("train", colors, *DEMANDING, *ALWAYS, "--out", tmp_path)
     run = run_folder(tmp_path)
     last = run / "checkpoints" / "last.ckpt"
@@ -256,7 +256,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(vit, colors, uninterr
 @pytest.mark.faults("C2")
 def test_two_damaged_checkpoints_are_an_error(vit, colors, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(train._Watcher, "step", at_step(4, die))
+        patch.setattr(train_progress.TrainProgress, "step", at_step(4, die))
         vit("train", colors, *DEMANDING, *ALWAYS, "--out", tmp_path)
     run = run_folder(tmp_path)
     for name in ("last", "previous"):
@@ -268,12 +268,12 @@ def test_two_damaged_checkpoints_are_an_error(vit, colors, tmp_path, monkeypatch
 
 def test_a_damaged_checkpoint_never_replaces_the_one_before(vit, colors, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(train._Watcher, "step", at_step(6, die))
+        patch.setattr(train_progress.TrainProgress, "step", at_step(6, die))
         vit("train", colors, *DEMANDING, *ALWAYS, "--out", tmp_path)
     run = run_folder(tmp_path)
     (run / "checkpoints" / "last.ckpt").write_bytes(b"PK")
     with monkeypatch.context() as patch:
-        patch.setattr(train._Watcher, "step", at_step(6, die))
+        patch.setattr(train_progress.TrainProgress, "step", at_step(6, die))
         vit("train", "--resume", run)
     assert [checkpoint(run, name)["global_step"] for name in ("last", "previous")] == [5, 4]
 
@@ -286,7 +286,7 @@ def test_times_that_are_none(vit, colors, tmp_path, given):
 
 def test_null_saves_after_epochs_alone(vit, colors, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(train._Watcher, "step", at_step(7, die))
+        patch.setattr(train_progress.TrainProgress, "step", at_step(7, die))
         vit("train", colors, *DEMANDING, "--checkpoint_every", "null", "--out", tmp_path)
     assert checkpoint(run_folder(tmp_path))["global_step"] == 6
 
@@ -308,7 +308,7 @@ def test_every_epoch_has_its_own_order_and_an_ended_run_keeps_to_it(vit, colors,
 
     seen.clear()
     with monkeypatch.context() as patch:
-        patch.setattr(train._Watcher, "step", at_step(5, die))
+        patch.setattr(train_progress.TrainProgress, "step", at_step(5, die))
         assert vit("train", colors, *options, "--out", tmp_path / "ended").code == 1
     assert vit("train", "--resume", run_folder(tmp_path / "ended")).code == 0
     again = [path for batch in seen[:3] + seen[5:] for path in batch]  # the two steps that were lost come again
@@ -320,7 +320,7 @@ def test_every_epoch_has_its_own_order_and_an_ended_run_keeps_to_it(vit, colors,
 def test_a_signal_says_how_to_go_on(vit, colors, uninterrupted, tmp_path, monkeypatch, number, code):
     before = signal.getsignal(number)  # a shell in the background leaves SIGINT ignored
     with monkeypatch.context() as patch:
-        patch.setattr(train._Watcher, "step", at_step(5, lambda: os.kill(os.getpid(), number)))
+        patch.setattr(train_progress.TrainProgress, "step", at_step(5, lambda: os.kill(os.getpid(), number)))
         answer = vit("train", colors, *DEMANDING, "--out", tmp_path)
     run = run_folder(tmp_path)
     assert answer.code == code and f"vit: error[{code}]: " in answer.err and "Traceback" not in answer.err
@@ -333,8 +333,9 @@ def test_a_signal_says_how_to_go_on(vit, colors, uninterrupted, tmp_path, monkey
 
 @pytest.mark.faults("R1", "F7", "C13")
 def test_a_killed_process_leaves_what_the_next_one_needs(vit, colors, uninterrupted, tmp_path):
-    script = "import os, sys; from vit.__main__ import main; from vit.commands import train\n"
-    script += "train._Watcher.step = lambda self, done, *rest: os.kill(os.getpid(), 9) if done == 11 else None\n"
+    script = "import os, sys; from vit.__main__ import main; from vit.commands import train_progress\n"
+    script += "kill = lambda self, done, *rest: os.kill(os.getpid(), 9) if done == 11 else None\n"
+    script += "train_progress.TrainProgress.step = kill\n"
     script += "main(sys.argv[1:])"
     options = map(str, (*DEMANDING, *ALWAYS, "--out", tmp_path))
     command = [sys.executable, "-c", script, "train", str(colors), *options]
@@ -348,14 +349,14 @@ def test_a_killed_process_leaves_what_the_next_one_needs(vit, colors, uninterrup
 
 TWICE = """
 import os, signal
-from vit.commands import train
+from vit.commands import train_progress
 from vit.training.callbacks import signals
 signals.REPEAT_SECONDS = 0.0
 def interrupt(watcher, done, *rest):
     if done == 5:
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
-train._Watcher.step = interrupt
+train_progress.TrainProgress.step = interrupt
 """
 
 
@@ -374,7 +375,7 @@ def test_a_second_ctrl_c_ends_at_once_and_spoils_nothing(vit, colors, uninterrup
 def test_another_number_of_workers_changes_nothing(vit, colors, whole, tmp_path, monkeypatch):
     options = (*STEPS, "--data.cache", "none", "--data.num_workers", 0)
     with monkeypatch.context() as patch:
-        patch.setattr(train._Watcher, "step", at_step(4, die))
+        patch.setattr(train_progress.TrainProgress, "step", at_step(4, die))
         assert vit("train", colors, *options, *ALWAYS, "--out", tmp_path).code == 1
     run = run_folder(tmp_path)
     answer = vit("train", "--resume", run, "--data.num_workers", 2, "--checkpoint_every", "1h")
@@ -397,7 +398,7 @@ def unfinished(vit, colors, tmp_path_factory):
     """A run that died at its eighth step; nobody may write into it."""
     out = tmp_path_factory.mktemp("unfinished")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train._Watcher, "step", at_step(8, die))
+        patch.setattr(train_progress.TrainProgress, "step", at_step(8, die))
         assert vit("train", colors, *DEMANDING, "--out", out).code == 1
     return run_folder(out)
 
@@ -432,7 +433,7 @@ def test_auto_goes_on_with_the_newest_unfinished_run_of_the_same_options(
 ):
     line = ("train", "--resume", "auto", colors, *DEMANDING, "--out", tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(train._Watcher, "step", at_step(6, die))
+        patch.setattr(train_progress.TrainProgress, "step", at_step(6, die))
         answer = vit(*line, "--name", "one")
         assert answer.code == 1 and "auto: starting a new run" in answer.err
         assert "auto: starting a new run" in vit(*line, "--lr", "1e-4").err
@@ -445,7 +446,7 @@ def test_auto_goes_on_with_the_newest_unfinished_run_of_the_same_options(
     run = next(run for run in runs if run.name.endswith("-one"))
     assert same_end(run, uninterrupted) and sorted(tmp_path.glob("*/*/*")) == runs
     with monkeypatch.context() as patch:  # that one is finished
-        patch.setattr(train._Watcher, "step", at_step(1, die))
+        patch.setattr(train_progress.TrainProgress, "step", at_step(1, die))
         assert "auto: starting a new run" in vit(*line).err
 
 
@@ -465,11 +466,11 @@ def test_auto_takes_no_run_that_somebody_is_training(vit, colors, unfinished, tm
         answer = vit("train", "--resume", run)
         assert answer.code == 7 and "another process" in answer.err
         with monkeypatch.context() as patch:
-            patch.setattr(train._Watcher, "step", at_step(1, die))
+            patch.setattr(train_progress.TrainProgress, "step", at_step(1, die))
             assert "starting a new run" in vit("train", "--resume", "auto", colors, *DEMANDING, "--out", out).err
         process.kill()
     with monkeypatch.context() as patch:
-        patch.setattr(train._Watcher, "step", at_step(8, die))
+        patch.setattr(train_progress.TrainProgress, "step", at_step(8, die))
         assert f"going on with {run}" in vit("train", "--resume", "auto", colors, *DEMANDING, "--out", out).err
 
 
@@ -478,7 +479,7 @@ def test_changed_data_are_not_resumed(vit, draw_classes, tmp_path, monkeypatch):
     data = draw_classes(tmp_path / "data", ("dark", "light"), 12)
 
     with monkeypatch.context() as patch:
-        patch.setattr(train._Watcher, "step", at_step(6, die))
+        patch.setattr(train_progress.TrainProgress, "step", at_step(6, die))
         assert (
             vit("train", data, "--epochs", 2, "--batch_size", 4, "--wandb", "off", "--out", tmp_path / "runs").code == 1
         )

@@ -2,8 +2,11 @@
 
 import pytest
 
+from vit.commands.recipe_layers import Given
 from vit.commands.resuming import recipe_of
-from vit.training.recipe import Recipe, TrainerConfig, dump
+from vit.commands.train_options import read_words
+from vit.training.recipe import OptimConfig, Recipe, TrainerConfig
+from vit.training.recipe_values import dump, with_todays_names
 
 
 @pytest.mark.faults("R6")
@@ -16,10 +19,22 @@ def test_the_launcher_decides_how_many_processes_go_on(tmp_path, monkeypatch, op
     (run / "checkpoints").mkdir(parents=True)
     (run / "checkpoints" / "last.ckpt").touch()
     (run / "config.yaml").write_text(dump(Recipe(trainer=TrainerConfig(devices=2, num_nodes=2))))
-    arguments = ("--resume", str(run), *options)
+    given = read_words(("--resume", str(run), *options)).given
     monkeypatch.delenv("RANK", raising=False)
     expected = 3 if devices == 3 else 2
-    assert recipe_of(str(run), arguments).trainer.devices == expected
+    assert recipe_of(run, given).trainer.devices == expected
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "3")
-    assert recipe_of(str(run), arguments).trainer.devices == devices
+    assert recipe_of(run, given).trainer.devices == devices
+
+
+def test_a_run_of_an_earlier_version_has_todays_names(tmp_path):
+    """`min_lr` has always been a fraction of lr."""
+    run = tmp_path / "run"
+    (run / "checkpoints").mkdir(parents=True)
+    (run / "checkpoints" / "last.ckpt").touch()
+    recipe = Recipe(optim=OptimConfig(min_lr_ratio=0.25))
+    before = dump(recipe).replace("min_lr_ratio:", "min_lr:")
+    (run / "config.yaml").write_text(before)
+    assert "min_lr: 0.25" in before and with_todays_names(before) == dump(recipe)
+    assert recipe_of(run, Given()) == recipe == recipe_of(run, read_words(("--data.num_workers=null",)).given)

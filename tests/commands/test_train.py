@@ -19,7 +19,7 @@ from vit.data.split import complete
 from vit.models.catalog import build
 from vit.training.callbacks.metrics_csv import COLUMNS
 from vit.training.plan import make_plan
-from vit.training.recipe import dump, plain
+from vit.training.recipe_values import dump, plain
 
 FIGURES = {"curves", "confusion_matrix", "reliability", "augmented", "worst"}
 

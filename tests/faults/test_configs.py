@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.commands.test_train_errors import refused
-from vit.commands.recipe_options import make_parser, parse_options, read_recipe, to_recipe
+from vit.commands.recipe_options import read_recipe
+from vit.commands.train_options import read_words
 from vit.errors import UsageError
-from vit.training.recipe import Recipe, dump, plain
+from vit.training.recipe import Recipe
+from vit.training.recipe_values import dump, plain
 
 NOWHERE = "food101"  # reading it, without its folder, would be exit code 3
 TINY = ("--network", "vit_nano_patch2_8", "--epochs", 1, "--batch_size", 4, "--wandb", "off", "--data.num_workers", 0)
@@ -56,7 +58,7 @@ KINDS = {
     "augment.mixup": "NonNegative", "augment.cutmix": "NonNegative", "augment.erasing": "ClosedUnitInterval",
     "optim.optimizer": "Literal", "optim.lr": "Positive", "optim.epochs": "PositiveInt", "optim.steps": "PositiveInt",
     "optim.batch_size": "PositiveInt", "optim.accumulate": "PositiveInt", "optim.warmup": "Share",
-    "optim.min_lr": "ClosedUnitInterval", "optim.weight_decay": "NonNegative", "optim.momentum": "Share",
+    "optim.min_lr_ratio": "ClosedUnitInterval", "optim.weight_decay": "NonNegative", "optim.momentum": "Share",
     "optim.label_smoothing": "Share", "optim.clip_norm": "NonNegative", "optim.layer_decay": "Area",
     "optim.ema_decay": "Share", "optim.on_nan": "Literal", "trainer.devices": "PositiveInt",
     "trainer.num_nodes": "PositiveInt", "trainer.precision": "Literal", "wandb": "Literal",
@@ -68,11 +70,6 @@ FREE = {  # any text, or with a range of their own that is tried below
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def parser():
-    return make_parser()
-
-
 @pytest.mark.faults("K2")
 def test_every_value_of_a_recipe_has_its_range_tried():
     assert {key for key, _ in leaves(Recipe())} == KINDS.keys() | FREE and not KINDS.keys() & FREE
@@ -81,10 +78,10 @@ def test_every_value_of_a_recipe_has_its_range_tried():
 @pytest.mark.faults("K2")
 @settings(max_examples=100)
 @given(st.sampled_from([(key, value) for key, kind in KINDS.items() for value in WRONG[kind]]))
-def test_a_value_out_of_its_range_is_refused_by_its_key(parser, wrong):
+def test_a_value_out_of_its_range_is_refused_by_its_key(wrong):
     key, value = wrong
     with pytest.raises(UsageError) as caught:
-        parse_options(parser, [NOWHERE, f"--{key}", value])
+        read_words([NOWHERE, f"--{key}", value])
     assert key in str(caught.value) and caught.value.code == 2 and caught.value.fix
     assert value.lstrip("-") in str(caught.value)
 
@@ -140,6 +137,12 @@ def test_an_option_of_earlier_versions(vit, tmp_path):
     (tmp_path / "recipe.yaml").write_text("optim: {warmup_epochs: 3}\n")
     for words in (("digits", "--optim.warmup_epochs", 3), ("--config", tmp_path / "recipe.yaml")):
         refused(vit("train", *words, "--out", tmp_path), 2, "optim.warmup_epochs; give optim.warmup, a fraction")
+    (tmp_path / "recipe.yaml").write_text("optim: {min_lr: 0.1}\n")
+    for words in (("digits", "--optim.min_lr", 0.1), ("--config", tmp_path / "recipe.yaml")):
+        refused(
+            vit("train", *words, "--out", tmp_path), 2, "optim.min_lr; give optim.min_lr_ratio, with the same value"
+        )
+    refused(vit("study", "digits", "--set", "optim.min_lr=0.1", "--out", tmp_path), 2, "give optim.min_lr_ratio")
 
 
 numbers = st.floats(1e-30, 1e30)
@@ -164,14 +167,14 @@ def test_what_is_written_reads_back_as_the_same_recipe(
 
 @pytest.mark.faults("K4")
 @pytest.mark.parametrize(("text", "value"), [("1e-3", 1e-3), ("1.e-3", 1e-3), ("1E3", 1000.0), (".5", 0.5)])
-def test_numbers_as_people_write_them(vit, parser, tmp_path, text, value):
+def test_numbers_as_people_write_them(vit, tmp_path, text, value):
     (tmp_path / "recipe.yaml").write_text(f"optim: {{lr: {text}}}\n")
     assert read_recipe(tmp_path / "recipe.yaml").optim.lr == value
     printed = vit("train", "digits", "--lr", text, "--print_config")
     (tmp_path / "printed.yaml").write_text(printed.out)
     again = read_recipe(tmp_path / "printed.yaml")
     assert again.optim.lr == value
-    assert plain(again) == plain(to_recipe(parser, parse_options(parser, ["digits", "--lr", text])))
+    assert plain(again) == plain(read_words(["digits", "--lr", text]).given.recipe())
     assert yaml.safe_load(printed.out)["optim"]["lr"] == value
 
 

@@ -17,7 +17,7 @@ from PIL import Image
 
 from tests.commands.test_train_errors import refused
 from tests.runs import run_folder
-from vit.commands import train
+from vit.commands import train_progress
 from vit.data import dataset, decode
 
 TINY = ("--network", "vit_nano_patch2_8", "--epochs", 2, "--batch_size", 4, "--wandb", "off", "--data.num_workers", 0)
@@ -233,7 +233,9 @@ def test_training_images_that_cannot_be_read_are_counted_and_told(vit, damaged, 
 def test_what_could_not_be_read_is_remembered_on_resume(vit, damaged, tmp_path, monkeypatch):
     line = ("train", damaged, *TINY, "--data.test", 0, "--data.cache", "none", "--out", tmp_path / "runs")
     with monkeypatch.context() as patch:
-        patch.setattr(train._Watcher, "step", at_step(8))  # of 10; the first epoch has asked for all images
+        patch.setattr(
+            train_progress.TrainProgress, "step", at_step(8)
+        )  # of 10; the first epoch has asked for all images
         assert vit(*line).code == 1
     run = run_folder(tmp_path / "runs")
     for bad in ("dark/03.png", "light/05.png"):  # mended since: it stays true that others stood in

@@ -13,11 +13,11 @@ SHORT = (
 )  # fmt: skip
 ENDED = """
 import os, signal
-from vit.commands import train
+from vit.commands import train_progress
 def end(watcher, done, *rest):
     if done == 5:
         os.kill(os.getpid(), signal.SIGTERM)
-train._Watcher.step = end
+train_progress.TrainProgress.step = end
 """
 
 

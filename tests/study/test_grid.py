@@ -37,12 +37,12 @@ def test_a_budget_of_epochs_leaves_the_steps_to_the_size():
 
 
 def test_of_two_budgets_the_longer_one_counts():
-    lengths = {cell.images: cell.recipe.optim.steps for cell in cells(sizes=(80, 8000), budget="steps:50,epochs:3")}
+    lengths = {cell.num_images: cell.recipe.optim.steps for cell in cells(sizes=(80, 8000), budget="steps:50,epochs:3")}
     assert lengths == {80: 50, 8000: 3 * (8000 // 128)}
 
 
 def test_the_work_of_a_cell_is_the_images_it_shows():
-    shown = {cell.images: cell.images_shown for cell in cells(sizes=(80, 8000), budget="steps:50")}
+    shown = {cell.num_images: cell.images_shown for cell in cells(sizes=(80, 8000), budget="steps:50")}
     assert shown == {80: 50 * 10, 8000: 50 * 128}  # of batches of 10 and 128
     assert {cell.images_shown for cell in cells(sizes=(80,), budget="epochs:3")} == {240}
 
@@ -68,7 +68,7 @@ def test_a_budget_reads_what_it_writes(text):
 def test_networks_share_seeds_and_subsets():
     for cell in cells():
         assert cell.recipe.seed == cell.recipe.data.subset_seed == cell.seed
-        assert cell.recipe.data.train_images == cell.images
+        assert cell.recipe.data.train_images == cell.num_images
 
 
 def test_every_cell_has_a_folder_of_its_own_that_follows_from_what_decides_it():

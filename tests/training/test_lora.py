@@ -16,7 +16,7 @@ from tests.commands.test_train_errors import refused
 from tests.runs import run_folder
 from tests.tables import rows
 from vit.checkpoints.format import load
-from vit.commands import train
+from vit.commands import train_progress
 from vit.models.catalog import create_network
 from vit.report import run_figures
 from vit.training.lora import add_adapters, layers_to_adapt, merged
@@ -172,7 +172,7 @@ def start(vit, colors, tmp_path_factory):
 
 @pytest.mark.faults("R1", "R5", simulated="an exception where a process would die")
 def test_an_ended_run_ends_bit_equal(vit, colors, start, tmp_path, monkeypatch):
-    monkeypatch.setattr(train, "_draw", lambda *_: None)
+    monkeypatch.setattr("vit.commands.train._draw", lambda *_: None)
     options = (
         "--init_from", start, "--lora", 4, "--model.network.drop_path_rate", 0.2, "--augment", "strong", "--epochs", 2,
         "--batch_size", 8, "--optim.accumulate", 2, "--optim.ema_decay", 0.9, "--checkpoint_every", "0s", *QUICK,
@@ -181,7 +181,7 @@ def test_an_ended_run_ends_bit_equal(vit, colors, start, tmp_path, monkeypatch):
     whole = run_folder(tmp_path / "whole")
     for name, action in (("killed", die), ("asked", lambda: os.kill(os.getpid(), signal.SIGTERM))):
         with monkeypatch.context() as patch:
-            patch.setattr(train._Watcher, "step", at_step(5, action))
+            patch.setattr(train_progress.TrainProgress, "step", at_step(5, action))
             assert vit("train", colors, *options, "--out", tmp_path / name).code in (1, 143)
         run = run_folder(tmp_path / name)
         assert checkpoint(run)["global_step"] in (4, 5)

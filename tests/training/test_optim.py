@@ -14,7 +14,7 @@ from vit.models.catalog import create_network
 from vit.training.optim import make_optimizer, make_schedule, warmup_steps
 from vit.training.recipe import OptimConfig
 
-CONFIG = OptimConfig(lr=0.1, epochs=10, warmup=0.2, min_lr=0.01, weight_decay=0.3)
+CONFIG = OptimConfig(lr=0.1, epochs=10, warmup=0.2, min_lr_ratio=0.01, weight_decay=0.3)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_rate_warms_up_then_follows_a_cosine(network):
 
 
 def test_rate_without_a_warm_up_begins_at_its_peak(network):
-    found = rates(replace(CONFIG, warmup=0.0, min_lr=0.0), 10, network)
+    found = rates(replace(CONFIG, warmup=0.0, min_lr_ratio=0.0), 10, network)
     assert found[0] == pytest.approx(0.1) and found[10] == pytest.approx(0.0, abs=1e-12)
     assert found[5] == pytest.approx(0.1 * (1 + math.cos(math.pi / 2)) / 2)
 

@@ -15,8 +15,8 @@ from vit.training.recipe import (
     PreprocessConfig,
     Recipe,
     TrainerConfig,
-    plain_values,
 )
+from vit.training.recipe_values import plain_values
 
 NANO = {"name": "vit_nano_patch2_8"}
 

@@ -7,10 +7,11 @@ from typing import Any, NoReturn
 from jsonargparse import ArgumentParser
 
 from vit.errors import UsageError, nearest
-from vit.training.recipe import plain_values
+from vit.training.recipe_values import plain_values
 
 REMOVED = {  # options of earlier versions, and the option to give today
-    "optim.warmup_epochs": "give optim.warmup, a fraction of the training: 5 of 50 epochs are 0.1"
+    "optim.warmup_epochs": "give optim.warmup, a fraction of the training: 5 of 50 epochs are 0.1",
+    "optim.min_lr": "give optim.min_lr_ratio, with the same value",
 }
 _UNKNOWN = re.compile(
     r"unrecognized arguments: (\S+)|option '([\w.]+)' is not accepted"
@@ -31,7 +32,11 @@ class Parser(ArgumentParser):
 
     def __init__(self, command: str, description: str, example: str, short: Iterable[str] = ()) -> None:
         super().__init__(
-            prog=f"vit {command}", description=description, epilog=f"example: {example}", default_env=False
+            prog=f"vit {command}",
+            description=description,
+            epilog=f"example: {example}",
+            default_env=False,
+            allow_abbrev=False,  # else an option of an earlier version could pass for the beginning of another one
         )
         self.command = command
         self.short = list(short)

@@ -1,31 +1,30 @@
-"""What `vit train --resume` goes on with: a run by its folder, or the newest one that fits the command line."""
+"""What `vit train --resume` continues: a run by its folder, or the newest run that fits the options"""
 
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from vit.commands.arguments import expand
-from vit.commands.recipe_options import SHORT, make_parser, parse_options, read_recipe, to_recipe
+from vit.commands.recipe_layers import Given
+from vit.commands.recipe_options import parse_recipe, read_recipe
 from vit.errors import UsageError, VitError
 from vit.launch import is_first, is_launched
-from vit.layout import RunLayout
-from vit.training.recipe import UNDECIDING, Recipe, dump, plain
+from vit.training.recipe import UNDECIDING, Recipe
+from vit.training.recipe_values import dump, plain
 
 if TYPE_CHECKING:
+    from vit.checkpoints.run import RunDirectory
     from vit.training.distributed.meeting import Meeting
 
-AUTO = "auto"
-_MACHINE = (  # what computes it, which may be another one when a run goes on
+_MACHINE = (  # options of the machine, which may be another one when a run is resumed
     "trainer.devices", "trainer.num_nodes", "trainer.accelerator", "trainer.checkpoint_every", "data.num_workers",
 )  # fmt: skip
 
 
-def recipe_for_all(run: str, arguments: Sequence[str]) -> "tuple[Recipe, Meeting]":
+def recipe_for_all(run: Path, given: Given) -> "tuple[Recipe, Meeting]":
     """`recipe_of`, read by the first of several processes, because the others may not see the run folder."""
     if is_first():
-        recipe = recipe_of(run, arguments)
+        recipe = recipe_of(run, given)
 
         from vit.training.distributed.devices import device_and_world_size
         from vit.training.distributed.meeting import Meeting
@@ -38,60 +37,66 @@ def recipe_for_all(run: str, arguments: Sequence[str]) -> "tuple[Recipe, Meeting
     from vit.training.distributed.meeting import Meeting
 
     meeting = Meeting(2)
-    with tempfile.TemporaryDirectory(prefix="vit-") as folder:
-        config = RunLayout(Path(folder)).config_path
-        config.write_text(meeting.decided("recipe", str), encoding="utf-8")
-        return read_recipe(config), meeting
+    return parse_recipe(meeting.decided("recipe", str)), meeting
 
 
-def recipe_of(run: str, arguments: Sequence[str]) -> Recipe:
-    """The recipe of an unfinished run, on the devices and with the workers that the command line asks for.
+def recipe_of(run: Path, given: Given) -> Recipe:
+    """The recipe of an unfinished run, on the devices and with the workers that the user gives.
 
     Raises:
-        UsageError: it is no run, finished, or has no checkpoint; or an option of the command line is not the run's.
+        UsageError: the folder is not a run, the run is finished or has no checkpoint, or an option differs from the
+            run's.
     """
     from vit.checkpoints.run import RunDirectory
 
-    directory = RunDirectory.open(Path(run))
+    directory = RunDirectory.open(run)
     if directory.result_path.is_file():
         raise UsageError(f"{run} is finished", f"see {directory.result_path}, or start a new run")
     if not directory.can_resume:
         raise directory.unfinished()
     recipe = _recipe_of_run(directory.config_path)
-    if is_launched():  # however many processes there were, the launcher has decided how many there are
+    if is_launched():  # the launcher decides how many processes there are, however many the run had
         recipe = replace(recipe, trainer=replace(recipe.trainer, devices="auto", num_nodes=1))
-    others = [token for token in expand(arguments, SHORT, "data.source") if not token.startswith("--resume=")]
-    if others:
-        parser = make_parser()
-        given = to_recipe(parser, parse_options(parser, [f"--config={directory.config_path}", *others]))
-        recipe = _on_machine_of(given, recipe)
-        _check_same(run, recipe, given)
-    if is_launched() and not any(token.startswith("--trainer.devices=") for token in others):
-        # the launcher has decided how many processes there are, however many the run had
-        recipe = replace(recipe, trainer=replace(recipe.trainer, devices="auto", num_nodes=1))
+    if given != Given():
+        wanted = given.recipe_above(recipe)
+        recipe = _on_machine_of(wanted, recipe)
+        _check_same(run, recipe, wanted)
     return recipe
 
 
 def newest_run(recipe: Recipe, network: str, data: str) -> Path | None:
-    """The newest unfinished run of a resolved recipe below its `out`, which nobody is training; None: there is none."""
+    """The newest unfinished run of a resolved recipe below its `out` that no process trains; None: there is none."""
+    wanted = _deciding(recipe)
+    for run, its_recipe in _unfinished(recipe, network, data):
+        if _deciding(its_recipe) == wanted:
+            return run.path
+    return None
+
+
+def newest_of_starts(recipe: Recipe, network: str, data: str, starts: tuple[str | None, ...]) -> Recipe | None:
+    """The recipe of the newest unfinished run whose init_from is one of `starts`; None: there is none."""
+    found = (its_recipe for _, its_recipe in _unfinished(recipe, network, data))
+    return next((its_recipe for its_recipe in found if its_recipe.model.init_from in starts), None)
+
+
+def _unfinished(recipe: Recipe, network: str, data: str) -> Iterator[tuple["RunDirectory", Recipe]]:
+    """The unfinished runs below `out` that can be resumed and that no process trains, the newest first."""
     from vit.checkpoints.run import RunDirectory
 
-    wanted = _deciding(recipe)
     runs = [
         run for run in RunDirectory.below(recipe.out, data, network) if run.can_resume and not run.result_path.is_file()
     ]
     for run in sorted(runs, key=lambda run: run.config_path.stat().st_mtime, reverse=True):
         try:
-            same = _deciding(_recipe_of_run(run.config_path)) == wanted
+            its_recipe = _recipe_of_run(run.config_path)
         except VitError:  # of another version, or not a run's
             continue
-        if same and not run.is_held():
-            return run.path
-    return None
+        if not run.is_held():
+            yield run, its_recipe
 
 
 def _recipe_of_run(config: Path) -> Recipe:
-    """The recipe in a run's folder; runs from before there was a choice have resized the shorter side."""
+    """The recipe of a run; runs of versions without `resize_mode` have resized the shorter side."""
     recipe = read_recipe(config)
     pixels = recipe.model.preprocess
     if pixels.resize_mode is not None or pixels.image_size is None:
@@ -100,7 +105,7 @@ def _recipe_of_run(config: Path) -> Recipe:
 
 
 def _on_machine_of(given: Recipe, recipe: Recipe) -> Recipe:
-    """The recipe with what another one says of the machine."""
+    """The recipe with the machine's options of another recipe."""
     for option in _MACHINE:
         group, key = option.split(".")
         recipe = replace(
@@ -109,12 +114,13 @@ def _on_machine_of(given: Recipe, recipe: Recipe) -> Recipe:
     return recipe
 
 
-def _deciding(recipe: Recipe) -> dict[str, Any]:
+def _deciding(recipe: Recipe) -> dict[str, object]:
+    """The options that decide the result of a training, as plain values."""
     return {key: value for key, value in plain(_on_machine_of(Recipe(), recipe)).items() if key not in UNDECIDING}
 
 
-def _check_same(run: str, recipe: Recipe, given: Recipe) -> None:
-    """Raise UsageError unless the options mean what the run has; a name that stands for a value may be given again."""
+def _check_same(run: Path, recipe: Recipe, given: Recipe) -> None:
+    """Raise UsageError unless the options mean what the run has, also where a name stands for the run's value."""
     from vit.training.plan import make_plan
 
     if not list(_differences(plain(recipe), plain(given))):
@@ -122,12 +128,10 @@ def _check_same(run: str, recipe: Recipe, given: Recipe) -> None:
     different = list(_differences(plain(recipe), plain(make_plan(given).recipe)))
     if different:
         words = ", ".join(f"{key} is {old} in the run, {new} here" for key, old, new in different)
-        raise UsageError(
-            f"--resume {run}: {words}", "leave these out, for a run goes on as it began, or start a new run"
-        )
+        raise UsageError(f"--resume {run}: {words}", "leave these options out, or start a new run")
 
 
-def _differences(one: Any, other: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+def _differences(one: object, other: object, path: str = "") -> Iterator[tuple[str, object, object]]:
     """(dotted key, value, value) where two trees differ."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in one | other:

@@ -1,42 +1,76 @@
-"""`vit train DATA`: from images to a classifier in a run folder."""
+"""`vit train DATA`: from images to a classifier in a run folder"""
 
 import json
 import shlex
-import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from vit.commands.arguments import StrPath
 from vit.commands.reading import read_images
-from vit.commands.recipe_options import check_names, listed_images
 from vit.commands.resuming import newest_run
-from vit.commands.train_options import Wanted, wanted
-from vit.console import ProgressReport, Reporter, duration, interval, percent
+from vit.commands.starting import Start, find_start
+from vit.commands.train_options import TrainOptions, read_values, read_words
+from vit.commands.train_plan import show_plan, validation_name, warn_of_space
+from vit.commands.train_progress import TrainProgress, show_result
+from vit.console import Reporter
 from vit.errors import BadInputsError, DisagreementError, StoppedError, UsageError
 from vit.launch import is_first
-from vit.training.recipe import plain
+from vit.training.recipe_values import dump, plain
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
-
-FEW_IMAGES = 50_000  # Dosovitskiy et al. 2021, section 4.3: below millions a ViT from random weights is behind CNNs
-PHOTOGRAPH = 96
-SHOWN_BAD = 5
-SCRATCH = (
-    "a ViT from random weights learns little from so few photographs: --init_from WEIGHTS starts from pretrained "
-    "ones (a file, a folder, timm:NAME, torchvision:NAME, hf:ORG/NAME)"
-)
+    from vit.training.plan import Plan
+    from vit.training.result import FitResult
+    from vit.training.tracking import Tracker
 
 
-def train(arguments: Sequence[str]) -> int:
-    """Train, show the plan and the progress, and leave a run folder."""
-    run = _train(wanted(arguments))
+def train(
+    data: StrPath | None = None,
+    *,
+    config: StrPath | Sequence[StrPath] = (),
+    resume: StrPath | None = None,
+    **options: object,
+) -> Path:
+    """Train a classifier on labeled images, and leave a run folder with checkpoints, result and report.
+
+    Args:
+        data: a folder of class folders, a folder with train/ and test/, a CSV with path,label[,split], "digits", or the
+            name of a torchvision data set; None: the recipe's.
+        config: recipe files, or names of shipped recipes; a later one stands above an earlier one.
+        resume: unfinished run to resume; "auto": the newest one below `out` that has these options, else a new run.
+        options: options of the recipe by their names on the command line: network="resnet18", epochs=30, seed=1. A name
+            with dots is given as `**{"model.network.pos_embed": "none"}`.
+
+    Returns:
+        The run folder, which `vit.load` takes.
+
+    Raises:
+        VitError: an option, the data or the machine does not allow the training, or the training ended early.
+
+    Example:
+        vit.train("photos/", network="vit_tiny_patch16_224", epochs=30)
+    """
+    run = run_training(read_values(data, config, resume, options))
     if run is None:
-        words = [token for token in arguments if not token.startswith("--dry_run")]
-        Reporter().next_command(shlex.join(["vit", "train", *words]))
-        return 0
+        raise UsageError("a dry run leaves no run folder", "leave dry_run out, or use the command line")
+    return run.path
+
+
+def main(words: Sequence[str]) -> None:
+    """`vit train`: `train` with the options of a command line, which may also ask for the plan or the recipe alone.
+
+    Raises:
+        BadInputsError: the training is finished, but validation or test images could not be read.
+    """
+    options = read_words(words)
+    run = run_training(options)
+    if options.dry_run:
+        others = [word for word in words if not word.startswith("--dry_run")]
+        Reporter().next_command(shlex.join(["vit", "train", *others]))
+    if run is None:
+        return
 
     from vit.training.run_images import count_left_out
 
@@ -46,242 +80,119 @@ def train(arguments: Sequence[str]) -> int:
             f"{bad:,} validation and test images cannot be read, and were not measured",
             f"see left_out in {run.result_path}",
         )
-    return 0
 
 
-def train_run(arguments: Sequence[str]) -> "RunDirectory":
-    """`train`, for whoever goes on with its run folder."""
-    run = _train(wanted(arguments))
-    if run is None:
-        raise UsageError("a dry run leaves no run folder", "leave dry_run out, or use the command line")
-    return run
+def run_training(options: TrainOptions) -> "RunDirectory | None":
+    """Carry a training out; None where it was only to be shown."""
+    if options.print_config:
+        print(dump(options.given.recipe()), end="")
+        return None
+    reporter = Reporter(quiet=not is_first())
+    start = find_start(options, reporter)
 
-
-def _train(asked: Wanted) -> "RunDirectory | None":
-    recipe = asked.recipe
-    check_names(recipe)
-    listed = listed_images(recipe)
-
-    from vit.checkpoints.run import RunDirectory
-    from vit.training.beginning import check_unchanged, write_beginning
-    from vit.training.distributed.meeting import Meeting
     from vit.training.plan import make_plan
 
-    first = is_first()
-    reporter = Reporter(quiet=not first)
-    if not asked.names_data:
+    if not options.names_data:
         reporter.notice("no DATA is given: digits are trained on, which come with the installation")
-    plan = make_plan(recipe, listed)
-    if asked.dry_run:
+    plan = make_plan(start.recipe, start.listed)
+    if options.dry_run:
         read_images(plan.source, reporter)
-        _show_plan(reporter, plan, "none: a dry run trains nothing")
+        show_plan(reporter, plan, "none: a dry run trains nothing", start.why)
         return None
     with ExitStack() as lock:
-
-        def begin() -> str:
-            contents = read_images(plan.source, reporter)
-            going_on = asked.resumed
-            if asked.find:
-                going_on = newest_run(plan.recipe, plan.network["name"], plan.source.name)
-                found = f"going on with {going_on}" if going_on else "starting a new run"
-                none = "" if going_on else f", for {recipe.out} has no unfinished one"
-                reporter.notice(f"--resume auto: {found}{none}")
-            if going_on is None:
-                run = RunDirectory.create(recipe.out, plan.source.name, plan.network["name"], recipe.name)
-            else:
-                run = RunDirectory(going_on)
-            lock.enter_context(run.held())
-            if going_on is None:
-                write_beginning(run, plan.recipe, plan.source, contents)
-            else:
-                check_unchanged(run, plan.source, contents)
-            return json.dumps({"run": str(run.path), "resume": going_on is not None})
-
-        meeting = asked.meeting or Meeting(plan.world_size)
-        decision = json.loads(meeting.decided("run", begin))
-        run = RunDirectory(Path(decision["run"]))
-        _fit(plan, run, decision["resume"], reporter, first)
+        run, resume = _agreed_run(options, start, plan, reporter, lock)
+        show_plan(reporter, plan, str(run.path), start.why)
+        if is_first():
+            warn_of_space(reporter, plan, run)
+        _train(plan, run, resume, reporter)
     return run
 
 
-def _fit(plan: Any, run: Any, resume: bool, reporter: Reporter, first: bool) -> None:
-    from vit.report.run_figures import write_classes
-    from vit.training.finish import finish
-    from vit.training.fit import fit
-    from vit.training.tracking import Sharing, open_tracker
+def _agreed_run(
+    options: TrainOptions, start: Start, plan: "Plan", reporter: Reporter, lock: ExitStack
+) -> "tuple[RunDirectory, bool]":
+    """The run folder, locked, and whether it is resumed. The first process decides for all."""
+    from vit.checkpoints.run import RunDirectory
+    from vit.training.distributed.meeting import Meeting
 
-    _show_plan(reporter, plan, str(run.path))
-    sharing = Sharing(plan.recipe.wandb_media, plan.recipe.wandb_model)
-    if first:
-        _warn_of_space(reporter, plan, run)
-    mode: Any = plan.recipe.wandb if first else "off"
-    tracker = open_tracker(mode, run.path, plain(plan.recipe), run.path.name, reporter.notice, sharing=sharing)
-    watcher = _Watcher(reporter, tracker, _round_name(plan), plan.rounds)
+    def decide() -> str:
+        run, resume = _open_run(options, plan, reporter, lock)
+        return json.dumps({"run": str(run.path), "resume": resume})
+
+    meeting = start.meeting or Meeting(plan.world_size)
+    decision = json.loads(meeting.decided("run", decide))
+    return RunDirectory(Path(decision["run"])), decision["resume"]
+
+
+def _open_run(options: TrainOptions, plan: "Plan", reporter: Reporter, lock: ExitStack) -> "tuple[RunDirectory, bool]":
+    """Make a run folder, or find the one to resume; lock it, and check or write what it holds before the first step."""
+    from vit.checkpoints.run import RunDirectory
+    from vit.training.beginning import check_unchanged, write_beginning
+
+    contents = read_images(plan.source, reporter)
+    name, out = plan.network["name"], plan.recipe.out
+    resumed = options.run
+    if options.resume is not None and resumed is None:
+        resumed = newest_run(plan.recipe, name, plan.source.name)
+        found = f"going on with {resumed}" if resumed else f"starting a new run, for {out} has no unfinished one"
+        reporter.notice(f"--resume auto: {found}")
+    if resumed is None:
+        run = RunDirectory.create(out, plan.source.name, name, plan.recipe.name)
+        lock.enter_context(run.held())
+        write_beginning(run, plan.recipe, plan.source, contents)
+    else:
+        run = RunDirectory(resumed)
+        lock.enter_context(run.held())
+        check_unchanged(run, plan.source, contents)
+    return run, resumed is not None
+
+
+def _train(plan: "Plan", run: "RunDirectory", resume: bool, reporter: Reporter) -> None:
+    """Train into a run folder, and on the first process write and show the result."""
+    from vit.report.run_figures import write_classes
+    from vit.training.finish import TrackedRows, finish
+    from vit.training.fit import fit
+
+    tracker = _open_tracker(plan, run, reporter)
+    name = validation_name(plan)
+    progress = TrainProgress(reporter, name, plan.rounds)
     try:
-        fitted = fit(plan, run, [watcher], resume=resume)
+        fitted = fit(plan, run, [TrackedRows(tracker), progress], resume=resume)
     except (StoppedError, DisagreementError):
-        if first:
+        if is_first():
             raise
         return  # the first process says it; a launcher that sees another code first would cut that short
     finally:
-        watcher.close()
+        progress.close()
     if not fitted.is_first_process:
         return
 
-    def show() -> None:
+    def write_others() -> None:
         write_classes(run, fitted, plan.source.class_names)
         _draw(reporter, run, plan, fitted, tracker)
 
-    finish(run, fitted, plan.source.class_names, show)
-    tracker.finish()
-    _show_result(reporter, run, fitted.result, _round_name(plan))
+    finish(run, fitted, tracker, write_others)
+    show_result(reporter, run, fitted.result, name)
 
 
-def _draw(reporter: Reporter, run: Any, plan: Any, fitted: Any, tracker: Any) -> None:
-    """Figures and page; a picture that cannot be drawn must not make a finished training look lost."""
+def _open_tracker(plan: "Plan", run: "RunDirectory", reporter: Reporter) -> "Tracker":
+    """The tracker of a training; only the first process has one that tracks."""
+    from vit.training.tracking import Sharing, open_tracker
+
+    recipe = plan.recipe
+    sharing = Sharing(recipe.wandb_media, recipe.wandb_model)
+    mode = recipe.wandb if is_first() else "off"
+    return open_tracker(mode, run.path, plain(recipe), run.path.name, reporter.notice, sharing=sharing)
+
+
+def _draw(reporter: Reporter, run: "RunDirectory", plan: "Plan", fitted: "FitResult", tracker: "Tracker") -> None:
+    """Draw figures and page. A failure is a notice, because the training itself is finished."""
     from vit.report.run_figures import draw_run
     from vit.report.run_page import write_run_report
 
     try:
         draw_run(run, plan, fitted, tracker)
-        write_run_report(run, plan.source, asdict(fitted.result))
-    except Exception as error:  # noqa: BLE001  whatever it is, the training itself is whole
+        write_run_report(run, plan.source, fitted.result)
+    except Exception as error:  # noqa: BLE001  a font, a picture, a library: the training is finished all the same
         again = f"'vit report {shlex.quote(str(run.path))}' tries again"
         reporter.notice(f"WARNING: figures and report could not be drawn: {type(error).__name__}: {error}; {again}")
-
-
-def _show_plan(reporter: Reporter, plan: Any, run: str) -> None:
-    from vit.training.tracking import Sharing
-    from vit.training.wandb_login import intended
-
-    sharing = Sharing(plan.recipe.wandb_media, plan.recipe.wandb_model)
-    optim, source = plan.recipe.optim, plan.source
-    images = ", ".join(f"{len(samples):,} {split}" for split, samples in source.splits.items())
-    class_names = ", ".join(source.class_names[:6]) + (", ..." if len(source.class_names) > 6 else "")
-    parts = f" in {optim.accumulate} parts" if optim.accumulate > 1 else ""
-    processes = f" on {plan.world_size} processes" if plan.world_size > 1 else ""
-    augment = ", ".join(
-        f"{key} {value:g}"
-        for key, value in plan.augment.to_dict().items()
-        if value not in (0, 1.0) and key != "magnitude"
-    )
-    reporter.line(f"Training {plan.network['name']} on {source.name}")
-    reporter.facts(
-        [
-            ("data", f"{images}; {len(source.class_names)} classes: {class_names}"),
-            *(("note", note) for note in source.notes),
-            *([("note", SCRATCH)] if _is_hopeful(plan) else []),
-            (
-                "network",
-                f"{plan.parameters:,} parameters, {plan.flops / 1e6:,.0f} MFLOPs an image, "
-                f"{plan.preprocess.image_size} pixels",
-            ),
-            *([("start", f"weights of {plan.recipe.model.init_from}")] if plan.recipe.model.init_from else []),
-            ("augment", augment or "none"),
-            ("batch", f"{plan.batch_size} images{parts}{processes}"),
-            *_schedule(plan),
-            ("device", f"{plan.device.type}, {plan.precision}"),
-            ("run", run),
-            ("W&B", sharing.words(*intended(plan.recipe.wandb))),
-        ]
-    )
-
-
-def _is_hopeful(plan: Any) -> bool:
-    """Whether a ViT is to learn photographs from few of them, with nothing to start from."""
-    from vit.models.catalog import entry
-    from vit.models.vision_transformer import VisionTransformer
-
-    is_vit = entry(plan.network["name"]).network is VisionTransformer
-    few = len(plan.source.splits["train"]) < FEW_IMAGES and plan.preprocess.image_size >= PHOTOGRAPH
-    return is_vit and few and plan.recipe.model.init_from is None
-
-
-def _warn_of_space(reporter: Reporter, plan: Any, run: Any) -> None:
-    """The best checkpoint, the last, the one before, and the one that is being written must fit on the disk."""
-    needed, free = 4 * plan.checkpoint_bytes, shutil.disk_usage(run.path).free
-    if needed > free:
-        reporter.notice(
-            f"WARNING: checkpoints will take up to {needed / 1e6:,.1f} MB, and {run.path} has {free / 1e6:,.1f} MB left"
-        )
-
-
-def _schedule(plan: Any) -> list[tuple[str, str]]:
-    """How weights are found, as facts."""
-    optim = plan.recipe.optim
-    if plan.recipe.model.freeze == "backbone":
-        how = f"the last layer alone, on features computed once; {plan.rounds} penalties, validation chooses"
-        return [("training", how)]
-    decay = f", {optim.layer_decay:g} of it for each block below" if optim.layer_decay < 1 else ""
-    return [
-        ("optimizer", f"{optim.optimizer}, learning rate {optim.lr:g}{decay}, weight decay {optim.weight_decay:g}"),
-        (
-            "steps",
-            f"{plan.total_steps:,} ({plan.total_steps / plan.steps_per_epoch:,.4g} epochs of "
-            f"{plan.steps_per_epoch:,}), {plan.warmup_steps:,} of them warm-up, seed {plan.recipe.seed}",
-        ),
-    ]
-
-
-def _round_name(plan: Any) -> str:
-    """What each validation follows: an epoch, a part of a length in steps, or a penalty of a linear probe."""
-    if plan.recipe.model.freeze == "backbone":
-        return "penalty"
-    return "epoch" if plan.recipe.optim.steps is None else "round"
-
-
-class _Watcher:
-    """Shows steps and rows, and hands rows to the tracker.
-
-    Args:
-        name: of what lies between two validations; see `_round_name`.
-    """
-
-    def __init__(self, reporter: Reporter, tracker: Any, name: str, rounds: int) -> None:
-        self.reporter, self.tracker, self.name, self.rounds = reporter, tracker, name, rounds
-        self.progress = ProgressReport(reporter, "step")
-
-    def step(self, done: int, total: int, loss: float, images_per_second: float) -> None:
-        self.progress.update(done, total, f"loss {loss:.3f}, {images_per_second:,.0f} images/s")
-
-    def row(self, row: dict[str, float], step: int) -> None:
-        self.tracker.log({key: value for key, value in row.items() if key != "step"}, step)
-        if "val/acc1" in row:
-            self.reporter.notice(
-                f"{self.name} {int(row['epoch']) + 1}/{self.rounds}  train loss {row['train/loss']:.3f}  "
-                f"val loss {row['val/loss']:.3f}  val acc {percent(row['val/acc1'])}"
-            )
-
-    def notice(self, text: str) -> None:
-        self.reporter.notice(text)
-
-    def close(self) -> None:
-        self.progress.close()
-
-
-def _show_result(reporter: Reporter, run: Any, result: Any, round_name: str) -> None:
-    reporter.line(
-        f"\nBest {round_name} {result.best_epoch + 1}; {duration(result.seconds)} in all, "
-        f"{result.images_per_second:,.0f} training images/s"
-    )
-    facts = [("validation accuracy", percent(result.validation["val/acc1"]))] if result.validation else []
-    if result.metrics:
-        facts.append(
-            ("test accuracy", f"{interval(**result.metrics['acc1'])}, {result.images['test']:,} images, 95 % interval")
-        )
-        before, after = (percent(metrics["ece"]["value"]) for metrics in (result.uncalibrated, result.metrics))
-        chance = percent(result.metrics["ece"]["chance"])
-        scaled = f"; {before} without temperature {result.temperature:.3f}" if result.temperature != 1 else ""
-        facts.append(("test calibration error", f"{after} ({chance} by chance, were it calibrated){scaled}"))
-    if result.skipped_steps:
-        what = "loss or gradient was not a number"
-        facts.append(("steps left out", f"{result.skipped_steps:,} of {result.steps:,}: their {what}"))
-    if result.unreadable_images:
-        what = "training images; others stood in for them ('vit data check' lists all)"
-        facts.append(("unreadable", f"{result.unreadable_images:,} {what}"))
-    for split, images in result.left_out.items():
-        some = "; ".join(f"{path}: {reason}" for path, reason in list(images.items())[:SHOWN_BAD])
-        more = "; ..." * (len(images) > SHOWN_BAD)
-        facts.append((f"{split} left out", f"{len(images):,} images that cannot be read: {some}{more}"))
-    reporter.facts([*facts, ("report", str(run.report_path)), ("checkpoint", str(run.best_path))])
-    reporter.next_command(f"vit predict {shlex.quote(str(run.path))} FOLDER_OF_IMAGES --gallery")

@@ -1,44 +1,68 @@
-"""What a command line of `vit train` asks for."""
+"""What `vit train` is asked for: by a command line, or by keyword arguments of Python"""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from vit.commands.recipe_options import make_parser, names_data, parse_options, to_recipe
-from vit.commands.resuming import AUTO, recipe_for_all
-from vit.training.recipe import Recipe
+from vit.commands.arguments import StrPath, expand, path_list
+from vit.commands.recipe_layers import AUTO, Given
+from vit.commands.recipe_options import SHORT, make_parser
 
-if TYPE_CHECKING:
-    from vit.training.distributed.meeting import Meeting
+PRINT = "--print_config"
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a command line asks for.
+class TrainOptions:
+    """What a training is asked for.
 
     Attributes:
-        resumed: the run to go on with.
-        meeting: of the processes, where they have met already to learn the recipe of the run.
-        find: whether such a run is to be looked for.
-        names_data: whether it says what to train on.
-        dry_run: whether the plan is all that is wanted.
+        given: values for the recipe.
+        resume: run folder to resume; "auto": the newest unfinished run that fits; None: a new run.
+        dry_run: whether only the plan is wanted.
+        print_config: whether only the recipe is wanted.
     """
 
-    recipe: Recipe
-    resumed: Path | None
-    meeting: "Meeting | None"
-    find: bool
-    names_data: bool
-    dry_run: bool
+    given: Given
+    resume: str | None = None
+    dry_run: bool = False
+    print_config: bool = False
+
+    @property
+    def run(self) -> Path | None:
+        """The run folder to resume, where one is named."""
+        return None if self.resume in (None, AUTO) else Path(str(self.resume)).expanduser()
+
+    @property
+    def names_data(self) -> bool:
+        """Whether the training data are named: by an option, a recipe file, or the run to resume."""
+        return self.run is not None or self.given.says("data.source")
 
 
-def wanted(arguments: Sequence[str]) -> Wanted:
-    """Read a command line."""
+def read_words(words: Sequence[str]) -> TrainOptions:
+    """The options of a command line; `--help` ends the program."""
     parser = make_parser()
-    config = parse_options(parser, arguments)
-    if config.resume and config.resume != AUTO:
-        recipe, meeting = recipe_for_all(config.resume, arguments)
-        return Wanted(recipe, Path(config.resume).expanduser(), meeting, False, True, config.dry_run)
-    find = config.resume == AUTO
-    return Wanted(to_recipe(parser, config), None, None, find, names_data(arguments), config.dry_run)
+    parser.set_defaults({"model.init_from": AUTO})
+    expanded = expand(words, SHORT, "data.source")
+    configs = [word.partition("=")[2] for word in expanded if word.startswith("--config=")]
+    others = [word for word in expanded if word != PRINT and not word.startswith("--config=")]
+    values = parser.parse_args(others, defaults=False).as_dict()
+    resume, dry_run = values.pop("resume", None), values.pop("dry_run", False)
+    return TrainOptions(Given(tuple(configs), values), resume, dry_run, PRINT in expanded)
+
+
+def read_values(
+    data: StrPath | None, config: StrPath | Sequence[StrPath], resume: StrPath | None, values: Mapping[str, object]
+) -> TrainOptions:
+    """The options of keyword arguments of Python; UsageError for an unknown name."""
+    parser = make_parser()
+    known = {*parser.get_defaults().keys(), *(flag.removeprefix("--") for flag in SHORT)}
+    given = Given(tuple(os.fspath(one) for one in path_list(config)))
+    for name, value in values.items():
+        if name not in known and not name.startswith("model.network."):
+            parser.error(f"unrecognized arguments: --{name}")
+        given = given.with_option(name, value)
+    if data is not None:
+        given = given.with_option("data.source", data)
+    dry_run = given.options.pop("dry_run", False) is True
+    return TrainOptions(given, None if resume is None else os.fspath(resume), dry_run)

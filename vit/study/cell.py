@@ -18,27 +18,13 @@ from vit.data.contents import known_contents, read_contents
 from vit.errors import VitError
 from vit.launch import forget_launcher
 from vit.training.beginning import check_unchanged, write_beginning
-from vit.training.callbacks.listener import Listener
-from vit.training.finish import finish
+from vit.training.finish import TrackedRows, finish
 from vit.training.fit import fit
 from vit.training.plan import Plan, make_plan
-from vit.training.recipe import Recipe, dump, plain
+from vit.training.recipe import Recipe
+from vit.training.recipe_values import dump, plain, with_todays_names
 from vit.training.run_images import check_readable
-from vit.training.tracking import Tracker, open_tracker
-
-
-class _Rows(Listener):
-    """Hands rows to the tracker."""
-
-    def __init__(self, tracker: Tracker) -> None:
-        self.tracker = tracker
-
-    def step(self, done: int, total: int, loss: float, images_per_second: float) -> None:
-        """Nobody watches the steps of a cell."""
-
-    def row(self, row: dict[str, float], step: int) -> None:
-        """A row was added to metrics.csv."""
-        self.tracker.log({key: value for key, value in row.items() if key != "step"}, step)
+from vit.training.tracking import open_tracker
 
 
 def run_cell(
@@ -77,7 +63,7 @@ def _train(recipe: Recipe, run: RunDirectory, group: str, digests: Mapping[str, 
     resume = (
         run.can_resume
         and run.config_path.is_file()
-        and run.config_path.read_text(encoding="utf-8") == dump(plan.recipe)
+        and with_todays_names(run.config_path.read_text(encoding="utf-8")) == dump(plan.recipe)
     )
     contents = known_contents(plan.source, digests) or read_contents(plan.source)
     check_readable(plan.source, contents)
@@ -87,11 +73,12 @@ def _train(recipe: Recipe, run: RunDirectory, group: str, digests: Mapping[str, 
         for file in (run.splits_path, run.metrics_path, run.last_path, run.previous_path, run.best_path):
             file.unlink(missing_ok=True)
         write_beginning(run, plan.recipe, plan.source, contents)
-    tracker = open_tracker(recipe.wandb, run.path, plain(plan.recipe), recipe.name or run.path.name, print, group=group)
-    fitted = fit(plan, run, [_Rows(tracker)], resume=resume)
-    tracker.summary({name: metric["value"] for name, metric in fitted.result.metrics.items()})
-    finish(run, fitted, plan.source.class_names)
-    tracker.finish()
+    tracker = open_tracker(
+        recipe.wandb, run.path, plain(plan.recipe), recipe.name or run.path.name, print, group=group, job_type="cell"
+    )
+    fitted = fit(plan, run, [TrackedRows(tracker)], resume=resume)
+    values = {name: metric["value"] for name, metric in fitted.result.metrics.items()}
+    finish(run, fitted, tracker, lambda: tracker.summary(values))
     run.last_path.unlink(missing_ok=True)  # it is for going on; a study of large networks would fill a disk with them
 
 

@@ -15,7 +15,8 @@ from vit.checkpoints.run import slug
 from vit.errors import UsageError
 from vit.layout import CELLS
 from vit.training.batch_size import automatic_batch_size, batch_multiple
-from vit.training.recipe import UNDECIDING, Recipe, plain
+from vit.training.recipe import UNDECIDING, Recipe
+from vit.training.recipe_values import plain
 
 _BUDGET = re.compile(r"(steps|epochs):(\d+)")
 _VERSION = 2  # of keys; to be raised when one recipe comes to mean another training
@@ -78,7 +79,7 @@ class Cell:
     """
 
     series: str
-    images: int
+    num_images: int
     seed: int
     choice: str
     recipe: Recipe
@@ -87,18 +88,22 @@ class Cell:
     @property
     def group(self) -> tuple[str, int]:
         """Cells among which tuning chooses."""
-        return self.series, self.images
+        return self.series, self.num_images
 
     @property
     def images_shown(self) -> int:
         """Images that its training shows to the network, each as often as it is shown: nearly all of its work."""
         optim = self.recipe.optim
-        return optim.epochs * self.images if optim.steps is None else optim.steps * (optim.batch_size or self.images)
+        return (
+            optim.epochs * self.num_images
+            if optim.steps is None
+            else optim.steps * (optim.batch_size or self.num_images)
+        )
 
     def words(self) -> str:
         """Its name for people."""
         tried = f", {self.choice}" if self.choice else ""
-        return f"{self.series}, {self.images:,} images, seed {self.seed}{tried}"
+        return f"{self.series}, {self.num_images:,} images, seed {self.seed}{tried}"
 
 
 def parse_sizes(sizes: Sequence[int | str], pool: int) -> list[int]:
@@ -144,6 +149,7 @@ def key_of(recipe: Recipe, inputs: Inputs) -> str:
     """A hash of all that decides a cell: its recipe without names and places, its weights, and all images."""
     values = {name: value for name, value in plain(recipe).items() if name not in UNDECIDING}
     values["trainer"].pop("checkpoint_every", None)
+    values["optim"]["min_lr"] = values["optim"].pop("min_lr_ratio")  # its name when keys of this version began
     values["data"] = {name: value for name, value in values["data"].items() if name not in _UNDECIDING_DATA}
     if recipe.model.init_from is not None:
         values["model"]["init_from"] = inputs.weights[recipe.model.init_from]

@@ -8,10 +8,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from vit.checkpoints.run import RunDirectory
 from vit.errors import UsageError
-from vit.layout import RunLayout
 from vit.study.cell import run_cell, time_cell
-from vit.study.folder import result_of
 from vit.study.grid import Cell
 from vit.training.recipe import Recipe
 
@@ -59,7 +58,7 @@ def run_cells(
         told: called with a cell and "started", "done" or "failed".
     """
     context: Any = _context()
-    waiting = deque(cell for cell in cells if result_of(study / cell.folder) is None)
+    waiting = deque(cell for cell in cells if not RunDirectory(study / cell.folder).result_path.is_file())
     free = list(range(place.jobs))[::-1]
     running: dict[Any, tuple[BaseProcess, Cell, int]] = {}
     try:
@@ -75,7 +74,7 @@ def run_cells(
                 process, cell, slot = running.pop(sentinel)
                 process.join()
                 free.append(slot)
-                told(cell, _outcome(study / cell.folder, process.exitcode))
+                told(cell, _outcome(RunDirectory(study / cell.folder), process.exitcode))
     finally:
         _end([process for process, _, _ in running.values()])
 
@@ -105,13 +104,13 @@ def _context() -> Any:
     return context
 
 
-def _outcome(run: Path, code: int | None) -> str:
-    if result_of(run) is not None:
+def _outcome(run: RunDirectory, code: int | None) -> str:
+    if run.result_path.is_file():
         return "done"
-    if not RunLayout(run).failure_path.is_file():  # it had no time to say why
+    if not run.failure_path.is_file():  # a killed process cannot write its reason
         killed = f"its process was ended by signal {-code} (out of memory?)" if code and code < 0 else f"code {code}"
-        run.mkdir(parents=True, exist_ok=True)
-        RunLayout(run).failure_path.write_text(f"{killed}\n", encoding="utf-8")
+        run.path.mkdir(parents=True, exist_ok=True)
+        run.failure_path.write_text(f"{killed}\n", encoding="utf-8")
     return "failed"
 
 

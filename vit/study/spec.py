@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from vit.errors import UsageError
-from vit.training.recipe import Recipe, plain
+from vit.training.recipe import Recipe
+from vit.training.recipe_values import plain
 
 Grid = Mapping[str, Sequence[Any]]
 Reader = Callable[[Sequence[str]], Recipe]

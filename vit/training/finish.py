@@ -1,22 +1,36 @@
-"""Writes the results of a finished training, with result.json last"""
+"""The end of a run: its predictions are written, and result.json last of all"""
 
 from collections.abc import Callable
 
 from vit.checkpoints.run import RunDirectory
 from vit.inference.scored_rows import write_scored
+from vit.training.callbacks.listener import Listener
 from vit.training.result import FitResult
+from vit.training.tracking import Tracker
 
 
-def finish(
-    run: RunDirectory, fitted: FitResult, class_names: tuple[str, ...], others: Callable[[], None] | None = None
-) -> None:
-    """Write predictions, then the files that `others` writes, then result.json. Only the first process does this.
+class TrackedRows(Listener):
+    """Hands the rows of metrics.csv to a tracker."""
 
-    A run with a result.json is complete. A run that ends earlier has a checkpoint. `vit train --resume`, or its study,
-    continues it and comes here again.
+    def __init__(self, tracker: Tracker) -> None:
+        self.tracker = tracker
+
+    def step(self, done: int, total: int, loss: float, images_per_second: float) -> None:
+        """A tracker gets rows, which are fewer than steps."""
+
+    def row(self, row: dict[str, float], step: int) -> None:
+        """Track a row."""
+        self.tracker.log({key: value for key, value in row.items() if key != "step"}, step)
+
+
+def finish(run: RunDirectory, fitted: FitResult, tracker: Tracker, write_others: Callable[[], None]) -> None:
+    """Write predictions, then what `write_others` writes, then result.json, and close the tracker.
+
+    Only the first process calls this. A run with a result.json is whole. A run that ends before has a checkpoint, is
+    resumed with `vit train --resume` or with its study, and comes here again.
     """
     for split, scored in fitted.scored.items():
-        write_scored(run.scored_path(split), scored, class_names)
-    if others is not None:
-        others()
+        write_scored(run.scored_path(split), scored, fitted.data.source.class_names)
+    write_others()
     fitted.result.write(run.result_path)
+    tracker.finish()

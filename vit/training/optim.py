@@ -109,13 +109,13 @@ def warmup_steps(config: OptimConfig, total_steps: int) -> int:
 
 
 def make_schedule(optimizer: Optimizer, config: OptimConfig, total_steps: int) -> LRScheduler:
-    """Linear warm-up, then a cosine to `min_lr`: one factor per optimizer step, the same for every group."""
+    """Linear warm-up, then a cosine to `min_lr_ratio`: one factor per optimizer step, the same for every group."""
     warmup = warmup_steps(config, total_steps)
 
     def factor(step: int) -> float:
         if step < warmup:
             return (step + 1) / (warmup + 1)
         done = min(1.0, (step - warmup) / max(1, total_steps - warmup))
-        return config.min_lr + (1.0 - config.min_lr) * (1.0 + math.cos(math.pi * done)) / 2
+        return config.min_lr_ratio + (1.0 - config.min_lr_ratio) * (1.0 + math.cos(math.pi * done)) / 2
 
     return LambdaLR(optimizer, factor)

@@ -4,18 +4,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from vit.data.augment import Augment, preset
-from vit.data.decode import read_image
 from vit.data.module import ImageDataModule, LoaderOptions
 from vit.data.preprocess import Preprocess
-from vit.data.samples import Samples, Source
+from vit.data.samples import Source
 from vit.data.sources import open_source
 from vit.data.split import complete
 from vit.errors import UsageError
 from vit.models import catalog
+from vit.training.automatic_network import automatic_network
 from vit.training.batch_size import choose_batch_size
 from vit.training.distributed.batch_norm import check_batch_norm
 from vit.training.distributed.devices import check_sharding, decide_precision, device_and_world_size
@@ -134,7 +133,7 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
     if found is None:
         found = open_source(data.source, data.root, data.download, data.allow_empty)
     if description.get("name", "auto") == "auto":
-        name, side = _automatic(_typical_side(found.splits["train"]))
+        name, side = automatic_network(found.splits["train"])
         description["name"] = name
         image_size = image_size or side
     network = catalog.resolve(description, image_size, len(found.class_names))
@@ -198,29 +197,6 @@ def _rounds(recipe: Recipe, steps_per_epoch: int) -> tuple[int, int]:
     counts = range(min(ROUNDS, steps), min(ROUNDS // 2, steps) - 1, -1)
     rounds = min(counts, key=lambda count: -steps % count)
     return rounds, -(-steps // rounds)
-
-
-def _typical_side(train: Samples) -> int:
-    """The median shorter side of up to 20 training images, in pixels."""
-    rows = np.linspace(0, len(train) - 1, min(20, len(train))).astype(np.int64)
-    if train.arrays is not None:
-        return int(np.median([min(train.arrays[row].shape[:2]) for row in rows]))
-    sides = []
-    for row in rows:
-        try:
-            sides.append(min(read_image(train.file(int(row))).shape[1:]))
-        except Exception:  # noqa: BLE001, S112  a broken image is dealt with when it is read for training
-            continue
-    return int(np.median(sides)) if sides else 224
-
-
-def _automatic(side: int) -> tuple[str, int | None]:
-    """A ViT for images of this side, and the image size to use if not its own."""
-    if side <= 16:
-        return "vit_nano_patch2_8", max(8, side - side % 2)
-    if side <= 64:
-        return "vit_mini_patch4_28", side - side % 4
-    return "vit_tiny_patch16_224", None
 
 
 def _start(recipe: Recipe) -> Pretrained | None:

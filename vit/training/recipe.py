@@ -1,35 +1,18 @@
-"""Everything that decides a training, as plain values. A recipe file is this tree in YAML; a run keeps it resolved.
+"""A recipe: every option that decides a training, as dataclasses
 
-This module imports nothing heavy, so that a wrong option is refused in a fraction of a second.
+A recipe file is this tree in YAML, and a run folder keeps the tree with every choice filled in. This module imports
+nothing heavy, so that a wrong option is refused in a fraction of a second.
 """
 
-import json
 import re
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from math import inf
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from dataclasses import dataclass, field
+from typing import Literal
 
-import yaml
-from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveInt, restricted_number_type
+from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveInt
 
 from vit.errors import UsageError
+from vit.training.ranges import Area, Finite, Magnitude, NonNegative, Positive, Seed, Share
 
-if TYPE_CHECKING:
-    Share = float
-    Area = float
-    Magnitude = int
-    Seed = int
-    Finite = float
-    Positive = float
-    NonNegative = float
-else:
-    Share = restricted_number_type("Share", float, [(">=", 0.0), ("<", 1.0)], docstring="a number from 0 to below 1")
-    Area = restricted_number_type("Area", float, [(">", 0.0), ("<=", 1.0)], docstring="a number above 0, up to 1")
-    Magnitude = restricted_number_type("Magnitude", int, [(">=", 0), ("<=", 30)], docstring="a whole number to 30")
-    Seed = restricted_number_type("Seed", int, [(">=", 0), ("<", 2**32)], docstring="a whole number of 32 bits")
-    Finite = restricted_number_type("Finite", float, [(">", -inf), ("<", inf)], docstring="a number")
-    Positive = restricted_number_type("Positive", float, [(">", 0.0), ("<", inf)], docstring="a number above 0")
-    NonNegative = restricted_number_type("NonNegative", float, [(">=", 0.0), ("<", inf)], docstring="0 or more")
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 NetworkValue = bool | int | float | str | list[int]
 
@@ -40,19 +23,20 @@ class DataConfig:
 
     Args:
         source: DATA: a folder, a CSV file, "digits", or the name of a torchvision data set.
-        root: the folder that holds torchvision's data sets.
-        download: whether torchvision may fetch a data set that is not there.
-        validation: share of the images that become validation images where DATA has none.
-        test: share of the images that become test images where DATA has none.
-        split_seed: decides which; the same for all runs that are to be compared.
-        train_images: training images used, smaller choices inside larger ones; null: all.
-        subset: their classes: balanced, as many images of each as there are; natural, with the shares of all training
-            images; auto: natural where the rarest class has less than half the images of the commonest, else balanced.
-        subset_seed: decides which images; null: the seed of the training.
+        root: folder of torchvision's data sets.
+        download: whether torchvision may download a missing data set.
+        validation: fraction of the images used for validation, where DATA has no validation images.
+        test: fraction of the images used for the test, where DATA has no test images.
+        split_seed: seed of the split into training, validation and test images; equal in runs that are compared.
+        train_images: number of training images used, where a smaller choice lies inside a larger one; null: all.
+        subset: classes of `train_images`. balanced: equally many of each class. natural: class fractions of all
+            training images. auto: natural where the rarest class has less than half the images of the commonest class,
+            else balanced.
+        subset_seed: seed of the choice of `train_images`; null: the seed of the training.
         allow_empty: whether a class folder may be empty.
-        cache: "memory" keeps decoded images, "none" reads files every epoch, "auto" keeps up to 2 GiB; the network sees
-            the same pixels.
-        num_workers: processes that decode images; null: by the number of cores.
+        cache: place of decoded images; the network sees the same pixels. memory: kept in memory. none: files are read
+            again in every epoch. auto: up to 2 GiB in memory.
+        num_workers: number of processes that decode images; null: chosen by the number of cores.
     """
 
     source: str = "digits"
@@ -71,15 +55,16 @@ class DataConfig:
 
 @dataclass
 class PreprocessConfig:
-    """How an image becomes the network's input; null: as the weights to start from, else the value in brackets.
+    """How an image becomes the network's input; null: as the pretrained weights say, else the value in brackets.
 
     Args:
-        image_size: side of the network's input in pixels; null: what the network is made for.
-        crop_fraction: share of the resized shorter side that the middle square keeps (1).
-        mean: mean of red, green and blue, as shares of 1 (ImageNet's).
-        std: their standard deviation (ImageNet's).
-        interpolation: how images are resized (bicubic).
-        resize_mode: what is resized before the cut: shortest, the shorter side; squash, both sides (shortest).
+        image_size: side of the network's input in pixels (the network's own).
+        crop_fraction: fraction of the resized shorter side that the center crop keeps (1).
+        mean: mean of red, green and blue in images from 0 to 1 (ImageNet's).
+        std: standard deviation of red, green and blue in images from 0 to 1 (ImageNet's).
+        interpolation: interpolation of resized images (bicubic).
+        resize_mode: sides that are resized before the crop (shortest). shortest: the shorter side, to the input's side.
+            squash: both sides.
     """
 
     image_size: PositiveInt | None = None
@@ -96,16 +81,18 @@ class ModelConfig:
 
     Args:
         network: "name" from `vit models`, and any value of that network: pos_embed, pool, depth, drop_path_rate, ...
-            The name "auto" takes the network of the weights to start from, else a ViT by the size of the images.
-        preprocess: how an image becomes the network's input.
-        init_from: weights to start from: a run, a checkpoint, a file or folder of timm's, torchvision's, Hugging
-            Face's, JAX', DINO's, MAE's or CLIP's weights, timm:NAME, torchvision:NAME or hf:ORG/NAME; null: random.
-            Weights bring the recipe `finetune` with them: a small learning rate that falls block by block, few epochs.
-        freeze: "backbone" fits the last layer alone, to features that are computed once (a linear probe); it needs
-            init_from, and of optim it uses nothing.
-        lora: rank of LoRA (8 to 32 are usual): linear layers (of a ViT qkv, proj, fc1, fc2 of every block) stay as they
-            are and learn a correction of this rank, the head is trained as a whole; it needs init_from and the extra
-            `lora`, and brings the recipe `lora` with it; null: none.
+            The name "auto" takes the network of the pretrained weights, else a ViT for the size of the images.
+        preprocess: preprocessing of the network's input.
+        init_from: pretrained weights to start from. They are a run, a checkpoint, a file or folder of timm's,
+            torchvision's, Hugging Face's, JAX', DINO's, MAE's or CLIP's weights, timm:NAME, torchvision:NAME or
+            hf:ORG/NAME. Pretrained weights bring the recipe `finetune`: a small learning rate that falls block by
+            block, and few epochs. none: random weights. auto: published weights for a folder or CSV of photographs
+            where no network is chosen and the weights can be had; else random weights.
+        freeze: part of the network that is not trained. backbone: only the last layer is fitted, to features that are
+            computed once (a linear probe), which needs init_from and no option of optim.
+        lora: rank of LoRA, usually 8 to 32; null: no LoRA. The linear layers (qkv, proj, fc1 and fc2 of a ViT) keep
+            their weights and learn a correction of this rank. The head is trained as a whole. LoRA needs init_from and
+            the extra `lora`, and brings the recipe `lora`.
     """
 
     network: dict[str, NetworkValue] = field(default_factory=lambda: {"name": "auto"})
@@ -117,17 +104,18 @@ class ModelConfig:
 
 @dataclass
 class AugmentConfig:
-    """How training images are varied; null takes the value that `name` stands for.
+    """Augmentation of training images; null: the value of the preset `name`.
 
     Args:
-        name: none; light: shift or crop, and flip; standard: and RandAugment; strong: and mixup, cutmix, erasing.
-        crop: smallest share of the area that a random crop keeps.
-        shift: largest shift, as a share of the side.
+        name: preset. none: no augmentation. light: shift or crop, and flip. standard: light and RandAugment. strong:
+            standard and mixup, cutmix and erasing.
+        crop: smallest fraction of the area that a random crop keeps.
+        shift: largest shift, as a fraction of the side.
         rotate: largest rotation in degrees.
-        zoom: largest change of size, as a share of it.
-        flip: probability of a mirror image.
-        randaugment: operations per image.
-        magnitude: their strength, 0 to 30.
+        zoom: largest relative change of size.
+        flip: probability of a horizontal flip.
+        randaugment: number of RandAugment operations per image.
+        magnitude: strength of the RandAugment operations, 0 to 30.
         mixup: alpha of mixup.
         cutmix: alpha of cutmix.
         erasing: probability that a box is erased.
@@ -153,28 +141,29 @@ class AugmentConfig:
 
 @dataclass
 class OptimConfig:
-    """How weights are found.
+    """Optimizer, learning rate and length of the training.
 
     Args:
-        optimizer: adamw; sgd (with Nesterov momentum); muon (matrices of a transformer's blocks; adamw for the rest).
+        optimizer: adamw, sgd with Nesterov momentum, or muon for the matrices of a transformer's blocks and adamw for
+            the other weights.
         lr: learning rate after the warm-up.
-        epochs: passes over the training images.
-        steps: length in optimizer steps, instead of epochs, with five to ten validations; null: by epochs.
-        batch_size: images of one optimizer step, over all processes; null: 128, or 64 with init_from;
-            less for small sets. With mixup or cutmix each process computes an even number of them.
-        accumulate: parts that a batch is computed in, one after another, to save memory; the steps are the same, but
-            batch norm takes its statistics from each part alone.
-        warmup: share of the training's steps that is a linear warm-up of the learning rate; at most 10,000 steps.
-        min_lr: where the cosine ends, as a share of lr.
-        weight_decay: decay of matrices; norms, biases, positions and the class token have none.
-        momentum: of sgd.
-        label_smoothing: share of a label that is spread over all classes.
-        clip_norm: largest norm of the gradient; 0: not clipped.
-        layer_decay: learning rate of each block as a share of the next one's (fine-tuning); 1: the same for all.
-        ema_decay: decay of the averaged weights that are evaluated and saved, lower where training is shorter than
-            five times their memory; 0: no averaging.
-        on_nan: a loss or gradient that is no number: stop; or skip that step, up to ten in a row (waits for the device
-            at every step).
+        epochs: number of passes over the training images.
+        steps: number of optimizer steps, instead of epochs, with 5 to 10 validations; null: length in epochs.
+        batch_size: number of images of one optimizer step, over all processes; null: 128, or 64 with init_from, less
+            for small data sets. Each process computes an even number of images with mixup or cutmix.
+        accumulate: number of micro-batches that a batch is computed in, to save memory. The optimizer steps stay the
+            same. Batch norm takes its statistics from each micro-batch.
+        warmup: fraction of the optimizer steps with a linear warm-up of the learning rate; at most 10,000 steps.
+        min_lr_ratio: learning rate at the end of the cosine schedule, as a fraction of lr.
+        weight_decay: weight decay of matrices; norms, biases, positions and the class token have none.
+        momentum: momentum of sgd.
+        label_smoothing: fraction of a label that is spread over all classes.
+        clip_norm: largest norm of the gradient; 0: no clipping.
+        layer_decay: learning rate of each block as a fraction of the next block's (fine-tuning); 1: equal for all.
+        ema_decay: decay of the averaged weights that are evaluated and saved; 0: no averaging. The decay is lower where
+            the training is shorter than five times the memory of the average.
+        on_nan: answer to a loss or gradient that is not finite. stop: training ends. skip: the step is skipped, up to
+            ten in a row; the check waits for the device at every step.
     """
 
     optimizer: Literal["adamw", "sgd", "muon"] = "adamw"
@@ -184,7 +173,7 @@ class OptimConfig:
     batch_size: PositiveInt | None = None
     accumulate: PositiveInt = 1
     warmup: Share = 0.1
-    min_lr: ClosedUnitInterval = 0.01
+    min_lr_ratio: ClosedUnitInterval = 0.01
     weight_decay: NonNegative = 0.05
     momentum: Share = 0.9
     label_smoothing: Share = 0.1
@@ -196,16 +185,16 @@ class OptimConfig:
 
 @dataclass
 class TrainerConfig:
-    """Where it is computed; the values are Lightning's.
+    """Hardware and precision; the values are Lightning's.
 
     Args:
-        accelerator: auto, cpu, gpu, mps, ...
-        devices: how many, or "auto".
-        num_nodes: machines.
-        strategy: auto, or ddp: every process holds the whole network; fsdp: each keeps a part of every weight.
-        precision: "auto" takes bf16-mixed where the hardware computes in it, else 32-true; never 16-mixed.
-        checkpoint_every: time between two checkpoints to go on from (90s, 10min, 2h); null: at the end of every epoch
-            only.
+        accelerator: kind of device: auto, cpu, gpu, mps.
+        devices: number of devices of a machine, or "auto".
+        num_nodes: number of machines.
+        strategy: distribution over processes. auto, ddp: every process holds the whole network. fsdp: each process
+            keeps a part of every weight.
+        precision: number format of the computation. auto: bf16-mixed where the hardware supports it, else 32-true.
+        checkpoint_every: time between two checkpoints for --resume (90s, 10min, 2h); null: only after an epoch.
     """
 
     accelerator: str = "auto"
@@ -221,16 +210,17 @@ class Recipe:
     """One training.
 
     Args:
-        data: where images come from.
-        model: the network and its input.
-        augment: how training images are varied.
-        optim: how weights are found.
-        trainer: where it is computed.
-        seed: of initial weights, order of images, augmentation and dropout.
-        out: folder that run folders are made in.
+        data: source and split of the images.
+        model: network, input and initial weights.
+        augment: augmentation of training images.
+        optim: optimizer, learning rate and length.
+        trainer: hardware and precision.
+        seed: seed of initial weights, order of images, augmentation and dropout.
+        out: parent folder of run folders.
         name: last part of the run folder's name.
-        wandb: online, offline, off; auto: online where you are logged in, else offline.
-        wandb_media, wandb_model: whether W&B also gets pictures that show images, and file names; the best checkpoint.
+        wandb: Weights & Biases tracking; auto: online where you are logged in, else offline.
+        wandb_media: whether Weights & Biases also gets pictures of your images, and file names with labels.
+        wandb_model: whether Weights & Biases also gets the best checkpoint.
     """
 
     data: DataConfig = field(default_factory=DataConfig)
@@ -246,52 +236,16 @@ class Recipe:
     wandb_model: bool = False
 
 
-UNDECIDING = frozenset({"out", "name", "wandb", "wandb_media", "wandb_model"})  # of a recipe: nothing learned follows
-
-Tree = TypeVar("Tree")
-
-
-def plain_values(tree: Tree) -> Tree:
-    """The same tree with plain numbers: the command line's are instances of PositiveInt and its like.
-
-    Those would be pickled into checkpoints by name, which `weights_only=True` refuses to load.
-    """
-    plain: Any = tree
-    if is_dataclass(tree) and not isinstance(tree, type):
-        plain = replace(tree, **{item.name: plain_values(getattr(tree, item.name)) for item in fields(tree)})
-    elif isinstance(tree, dict):
-        plain = {key: plain_values(value) for key, value in tree.items()}
-    elif isinstance(tree, list | tuple):
-        plain = type(tree)(map(plain_values, tree))
-    else:
-        for kind in (bool, int, float, str):
-            if isinstance(tree, kind):
-                return kind(tree)  # type: ignore[return-value]
-    return plain
+UNDECIDING = frozenset({"out", "name", "wandb", "wandb_media", "wandb_model"})  # options that nothing learned follows
 
 
 def seconds(text: str) -> float:
-    """A time such as 90s, 10min or 2h in seconds; UsageError for anything else."""
+    """A time such as 90s, 10min or 2h in seconds.
+
+    Raises:
+        UsageError: the text is not a time.
+    """
     parts = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h)", text.strip())
     if parts is None:
         raise UsageError(f"--checkpoint_every {text}", "give a number with s, min or h: 90s, 10min, 2h")
     return float(parts[1]) * _SECONDS[parts[2]]
-
-
-def plain(recipe: Recipe) -> dict[str, Any]:
-    """A recipe as lists, mappings and plain values."""
-    values: dict[str, Any] = json.loads(json.dumps(asdict(recipe)))
-    return values
-
-
-def dump(recipe: Recipe) -> str:
-    """A recipe as YAML that `vit train --config` reads back."""
-    return yaml.dump(plain(recipe), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Quotes a text that looks like a number to YAML 1.2 too, as 1e-3 does: jsonargparse would read it as one."""
-
-
-_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
-_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+.0123456789"))

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from vit.errors import ResourceError, UsageError, nearest
+from vit.weights.hub_cache import cached_file
 
 _HF_FILES = ("*.json", "model*.safetensors", "open_clip_model.safetensors")
 _HF_FILES_PICKLED = ("*.json", "pytorch_model.bin", "open_clip_pytorch_model.bin")
@@ -30,8 +31,14 @@ def from_timm(name: str) -> dict[str, Tensor]:
         raise UsageError(f"timm has no model {name!r}", nearest(name, timm.list_models()))
     if not timm.models.is_model_pretrained(name):
         raise UsageError(f"timm has no weights for {name!r}", nearest(name, timm.list_models(pretrained=True)))
-    state: dict[str, Tensor] = _fetch(f"timm:{name}", lambda: timm.create_model(name, pretrained=True).state_dict())
-    return dict(state)
+    file = cached_file(name)  # the hub is not asked for a file that is there
+    overlay = None if file is None else {"file": str(file)}
+
+    def fetch() -> dict[str, Tensor]:
+        return dict(timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay).state_dict())
+
+    state: dict[str, Tensor] = _fetch(f"timm:{name}", fetch)
+    return state
 
 
 def from_torchvision(name: str) -> Fetched:

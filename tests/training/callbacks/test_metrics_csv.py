@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from vit.commands import train
+from vit.commands import train_progress
 from vit.report import run_figures
 from vit.training.callbacks import metrics_csv
 from vit.training.callbacks.metrics_csv import COLUMNS, _rows_until
@@ -42,11 +42,13 @@ def trained(vit, tmp_path, monkeypatch, steps):
     """(the loss that each step shows, the rows of metrics.csv) of a training."""
     monkeypatch.setattr(run_figures, "draw_run", lambda *_: None)
     shown = []
-    monkeypatch.setattr(train._Watcher, "step", lambda watcher, done, total, loss, speed: shown.append(loss))
+    monkeypatch.setattr(
+        train_progress.TrainProgress, "step", lambda watcher, done, total, loss, speed: shown.append(loss)
+    )
     answer = vit("train", "digits", *TINY, "--optim.steps", steps, "--out", tmp_path)
     assert answer.code == 0, answer.err
     assert f", {steps // 10} of them warm-up" in answer.out
-    assert "round 1/" in answer.err and "Best round" in answer.out  # a part of the steps is not an epoch
+    assert "validation 1/" in answer.err and "Best validation" in answer.out  # a part of the steps is not an epoch
     (metrics,) = tmp_path.glob("**/metrics.csv")
     with open(metrics, newline="") as file:
         return shown, list(csv.DictReader(file))

@@ -11,7 +11,8 @@ from vit.checkpoints.run import versions
 from vit.errors import DisagreementError
 from vit.training.distributed.processes import gathered
 from vit.training.plan import Plan
-from vit.training.recipe import UNDECIDING, plain
+from vit.training.recipe import UNDECIDING
+from vit.training.recipe_values import plain
 
 _HASHED = ("images", "options")  # facts that a message does not show
 _MAX_SHOWN = 200  # characters of a fact in a message

@@ -1,0 +1,112 @@
+"""Values given for a recipe, in layers: shipped recipes, recipe files above them, options above all"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from vit.commands.configs import find_config, shipped_configs
+from vit.commands.parser import Parser
+from vit.commands.recipe_options import RANDOM, SHORT, make_parser, to_recipe
+from vit.training.recipe import DataConfig, Recipe
+from vit.training.recipe_values import plain
+
+Tree = dict[str, object]  # sections, options and their values
+
+FINETUNE, LORA = "finetune", "lora"  # shipped recipes that pretrained weights and LoRA bring
+AUTO = "auto"  # as init_from: published weights where they fit and can be had
+_DEFAULT: Tree = {"model": {"network": {"name": "auto"}, "init_from": AUTO}}
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a user gives for a recipe.
+
+    Attributes:
+        configs: recipe files, and names of shipped recipes; a later one stands above an earlier one.
+        options: values of options, which stand above all files.
+    """
+
+    configs: tuple[str, ...] = ()
+    options: Tree = field(default_factory=dict)
+
+    def with_option(self, name: str, value: object) -> "Given":
+        """The same with one more option, by its dotted name."""
+        return replace(self, options=_merged(self.options, nested(name, value)))
+
+    def says(self, name: str) -> bool:
+        """Whether an option, by its dotted name, is given beside the files or in one of them."""
+        parser = make_parser()
+        trees = [self.options, *(_read(parser, config) for config in self.configs)]
+        return any(_has(tree, name) for tree in trees)
+
+    def recipe(self) -> Recipe:
+        """The recipe of these values above the shipped recipes for the data set, for pretrained weights and for LoRA.
+
+        Its init_from is "auto" where nothing says what to start from.
+        """
+        parser = make_parser()
+        files = [_read(parser, config) for config in self.configs]
+        below = [_DEFAULT]
+        source = _value(self._above(below, files), "data.source") or DataConfig().source
+        if not self.configs and source in shipped_configs():
+            below.append(_read(parser, str(source)))
+        given = self._above(below, files)
+        if _value(given, "model.init_from") not in (None, AUTO, RANDOM):
+            below.append(_read(parser, FINETUNE))
+        if _value(given, "model.lora") is not None:
+            below.append(_read(parser, LORA))
+        return to_recipe(parser, parser.parse_object(self._above(below, files)))
+
+    def recipe_above(self, base: Recipe) -> Recipe:
+        """The recipe of these values above another recipe."""
+        parser = make_parser()
+        files = [_read(parser, config) for config in self.configs]
+        return to_recipe(parser, parser.parse_object(self._above([plain(base)], files)))
+
+    def _above(self, below: Sequence[Tree], files: Sequence[Tree]) -> Tree:
+        """All layers as one tree. The network of a file takes the place of the networks in the layers below."""
+        whole: Tree = {}
+        for layer in (*below, *files):
+            if _has(layer, "model.network"):
+                whole = _merged(whole, nested("model.network", None))
+            whole = _merged(whole, layer)
+        return _merged(whole, self.options)
+
+
+def nested(name: str, value: object) -> Tree:
+    """A tree of one value, by its dotted name or short flag: nested("epochs", 3) is {"optim": {"epochs": 3}}."""
+    dotted = SHORT.get(f"--{name}", name).removeprefix("--")
+    tree: object = os.fspath(value) if isinstance(value, os.PathLike) else value
+    for part in reversed(dotted.split(".")):
+        tree = {part: tree}
+    assert isinstance(tree, dict)
+    return tree
+
+
+def _read(parser: Parser, config: str) -> Tree:
+    """The values in a recipe file; UsageError if it does not exist or holds an unknown option."""
+    tree: Tree = parser.parse_path(str(find_config(config)), defaults=False).as_dict()
+    return tree
+
+
+def _merged(below: Tree, above: Mapping[str, object]) -> Tree:
+    """Two trees as one, where values of the second stand above those of the first."""
+    result = dict(below)
+    for key, value in above.items():
+        under = result.get(key)
+        result[key] = _merged(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
+    return result
+
+
+def _value(tree: Tree, name: str) -> object:
+    """A value by its dotted name; None where the tree has none."""
+    found: object = tree
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
+
+
+def _has(tree: Tree, name: str) -> bool:
+    section, _, key = name.rpartition(".")
+    found = _value(tree, section) if section else tree
+    return isinstance(found, dict) and key in found

@@ -1,0 +1,124 @@
+"""The plan of a training on the terminal: data, network, start, length, device, and where results go"""
+
+import shutil
+from typing import TYPE_CHECKING
+
+from vit.console import Reporter
+
+if TYPE_CHECKING:
+    from vit.checkpoints.run import RunDirectory
+    from vit.training.plan import Plan
+
+FEW_IMAGES = 50_000  # Dosovitskiy et al. 2021, section 4.3: below millions a ViT from random weights is behind CNNs
+PHOTOGRAPH = 96  # pixels
+SHOWN_CLASSES = 6
+KEPT_CHECKPOINTS = 4  # the best, the last, the one before, and the one that is being written
+SCRATCH = (
+    "a ViT from random weights learns little from so few photographs: --init_from WEIGHTS starts from pretrained "
+    "ones (a file, a folder, timm:NAME, torchvision:NAME, hf:ORG/NAME)"
+)
+
+
+def show_plan(reporter: Reporter, plan: "Plan", run: str, why: str = "") -> None:
+    """Show what a training will do.
+
+    Args:
+        run: the run folder, or why there is none.
+        why: reason for initial weights that the user has not chosen.
+    """
+    from vit.training.tracking import Sharing
+    from vit.training.wandb_login import intended
+
+    sharing = Sharing(plan.recipe.wandb_media, plan.recipe.wandb_model)
+    reporter.line(f"Training {plan.network['name']} on {plan.source.name}")
+    reporter.facts(
+        [
+            ("data", _data(plan)),
+            *(("note", note) for note in plan.source.notes),
+            *([("note", SCRATCH)] if _is_hopeful(plan) else []),
+            (
+                "network",
+                f"{plan.parameters:,} parameters, {plan.flops / 1e6:,.0f} MFLOPs an image, "
+                f"{plan.preprocess.image_size} pixels",
+            ),
+            *_start(plan, why),
+            ("augment", _augment(plan)),
+            ("batch", _batch(plan)),
+            *_length(plan),
+            ("device", f"{plan.device.type}, {plan.precision}"),
+            ("run", run),
+            ("W&B", sharing.words(*intended(plan.recipe.wandb))),
+        ]
+    )
+
+
+def warn_of_space(reporter: Reporter, plan: "Plan", run: "RunDirectory") -> None:
+    """Warn if the checkpoints will not fit on the disk."""
+    needed, free = KEPT_CHECKPOINTS * plan.checkpoint_bytes, shutil.disk_usage(run.path).free
+    if needed > free:
+        reporter.notice(
+            f"WARNING: checkpoints will take up to {needed / 1e6:,.1f} MB, and {run.path} has {free / 1e6:,.1f} MB left"
+        )
+
+
+def validation_name(plan: "Plan") -> str:
+    """The name of what precedes a validation: an epoch, a penalty of a linear probe, or a number of steps."""
+    if plan.recipe.model.freeze == "backbone":
+        return "penalty"
+    return "epoch" if plan.recipe.optim.steps is None else "validation"
+
+
+def _data(plan: "Plan") -> str:
+    names = plan.source.class_names
+    images = ", ".join(f"{len(samples):,} {split}" for split, samples in plan.source.splits.items())
+    shown = ", ".join(names[:SHOWN_CLASSES]) + (", ..." if len(names) > SHOWN_CLASSES else "")
+    return f"{images}; {len(names)} classes: {shown}"
+
+
+def _is_hopeful(plan: "Plan") -> bool:
+    """Whether a ViT learns from few photographs, and from random weights."""
+    from vit.models.catalog import entry
+    from vit.models.vision_transformer import VisionTransformer
+
+    is_vit = entry(plan.network["name"]).network is VisionTransformer
+    few = len(plan.source.splits["train"]) < FEW_IMAGES and plan.preprocess.image_size >= PHOTOGRAPH
+    return is_vit and few and plan.recipe.model.init_from is None
+
+
+def _start(plan: "Plan", why: str) -> list[tuple[str, str]]:
+    """The initial weights, unless they are random as the user wants."""
+    weights = plan.recipe.model.init_from
+    if weights is not None:
+        return [("start", f"weights of {weights}" + f", {why}" * bool(why))]
+    return [("start", f"random weights: {why}")] if why else []
+
+
+def _augment(plan: "Plan") -> str:
+    """The augmentations that change an image."""
+    values = plan.augment.to_dict().items()
+    changing = [f"{key} {value:g}" for key, value in values if value not in (0, 1.0) and key != "magnitude"]
+    return ", ".join(changing) or "none"
+
+
+def _batch(plan: "Plan") -> str:
+    parts = plan.recipe.optim.accumulate
+    micro_batches = f" in {parts} micro-batches" if parts > 1 else ""
+    processes = f" on {plan.world_size} processes" if plan.world_size > 1 else ""
+    return f"{plan.batch_size} images{micro_batches}{processes}"
+
+
+def _length(plan: "Plan") -> list[tuple[str, str]]:
+    """Optimizer and number of steps; or the penalties of a linear probe."""
+    optim = plan.recipe.optim
+    if plan.recipe.model.freeze == "backbone":
+        how = f"the last layer alone, on features computed once; {plan.rounds} penalties, validation chooses"
+        return [("training", how)]
+    decay = f", {optim.layer_decay:g} of it for each block below" if optim.layer_decay < 1 else ""
+    return [
+        ("optimizer", f"{optim.optimizer}, learning rate {optim.lr:g}{decay}, weight decay {optim.weight_decay:g}"),
+        (
+            "steps",
+            f"{plan.total_steps:,} ({plan.total_steps / plan.steps_per_epoch:,.4g} epochs of "
+            f"{plan.steps_per_epoch:,}), {plan.warmup_steps:,} of them warm-up, seed {plan.recipe.seed}",
+        ),
+    ]

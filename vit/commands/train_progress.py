@@ -1,0 +1,90 @@
+"""The progress and the result of a training on the terminal"""
+
+import shlex
+from typing import TYPE_CHECKING
+
+from vit.console import ProgressReport, Reporter, duration, interval, percent
+
+if TYPE_CHECKING:
+    from vit.checkpoints.run import RunDirectory, RunResult
+
+SHOWN_BAD = 5
+
+
+class TrainProgress:
+    """A listener that shows steps, validations and notices.
+
+    Args:
+        name: word for what precedes a validation, such as "epoch".
+        validations: number of validations of the training.
+    """
+
+    def __init__(self, reporter: Reporter, name: str, validations: int) -> None:
+        self.reporter, self.name, self.validations = reporter, name, validations
+        self.progress = ProgressReport(reporter, "step")
+
+    def step(self, done: int, total: int, loss: float, images_per_second: float) -> None:
+        """Show that an optimizer step ended."""
+        self.progress.update(done, total, f"loss {loss:.3f}, {images_per_second:,.0f} images/s")
+
+    def row(self, row: dict[str, float], step: int) -> None:
+        """Show a row of metrics.csv that has validation metrics."""
+        if "val/acc1" in row:
+            self.reporter.notice(
+                f"{self.name} {int(row['epoch']) + 1}/{self.validations}  train loss {row['train/loss']:.3f}  "
+                f"val loss {row['val/loss']:.3f}  val acc {percent(row['val/acc1'])}"
+            )
+
+    def notice(self, text: str) -> None:
+        """Show a notice."""
+        self.reporter.notice(text)
+
+    def close(self) -> None:
+        """Remove the progress bar."""
+        self.progress.close()
+
+
+def show_result(reporter: Reporter, run: "RunDirectory", result: "RunResult", name: str) -> None:
+    """Show the result of a finished run, its files, and the next useful command.
+
+    Args:
+        name: word for what precedes a validation, such as "epoch".
+    """
+    reporter.line(
+        f"\nBest {name} {result.best_epoch + 1}; {duration(result.seconds)} in all, "
+        f"{result.images_per_second:,.0f} training images/s"
+    )
+    reporter.facts(
+        [*_metrics(result), *_troubles(result), ("report", str(run.report_path)), ("checkpoint", str(run.best_path))]
+    )
+    reporter.next_command(f"vit predict {shlex.quote(str(run.path))} FOLDER_OF_IMAGES --gallery")
+
+
+def _metrics(result: "RunResult") -> list[tuple[str, str]]:
+    """Accuracies and calibration error."""
+    facts = [("validation accuracy", percent(result.validation["val/acc1"]))] if result.validation else []
+    if result.metrics:
+        facts.append(
+            ("test accuracy", f"{interval(**result.metrics['acc1'])}, {result.images['test']:,} images, 95 % interval")
+        )
+        before, after = (percent(metrics["ece"]["value"]) for metrics in (result.uncalibrated, result.metrics))
+        chance = percent(result.metrics["ece"]["chance"])
+        scaled = f"; {before} without temperature {result.temperature:.3f}" if result.temperature != 1 else ""
+        facts.append(("test calibration error", f"{after} ({chance} by chance, were it calibrated){scaled}"))
+    return facts
+
+
+def _troubles(result: "RunResult") -> list[tuple[str, str]]:
+    """Skipped steps and unreadable images."""
+    facts = []
+    if result.skipped_steps:
+        why = "their loss or gradient was not a number"
+        facts.append(("steps left out", f"{result.skipped_steps:,} of {result.steps:,}: {why}"))
+    if result.unreadable_images:
+        what = "training images; others stood in for them ('vit data check' lists all)"
+        facts.append(("unreadable", f"{result.unreadable_images:,} {what}"))
+    for split, images in result.left_out.items():
+        some = "; ".join(f"{path}: {reason}" for path, reason in list(images.items())[:SHOWN_BAD])
+        more = "; ..." * (len(images) > SHOWN_BAD)
+        facts.append((f"{split} left out", f"{len(images):,} images that cannot be read: {some}{more}"))
+    return facts

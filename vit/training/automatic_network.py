@@ -1,0 +1,34 @@
+"""The ViT for images of a size, where a recipe chooses no network"""
+
+import numpy as np
+
+from vit.data.decode import read_image
+from vit.data.samples import Samples
+
+FOR_PHOTOGRAPHS = "vit_tiny_patch16_224"
+_LARGEST_OF_NANO, _LARGEST_OF_MINI = 16, 64  # pixels
+_LOOKED_AT = 20  # images
+
+
+def automatic_network(train: Samples) -> tuple[str, int | None]:
+    """The name of a ViT for the typical size of training images, and the image size if it is not the network's own."""
+    side = _typical_side(train)
+    if side <= _LARGEST_OF_NANO:
+        return "vit_nano_patch2_8", max(8, side - side % 2)
+    if side <= _LARGEST_OF_MINI:
+        return "vit_mini_patch4_28", side - side % 4
+    return FOR_PHOTOGRAPHS, None
+
+
+def _typical_side(train: Samples) -> int:
+    """The median shorter side of up to 20 training images, in pixels."""
+    rows = np.linspace(0, len(train) - 1, min(_LOOKED_AT, len(train))).astype(np.int64)
+    if train.arrays is not None:
+        return int(np.median([min(train.arrays[row].shape[:2]) for row in rows]))
+    sides = []
+    for row in rows:
+        try:
+            sides.append(min(read_image(train.file(int(row))).shape[1:]))
+        except Exception:  # noqa: BLE001, S112  a broken image is dealt with when it is read for training
+            continue
+    return int(np.median(sides)) if sides else 224
