@@ -13,8 +13,9 @@ import pytest
 from PIL import Image
 
 from tests.wandb_files import elsewhere, history, kept, logs, plain  # noqa: F401  elsewhere is a fixture
-from vit.training import tracking, wandb_login, wandb_tracker
+from vit.training import tracking, wandb_login
 from vit.training.tracking import NoTracker, Sharing, open_tracker
+from vit.training.wandb_settings import SETTINGS
 
 pytest.importorskip("wandb")
 
@@ -250,7 +251,7 @@ def test_an_unreachable_server_is_offline_within_seconds(mode, folder, notices, 
 
 @pytest.mark.faults("W1")
 def test_a_server_that_never_answers_is_offline(folder, notices, monkeypatch):
-    monkeypatch.setitem(wandb_tracker._SETTINGS, "init_timeout", 1.0)
+    monkeypatch.setitem(SETTINGS, "init_timeout", 1.0)
     monkeypatch.setenv("WANDB_API_KEY", KEY)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
@@ -306,7 +307,7 @@ def test_online_rows_arrive_and_the_key_stays_out_of_files(folder, notices, serv
 
 @pytest.mark.faults("W2", "W3")
 def test_a_server_that_dies_does_not_hold_up_the_end(folder, notices, server, monkeypatch):
-    monkeypatch.setitem(wandb_tracker._SETTINGS, "finish_timeout", 2.0)
+    monkeypatch.setitem(SETTINGS, "finish_timeout", 2.0)
     vanish(begin("auto", folder, notices), server, seconds=15)
     assert len(notices) == 2
     assert "TimeoutError" in notices[1]
@@ -339,7 +340,7 @@ def test_an_end_that_never_comes_is_left_behind(folder):
 import os, signal, time
 from pathlib import Path
 from vit.training import tracking, wandb_tracker
-wandb_tracker._FINISH_SECONDS = 1.0
+wandb_tracker.FINISH_SECONDS = 1.0
 tracker = tracking.open_tracker("offline", Path({str(folder)!r}), {{}}, "first", print)
 os.kill(tracker._session._connection._proc._process.pid, signal.SIGSTOP)
 tracker.finish()

@@ -34,7 +34,7 @@ class DurableCheckpointIO(TorchCheckpointIO):
         self.last, self.previous, self.notice = last, previous, notice
         self._last_is_broken = False
 
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: object = None) -> None:
         target = Path(path)
         partial = partial_name(target)
         try:
@@ -55,7 +55,9 @@ class DurableCheckpointIO(TorchCheckpointIO):
                 "free space or choose another --out; the previous file is intact",
             ) from error
 
-    def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
+    def load_checkpoint(
+        self, path: str | Path, map_location: object = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
         """The content of a checkpoint. If `last` is damaged or missing, the content of `previous`.
 
         All processes get the content of the first process, even without access to its files.

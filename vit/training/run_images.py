@@ -9,7 +9,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -86,7 +85,7 @@ def check_contents(run: RunDirectory, source: Source, split: str, contents: Cont
 
     Images that the run itself could not read, and left out, may be missing.
     """
-    left_out = _result(run).get("left_out", {}).get(split, {})
+    left_out = _left_out(run).get(split, {})
     before = [row.content_hash for row in read_splits(run.splits_path)[split]]
     samples = source.splits[split]
     pairs = zip(samples.paths, before, contents.hashes[split], strict=True)
@@ -126,12 +125,12 @@ def measured_part(samples: Samples, left_out: Mapping[str, str]) -> Samples:
 
 def count_left_out(run: RunDirectory) -> int:
     """Number of validation and test images that a finished run could not read."""
-    return sum(map(len, _result(run).get("left_out", {}).values()))
+    return sum(map(len, _left_out(run).values()))
 
 
-def _result(run: RunDirectory) -> dict[str, Any]:
-    """The content of result.json; empty before the run is finished."""
+def _left_out(run: RunDirectory) -> dict[str, dict[str, str]]:
+    """{split: {path: reason}} of images that a run could not measure. Empty before the run is finished."""
     if not run.result_path.is_file():
         return {}
-    found: dict[str, Any] = json.loads(run.result_path.read_text(encoding="utf-8"))
+    found: dict[str, dict[str, str]] = json.loads(run.result_path.read_text(encoding="utf-8")).get("left_out", {})
     return found

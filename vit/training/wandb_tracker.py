@@ -15,36 +15,13 @@ from typing import TYPE_CHECKING, Literal
 
 from vit.training import wandb_login
 from vit.training.tracking import Sharing
+from vit.training.wandb_settings import FINISH_SECONDS, SETTINGS, keep_files_in, public
 
 if TYPE_CHECKING:
     import wandb
     from wandb.sdk.wandb_setup import _WandbSetup as Session
 
-_SECRET = re.compile("key|token|passw|secret|credential", re.IGNORECASE)
-_HARMLESS = (bool, int, float, type(None))
-_FINISH_SECONDS = 60.0
 _ROOM = 4096  # bytes: a disk with less is full
-_SETTINGS: dict[str, object] = {
-    "init_timeout": 20.0,
-    "login_timeout": 5.0,
-    "finish_timeout": _FINISH_SECONDS - 5,  # so that wandb can stop in order
-    "finish_timeout_raises": True,
-    "silent": True,
-    "quiet": True,
-    "console": "off",
-    "reinit": "create_new",
-    "host": "",  # else wandb uploads the name of the machine
-    "save_code": False,
-    "disable_code": True,
-    "disable_git": True,
-    "label_disable": True,  # else wandb reads the main script
-    "sagemaker_disable": True,  # else wandb replaces our run id
-    "x_disable_machine_info": True,
-    "x_disable_meta": True,
-    "x_disable_stats": True,
-    "x_save_requirements": False,
-    "x_transaction_log_flush_interval": 5.0,  # the rows that a SIGKILL can lose
-}
 
 
 class WandbTracker:
@@ -100,7 +77,7 @@ class WandbTracker:
 
     def artifact(self, path: Path, name: str, metadata: Mapping[str, object]) -> None:
         def send() -> None:
-            artifact = self._wandb.Artifact(re.sub(r"[^\w.-]", "-", name), type="model", metadata=_public(metadata))
+            artifact = self._wandb.Artifact(re.sub(r"[^\w.-]", "-", name), type="model", metadata=public(metadata))
             # in place: by default wandb copies every checkpoint, twice
             artifact.add_file(str(path.absolute()), policy="immutable", skip_cache=True)
             self._run.log_artifact(artifact)
@@ -126,7 +103,7 @@ class WandbTracker:
         if before != "finished":
             thread = threading.Thread(target=end, daemon=True)  # wandb may block forever
             thread.start()
-            thread.join(_FINISH_SECONDS)
+            thread.join(FINISH_SECONDS)
             if thread.is_alive():
                 trouble.append("no answer")
                 with suppress(Exception):  # wandb has no public way; Python would wait for its process at exit
@@ -169,14 +146,12 @@ def begin(
     Raises:
         Exception: wandb is not installed or does not work.
     """
-    # before the import, because wandb has no settings for these; its defaults are in the home folder
-    os.environ.update(WANDB_DATA_DIR=str(home / "wandb" / "data"), WANDB_CACHE_DIR=str(home / "wandb" / "cache"))
-    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+    keep_files_in(home)
     import wandb
 
-    settings = wandb.Settings(**{key: _SETTINGS[key] for key in _SETTINGS.keys() & wandb.Settings.model_fields})
-    run_id, public = _run_id(home), _public(config)
-    assert isinstance(public, dict)
+    settings = wandb.Settings(**{key: SETTINGS[key] for key in SETTINGS.keys() & wandb.Settings.model_fields})
+    run_id, shared = _run_id(home), public(config)
+    assert isinstance(shared, dict)
 
     def start(mode: Literal["online", "offline"]) -> "wandb.Run":
         return wandb.init(
@@ -187,7 +162,7 @@ def begin(
             name=name,
             group=group,
             job_type="train" if group is None else "cell",
-            config=public,
+            config=shared,
             dir=str(home),
             settings=settings,
         )
@@ -197,14 +172,15 @@ def begin(
     if not obstacle:
         try:
             run = start("online")
-            notify(f"Weights & Biases: {run.url}")
-            return WandbTracker(wandb, session, run, notify, sharing)
         except Exception as error:  # noqa: BLE001
             obstacle = describe(error)
             _close(wandb)  # this session would refuse the same run id
             session = wandb.setup(settings)
-    run = start("offline")
-    notify(f"Weights & Biases is offline ({obstacle}); upload later with: {_sync_line(run)}")
+        else:
+            notify(f"Weights & Biases: {run.url}")
+    if obstacle:
+        run = start("offline")
+        notify(f"Weights & Biases is offline ({obstacle}); upload later with: {_sync_line(run)}")
     return WandbTracker(wandb, session, run, notify, sharing)
 
 
@@ -218,16 +194,6 @@ def _run_id(folder: Path) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     file.write_text(f"{chosen}\n")
     return chosen
-
-
-def _public(value: object) -> object:
-    """The value without texts under names of secrets. Of an absolute path, whose folders name people, the last part."""
-    if isinstance(value, Mapping):
-        hidden = {key for key, item in value.items() if _SECRET.search(str(key)) and not isinstance(item, _HARMLESS)}
-        return {str(key): "(not uploaded)" if key in hidden else _public(item) for key, item in value.items()}
-    if isinstance(value, str) and (Path(value).is_absolute() or value.startswith("~")):
-        return f".../{Path(value).name}"
-    return [_public(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _check_room(folder: str) -> None:
