@@ -57,7 +57,7 @@ def __getattr__(name: str) -> Any:
     from vit.commands.command_line import checked
 
     function = getattr(import_module(f"vit.commands.{name}"), name)
-    return function if name == "train" else checked(function)  # `train` checks its options itself
+    return function if name in ("train", "study") else checked(function)  # these two check their options themselves
 
 
 class _Package(ModuleType):
