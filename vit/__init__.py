@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from vit.commands.report import report
     from vit.commands.train import train
     from vit.inference.predictor import load
-    from vit.models.catalog import create_network
+    from vit.models.spec import create_network
 
 __version__ = "0.1.0"
 __all__ = [
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 _COMMANDS = ("compare", "convert", "evaluate", "explain", "export", "inspect", "predict", "report", "train")
-_HOMES = {"create_network": "vit.models.catalog", "load": "vit.inference.predictor"}
+_HOMES = {"create_network": "vit.models.spec", "load": "vit.inference.predictor"}
 
 
 def __getattr__(name: str) -> Any:

@@ -70,7 +70,7 @@ def _decided(series: Series, source: "Source") -> Series:
 
     def named(name: str, recipe: Recipe) -> str:
         network, space, values = name.partition(" ")
-        return make_plan(recipe).network["name"] + space + values if network == "auto" else name
+        return make_plan(recipe).spec.name + space + values if network == "auto" else name
 
     found: Series = {}
     for name, tried in series.items():
@@ -217,8 +217,7 @@ class _Watcher:
             run = RunDirectory(self.study / cell.folder)
             if what == "done":
                 self.done += 1
-                result = run.read_result()
-                assert result is not None
+                result = run.finished_result()
                 accuracy = percent(result.metrics["acc1"]["value"])
                 words = f"{accuracy} test accuracy, {duration(result.seconds)}"
             else:

@@ -14,6 +14,7 @@ from vit.errors import UsageError
 from vit.export.deployed import Trained, calibrated_weights
 from vit.export.format import Classify, Format, Peer
 from vit.export.weights import folded_metadata
+from vit.models.spec import NetworkSpec
 from vit.models.timm_network import TimmNetwork
 from vit.models.vision_transformer import VisionTransformer
 from vit.weights.formats.timm import to_timm
@@ -64,19 +65,19 @@ class TimmFile(Format):
 
 def _in_timm(trained: Trained) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
     """(weights in timm's names, timm's name of the network, what create_model needs beside it)."""
-    network, values = trained.network, trained.description.network
+    network, spec = trained.network, trained.description.spec
     weights = calibrated_weights(trained)
     if isinstance(network, VisionTransformer):
         try:
-            weights, name, options = to_timm(weights, values)
+            weights, name, options = to_timm(weights, network.config)
         except ValueError as error:
             raise UsageError(str(error), _OTHERS) from error
         options = {key: value for key, value in options.items() if not _is_default(key, value)}
     elif isinstance(network, TimmNetwork):
         weights = {key.removeprefix("model."): value for key, value in weights.items()}
-        name, options = values["model"], _size_if_taken(values)
+        name, options = spec.name, _size_if_taken(spec, network.image_size)
     else:
-        raise UsageError(f"timm has no name for {values['name']}: its stem is made for small images", _OTHERS)
+        raise UsageError(f"timm has no name for {spec.name}: its stem is made for small images", _OTHERS)
     plain = trained.description.preprocess
     overlay = {  # what timm.data.resolve_model_data_config reads of a model
         "input_size": (3, plain.image_size, plain.image_size),
@@ -103,11 +104,11 @@ def _is_default(key: str, value: Any) -> bool:
     return is_usual_norm or (key in _OF_VIT_BASE and bool(value == _OF_VIT_BASE[key]))
 
 
-def _size_if_taken(values: dict[str, Any]) -> dict[str, Any]:
+def _size_if_taken(spec: NetworkSpec, image_size: int) -> dict[str, Any]:
     """The image size, for those models of timm that are built for one."""
-    size = {"img_size": values["image_size"]}
+    size = {"img_size": image_size}
     try:
-        timm.create_model(values["model"], num_classes=values["num_classes"], **size)
+        timm.create_model(spec.name, num_classes=spec.num_classes, **size)
     except TypeError:
         return {}
     return size

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from vit.atomic_files import write_json
-from vit.checkpoints.format import file_hash
-from vit.checkpoints.run import RunDirectory, RunResult
+from vit.checkpoints.io import file_hash
+from vit.checkpoints.result import RunResult
+from vit.checkpoints.run import RunDirectory
 from vit.data.dataset import ImageDataset
 from vit.data.sampler import Key
 from vit.inference.metrics import MOST_IN_CONFUSION, confusion, per_class
@@ -76,9 +77,7 @@ def draw_run(run: RunDirectory, plan: Plan, fitted: FitResult, tracker: Tracker)
 def _track_result(run: RunDirectory, result: RunResult, tracker: Tracker) -> None:
     values = {f"test/{name}": metric["value"] for name, metric in result.metrics.items()}
     tracker.summary({**values, **{f"best/{name}": value for name, value in result.validation.items()}})
-    tracker.artifact(
-        run.best_path, f"{result.data}-{result.network['name']}", {"sha256": file_hash(run.best_path), **values}
-    )
+    tracker.artifact(run.best_path, f"{result.data}-{result.spec.name}", {"sha256": file_hash(run.best_path), **values})
 
 
 def _worst(scored: ScoredImages, class_names: tuple[str, ...]) -> list[dict[str, Any]]:
