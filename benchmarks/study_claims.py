@@ -156,11 +156,11 @@ def coverage(world: World, curves: tuple[Curve, Curve], count: int) -> Tally:
     for answers in studies(world, curves, count):
         (comparison,) = compare_with_first(answers)
         for one in comparison.differences:
-            ours, theirs = (curve(one.images) for curve in curves)
+            ours, theirs = (curve(one.num_images) for curve in curves)
             found.add("gap", _holds(one.gap, ours - theirs))
             found.add("ratio", _holds(one.ratio, ours / theirs))
             found.add("found", one.p_adjusted < 0.05)
-            first = np.stack(list(answers["A"][one.images].values()))
+            first = np.stack(list(answers["A"][one.num_images].values()))
             found.add("error", _holds(mean_error(first), ours))
     return found
 

@@ -24,7 +24,7 @@ for round in range(int(sys.argv[3])):
     time.sleep(max(0.0, began + 0.1 * round - time.time()))  # all at the same instant
     for _ in range(10):
         study.describe([], {"shard": number, "long": "x" * 100_000})
-        assert len(json.loads(study.description.read_text())["protocol"]["long"]) == 100_000
+        assert len(json.loads(study.description_path.read_text())["protocol"]["long"]) == 100_000
 """
 KILLED = """
 import os, sys

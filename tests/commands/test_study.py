@@ -183,8 +183,8 @@ def test_a_failed_cell_is_listed_and_the_rest_goes_on(vit, whole, given, tmp_pat
     assert "FAILED" in answer.err and "log.txt" in answer.err
     assert len(rows(study)) == 7
     _, protocol, failed = collect(study)
-    assert len(failed) == 1 and failed[0]["error"] and "1 failed" in protocol["cells"]
-    assert str(failed[0]["run"]) in (study / "report.html").read_text()
+    assert len(failed) == 1 and failed[0].error and "1 failed" in protocol["cells"]
+    assert str(failed[0].run) in (study / "report.html").read_text()
     (victim / "checkpoints").unlink()
     assert vit(*given.line, "--out", tmp_path).code == 0  # it is tried again
     assert rows(study) == rows(whole[0])
@@ -334,4 +334,4 @@ def test_a_report_can_be_made_again_without_data_or_torch(whole, given, tmp_path
     done = subprocess.run([sys.executable, "-c", script, str(study)], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert ((study / "results.csv").read_bytes(), json.loads((study / "summary.json").read_text())) == before
-    assert StudyDirectory(study).report.is_file()
+    assert StudyDirectory(study).report_path.is_file()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from vit.study.findings import Comparison, Difference, Findings, Fit, Interval, Point, Reach, Series
+from vit.study.findings import Comparison, Difference, FailedCell, Findings, Fit, Interval, Point, Reach, Series
 
 CURVES = ((0.02, 9.0, -0.75), (0.03, 1.5, -0.5), (0.02, 2.5, -0.45), (0.05, 4.0, -0.6))  # floor, scale, exponent
 SIZES = (100, 300, 1000, 3000, 10000)
@@ -58,10 +58,7 @@ def make(
             Series(name, NAMES[place], 1_241_226 * (1 + place), 80_000_000, points, fit(curve, sizes, fitted))
         )
     pairs = [compared(names[0], other, sizes, errors) for other in names[1:]]
-    cells = [
-        {"series": names[0], "images": sizes[0], "seed": n, "run": f"cells/a/seed{n}", "error": "training diverged"}
-        for n in range(failed)
-    ]
+    cells = [FailedCell(names[0], sizes[0], n, f"cells/a/seed{n}", "training diverged") for n in range(failed)]
     verdict = "Below about 1,200 images resnet10_small is ahead, above vit_mini_patch4_28.\nMore images may matter."
     return Findings(verdict, series, pairs, target, 10000, {**PROTOCOL, "data": data}, cells)
 

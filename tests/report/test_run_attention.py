@@ -58,5 +58,5 @@ def test_without_a_map_there_is_none(cnn, monkeypatch):
     monkeypatch.setattr(run_attention, "choose_methods", lambda *_: {"gradcam": fail})
     assert run_attention.overlays(cnn, IMAGES, ["dog", "cat"]) == []
     monkeypatch.undo()
-    cnn.best.unlink()
+    cnn.best_path.unlink()
     assert run_attention.overlays(cnn, IMAGES, ["dog", "cat"]) == [] == run_attention.overlays(cnn, [], [])

@@ -113,22 +113,22 @@ def test_the_page_tells_the_run(make):
     assert sorted(os.listdir(run.path)) == sorted(
         ["classes.json", "config.yaml", "metrics.csv", "predictions", "report.html", "result.json"]
     )
-    headings = ["Metrics", "Training", "Classes", "Confusions", "Worst images", "Most doubtful images", "Calibration"]
+    headings = ["Metrics", "Training", "Classes", "Confusions", "Worst images", "Least confident images", "Calibration"]
     places = [page.text.index(f" {words} ") for words in [*headings, "How it was made"]]
     assert places == sorted(places)
     result = json.loads(run.result_path.read_text())
     ece, before = result["metrics"]["ece"], result["uncalibrated"]["ece"]
     for words in (
-        "3 of 6 test images are labeled right: 50.00 %",
+        "3 of 6 test images are predicted right: 50.00 %",
         "The most frequent mistake: 2 of 3 images of cat taken for dog.",
-        "Of the checkpoint of epoch 2",
+        "shows the checkpoint of epoch 2",
         "accuracy 50.00 %",
         f"calibration error {100 * ece['value']:.2f} %",
         f"{100 * before['value']:.2f} % {100 * before['chance']:.2f} by chance",
         "cat 3 33.33 6.15 to 79.23 100.00 0.500 2 0 dog (2)",
         "cat taken for dog : 2 of 3".replace(" :", ":"),
         "temperature 0.500 , fitted".replace(" ,", ","),
-        "1,234,567 parameters, 89.0 million FLOPs",
+        "1,234,567 parameters, 89.0 million FLOPs for each image",
         "torch 2.",
         "source: photos",
     ):
@@ -208,7 +208,7 @@ def test_files_that_are_gone_have_no_picture(make, tmp_path):
 def test_a_run_without_a_mistake(make):
     page = page_of(*make(labels=(0, 1, 2), guesses=(0, 1, 2)))
     check(page)
-    assert "No test image is labeled wrong." in page.text and "most frequent mistake" not in page.text
+    assert "Every test image is predicted right." in page.text and "most frequent mistake" not in page.text
 
 
 def test_a_run_from_before_there_was_calibration(make):

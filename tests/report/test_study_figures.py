@@ -8,9 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vit.report.study_figures import counted, gaps, learning_curves, price, said
+from vit.report.gap_figures import gaps
+from vit.report.study_figures import learning_curves, price
 from vit.report.style import plain, rendered
 from vit.study.findings import Interval
+from vit.study.wording import in_words, two_digits
 
 HOSTILE = (
     "$x",
@@ -153,7 +155,7 @@ def test_prices_name_their_sizes(study):
     ("value", "words"), [(1234.4, "1,200"), (98.7, "99"), (7.0, "7"), (0.0, "0"), (86512.0, "87,000")]
 )
 def test_estimates_have_two_digits(value, words):
-    assert counted(value) == words
+    assert two_digits(value) == words
 
 
 @pytest.mark.parametrize(
@@ -164,7 +166,7 @@ def test_estimates_have_two_digits(value, words):
     ],
 )  # fmt: skip
 def test_values_of_a_protocol_in_words(value, words):
-    assert said(value) == words
+    assert in_words(value) == words
 
 
 def test_figures_of_a_study_need_no_torch():

@@ -95,7 +95,7 @@ def test_every_table_and_figure_names_the_budget(study, tmp_path, sizes, places)
 def test_hostile_names_stay_text(study, tmp_path, text):
     findings = study(names=(text, "resnet"), failed=1, data=text)
     findings = replace(findings, verdict=text, protocol={**findings.protocol, text: text, "budget": text})
-    findings.failed[0]["error"] = text
+    findings = replace(findings, failed=[replace(findings.failed[0], error=text)])
     page = page_of(findings, tmp_path)
     check(page)
     assert [len(page.of(tag)) for tag in ("html", "head", "body", "style", "title", "script")] == [1] * 5 + [0]

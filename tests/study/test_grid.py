@@ -37,12 +37,12 @@ def test_a_budget_of_epochs_leaves_the_steps_to_the_size():
 
 
 def test_of_two_budgets_the_longer_one_counts():
-    lengths = {cell.images: cell.recipe.optim.steps for cell in cells(sizes=(80, 8000), budget="steps:50,epochs:3")}
+    lengths = {cell.num_images: cell.recipe.optim.steps for cell in cells(sizes=(80, 8000), budget="steps:50,epochs:3")}
     assert lengths == {80: 50, 8000: 3 * (8000 // 128)}
 
 
 def test_the_work_of_a_cell_is_the_images_it_shows():
-    shown = {cell.images: cell.images_shown for cell in cells(sizes=(80, 8000), budget="steps:50")}
+    shown = {cell.num_images: cell.images_shown for cell in cells(sizes=(80, 8000), budget="steps:50")}
     assert shown == {80: 50 * 10, 8000: 50 * 128}  # of batches of 10 and 128
     assert {cell.images_shown for cell in cells(sizes=(80,), budget="epochs:3")} == {240}
 
@@ -68,7 +68,7 @@ def test_a_budget_reads_what_it_writes(text):
 def test_networks_share_seeds_and_subsets():
     for cell in cells():
         assert cell.recipe.seed == cell.recipe.data.subset_seed == cell.seed
-        assert cell.recipe.data.train_images == cell.images
+        assert cell.recipe.data.train_images == cell.num_images
 
 
 def test_every_cell_has_a_folder_of_its_own_that_follows_from_what_decides_it():
@@ -95,7 +95,7 @@ def test_the_key_changes_with_all_that_decides_and_with_nothing_else():
         replace(recipe, model=replace(recipe.model, init_from="weights.ckpt")),
     ]
     keys = {key, *(key_of(other, CONTENTS) for other in others)}
-    changed = [replace(CONTENTS, data="digits"), replace(CONTENTS, images={**CONTENTS.images, "test": "d"})]
+    changed = [replace(CONTENTS, data="digits"), replace(CONTENTS, image_hashes={**CONTENTS.image_hashes, "test": "d"})]
     keys |= {key_of(recipe, contents) for contents in changed}
     assert len(keys) == 1 + len(others) + len(changed)
 
@@ -106,7 +106,7 @@ def test_weights_are_known_by_their_content():
         replace(recipe, model=replace(recipe.model, init_from=name)) for name in ("weights.ckpt", "moved.ckpt")
     )
     assert key_of(here, CONTENTS) == key_of(moved, CONTENTS)
-    replaced = replace(CONTENTS, weights={"weights.ckpt": "e"})
+    replaced = replace(CONTENTS, weight_hashes={"weights.ckpt": "e"})
     assert key_of(here, CONTENTS) != key_of(here, replaced)
 
 

@@ -54,9 +54,9 @@ def test_where_images_do_not_matter_it_is_the_paired_t_test():
     """Wrong images that are drawn anew for each seed: only the numbers of errors differ, and they are the test."""
     first, second = at_sizes([500, 610, 550], [400, 410, 450]), at_sizes([700, 750, 790], [420, 400, 440], seed=1)
     found = differences(first, second)
-    assert [one.images for one in found] == [100, 300] and found[0].seeds == [0, 1, 2]
+    assert [one.num_images for one in found] == [100, 300] and found[0].seeds == [0, 1, 2]
     for one in found:
-        ours, theirs = ([row.mean() for row in some[one.images].values()] for some in (first, second))
+        ours, theirs = ([row.mean() for row in some[one.num_images].values()] for some in (first, second))
         assert one.p == pytest.approx(stats.ttest_rel(ours, theirs).pvalue, abs=0.05)
         assert one.gap.value == pytest.approx(np.mean(ours) - np.mean(theirs))
         assert one.ratio.value == pytest.approx(np.mean(ours) / np.mean(theirs))

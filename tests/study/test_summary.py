@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.tables import formulas, rows
-from vit.report.study_page import percents
-from vit.study.findings import CellResult
+from vit.study.findings import CellResult, FailedCell
 from vit.study.summary import COLUMNS, summarize, to_json, write_results
+from vit.study.wording import percents
 
 T = 10_000
 SIZES = (100, 300, 1000, 3000, 10_000)
@@ -21,7 +21,7 @@ def run(series, images, seed, wrong, **changes):
     correct = np.ones(T, dtype=bool)
     correct[: round(wrong)] = False
     values = {
-        "series": series, "network": series, "images": images, "seed": seed, "accuracy": correct.mean().item(),
+        "series": series, "network": series, "num_images": images, "seed": seed, "accuracy": correct.mean().item(),
         "validation_loss": 0.1 + 0.2, "steps": 2000, "batch_size": 100, "epochs": 2000 / 3, "best_round": 3,
         "parameters": 1234, "flops": 5678, "seconds": 10.0 + seed, "images_per_second": 100.0,
         "run": f"runs/{series}/{images}/{seed}", "correct": correct,
@@ -48,13 +48,13 @@ def test_series_points_and_errors():
     cells = study({"vit": law(2, -0.4), "cnn": law(1, -0.4)}, seeds=3)
     cells.reverse()
     found = summarize(cells, PROTOCOL, [], None)
-    assert [one.name for one in found.series] == ["cnn", "vit"] and found.test_images == T
+    assert [one.name for one in found.series] == ["cnn", "vit"] and found.num_test_images == T
     for one in found.series:
-        assert [point.images for point in one.points] == list(SIZES) and (one.parameters, one.flops) == (1234, 5678)
+        assert [point.num_images for point in one.points] == list(SIZES) and (one.parameters, one.flops) == (1234, 5678)
         for point in one.points:
             assert point.seeds == [0, 1, 2] and point.seconds == 11.0 and point.images_per_second == 100.0
             for seed, error in zip(point.seeds, point.errors, strict=True):
-                (cell,) = (c for c in cells if (c.series, c.images, c.seed) == (one.name, point.images, seed))
+                (cell,) = (c for c in cells if (c.series, c.num_images, c.seed) == (one.name, point.num_images, seed))
                 assert error == (~cell.correct).sum() / T
             assert point.mean.value == pytest.approx(np.mean(point.errors))
             assert point.mean.low < point.mean.value < point.mean.high
@@ -73,7 +73,7 @@ def test_the_verdict_of_a_clear_study():
     words = found.verdict
     assert words.startswith("At 10,000 images use cnn rather than vit: its error is 4.5")
     assert "points less (95 % interval 2." in words
-    assert "That holds at every size measured, from 100 to 10,000 images." in words
+    assert "That holds at every measured size, from 100 to 10,000 images." in words
     percent = r"\d\.\d\d % \(95 % interval \d\.\d\d to \d\.\d\d\)"
     twice = rf"an error of {percent} for vit with 20,000, and of {percent} for cnn with 20,000\."
     assert re.search("With twice the images the fitted curves expect " + twice, words)
@@ -90,20 +90,20 @@ def test_the_verdict_of_a_crossing():
 def test_the_verdict_of_two_that_are_alike():
     found = summarize(study({"vit": law(2, -0.4), "cnn": law(2, -0.4)}), PROTOCOL, [], None)
     assert "At 10,000 images vit and cnn cannot be told apart: the errors are" in found.verdict
-    assert "Nor can they at any smaller size measured, down to 100 images." in found.verdict
+    assert "They cannot be told apart at any smaller measured size either, down to 100 images." in found.verdict
 
 
 def test_no_word_of_more_images_where_a_fit_does_not_bear_it():
     found = summarize(study({"vit": law(2, -0.4), "cnn": [0.2] * 5}), PROTOCOL, [], None)
     assert "With twice" not in found.verdict
-    assert "What more images would bring is not known (cnn: the error does not fall" in found.verdict
+    assert "The effect of more images is not known (cnn: the error does not fall" in found.verdict
 
 
 def test_missing_cells_are_worked_around_and_named():
-    cells = [c for c in study({"vit": law(2, -0.4), "cnn": law(1, -0.4)}) if c.series == "vit" or c.images < 10_000]
-    failed = [{"series": "cnn", "images": 10_000, "seed": 0, "run": "x", "error": "out of memory"}]
+    cells = [c for c in study({"vit": law(2, -0.4), "cnn": law(1, -0.4)}) if c.series == "vit" or c.num_images < 10_000]
+    failed = [FailedCell("cnn", 10_000, 0, "x", "out of memory")]
     found = summarize(cells, PROTOCOL, failed, None)
-    assert [one.images for one in found.comparisons[0].differences] == [100, 300, 1000, 3000]
+    assert [one.num_images for one in found.comparisons[0].differences] == [100, 300, 1000, 3000]
     assert "At 3,000 images use cnn" in found.verdict and "cnn lacks 5 of 25 runs" in found.verdict
     assert found.failed == failed
     lost = summarize([c for c in cells if c.series == "vit"], {}, failed, None)
@@ -117,8 +117,8 @@ def test_few_runs():
     assert "30.00 % for vit and 20.00 % for cnn, from one seed" in two.verdict
     apart = summarize([run("vit", 100, 0, 3000), run("cnn", 200, 0, 2000)], {}, [], None)
     assert "no size and seed in common" in apart.verdict
-    none = summarize([], {}, [{"series": "vit", "images": 100, "seed": 0, "run": "x", "error": "y"}], None)
-    assert none.verdict == "No run has finished; 1 failed." and none.test_images == 0
+    none = summarize([], {}, [FailedCell("vit", 100, 0, "x", "y")], None)
+    assert none.verdict == "No run has finished; 1 failed." and none.num_test_images == 0
     for found in (one, two, apart, none):
         to_json(found)
 
@@ -135,15 +135,15 @@ def test_a_budget_of_few_passes_is_warned_of():
     assert "passes" not in summarize(cells, PROTOCOL, [], None).verdict
     whole_batches = [replace(cell, epochs=2.9993) for cell in cells]
     assert "passes" not in summarize(whole_batches, PROTOCOL, [], None).verdict
-    short = [replace(cell, epochs=66.6 / cell.images * 100) for cell in cells]
+    short = [replace(cell, epochs=66.6 / cell.num_images * 100) for cell in cells]
     verdict = summarize(short, PROTOCOL, [], None).verdict
-    assert verdict.endswith("may turn this answer round.") and "At 10,000 images the budget was 0.67 passes" in verdict
+    assert verdict.endswith("may change this answer.") and "At 10,000 images the budget was 0.67 passes" in verdict
 
 
 def test_a_budget_that_grows_with_the_images_is_named():
     cells = study({"vit": law(9, -0.7), "cnn": law(2, -0.5)})
     assert "more steps" not in summarize(cells, PROTOCOL, [], None).verdict
-    longer = [replace(cell, steps=max(300, cell.images // 4)) for cell in cells]
+    longer = [replace(cell, steps=max(300, cell.num_images // 4)) for cell in cells]
     verdict = summarize(longer, PROTOCOL, [], None).verdict
     assert "Larger sizes also trained for more steps (300 at 100 images, 2,500 at 10,000 images)" in verdict
 
@@ -151,10 +151,13 @@ def test_a_budget_that_grows_with_the_images_is_named():
 def test_variants_at_one_size_are_set_beside_the_first():
     curves = {"plain": [0.020], "same": [0.0201], "worse": [0.03], "better": [0.01]}
     found = summarize(study(curves, sizes=(500,)), PROTOCOL, [], None)
-    pattern = r"beside plain, .* for 3 comparisons\. Worse: worse \(\+(.*?), .*\)\. Better: better \(-1.0"
+    pattern = r"compared with plain, .* for 3 comparisons\. Worse: worse \(\+(.*?), .*\)\. Better: better \(-1.0"
     words = re.search(pattern, found.verdict)
     assert words and abs(float(words[1]) - 1) < 0.1
-    assert "Not to be told apart from it: same (" in found.verdict and "what more images would bring" in found.verdict
+    assert (
+        "Not to be told apart from it: same (" in found.verdict
+        and "the effect of more images is not known" in found.verdict
+    )
     p_values = sorted((one.differences[0].p, one.differences[0].p_adjusted) for one in found.comparisons)
     assert p_values[0][1] == pytest.approx(3 * p_values[0][0], abs=1e-9), (
         "the smallest of three is tested three times as hard"
@@ -174,7 +177,8 @@ def test_findings_as_plain_values():
     found = summarize(study({"vit": law(2, -0.4), "cnn": law(1, -0.4)}, seeds=1), PROTOCOL, [], 0.9)
     plain = to_json(found)
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
-    assert plain["series"][0]["points"][0]["mean"]["low"] is None
+    assert plain["series"][0]["points"][0]["mean"]["low"] is None and plain["test_images"] == T
+    assert plain["series"][0]["points"][0]["images"] == plain["comparisons"][0]["differences"][0]["images"] == 100
     assert plain["series"][1]["points"][4]["errors"] == found.series[1].points[4].errors
     with pytest.raises(ValueError, match="JSON"):
         to_json(replace(found, target=float("nan")))
@@ -192,9 +196,12 @@ def test_results_are_written_whole_and_exact(tmp_path):
     assert keys == [(name, images, seed) for name in ("cnn", "vit") for images in SIZES for seed in (0, 1)]
     for row in table:
         (cell,) = (
-            c for c in cells if (c.series, c.images, c.seed) == (row["series"], int(row["images"]), int(row["seed"]))
+            c
+            for c in cells
+            if (c.series, c.num_images, c.seed) == (row["series"], int(row["images"]), int(row["seed"]))
         )
-        assert all(type(getattr(cell, name))(text) == getattr(cell, name) for name, text in row.items())
+        values = {name: getattr(cell, "num_images" if name == "images" else name) for name in row}
+        assert all(type(values[name])(text) == values[name] for name, text in row.items())
 
 
 @pytest.mark.faults("H2")

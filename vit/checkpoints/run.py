@@ -1,6 +1,7 @@
 """A run: one training, its folder and its result"""
 
 import base64
+import json
 import os
 import platform
 import re
@@ -8,7 +9,7 @@ import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import numpy.typing as npt
 
 from vit.atomic_files import remove_partial, write_json
 from vit.checkpoints.locking import hold, is_held
-from vit.errors import CheckpointError, ResourceError, UsageError
+from vit.errors import CheckpointError, DataError, ResourceError, UsageError
 from vit.layout import RunLayout
 
 
@@ -66,6 +67,14 @@ class RunDirectory(RunLayout):
     def is_held(self) -> bool:
         """Whether another process is training into this folder."""
         return is_held(self.lock_path)
+
+    def read_result(self) -> "RunResult | None":
+        """The content of result.json; None while the run is not finished.
+
+        Raises:
+            DataError: the file is damaged.
+        """
+        return RunResult.read(self.result_path) if self.result_path.is_file() else None
 
     @classmethod
     def below(cls, out: str, data: str, network: str) -> "list[RunDirectory]":
@@ -186,6 +195,16 @@ class RunResult:
     unreadable_images: int = 0
     left_out: dict[str, dict[str, str]] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=versions)
+
+    @classmethod
+    def read(cls, path: Path) -> "RunResult":
+        """Read result.json; DataError where the file is damaged."""
+        known = {field.name for field in fields(cls)}
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            return cls(**{name: value for name, value in content.items() if name in known})
+        except (ValueError, TypeError, AttributeError) as error:
+            raise DataError(f"{path} is damaged: {error}", "restore the file, or train again") from error
 
     def write(self, path: Path) -> None:
         """Write result.json whole or not at all."""

@@ -120,7 +120,7 @@ def _protocol(
         "data": plan.source.name,
         "classes": len(plan.source.class_names),
         "images": {split: len(samples) for split, samples in plan.source.splits.items()},
-        "fingerprints": dict(inputs.images),
+        "fingerprints": dict(inputs.image_hashes),
         "sizes": list(sizes),
         "seeds": list(seeds),
         "budget": str(budget),
@@ -165,7 +165,7 @@ def _show(
 
 def _run(reporter: Reporter, folder: Any, cells: Sequence[Any], place: Any, digests: Mapping[str, str]) -> int:
     """Run cells, those first that tuning chooses by; returns how many failed."""
-    from vit.study.folder import tuned
+    from vit.study.folder import ListedCell, tuned
     from vit.study.runner import run_cells
 
     watcher = _Watcher(reporter, folder.path, cells)
@@ -175,8 +175,7 @@ def _run(reporter: Reporter, folder: Any, cells: Sequence[Any], place: Any, dige
             first = {cell.group: cell.seed for cell in reversed(cells)}
             tried = [cell for cell in cells if cell.seed == first[cell.group]]
             run_cells(folder.path, tried, place, group, digests, watcher.told)
-            keyed = [(cell.group, cell.seed, cell.choice, cell.folder.as_posix()) for cell in cells]
-            choices = tuned(folder, keyed)
+            choices = tuned(folder, [ListedCell.of(cell) for cell in cells])
             cells = [cell for cell in cells if choices.get(cell.group) == cell.choice]
             watcher.expect(cells)
         run_cells(folder.path, cells, place, group, digests, watcher.told)
@@ -198,9 +197,9 @@ class _Watcher:
 
     def expect(self, cells: Sequence[Any]) -> None:
         """So many are left."""
-        from vit.study.folder import result_of
+        from vit.layout import RunLayout
 
-        left = [cell for cell in cells if result_of(self.study / cell.folder) is None]
+        left = [cell for cell in cells if not RunLayout(self.study / cell.folder).result_path.is_file()]
         self.total = self.done + self.failed + len(left)
         self.work = self.behind + sum(cell.images_shown for cell in left)
         if len(left) < len(cells) and not self.done:
@@ -208,24 +207,23 @@ class _Watcher:
 
     def told(self, cell: Any, what: str) -> None:
         """A cell started, or ended."""
-        from vit.layout import RunLayout
-        from vit.study.folder import result_of
+        from vit.checkpoints.run import RunDirectory
 
         if what == "started":
             self.running += 1
         else:
             self.running -= 1
             self.behind += cell.images_shown
-            run = self.study / cell.folder
+            run = RunDirectory(self.study / cell.folder)
             if what == "done":
                 self.done += 1
-                result = result_of(run) or {}
-                accuracy = percent(result["metrics"]["acc1"]["value"])
-                words = f"{accuracy} test accuracy, {duration(result['seconds'])}"
+                result = run.read_result()
+                assert result is not None
+                accuracy = percent(result.metrics["acc1"]["value"])
+                words = f"{accuracy} test accuracy, {duration(result.seconds)}"
             else:
                 self.failed += 1
-                layout = RunLayout(run)
-                words = f"FAILED: {layout.failure_path.read_text(encoding='utf-8').strip()} (see {layout.log_path})"
+                words = f"FAILED: {run.failure_path.read_text(encoding='utf-8').strip()} (see {run.log_path})"
             self.reporter.notice(f"{self.done + self.failed}/{self.total}  {cell.words()}: {words}")
         words = f"{self.running} running, {self.failed} failed"
         self.progress.update(self.done + self.failed, self.total, words, share=self.behind / self.work)
@@ -240,7 +238,7 @@ def _estimate(reporter: Reporter, cells: Sequence[Any], place: Any) -> None:
     from vit.study.runner import time_network
     from vit.training.plan import make_plan
 
-    largest = {cell.series: cell for cell in sorted(cells, key=lambda cell: int(cell.images))}
+    largest = {cell.series: cell for cell in sorted(cells, key=lambda cell: int(cell.num_images))}
     timed = {name: time_network(cell.recipe, place) for name, cell in largest.items()}
     groups: dict[tuple[str, int], list[Any]] = {}
     for cell in cells:

@@ -37,13 +37,13 @@ def report_findings(reporter: Reporter, path: Path, target: float | None) -> Non
 
 
 def _show(reporter: Reporter, findings: "Findings") -> None:
-    from vit.report.study_figures import budget
+    from vit.study.wording import budget_words
 
     reporter.line("\n" + findings.verdict)
-    points = [{point.images: point for point in series.points} for series in findings.series]
+    points = [{point.num_images: point for point in series.points} for series in findings.series]
     sizes = sorted({images for own in points for images in own})
-    length = budget(findings.protocol)
-    title = f"Test error in % on {findings.test_images:,} images: mean over the seeds, 95 % interval"
+    length = budget_words(findings.protocol)
+    title = f"Test error in % on {findings.num_test_images:,} images: mean over the seeds, 95 % interval"
     reporter.line(f"\n{title}{f'; {length}' * bool(length)}")
     if len(sizes) == 1:
         errors = [(series.name, _error(own[sizes[0]])) for series, own in zip(findings.series, points, strict=True)]
@@ -57,13 +57,13 @@ def _show(reporter: Reporter, findings: "Findings") -> None:
     if findings.failed:
         reporter.notice(f"\nWARNING: {len(findings.failed)} cells failed, and are in no number above:")
         for cell in findings.failed[:SHOWN_FAILED]:
-            reporter.notice(f"  {cell['series']}, {cell['images']:,} images, seed {cell['seed']}: {cell['error']}")
+            reporter.notice(f"  {cell.series}, {cell.num_images:,} images, seed {cell.seed}: {cell.error}")
         if len(findings.failed) > SHOWN_FAILED:
             reporter.notice("  ...")
 
 
 def _error(point: "Point | None") -> str:
-    from vit.report.study_page import percents
+    from vit.study.wording import percents
 
     if point is None:
         return "-"
@@ -72,15 +72,14 @@ def _error(point: "Point | None") -> str:
 
 
 def _wanted(fit: "Fit | None") -> str:
-    from vit.report.study_figures import counted
-    from vit.report.study_page import ends
+    from vit.study.wording import ends, two_digits
 
     if fit is None:
         return "not known: fewer than 3 sizes"
     if fit.for_target is None:
         return fit.refusal
-    around = ends(fit.for_target, counted)
-    return f"about {counted(fit.for_target.value)}" + (f" ({around})" if around else "")
+    around = ends(fit.for_target, two_digits)
+    return f"about {two_digits(fit.for_target.value)}" + (f" ({around})" if around else "")
 
 
 def _next(study: "StudyDirectory", findings: "Findings") -> str:
@@ -91,7 +90,7 @@ def _next(study: "StudyDirectory", findings: "Findings") -> str:
     if findings.comparisons and findings.comparisons[0].differences:
         pair, last = findings.comparisons[0], findings.comparisons[0].differences[-1]
         runs = {(row["series"], row["images"], row["seed"]): row["run"] for row in rows}
-        names = [runs[name, str(last.images), str(last.seeds[0])] for name in (pair.first, pair.second)]
+        names = [runs[name, str(last.num_images), str(last.seeds[0])] for name in (pair.first, pair.second)]
         return "vit compare " + " ".join(shlex.quote(str(study.path / name)) for name in names)
     best = max(rows, key=lambda row: (int(row["images"]), float(row["accuracy"])))
     return f"vit predict {shlex.quote(str(study.path / best['run']))} FOLDER_OF_IMAGES"

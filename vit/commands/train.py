@@ -4,7 +4,6 @@ import json
 import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -193,7 +192,7 @@ def _draw(reporter: Reporter, run: "RunDirectory", plan: "Plan", fitted: "FitRes
 
     try:
         draw_run(run, plan, fitted, tracker)
-        write_run_report(run, plan.source, asdict(fitted.result))
+        write_run_report(run, plan.source, fitted.result)
     except Exception as error:  # noqa: BLE001  a font, a picture, a library: the training is finished all the same
         again = f"'vit report {shlex.quote(str(run.path))}' tries again"
         reporter.notice(f"WARNING: figures and report could not be drawn: {type(error).__name__}: {error}; {again}")

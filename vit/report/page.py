@@ -1,11 +1,14 @@
-"""What all pages share: templates that escape, pictures that lie in the page."""
+"""What all pages share: templates that escape names, pictures inside the page, writing a page"""
 
 import base64
+from collections.abc import Mapping
+from pathlib import Path
 
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from vit.atomic_files import atomic_write
 from vit.console import harmless
 from vit.report.style import rendered
 
@@ -17,6 +20,13 @@ templates = Environment(
     # every name passes through here, so that none can be forgotten
     finalize=lambda value: harmless(value) if type(value) is str else value,
 )
+
+
+def write_page(path: Path, template: str, content: Mapping[str, object]) -> None:
+    """Write a page whole or not at all; letters that cannot be encoded become question marks."""
+    html = templates.get_template(template).render(content)
+    with atomic_write(path) as partial:
+        partial.write_text(html, encoding="utf-8", errors="replace")
 
 
 def inline(content: bytes, kind: str) -> Markup:

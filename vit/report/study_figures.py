@@ -1,22 +1,18 @@
-"""Pictures of a study: learning curves, paired differences, and what accuracy costs."""
+"""Figures of a study: learning curves, and accuracy against training time"""
 
-import math
 import textwrap
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from vit.report.style import decades, log_axis, look, plain, size_axis
-from vit.study.findings import Comparison, Difference, Findings, Fit, Interval, Series
+from vit.report.study_style import PERCENTS, bars, ends, label, least_error, scaled
+from vit.report.style import log_axis, look, plain, size_axis
+from vit.study.findings import Comparison, Findings, Fit, Series
+from vit.study.wording import budget_words, two_digits
 
-NAME = 40  # letters of a series' name on a picture
-
-_PERCENT = tuple(decades(steps, -3, 2) for steps in ((1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8)))
-_TIMES = tuple(decades(steps, -3, 3) for steps in ((1, 2, 5), (1, 1.5, 2, 3, 5, 7)))
 _SECONDS = {
     **{1: "1 s", 3: "3 s", 10: "10 s", 30: "30 s", 60: "1 min", 180: "3 min", 600: "10 min", 1800: "30 min"},
     **{3600: "1 h", 3 * 3600: "3 h", 10 * 3600: "10 h", 30 * 3600: "30 h", 100 * 3600: "100 h"},
@@ -26,29 +22,25 @@ _SECONDS = {
 def learning_curves(findings: Findings) -> Figure:
     """Test error (%) against training images, both logarithmic: seeds, means with intervals, fits, crossings.
 
-    An error of nothing has no place on a logarithmic axis; it is drawn at half a test image.
+    An error of zero is drawn at half a test image.
     """
     figure = Figure(figsize=(9, 5.2), layout="constrained")
     axes = figure.subplots()
-    least = 0.5 / findings.test_images
-    sizes = sorted({point.images for series in findings.series for point in series.points})
+    sizes, least = findings.sizes, least_error(findings)
     fits = [series.fit for series in findings.series if series.fit is not None and series.fit.supported]
     end = max([sizes[-1], *(fit.sizes[-1] for fit in fits)])
     size_axis(axes, sizes, end)
     if fits:
-        axes.set_xticks(
-            [*axes.get_xticks(), end], [*(tick.get_text() for tick in axes.get_xticklabels()), f"{end:,.0f}"]
-        )
-        axes.get_xticklabels()[-1].set_color("gray")
-    seen: list[float] = []
-    for place, series in enumerate(findings.series):
-        # beside each other, or one interval would hide another
+        _label_end(axes, end)
+    shown: list[float] = []
+    for index, series in enumerate(findings.series):
+        # side by side, because one interval would hide another
         width = end / sizes[0]
-        shift = width ** (0.007 * (place - (len(findings.series) - 1) / 2))
-        seen += _curve(axes, series, place, shift, width**0.011, least)
-    log_axis(axes, "y", min(seen) / 1.3, max(seen) * 1.25, _PERCENT, lambda value: f"{value:g}")
-    for place, comparison in enumerate(found for found in findings.comparisons if found.crossing is not None):
-        _crossing(axes, comparison, place, sizes, len(findings.series) > 2)
+        shift = width ** (0.007 * (index - (len(findings.series) - 1) / 2))
+        shown += _curve(axes, series, look(index), (shift, shift * width**0.011), least)
+    log_axis(axes, "y", min(shown) / 1.3, max(shown) * 1.25, PERCENTS, lambda value: f"{value:g}")
+    for index, comparison in enumerate(found for found in findings.comparisons if found.crossing is not None):
+        _crossing(axes, comparison, index, sizes, len(findings.series) > 2)
     handles, labels = axes.get_legend_handles_labels()
     if fits:
         axes.axvline(sizes[-1], color="gray", linewidth=0.7, linestyle=":")
@@ -56,45 +48,29 @@ def learning_curves(findings: Findings) -> Figure:
         labels.append("estimated beyond the measured sizes")
     axes.legend(handles, labels, frameon=False, loc="lower left")
     axes.set(ylabel="test error (%)")
-    length = budget(findings.protocol)
+    length = budget_words(findings.protocol)
     title = "Test error by number of training images" + (f"; budget: {length}" if length else "")
-    axes.set_title(_wrapped(title, 120), loc="left", fontsize=10)
-    return figure
-
-
-def gaps(findings: Findings) -> Figure:
-    """For each comparison the paired gap (points of error), and beside it the error ratio; there must be one.
-
-    The color is that of the series that is ahead; a filled mark has a corrected p below 0.05.
-    """
-    compared = [comparison for comparison in findings.comparisons if comparison.differences]
-    figure = Figure(figsize=(9, 3.1 * len(compared)), layout="constrained")
-    colors = {series.name: look(place)[0] for place, series in enumerate(findings.series)}
-    panels = figure.subplots(len(compared), 2, squeeze=False)
-    for (left, right), comparison in zip(panels, compared, strict=True):
-        pair = (colors[comparison.first], colors[comparison.second])
-        _gap_panel(left, comparison, pair)
-        _ratio_panel(right, comparison, pair)
+    axes.set_title(textwrap.fill(plain(title, 240), 120), loc="left", fontsize=10)
     return figure
 
 
 def price(findings: Findings) -> Figure:
-    """Test accuracy (%) against training seconds, logarithmic: a line per series, sizes beside its points."""
+    """Test accuracy (%) against training seconds, logarithmic: a line for each series, sizes beside its points."""
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     axes = figure.subplots()
     spent = [max(point.seconds, 0.1) for series in findings.series for point in series.points]
-    for place, series in enumerate(findings.series):
-        color, marker = look(place)
-        points = sorted(series.points, key=lambda point: point.images)
+    for index, series in enumerate(findings.series):
+        color, marker = look(index)
+        points = sorted(series.points, key=lambda point: point.num_images)
         seconds = [max(point.seconds, 0.1) for point in points]
         accuracy = [100 - 100 * point.mean.value for point in points]
-        axes.plot(seconds, accuracy, color=color, marker=marker, label=_label(series.name), linewidth=1.2)
-        above = place % 2 == 0
+        axes.plot(seconds, accuracy, color=color, marker=marker, label=label(series.name), linewidth=1.2)
+        above = index % 2 == 0
         for point, x, y in zip(points, seconds, accuracy, strict=True):
             axes.annotate(
-                f"{point.images:,}",
+                f"{point.num_images:,}",
                 (x, y),
-                xytext=(-2, 5) if above else (2, -5),  # the curves rise: there is room above to the left
+                xytext=(-2, 5) if above else (2, -5),  # the curves rise, which leaves room above to the left
                 textcoords="offset points",
                 ha="right" if above else "left",
                 va="bottom" if above else "top",
@@ -104,55 +80,48 @@ def price(findings: Findings) -> Figure:
     log_axis(axes, "x", min(spent) / 1.4, max(spent) * 1.4, [list(_SECONDS)], _seconds)
     axes.margins(y=0.12)
     axes.grid(axis="y", color="0.92")
-    axes.set(xlabel="time to train (log scale); the number at a point: training images", ylabel="test accuracy (%)")
+    axes.set(xlabel="training time (log scale); the number at a point: training images", ylabel="test accuracy (%)")
     axes.legend(frameon=False, loc="lower right")
     return figure
 
 
-def said(value: Any) -> str:
-    """A value of a study's protocol in words; None says nothing."""
-    if value is None:
-        return ""
-    if isinstance(value, Mapping):
-        return "; ".join(f"{name}: {said(one)}" for name, one in value.items())
-    if isinstance(value, list | tuple):
-        return ", ".join(said(one) for one in value)
-    return f"{value:g}" if isinstance(value, float) else f"{value:,}" if type(value) is int else str(value)
+def _label_end(axes: Axes, end: float) -> None:
+    """A gray label at the end of all estimates."""
+    labels = [tick.get_text() for tick in axes.get_xticklabels()]
+    axes.set_xticks([*axes.get_xticks(), end], [*labels, f"{end:,.0f}"])
+    axes.get_xticklabels()[-1].set_color("gray")
 
 
-def budget(protocol: Mapping[str, Any]) -> str:
-    """How long every cell trained, in words."""
-    return said(protocol.get("budget_words") or protocol.get("budget"))
+def _curve(
+    axes: Axes, series: Series, style: tuple[str, str], shifts: tuple[float, float], least: float
+) -> list[float]:
+    """Draw one series; returns the percentages that the axis must show.
 
-
-def counted(value: float) -> str:
-    """An estimated number of images, to two digits: an estimate has no more."""
-    digits = 1 - math.floor(math.log10(value)) if 0 < value < math.inf else 0
-    return f"{round(value, digits):,.0f}"
-
-
-def _curve(axes: Axes, series: Series, place: int, shift: float, aside: float, least: float) -> list[float]:
-    """Draw one series, its seeds a little aside of their mean; the percentages that the axis must show."""
-    color, marker = look(place)
-    points = sorted(series.points, key=lambda point: point.images)
-    seen = []
+    Args:
+        style: color and marker.
+        shifts: factors of the number of images at which means and seeds are drawn.
+        least: smallest error that the axis can show.
+    """
+    color, marker = style
+    points = sorted(series.points, key=lambda point: point.num_images)
+    shown = []
     for point in points:
         errors = [100 * max(error, least) for error in point.errors]
-        beside = [point.images * shift * aside] * len(errors)
+        beside = [point.num_images * shifts[1]] * len(errors)
         axes.plot(beside, errors, ".", color=color, alpha=0.4, markersize=5, markeredgewidth=0)
-        seen += errors
-    means = [100 * max(point.mean.value, least) for point in points]
-    images = [point.images * shift for point in points]
-    # the interval of two seeds can be as wide as the axis: it may leave the frame
-    ends = [100 * max(end, least) for point in points for end in _ends(point.mean)]
-    seen += [min(max(end, min(means) / 4), 4 * max(means)) for end in ends]
-    around = np.array([_reach(point.mean, least) for point in points]).T
-    axes.errorbar(images, means, around, fmt=marker, color=color, markersize=5, capsize=2.5, label=_label(series.name))
+        shown += errors
+    around = [scaled(point.mean, 100, least) for point in points]
+    means = [interval.value for interval in around]
+    sizes = [point.num_images * shifts[0] for point in points]
+    # the interval of two seeds can be as wide as the axis, so it may leave the frame
+    shown += [min(max(end, min(means) / 4), 4 * max(means)) for interval in around for end in ends(interval)]
+    reach = np.hstack([bars(interval) for interval in around])
+    axes.errorbar(sizes, means, reach, fmt=marker, color=color, markersize=5, capsize=2.5, label=label(series.name))
     if series.fit is not None and series.fit.supported:
-        seen += _fitted(axes, series.fit, color, least)
+        shown += _fitted(axes, series.fit, color, least)
     else:
-        axes.plot(images, means, color=color, linewidth=0.8, alpha=0.5)  # only leads the eye
-    return seen + means
+        axes.plot(sizes, means, color=color, linewidth=0.8, alpha=0.5)  # a guide for the eye
+    return shown + means
 
 
 def _fitted(axes: Axes, fit: Fit, color: str, least: float) -> list[float]:
@@ -167,8 +136,8 @@ def _fitted(axes: Axes, fit: Fit, color: str, least: float) -> list[float]:
     return [float(mean.min()), float(mean.max())]
 
 
-def _crossing(axes: Axes, comparison: Comparison, place: int, sizes: Sequence[int], named: bool) -> None:
-    """Mark where two series are equally good; an end that is not bounded is that of the measured sizes."""
+def _crossing(axes: Axes, comparison: Comparison, index: int, sizes: Sequence[int], named: bool) -> None:
+    """Mark where two series are equally good. In place of an open end stands the end of the measured sizes."""
     crossing = comparison.crossing
     assert crossing is not None
     axes.axvspan(crossing.low or sizes[0], crossing.high or sizes[-1], color="gray", alpha=0.15, linewidth=0, zorder=0)
@@ -176,8 +145,8 @@ def _crossing(axes: Axes, comparison: Comparison, place: int, sizes: Sequence[in
     rightwards = crossing.value < np.sqrt(sizes[0] * sizes[-1])
     pair = f"{plain(comparison.first)} and {plain(comparison.second)}\n" if named else ""
     axes.annotate(
-        f"{pair}equally good at about n* = {counted(crossing.value)} images",
-        (crossing.value, 0.98 - 0.09 * place),
+        f"{pair}equally good at about n* = {two_digits(crossing.value)} images",
+        (crossing.value, 0.98 - 0.09 * index),
         xycoords=("data", "axes fraction"),
         xytext=(4 if rightwards else -4, 0),
         textcoords="offset points",
@@ -188,99 +157,5 @@ def _crossing(axes: Axes, comparison: Comparison, place: int, sizes: Sequence[in
     )
 
 
-def _gap_panel(axes: Axes, comparison: Comparison, colors: tuple[str, str]) -> None:
-    for difference in comparison.differences:
-        gap = difference.gap
-        color = colors[0] if gap.value < 0 else colors[1]
-        _mark(axes, difference, Interval(100 * gap.value, _times(gap.low, 100), _times(gap.high, 100)), color)
-    ends = [100 * end for difference in comparison.differences for end in _ends(difference.gap)]
-    # the interval of two seeds can be far wider than all that is of interest: it may leave the frame
-    widest = 5 * max([0.2, *(100 * abs(difference.gap.value) for difference in comparison.differences)])
-    low, high = max(min([0, *ends]), -widest), min(max([0, *ends]), widest)
-    room = 0.22 * (high - low or 1.0)  # for the words
-    axes.set_ylim(low - room, high + room)
-    _around(axes, comparison, 0.0, colors)
-    axes.set(ylabel="gap (points of error)")
-    title = f"Error of {plain(comparison.first, NAME)}\nminus error of {plain(comparison.second, NAME)}"
-    axes.set_title(title, loc="left", fontsize=9)
-
-
-def _ratio_panel(axes: Axes, comparison: Comparison, colors: tuple[str, str]) -> None:
-    ratios = [
-        (difference, difference.ratio)
-        for difference in comparison.differences
-        if np.isfinite(difference.ratio.value) and difference.ratio.value > 0
-    ]
-    for difference, ratio in ratios:
-        _mark(axes, difference, ratio, colors[0] if ratio.value < 1 else colors[1])
-    ends = [end for _, ratio in ratios for end in _ends(ratio) if end > 0]
-    widest = 5 * max([np.log(1.05), *(abs(np.log(ratio.value)) for _, ratio in ratios)])
-    low, high = max(min([0.95, *ends]), np.exp(-widest)), min(max([1.05, *ends]), np.exp(widest))
-    room = (high / low) ** 0.22
-    log_axis(axes, "y", low / room, high * room, _TIMES, lambda value: f"{value:g}")
-    _around(axes, comparison, 1.0, colors)
-    axes.set(ylabel="error ratio (log scale)")
-    title = f"Error of {plain(comparison.first, NAME)}\nover error of {plain(comparison.second, NAME)}"
-    axes.set_title(title, loc="left", fontsize=9)
-
-
-def _mark(axes: Axes, difference: Difference, interval: Interval, color: str) -> None:
-    around = np.array([_reach(interval)]).T / 100
-    clear = difference.p_adjusted < 0.05
-    axes.errorbar(
-        [difference.images],
-        [interval.value],
-        around,
-        fmt="o",
-        color=color,
-        markerfacecolor=color if clear else "white",
-        capsize=2.5,
-    )
-
-
-def _around(axes: Axes, comparison: Comparison, zero: float, colors: tuple[str, str]) -> None:
-    """The line where both are equal, who is ahead above and below it, and the sizes."""
-    axes.axhline(zero, color="0.4", linewidth=0.9, zorder=0)
-    for name, color, y, side in (
-        (comparison.second, colors[1], 0.98, "top"),
-        (comparison.first, colors[0], 0.02, "bottom"),
-    ):
-        axes.text(0.99, y, f"{plain(name, NAME)} is ahead", transform=axes.transAxes, ha="right", va=side, color=color)
-    sizes = [difference.images for difference in comparison.differences]
-    size_axis(axes, sorted(sizes), max(sizes))
-
-
-def _reach(interval: Interval, least: float | None = None) -> tuple[float, float]:
-    """How far an interval reaches below and above its value, times 100; nan where it has no end."""
-    value, low, high = (
-        end if least is None or end is None else max(end, least)
-        for end in (interval.value, interval.low, interval.high)
-    )
-    assert value is not None
-    return (
-        100 * max(value - low, 0.0) if low is not None else np.nan,
-        100 * max(high - value, 0.0) if high is not None else np.nan,
-    )
-
-
-def _ends(interval: Interval) -> list[float]:
-    """Those of value, low and high that are numbers."""
-    values = (interval.value, interval.low, interval.high)
-    return [value for value in values if value is not None and np.isfinite(value)]
-
-
-def _times(value: float | None, factor: float) -> float | None:
-    return None if value is None else value * factor
-
-
 def _seconds(value: float) -> str:
     return _SECONDS.get(int(value), f"{value:g} s") if value == int(value) else f"{value:g} s"
-
-
-def _label(name: str) -> str:
-    """A name for a legend, which would leave out one that starts with an underscore."""
-    return f" {plain(name, NAME)}" if name.lstrip().startswith("_") else plain(name, NAME)
-
-
-def _wrapped(text: str, width: int) -> str:
-    return textwrap.fill(plain(text, 2 * width), width)

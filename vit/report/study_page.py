@@ -1,30 +1,37 @@
-"""A study as one HTML page that needs nothing but itself: figures inside it, no script, nothing from a network."""
+"""A study as one self-contained HTML page: figures inside the page, no script, nothing from a network"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
 
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from vit.atomic_files import atomic_write, write_json
 from vit.console import p_value
 from vit.errors import DataError
-from vit.report.page import drawn, templates
-from vit.report.study_figures import budget, counted, gaps, learning_curves, price, said
+from vit.layout import RunLayout
+from vit.report.gap_figures import gaps
+from vit.report.page import drawn, write_page
+from vit.report.study_figures import learning_curves, price
 from vit.report.style import rendered
 from vit.report.variants import variants
-from vit.study.findings import Comparison, Difference, Findings, Fit, Interval, Point, Series
+from vit.study.findings import Comparison, Difference, FailedCell, Findings, Fit, JsonValue, Point, Series
 from vit.study.folder import StudyDirectory, collect
 from vit.study.summary import summarize, to_json, write_results
+from vit.study.wording import Cell, budget_words, ends, in_words, percents, two_digits
 
-Cell = tuple[str, str]  # a value, and in small letters below it its interval
 
+@dataclass(frozen=True)
+class DifferenceRow:
+    """A difference as the page prints it.
 
-class _Row(NamedTuple):
-    """A difference as the page prints it; `reach` as it is, with twice the seeds, with twice the test images."""
+    Attributes:
+        reach: half widths of the gap's interval: now, with twice the seeds, with twice the test images.
+    """
 
-    images: int
-    seeds: int
+    num_images: int
+    num_seeds: int
     gap: Cell
     ratio: Cell
     p: str
@@ -32,17 +39,62 @@ class _Row(NamedTuple):
     reach: tuple[str, str, str]
 
 
+@dataclass(frozen=True)
+class FitRow:
+    """A fit as the page prints it; without cells, `why` says why there is not a fit."""
+
+    series: Series
+    cells: list[Cell]
+    why: str
+
+
+@dataclass(frozen=True)
+class FailedRow:
+    """A failed cell and its log."""
+
+    cell: FailedCell
+    log: str
+
+
+@dataclass(frozen=True)
+class StudyContent:
+    """Everything that the template prints."""
+
+    data: str
+    verdict: list[str]
+    budget: str
+    tuning: str
+    curves: Markup
+    gaps: Markup | None
+    price: Markup
+    series: list[Series]
+    sizes: list[int]
+    num_test_images: int
+    errors: list[tuple[int, list[Cell]]]
+    variants: list[tuple[str, Cell, DifferenceRow | None]]
+    comparisons: list[tuple[Comparison, list[DifferenceRow]]]
+    has_crossing: bool
+    crossings: list[str]
+    fits: list[FitRow]
+    target: str | None
+    prices: list[tuple[Series, list[Cell]]]
+    failed: list[FailedRow]
+    protocol: list[tuple[str, list[str]]]
+    correlations: list[tuple[str, str]]
+    least_seeds: int
+
+
 def report_study(folder: Path, target: float | None) -> Findings:
-    """Summarize what has finished, and write results.csv, summary.json, curve.png and report.html into the folder.
+    """Summarize the finished cells, and write results.csv, summary.json, curve.png and report.html into the folder.
 
     Raises:
-        UsageError: the folder is no study.
-        DataError: nothing has finished.
+        UsageError: the folder is not a study.
+        DataError: no cell is finished.
     """
     study = StudyDirectory(folder)
     results, protocol, failed = collect(folder)
     if not results:
-        why = f"{len(failed)} failed, the first one so: {failed[0]['error']}" if failed else "none was tried"
+        why = f"{len(failed)} failed, the first one with: {failed[0].error}" if failed else "none was tried"
         raise DataError(f"{folder} has no finished cell: {why}", "give its 'vit study' command again")
     findings = summarize(results, protocol, failed, target)
     write_results(results, study.results_path)
@@ -54,58 +106,49 @@ def report_study(folder: Path, target: float | None) -> Findings:
 def write_study_report(findings: Findings, folder: Path) -> None:
     """Write report.html and curve.png into a study's folder, each whole or not at all."""
     study = StudyDirectory(folder)
-    figure = (learning_curves if _several(findings) else variants)(findings)
-    html = templates.get_template("study.html").render(_content(findings, figure))
-    for path, content in (
-        (study.curve_path, rendered(figure, "png", dpi=160)),
-        (study.report_path, html.encode("utf-8", "replace")),
-    ):
-        with atomic_write(path) as partial:
-            partial.write_bytes(content)
+    figure = (learning_curves if len(findings.sizes) > 1 else variants)(findings)
+    content = _content(findings, figure)
+    with atomic_write(study.curve_path) as partial:
+        partial.write_bytes(rendered(figure, "png", dpi=160))
+    write_page(study.report_path, "study.html", vars(content))
 
 
-def _several(findings: Findings) -> bool:
-    """Whether more than one number of training images was measured."""
-    return len({point.images for series in findings.series for point in series.points}) > 1
+def _content(findings: Findings, curves: Figure) -> StudyContent:
+    protocol, sizes = findings.protocol, findings.sizes
+    points = {series.name: {point.num_images: point for point in series.points} for series in findings.series}
+    several = findings.comparisons if len(sizes) > 1 else []  # with one size, the table of variants holds them
+    return StudyContent(
+        data=in_words(protocol.get("data")) or "images",
+        verdict=[line for line in findings.verdict.splitlines() if line.strip()],
+        budget=budget_words(protocol),
+        tuning=in_words(protocol.get("tuning")),
+        curves=drawn(curves),
+        gaps=drawn(gaps(findings)) if any(pair.differences for pair in several) else None,
+        price=drawn(price(findings)),
+        series=findings.series,
+        sizes=sizes,
+        num_test_images=findings.num_test_images,
+        errors=[(size, [_error(own.get(size)) for own in points.values()]) for size in sizes],
+        variants=[] if len(sizes) > 1 else _variants(findings),
+        comparisons=[(pair, [_difference(row) for row in pair.differences]) for pair in several],
+        has_crossing=any(pair.crossing for pair in several),
+        crossings=[_crossing(pair) for pair in several],
+        fits=[_fit(series, series.fit, findings.target) for series in findings.series],
+        target=None if findings.target is None else f"{100 * findings.target:g} %",
+        prices=[(series, [_price(points[series.name].get(size)) for size in sizes]) for series in findings.series],
+        failed=[FailedRow(cell, RunLayout(Path(cell.run)).log_path.as_posix()) for cell in findings.failed],
+        protocol=[
+            (name.replace("_", " "), _lines(value)) for name, value in protocol.items() if name != "budget_words"
+        ],
+        correlations=[(series.name, values) for series in findings.series if (values := _correlations(series))],
+        least_seeds=min((len(point.seeds) for own in points.values() for point in own.values()), default=0),
+    )
 
 
-def _content(findings: Findings, curves: Figure) -> dict[str, Any]:
-    """What the template prints: texts, and rows of cells."""
-    protocol = findings.protocol
-    points = {series.name: {point.images: point for point in series.points} for series in findings.series}
-    sizes = sorted({images for own in points.values() for images in own})
-    several = findings.comparisons if len(sizes) > 1 else []  # with one size they stand in the table of variants
-    listed = {name: value for name, value in protocol.items() if name != "budget_words"}
-    return {
-        "data": said(protocol.get("data")) or "images",
-        "verdict": [line for line in findings.verdict.splitlines() if line.strip()],
-        "budget": budget(protocol),
-        "tuning": said(protocol.get("tuning")),
-        "curves": drawn(curves),
-        "gaps": drawn(gaps(findings)) if any(pair.differences for pair in several) else None,
-        "price": drawn(price(findings)),
-        "series": findings.series,
-        "sizes": sizes,
-        "test_images": findings.test_images,
-        "errors": [(n, [_error(own.get(n)) for own in points.values()]) for n in sizes],
-        "variants": [] if len(sizes) > 1 else _variants(findings),
-        "comparisons": [(pair, [_difference(row) for row in pair.differences]) for pair in several],
-        "crossed": any(pair.crossing for pair in several),
-        "crossings": [_crossing(pair) for pair in several],
-        "fits": [(series, *_fit(series.fit, findings.target)) for series in findings.series],
-        "target": None if findings.target is None else f"{100 * findings.target:g} %",
-        "prices": [(series, [_price(points[series.name].get(n)) for n in sizes]) for series in findings.series],
-        "failed": findings.failed,
-        "protocol": [(name.replace("_", " "), _lines(value)) for name, value in listed.items()],
-        "correlations": [(one.name, values) for one in findings.series if (values := _correlations(one))],
-        "least_seeds": min((len(point.seeds) for own in points.values() for point in own.values()), default=0),
-    }
-
-
-def _variants(findings: Findings) -> list[tuple[str, Cell, "_Row | None"]]:
+def _variants(findings: Findings) -> list[tuple[str, Cell, DifferenceRow | None]]:
     """At one size, a row for every series: its error, and its difference from the first."""
     beside = {pair.second: _difference(pair.differences[0]) for pair in findings.comparisons if pair.differences}
-    return [(one.name, _error(one.points[0]), beside.get(one.name)) for one in findings.series]
+    return [(series.name, _error(series.points[0]), beside.get(series.name)) for series in findings.series]
 
 
 def _error(point: Point | None) -> Cell:
@@ -117,19 +160,20 @@ def _error(point: Point | None) -> Cell:
     return value, f"{around}; {seeds}" if around else seeds
 
 
-def _difference(row: Difference) -> _Row:
-    ratio = (number(row.ratio.value), ends(row.ratio, number))
+def _difference(row: Difference) -> DifferenceRow:
+    ratio = (_three_digits(row.ratio.value), ends(row.ratio, _three_digits))
     gap = (_signed(row.gap.value), ends(row.gap, _signed))
     if row.reach is None:  # one seed cannot be tested
-        return _Row(row.images, len(row.seeds), gap, ratio, "", "", ("", "", ""))
+        return DifferenceRow(row.num_images, len(row.seeds), gap, ratio, "", "", ("", "", ""))
     now, seeds, images = (
         f"{100 * half:.2f}" for half in (row.reach.now, row.reach.twice_the_seeds, row.reach.twice_the_test_images)
     )
-    return _Row(row.images, len(row.seeds), gap, ratio, p_value(row.p), p_value(row.p_adjusted), (now, seeds, images))
+    p, p_adjusted = p_value(row.p), p_value(row.p_adjusted)
+    return DifferenceRow(row.num_images, len(row.seeds), gap, ratio, p, p_adjusted, (now, seeds, images))
 
 
 def _correlations(series: Series) -> str:
-    """Of two seeds' errors, at each size: '0.42, 0.51'."""
+    """Correlations of two seeds' errors, at each size: '0.42, 0.51'."""
     found = [point.seed_correlation for point in series.points if point.seed_correlation is not None]
     return ", ".join(f"{value:.2f}" for value in found)
 
@@ -137,65 +181,49 @@ def _correlations(series: Series) -> str:
 def _crossing(pair: Comparison) -> str:
     crossing = pair.crossing
     if crossing is not None:
-        notes = [ends(crossing, counted)]
+        notes = [ends(crossing, two_digits)]
         notes += [
             f"the {side} end may lie outside the measured sizes"
             for side, end in (("lower", crossing.low), ("upper", crossing.high))
             if end is None
         ]
         around = "; ".join(filter(None, notes))
-        place = f"about {counted(crossing.value)} training images"
-        return f"{pair.first} and {pair.second} are equally good at {place} ({around})."
+        size = f"about {two_digits(crossing.value)} training images"
+        return f"{pair.first} and {pair.second} are equally good at {size} ({around})."
     if pair.verdict == "not resolved":
-        return f"{pair.first} and {pair.second}: whether they cross is not resolved by these sizes and seeds."
+        return f"{pair.first} and {pair.second}: these sizes and seeds do not resolve whether the curves cross."
     ahead = pair.first if pair.verdict == "first ahead" else pair.second
     return f"{pair.first} and {pair.second}: no crossing within the measured sizes; {ahead} is ahead."
 
 
-def _fit(fit: Fit | None, target: float | None) -> tuple[list[Cell], str]:
-    """Cells of a fit, or why there is none."""
+def _fit(series: Series, fit: Fit | None, target: float | None) -> FitRow:
     if fit is None or not fit.supported:
         if fit is None:
-            return [], "fewer than 3 sizes"
-        return [], fit.why + f"; the target: {fit.refusal}" * (fit.refusal not in ("", fit.why))
+            return FitRow(series, [], "fewer than 3 sizes")
+        return FitRow(series, [], fit.why + f"; the target: {fit.refusal}" * (fit.refusal not in ("", fit.why)))
     cells = [percents(fit.floor)]
-    cells += [(number(one.value), ends(one, number)) for one in (fit.scale, fit.exponent)]
+    cells += [(_three_digits(one.value), ends(one, _three_digits)) for one in (fit.scale, fit.exponent)]
     cells += [percents(fit.at_twice), percents(fit.at_four_times)]
     if target is not None and fit.for_target is not None:
-        cells.append((counted(fit.for_target.value), ends(fit.for_target, counted)))
+        cells.append((two_digits(fit.for_target.value), ends(fit.for_target, two_digits)))
     elif target is not None:
         cells.append(("-", fit.refusal))
-    return cells, ""
+    return FitRow(series, cells, "")
 
 
 def _price(point: Point | None) -> Cell:
     return ("", "") if point is None else (f"{point.seconds:,.0f} s", f"{point.images_per_second:,.0f} images/s")
 
 
-def _lines(value: Any) -> list[str]:
-    """A value of the protocol; what is a mapping or a long list gets a line for each entry."""
+def _lines(value: JsonValue | Sequence[JsonValue]) -> list[str]:
+    """A value of the protocol; a mapping gets a line for each entry."""
     if isinstance(value, Mapping):
-        return [f"{name}: {said(one)}" for name, one in value.items()]
-    return [said(value) or "none"]
+        return [f"{name}: {in_words(one)}" for name, one in value.items()]
+    return [in_words(value) or "none"]
 
 
-def percents(interval: Interval) -> Cell:
-    """A share and its interval as percentages without a sign."""
-    return f"{100 * interval.value:.2f}", ends(interval, lambda value: f"{100 * min(max(value, 0), 1):.2f}")
-
-
-def ends(interval: Interval, show: Any) -> str:
-    """The interval in words; empty when it has neither end."""
-    low, high = interval.low, interval.high
-    if low is None and high is None:
-        return ""
-    if low is None:
-        return f"{show(high)} or less"
-    return f"{show(low)} or more" if high is None else f"{show(low)} to {show(high)}"
-
-
-def number(value: float) -> str:
-    """Three digits, with a real minus."""
+def _three_digits(value: float) -> str:
+    """Three significant digits, with a typographic minus."""
     return f"{value:#.3g}".rstrip(".").replace("-", "−")  # noqa: RUF001
 
 

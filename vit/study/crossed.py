@@ -1,4 +1,6 @@
-"""Seeds and test images are crossed: every seed is measured on the same images. How far a mean over both may be off.
+"""Means over seeds and test images, which are crossed: variances, tests and intervals
+
+Seeds and test images are crossed because every seed is measured on the same images.
 
 The value of seed s on test image i is taken as mean + seed effect + image effect + interaction. A repeated study has
 other seeds and other test images, so that the variance of the mean over k seeds and T images is
@@ -6,12 +8,12 @@ other seeds and other test images, so that the variance of the mean over k seeds
     S / k + I / T + R / (k T)                                   (S, I, R: variances of the three effects)
 
 (Searle, Casella and McCulloch 1992, "Variance Components", chapter 4; Owen 2007, "The pigeonhole bootstrap"). A test
-over the seeds alone leaves I / T out: the seeds share their test images, so their scatter cannot show it.
+over the seeds alone ignores I / T: the seeds share their test images, so the scatter of the seeds cannot show I / T.
 
-The estimate has two independent parts. That of the seeds has k - 1 degrees of freedom, so its quotient is Student's t.
-That of the images has about T degrees of freedom, so its quotient is normal. Tests and intervals use the distribution
-of the sum of the two (Behrens and Fisher). Satterthwaite's single t distribution claims too much with two or three
-seeds: docs/results.md has the numbers.
+The estimate has two independent parts. The part of the seeds has k - 1 degrees of freedom, so its quotient is
+Student's t. The part of the images has about T degrees of freedom, so its quotient is normal. Tests and intervals use
+the distribution of the sum of both (Behrens and Fisher). Satterthwaite's single t distribution claims too much with
+two or three seeds: docs/results.md has the numbers.
 """
 
 from dataclasses import dataclass, replace
@@ -21,12 +23,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, stdtrit
 
-from vit.study.findings import Interval
+from vit.study.findings import ALPHA, Interval
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
-ALPHA = 0.05
 NORMAL_QUANTILE = 1.959963984540054
 
 
@@ -35,9 +36,9 @@ class Spread:
     """The variance of a mean over seeds and test images; each part is an array of any one shape.
 
     Attributes:
-        by_seeds: the part that the seeds' scatter shows, S / k + R / (k T).
-        by_images: the part that it does not show, I / T.
-        by_both: R / (k T), which `by_seeds` holds and which more seeds or more images make smaller.
+        by_seeds: S / k + R / (k T), the part that the scatter of the seeds shows.
+        by_images: I / T, the part that the scatter of the seeds does not show.
+        by_both: R / (k T), which is part of `by_seeds`. More seeds and more images both reduce it.
         num_seeds: k, two or more.
     """
 
@@ -47,7 +48,7 @@ class Spread:
     num_seeds: int
 
     def p_value(self, value: npt.ArrayLike) -> Floats:
-        """Two-sided p of a mean of `value` where the true one is 0."""
+        """Two-sided p value of a mean of `value` where the true mean is 0."""
         scale, weight = _nodes(self.num_seeds - 1)
         deviation = np.sqrt(self.by_seeds[..., None] * scale + self.by_images[..., None])
         away = np.abs(np.asarray(value, dtype=np.float64))[..., None]
@@ -66,15 +67,15 @@ class Spread:
         return np.asarray((low + high) / 2)
 
     def at_least(self, error: npt.ArrayLike) -> "Spread":
-        """The same with no standard error of the images' part below `error`."""
+        """The same spread with a standard error of the images' part of at least `error`."""
         return replace(self, by_images=np.maximum(self.by_images, np.square(error)))
 
     def with_twice_the_seeds(self) -> "Spread":
-        """What a study with twice the seeds can expect."""
+        """The expected spread of a study with twice the seeds."""
         return replace(self, by_seeds=self.by_seeds / 2, by_both=self.by_both / 2, num_seeds=2 * self.num_seeds)
 
     def with_twice_the_images(self) -> "Spread":
-        """What a study with twice the test images can expect."""
+        """The expected spread of a study with twice the test images."""
         own = np.maximum(self.by_seeds - self.by_both, 0)
         return replace(self, by_seeds=own + self.by_both / 2, by_images=self.by_images / 2, by_both=self.by_both / 2)
 
@@ -84,7 +85,9 @@ class MeanSquares:
     """Mean squares and mean products of M quantities that were measured on the same seeds and test images.
 
     Attributes:
-        seeds, images, interaction: (M, M) of the analysis of variance.
+        seeds: (M, M) mean products of the seeds' effects.
+        images: (M, M) mean products of the images' effects.
+        interaction: (M, M) mean products of the interaction.
     """
 
     seeds: Floats
@@ -95,23 +98,23 @@ class MeanSquares:
 
     @classmethod
     def of(cls, values: Floats) -> "MeanSquares":
-        """Of values (M, k, T), k and T two or more."""
-        _, seeds, images = values.shape
+        """Analysis of variance of values (M, k, T), with k and T of two or more."""
+        _, num_seeds, num_images = values.shape
         centered = values - values.mean(axis=(1, 2), keepdims=True)
         by_seed, by_image = centered.mean(axis=2), centered.mean(axis=1)
         flat = centered.reshape(len(values), -1)
-        seed_products, image_products = images * by_seed @ by_seed.T, seeds * by_image @ by_image.T
+        seed_products, image_products = num_images * by_seed @ by_seed.T, num_seeds * by_image @ by_image.T
         rest = flat @ flat.T - seed_products - image_products
         return cls(
-            seed_products / (seeds - 1),
-            image_products / (images - 1),
-            rest / ((seeds - 1) * (images - 1)),
-            seeds,
-            images,
+            seed_products / (num_seeds - 1),
+            image_products / (num_images - 1),
+            rest / ((num_seeds - 1) * (num_images - 1)),
+            num_seeds,
+            num_images,
         )
 
     def spread(self, weights: npt.ArrayLike = (1.0,)) -> Spread:
-        """Of the mean of the quantities' sum with `weights` (..., M)."""
+        """Spread of the mean of the weighted sum of the quantities, with `weights` (..., M)."""
         given = np.asarray(weights, dtype=np.float64)
         seeds, images, both = (
             np.maximum(np.einsum("...m,mn,...n->...", given, products, given), 0) / (self.num_seeds * self.num_images)
@@ -120,29 +123,29 @@ class MeanSquares:
         return Spread(seeds, np.maximum(images - both, 0), both, self.num_seeds)
 
     def correlation(self) -> float:
-        """Of two seeds' values of the first quantity over the test images; 0 where no image differs."""
+        """Correlation of two seeds' values of the first quantity over the test images; 0 where all images agree."""
         images = max(float(self.images[0, 0] - self.interaction[0, 0]), 0.0) / self.num_seeds
         both = max(float(self.interaction[0, 0]), 0.0)
         return images / (images + both) if images + both else 0.0
 
 
 def mean_error(wrong: Bools) -> Interval:
-    """Mean of the seeds' errors with its interval, from which images are wrong (k, T); without ends for one seed.
+    """Mean of the seeds' errors with its interval, from wrong answers (k, T); without ends for one seed.
 
-    It is Wilson's interval with the number of images that would give the same standard error (Korn and Graubard 1998,
-    "Confidence intervals for proportions with small expected number of positive counts"): it stays between 0 and 1, and
-    is no point where no image is wrong.
+    This is Wilson's interval with the number of images that would give the same standard error (Korn and Graubard 1998,
+    "Confidence intervals for proportions with small expected number of positive counts"). It stays between 0 and 1, and
+    has a width where no image is wrong.
     """
-    seeds, images = wrong.shape
+    num_seeds, num_images = wrong.shape
     share = float(wrong.mean())
-    if seeds < 2:
+    if num_seeds < 2:
         return Interval(share, None, None)
     spread = MeanSquares.of(wrong[None].astype(np.float64)).spread()
     variance = float(spread.by_seeds + spread.by_images)
     if variance > 0:
         count, quantile = share * (1 - share) / variance, float(spread.reach()) / variance**0.5
     else:  # all seeds have all images right, or all wrong
-        count, quantile = float(images), NORMAL_QUANTILE
+        count, quantile = float(num_images), NORMAL_QUANTILE
     grown = 1 + quantile**2 / count
     center = (share + quantile**2 / (2 * count)) / grown
     around = quantile / grown * (share * (1 - share) / count + quantile**2 / (4 * count**2)) ** 0.5
@@ -151,10 +154,10 @@ def mean_error(wrong: Bools) -> Interval:
 
 @lru_cache(maxsize=64)
 def _nodes(freedom: int) -> tuple[Floats, Floats]:
-    """Values (n,) of freedom / chi-square, and the probabilities that stand for them.
+    """Nodes (n,) of freedom / chi-square, and their probabilities.
 
-    The trapezoidal rule in the logarithm of chi, where the density falls off doubly exponentially above and smoothly
-    below: p values are right to 1e-8 of themselves and better.
+    This is the trapezoidal rule in the logarithm of chi, where the density falls doubly exponentially above and
+    smoothly below. The relative error of p values is below 1e-8.
     """
     logs = np.linspace(-25.0, np.log(freedom**0.5 + 9.0), 400)
     chi = np.exp(logs)

@@ -1,12 +1,20 @@
-"""What a study found, as plain values: the content of results.csv and summary.json, and what a report is drawn from."""
+"""What a study found, as typed values: rows of results.csv, and all of summary.json"""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+ALPHA = 0.05  # of every test; intervals cover 1 - ALPHA
+
 Verdict = Literal["first ahead", "second ahead", "crossing", "not resolved"]
+JsonValue = str | int | float | bool | None | Sequence["JsonValue"] | Mapping[str, "JsonValue"]
+Protocol = Mapping[str, JsonValue]  # data, budget, tuning, seeds, fingerprints, versions: {name: value}
+
+# Names in results.csv and summary.json where they differ from the attributes' names.
+FILE_KEYS = {"num_images": "images", "num_test_images": "test_images"}
 
 
 @dataclass(frozen=True)
@@ -23,22 +31,23 @@ class CellResult:
     """One finished run of a study: a row of results.csv.
 
     Attributes:
-        series: what is compared: a network, and the values that --vary gave it.
-        network: the catalog's name.
-        images: training images.
-        seed: of the subset and of the training.
-        accuracy: share of the test images that are right.
-        validation_loss: of the same checkpoint, in nats.
+        series: name of the network with the values that --vary gave it.
+        network: name in the catalog.
+        num_images: number of training images.
+        seed: seed of the subset and of the training.
+        accuracy: fraction of test images with the right prediction.
+        validation_loss: cross-entropy of the same checkpoint, in nats.
         epochs: passes over the training images, as a fraction.
-        seconds: of training, evaluation included.
+        best_round: round of the checkpoint with the lowest validation loss, counted from 0.
+        seconds: time of training and evaluation.
         images_per_second: training images per second.
-        run: the run folder, relative to the study's folder.
-        correct: (T,) whether each test image is right, in the order of the test images.
+        run: run folder, relative to the study's folder.
+        correct: (T,) whether the prediction for each test image is right, in the order of the test images.
     """
 
     series: str
     network: str
-    images: int
+    num_images: int
     seed: int
     accuracy: float
     validation_loss: float
@@ -55,16 +64,35 @@ class CellResult:
 
 
 @dataclass(frozen=True)
+class FailedCell:
+    """A cell without a result.
+
+    Attributes:
+        run: run folder, relative to the study's folder.
+        error: reason of the failure.
+        choice: values that tuning tried, as text.
+    """
+
+    series: str
+    num_images: int
+    seed: int
+    run: str
+    error: str
+    choice: str = ""
+
+
+@dataclass(frozen=True)
 class Point:
     """A series at one size.
 
     Attributes:
-        errors: of each seed, in the order of `seeds`.
-        mean: of the errors; its interval is about other seeds and other test images.
-        seed_correlation: of two seeds' errors over the test images; None with one seed.
+        num_images: number of training images.
+        errors: test error of each seed, in the order of `seeds`.
+        mean: mean error; its interval covers other seeds and other test images.
+        seed_correlation: correlation of two seeds' errors over the test images; None with one seed.
     """
 
-    images: int
+    num_images: int
     seeds: list[int]
     errors: list[float]
     mean: Interval
@@ -78,13 +106,17 @@ class Fit:
     """e(n) = floor + scale * n^exponent, fitted to the points of a series by weighted least squares.
 
     Attributes:
-        supported: whether the points bear the fit; where not, `why` says it, and no number may be read from it.
-        sizes: image counts from the smallest measured to 4 times the largest, evenly spaced in the logarithm.
-        mean, low, high: the fitted error at each of `sizes`, with a 95 % band.
-        largest: the largest measured size; beyond it the curve is an extrapolation.
+        supported: whether the points support the fit. If not, no number may be read from the fit.
+        why: reason where the points do not support the fit.
+        sizes: numbers of images from the smallest measured to 4 times the largest, evenly spaced in the logarithm.
+        mean: fitted error at each of `sizes`.
+        low: lower end of the 95 % band at each of `sizes`.
+        high: upper end of the 95 % band at each of `sizes`.
+        largest: largest measured size. Beyond it the curve is an extrapolation.
         at_twice: estimated error with twice the largest size.
-        at_four_times: the same with four times.
-        for_target: images estimated to reach the target accuracy; None when refused, and `refusal` says why.
+        at_four_times: estimated error with four times the largest size.
+        for_target: estimated number of images that reach the target accuracy; None without such an estimate.
+        refusal: reason why `for_target` is None.
     """
 
     floor: Interval
@@ -105,7 +137,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Series:
-    """One line of the figure."""
+    """One line of the figure: a network with the values that --vary gave it, at every size."""
 
     name: str
     network: str
@@ -117,7 +149,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Reach:
-    """Half the width of a gap's 95 % interval: as it is, and as it would be in a larger study."""
+    """Half the width of a gap's 95 % interval, in this study and in a larger one."""
 
     now: float
     twice_the_seeds: float
@@ -126,18 +158,19 @@ class Reach:
 
 @dataclass(frozen=True)
 class Difference:
-    """Two series at one size, paired by seed and by test image. Its intervals are about other seeds and test images.
+    """Two series at one size, paired by seed and by test image. Intervals cover other seeds and other test images.
 
     Attributes:
-        seeds: those that both have.
+        num_images: number of training images.
+        seeds: seeds that both series have.
         gap: error of the first minus error of the second.
         ratio: error of the first over error of the second.
-        p: of the test that the gap is zero.
-        p_adjusted: after the correction for all tests of the study (Hochberg).
-        reach: of the gap; None with one seed.
+        p: p value of the test that the gap is zero; 1 with one seed.
+        p_adjusted: p value after the correction for all tests of the study (Hochberg).
+        reach: reach of the gap; None with one seed.
     """
 
-    images: int
+    num_images: int
     seeds: list[int]
     gap: Interval
     ratio: Interval
@@ -145,18 +178,33 @@ class Difference:
     p_adjusted: float
     reach: Reach | None
 
+    @property
+    def is_tested(self) -> bool:
+        """Whether there are two seeds or more. One seed has no scatter, and no test."""
+        return len(self.seeds) > 1
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the two errors differ by the corrected test."""
+        return self.p_adjusted < ALPHA
+
+    @property
+    def side(self) -> int:
+        """-1 where the first makes fewer errors, 1 where the second does, 0 where both make equally many."""
+        return int(np.sign(self.gap.value))
+
 
 @dataclass(frozen=True)
 class Comparison:
     """Two series over all sizes that both have.
 
     Attributes:
-        verdict: inside the measured range only.
-        crossing: images at which the two are equally good; None unless the verdict is "crossing". An end is None where
-            it may lie outside the measured range.
+        verdict: outcome inside the measured range.
+        crossing: number of images at which both series are equally good; None unless the verdict is "crossing". An
+            end is None where it may lie outside the measured range.
         slope: change of log(error ratio) for ten times the images.
-        slope_p: of the test that it is zero, corrected with all tests of the study; 1 where there is none.
-        words: the comparison in one or two plain sentences, slope test included.
+        slope_p: p value of the test that the slope is zero, corrected with all tests of the study; 1 without a test.
+        words: the comparison in one or two sentences, with the test of the slope.
     """
 
     first: str
@@ -166,24 +214,28 @@ class Comparison:
     crossing: Interval | None
     slope: Interval | None
     slope_p: float
-    words: str
+    words: str = ""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """All of it; summary.json.
+    """All findings of a study: summary.json.
 
     Attributes:
-        verdict: a paragraph for somebody who reads nothing else.
-        target: accuracy that `Fit.for_target` is about; None: nobody asked.
-        protocol: data, budget, tuning, seeds, fingerprints, versions: {name: value}.
-        failed: cells without a result: {"series", "images", "seed", "run", "error"}.
+        verdict: paragraph for a reader who reads nothing else.
+        target: accuracy of `Fit.for_target`; None without a target.
+        num_test_images: number of test images, which all runs share.
     """
 
     verdict: str
     series: list[Series]
     comparisons: list[Comparison]
     target: float | None
-    test_images: int
-    protocol: dict[str, Any]
-    failed: list[dict[str, Any]]
+    num_test_images: int
+    protocol: Protocol
+    failed: list[FailedCell]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Measured numbers of training images, ascending."""
+        return sorted({point.num_images for series in self.series for point in series.points})

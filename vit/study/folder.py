@@ -1,21 +1,70 @@
-"""A study's folder: every file name in it, and what its finished cells found.
+"""A study's folder: its list of cells, and the results of the finished ones
 
-study.json says which cells the study has, each with its run folder below cells/. A cell is finished when its run has a
-result.json, and failed when it has a failure.txt; results.csv, summary.json, curve.png and report.html are made from
-these alone, at any time.
+study.json lists the cells of the study, each with its run folder. A cell is finished when its run has a result, and
+failed when its run has a failure. results.csv, summary.json, curve.png and report.html can be made from these files at
+any time.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from vit.atomic_files import write_json
-from vit.checkpoints.run import unpack
+from vit.checkpoints.run import RunDirectory, RunResult, unpack
 from vit.errors import UsageError
-from vit.layout import RunLayout, StudyLayout
-from vit.study.findings import CellResult
+from vit.layout import StudyLayout
+from vit.study.findings import CellResult, FailedCell, JsonValue, Protocol
 from vit.study.grid import Cell
+
+Group = tuple[str, int]  # a series at one number of images
+
+
+@dataclass(frozen=True)
+class ListedCell:
+    """A cell as study.json lists it.
+
+    Attributes:
+        choice: values that tuning tries, as text; empty where nothing is tuned.
+        folder: run folder, relative to the study's folder.
+    """
+
+    series: str
+    num_images: int
+    seed: int
+    choice: str
+    folder: str
+
+    @classmethod
+    def of(cls, cell: Cell) -> "ListedCell":
+        """The entry of a cell of the grid."""
+        return cls(cell.series, cell.num_images, cell.seed, cell.choice, cell.folder.as_posix())
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, str | int]) -> "ListedCell":
+        """The entry from study.json."""
+        return cls(
+            str(entry["series"]),
+            int(entry["images"]),
+            int(entry["seed"]),
+            str(entry["choice"]),
+            str(entry["folder"]),
+        )
+
+    def to_json(self) -> dict[str, str | int]:
+        """The entry for study.json."""
+        return {
+            "series": self.series,
+            "images": self.num_images,
+            "seed": self.seed,
+            "choice": self.choice,
+            "folder": self.folder,
+        }
+
+    @property
+    def group(self) -> Group:
+        """Key of the cells among which tuning chooses."""
+        return self.series, self.num_images
 
 
 class StudyDirectory(StudyLayout):
@@ -23,141 +72,135 @@ class StudyDirectory(StudyLayout):
 
     @classmethod
     def open(cls, path: Path) -> "StudyDirectory":
-        """An existing study; UsageError when the folder is none."""
+        """An existing study; UsageError for any other folder."""
         study = cls(path)
         if not study.description_path.is_file():
-            raise UsageError(
-                f"{path} is not a study folder: it has no {study.description_path.name}",
-                "give a folder that 'vit study' made",
-            )
+            problem = f"{path} is not a study folder: it has no {study.description_path.name}"
+            raise UsageError(problem, "give a folder that 'vit study' made")
         return study
 
+    def run(self, cell: ListedCell) -> RunDirectory:
+        """The run of a cell."""
+        return RunDirectory(self.path / cell.folder)
+
+    def listed(self) -> list[ListedCell]:
+        """The cells of study.json."""
+        content = json.loads(self.description_path.read_text(encoding="utf-8"))
+        return [ListedCell.from_json(entry) for entry in content["cells"]]
+
+    def protocol(self) -> Protocol:
+        """The protocol of study.json."""
+        content: dict[str, dict[str, JsonValue]] = json.loads(self.description_path.read_text(encoding="utf-8"))
+        return content["protocol"]
+
     def check_extends(self, cells: Sequence[Cell]) -> None:
-        """UsageError where the study that is here has finished cells that are not among these: its report would go."""
+        """Raise UsageError where finished cells of the study in this folder are missing in a new list of cells."""
         if not self.description_path.is_file():
             return
         kept = {cell.folder.as_posix() for cell in cells}
-        there = json.loads(self.description_path.read_text(encoding="utf-8"))["cells"]
-        lost = [cell for cell in there if cell["folder"] not in kept and result_of(self.path / cell["folder"])]
+        lost = [cell for cell in self.listed() if cell.folder not in kept and self.run(cell).result_path.is_file()]
         if lost:
             one = lost[0]
-            words = f"{one['series']}, {one['images']:,} images, seed {one['seed']}"
+            example = f"{one.series}, {one.num_images:,} images, seed {one.seed}"
             raise UsageError(
                 f"{self.path} holds another study, of other options, images or weights: {len(lost):,} of its finished "
-                f"cells would not be in this one's report, such as {words}",
-                "give --name for a folder of its own, or what the study that is there had, or more of it",
+                f"cells would be missing in the new report, such as {example}",
+                "give --name for a new folder, or repeat all options of that study and add to them",
             )
 
-    def describe(self, cells: Sequence[Cell], protocol: Mapping[str, Any]) -> None:
+    def describe(self, cells: Sequence[Cell], protocol: Protocol) -> None:
         """Write study.json."""
         self.path.mkdir(parents=True, exist_ok=True)
-        listed = [
-            {
-                "series": cell.series,
-                "images": cell.images,
-                "seed": cell.seed,
-                "choice": cell.choice,
-                "folder": cell.folder.as_posix(),
-            }
-            for cell in cells
-        ]
+        listed = [ListedCell.of(cell).to_json() for cell in cells]
         write_json(self.description_path, {"protocol": dict(protocol), "cells": listed})
 
 
-def result_of(run: Path) -> dict[str, Any] | None:
-    """The result.json of a run folder, or None while it is not finished."""
-    file = RunLayout(run).result_path
-    if not file.is_file():
-        return None
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return found
-
-
 def chosen(losses: Mapping[str, float | None]) -> str | None:
-    """The choice with the lowest validation loss; None while one is neither finished nor failed (None)."""
-    if any(loss is None for loss in losses.values()):
-        return None
-    return min(losses, key=lambda choice: (losses[choice], choice))
+    """The choice with the lowest validation loss; None while one of them is neither finished nor failed (None)."""
+    known = {choice: loss for choice, loss in losses.items() if loss is not None}
+    return min(known, key=lambda choice: (known[choice], choice)) if len(known) == len(losses) else None
 
 
-def tuned(study: StudyDirectory, cells: Sequence[tuple[tuple[str, int], int, str, str]]) -> dict[tuple[str, int], str]:
-    """The choice of every group whose candidates are all done.
-
-    Args:
-        cells: (group, seed, choice, folder) of each; candidates are those of the group's first seed.
-    """
-    losses: dict[tuple[str, int], dict[str, float | None]] = {}
-    first: dict[tuple[str, int], int] = {}
-    for group, seed, choice, folder in cells:
-        if seed == first.setdefault(group, seed):
-            run = study.path / folder
-            result = result_of(run)
-            failed = float("inf") if RunLayout(run).failure_path.is_file() else None
-            losses.setdefault(group, {})[choice] = result["validation"]["val/loss"] if result else failed
+def tuned(study: StudyDirectory, cells: Sequence[ListedCell]) -> dict[Group, str]:
+    """The choice of every group whose candidates are all done. Candidates are the cells of the group's first seed."""
+    losses: dict[Group, dict[str, float | None]] = {}
+    first: dict[Group, int] = {}
+    for cell in cells:
+        if cell.seed == first.setdefault(cell.group, cell.seed):
+            run = study.run(cell)
+            result = run.read_result()
+            failed = float("inf") if run.failure_path.is_file() else None
+            losses.setdefault(cell.group, {})[cell.choice] = result.validation["val/loss"] if result else failed
     found = {group: chosen(each) for group, each in losses.items()}
     return {group: choice for group, choice in found.items() if choice is not None}
 
 
-def collect(path: Path) -> tuple[list[CellResult], dict[str, Any], list[dict[str, Any]]]:
+def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     """(finished cells, protocol, failed cells) of a study's folder.
 
-    Where values were tuned, only the cells of the chosen ones count; the protocol says which were chosen, how many
-    cells there are, and with which versions and devices they ran.
+    Where values were tuned, only the cells with the chosen values count. The protocol names the chosen values, the
+    number of cells, and their versions and devices.
 
     Raises:
-        UsageError: the folder is no study.
+        UsageError: the folder is not a study.
     """
     study = StudyDirectory.open(path)
-    content = json.loads(study.description_path.read_text(encoding="utf-8"))
-    cells = content["cells"]
-    keyed = [((cell["series"], cell["images"]), cell["seed"], cell["choice"], cell["folder"]) for cell in cells]
-    choices = tuned(study, keyed)
-    results: list[CellResult] = []
-    failed: list[dict[str, Any]] = []
-    places: dict[str, set[str]] = {"device": set(), "precision": set()}
-    versions: dict[str, set[str]] = {}
-    wanted = 0
-    for (group, _, choice, folder), cell in zip(keyed, cells, strict=True):
-        if choices.get(group, choice) != choice:
-            continue
-        wanted += 1
-        result = result_of(path / folder)
-        if result is not None:
-            results.append(_cell_result(cell, result))
-            for name, seen in places.items():
-                seen.add(str(result[name]))
-            for name, version in result["versions"].items():
-                versions.setdefault(name, set()).add(str(version))
-        elif (failure := RunLayout(path / folder).failure_path).is_file():
-            reason = failure.read_text(encoding="utf-8", errors="replace").strip()
-            failed.append({**cell, "run": folder, "error": reason})
+    cells = study.listed()
+    choices = tuned(study, cells)
+    wanted = [cell for cell in cells if choices.get(cell.group, cell.choice) == cell.choice]
+    found = [(cell, study.run(cell).read_result()) for cell in wanted]
+    finished = [(cell, result) for cell, result in found if result is not None]
+    failed = [
+        FailedCell(cell.series, cell.num_images, cell.seed, cell.folder, _failure(study.run(cell)), cell.choice)
+        for cell, result in found
+        if result is None and study.run(cell).failure_path.is_file()
+    ]
     protocol = {
-        **content["protocol"],
-        "cells": f"{len(results):,} of {wanted:,} finished, {len(failed):,} failed",
-        **{name: ", ".join(sorted(seen)) for name, seen in places.items()},
-        "versions": {name: ", ".join(sorted(seen)) for name, seen in versions.items()},
+        **study.protocol(),
+        "cells": f"{len(finished):,} of {len(wanted):,} finished, {len(failed):,} failed",
+        **_machines([result for _, result in finished]),
     }
     if any(choices.values()):
         protocol["chosen"] = {f"{name}, {images:,} images": choice for (name, images), choice in choices.items()}
-    return results, protocol, failed
+    return [_cell_result(cell, result) for cell, result in finished], protocol, failed
 
 
-def _cell_result(cell: Mapping[str, Any], result: Mapping[str, Any]) -> CellResult:
+def _failure(run: RunDirectory) -> str:
+    return run.failure_path.read_text(encoding="utf-8", errors="replace").strip()
+
+
+def _machines(results: Sequence[RunResult]) -> dict[str, JsonValue]:
+    """Devices, precisions and versions of all runs."""
+    names = dict.fromkeys(name for result in results for name in result.versions)
+    return {
+        "device": _distinct(result.device for result in results),
+        "precision": _distinct(result.precision for result in results),
+        "versions": {
+            name: _distinct(result.versions[name] for result in results if name in result.versions) for name in names
+        },
+    }
+
+
+def _distinct(values: Iterable[str]) -> str:
+    return ", ".join(sorted(set(values)))
+
+
+def _cell_result(cell: ListedCell, result: RunResult) -> CellResult:
     return CellResult(
-        series=cell["series"],
-        network=result["network"]["name"],
-        images=cell["images"],
-        seed=cell["seed"],
-        accuracy=result["metrics"]["acc1"]["value"],
-        validation_loss=result["validation"]["val/loss"],
-        steps=result["steps"],
-        batch_size=result["batch_size"],
-        epochs=result["epochs"],
-        best_round=result["best_epoch"],
-        parameters=result["parameters"],
-        flops=result["flops"],
-        seconds=result["seconds"],
-        images_per_second=result["images_per_second"],
-        run=cell["folder"],
-        correct=unpack(result["correct"]["test"], result["images"]["test"]),
+        series=cell.series,
+        network=result.network["name"],
+        num_images=cell.num_images,
+        seed=cell.seed,
+        accuracy=result.metrics["acc1"]["value"],
+        validation_loss=result.validation["val/loss"],
+        steps=result.steps,
+        batch_size=result.batch_size,
+        epochs=result.epochs,
+        best_round=result.best_epoch,
+        parameters=result.parameters,
+        flops=result.flops,
+        seconds=result.seconds,
+        images_per_second=result.images_per_second,
+        run=cell.folder,
+        correct=unpack(result.correct["test"], result.images["test"]),
     )

@@ -1,4 +1,4 @@
-"""Two networks on the same seeds and test images: differences with 95 % intervals, and their tests."""
+"""Two networks on the same seeds and test images: differences with 95 % intervals, and their tests"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import binomtest
 
-from vit.study.crossed import NORMAL_QUANTILE, Bools, Floats, MeanSquares, Spread
+from vit.study.crossed import NORMAL_QUANTILE, Bools, Floats, MeanSquares
 from vit.study.findings import Difference, Interval, Reach
 
 Answers = Mapping[int, Mapping[int, Bools]]  # {training images: {seed: (T,) which test images are wrong}}
@@ -26,10 +26,12 @@ class Pair:
     """The seeds that two networks share at one size, and which test images each of them has wrong.
 
     Attributes:
-        first, second: (k, T), a row for each seed.
+        num_images: number of training images.
+        first: (k, T) answers of the first network, a row for each seed.
+        second: (k, T) answers of the second network.
     """
 
-    images: int
+    num_images: int
     seeds: list[int]
     first: Bools
     second: Bools
@@ -42,7 +44,7 @@ class Pair:
 
     @property
     def least_log_error(self) -> float:
-        """Smallest standard error of `log_ratio` to believe in: that of one test image more or less."""
+        """Smallest plausible standard error of `log_ratio`: the effect of one test image."""
         return 1 / (self.first.shape[1] * min(self._errors()))
 
     def gaps(self) -> Floats:
@@ -57,62 +59,62 @@ class Pair:
     def of(self, seeds: Sequence[int]) -> "Pair":
         """The same with these seeds alone."""
         rows = [self.seeds.index(seed) for seed in seeds]
-        return Pair(self.images, list(seeds), self.first[rows], self.second[rows])
+        return Pair(self.num_images, list(seeds), self.first[rows], self.second[rows])
 
     def _errors(self) -> tuple[float, float]:
         """Errors that have a logarithm: where one is zero, both become (wrong + 0.5) / (T + 1)."""
-        first, second, images = float(self.first.mean()), float(self.second.mean()), self.first.shape[1]
+        first, second, count = float(self.first.mean()), float(self.second.mean()), self.first.shape[1]
         if min(first, second) > 0:
             return first, second
-        return (first * images + 0.5) / (images + 1), (second * images + 0.5) / (images + 1)
+        return (first * count + 0.5) / (count + 1), (second * count + 0.5) / (count + 1)
 
 
 def pairs(first: Answers, second: Answers) -> list[Pair]:
     """The two networks at every size at which they share a seed, sizes ascending."""
     found = []
-    for images in sorted(first.keys() & second.keys()):
-        seeds = sorted(first[images].keys() & second[images].keys())
+    for size in sorted(first.keys() & second.keys()):
+        seeds = sorted(first[size].keys() & second[size].keys())
         if seeds:
-            rows = [np.stack([answers[images][seed] for seed in seeds]) for answers in (first, second)]
-            found.append(Pair(images, seeds, rows[0], rows[1]))
+            rows = [np.stack([answers[size][seed] for seed in seeds]) for answers in (first, second)]
+            found.append(Pair(size, seeds, rows[0], rows[1]))
     return found
 
 
 def difference(pair: Pair) -> Difference:
-    """What the two networks differ by at one size; `p_adjusted` is `p` until it is corrected."""
+    """The difference of two networks at one size. `p_adjusted` equals `p` until the correction."""
     gap, log_ratio = float(pair.gaps().mean()), pair.log_ratio
     if len(pair.seeds) < 2:
         ratio = Interval(float(np.exp(log_ratio)), None, None)
-        return Difference(pair.images, pair.seeds, Interval(gap, None, None), ratio, 1.0, 1.0, None)
-    # Errors are counts of T images. Seeds and networks that agree to the image show that the scatter is too small for
-    # this test set to see, not that there is none: the standard error is never below one image.
+        return Difference(pair.num_images, pair.seeds, Interval(gap, None, None), ratio, 1.0, 1.0, None)
+    # Errors are counts of T images. Where seeds and networks agree on every image, the scatter is too small for this
+    # test set to show, but it is not zero. So the standard error is at least one image.
     spread = MeanSquares.of(pair.gaps()[None]).spread().at_least(1 / pair.first.shape[1])
-    reach = _half_width(spread)
-    beyond = _half_width(MeanSquares.of(pair.log_ratios()[None]).spread().at_least(pair.least_log_error))
+    reach = float(spread.reach())
+    log_reach = float(MeanSquares.of(pair.log_ratios()[None]).spread().at_least(pair.least_log_error).reach())
     p = float(spread.p_value(gap))
     return Difference(
-        images=pair.images,
+        num_images=pair.num_images,
         seeds=pair.seeds,
         gap=Interval(gap, gap - reach, gap + reach),
-        ratio=Interval(*(float(np.exp(log_ratio + side * beyond)) for side in (0, -1, 1))),
+        ratio=Interval(*(float(np.exp(log_ratio + side * log_reach)) for side in (0, -1, 1))),
         p=p,
         p_adjusted=p,
-        reach=Reach(reach, _half_width(spread.with_twice_the_seeds()), _half_width(spread.with_twice_the_images())),
+        reach=Reach(reach, float(spread.with_twice_the_seeds().reach()), float(spread.with_twice_the_images().reach())),
     )
 
 
 def hochberg(p_values: Sequence[float]) -> list[float]:
     """P values after the step-up correction of Hochberg (1988), in the order given.
 
-    All claims with a corrected p below 5 % together hold with 95 %, for tests that are independent or positively
-    dependent, as those are that share seeds and test images (Sarkar 1998). Where all p lie below 5 %, so do the
-    corrected ones: "better at every size" takes no more than 5 % at each (Berger 1982, intersection-union test).
+    All claims with a corrected p below 5 % hold together with 95 %. This is true for tests that are independent or
+    positively dependent, such as tests that share seeds and test images (Sarkar 1998). If every p lies below 5 %, so
+    does every corrected p: "better at every size" needs only 5 % at each size (Berger 1982, intersection-union test).
     """
     adjusted = [1.0] * len(p_values)
     smallest = 1.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__, reverse=True)):
-        smallest = min(smallest, (rank + 1) * p_values[place])
-        adjusted[place] = smallest
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__, reverse=True)):
+        smallest = min(smallest, (rank + 1) * p_values[index])
+        adjusted[index] = smallest
     return adjusted
 
 
@@ -128,8 +130,8 @@ def paired_gap(first_correct: Bools, second_correct: Bools) -> Interval:
     """Accuracy of the first minus accuracy of the second on the same images (T,), with Tango's score interval.
 
     Tango (1998), "Equivalence test and confidence interval for the difference in proportions for the paired-sample
-    design"; recommended by Fagerland, Lydersen & Laake (2014). Unlike Wald's it is no point when the two agree on
-    every image.
+    design"; recommended by Fagerland, Lydersen & Laake (2014). Unlike Wald's interval it has a width where the
+    two agree on every image.
     """
     table = mcnemar(first_correct, second_correct)
     count = len(first_correct)
@@ -138,11 +140,11 @@ def paired_gap(first_correct: Bools, second_correct: Bools) -> Interval:
 
 
 def _tango_end(table: McNemar, count: int, value: float, limit: float) -> float:
-    """The difference farthest from `value` towards `limit` that the score test does not reject, by bisection."""
+    """The difference farthest from `value`, towards `limit`, that the score test does not reject; by bisection."""
     inside, outside = value, limit
     for _ in range(60):
         middle = (inside + outside) / 2
-        # the share that the second alone has right, estimated given that the difference is `middle`
+        # estimated fraction that the second alone has right, if the difference is `middle`
         half = -table.only_first - table.only_second + (2 * count - table.only_first + table.only_second) * middle
         product = 8 * count * table.only_second * middle * (1 - middle)
         share = (max(half * half + product, 0.0) ** 0.5 - half) / (4 * count)
@@ -153,7 +155,3 @@ def _tango_end(table: McNemar, count: int, value: float, limit: float) -> float:
         else:
             outside = middle
     return inside
-
-
-def _half_width(spread: Spread) -> float:
-    return float(spread.reach())

@@ -1,0 +1,95 @@
+"""Pictures of a run's page: thumbnails of its images, where these images are still there"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from markupsafe import Markup
+from torch import Tensor
+
+from vit.checkpoints.run import RunDirectory
+from vit.data.dataset import array_image
+from vit.data.decode import ImageError, read_image
+from vit.data.samples import Source
+from vit.inference.scored_rows import ScoredRow
+from vit.report.run_attention import overlays
+from vit.report.thumbnails import encoded, shrunk
+
+THUMBNAIL = 128  # pixels of the longer side
+
+Pixels = Callable[[int], Tensor | None]
+
+
+@dataclass(frozen=True)
+class Card:
+    """An image on the page.
+
+    Attributes:
+        picture: source of its <img>; None where the image is gone.
+    """
+
+    row: ScoredRow
+    picture: Markup | None
+
+
+@dataclass(frozen=True)
+class ExplainedCard:
+    """An image as the network saw it, and a map of the pixels that mattered for its prediction."""
+
+    row: ScoredRow
+    picture: Markup
+    map: Markup
+
+
+class Pictures:
+    """The images of a run's rows.
+
+    Args:
+        run: run whose best checkpoint explains images.
+        pixels: pixels of an image by its index in `rows`; None where the images are not those of the run.
+    """
+
+    def __init__(self, run: RunDirectory, rows: Sequence[ScoredRow], pixels: Pixels | None) -> None:
+        self.run, self.rows, self.pixels = run, rows, pixels
+        self._thumbnail = cache(self._shrunk)
+
+    def cards(self, indices: Sequence[int]) -> list[Card]:
+        """Cards of some images."""
+        return [Card(self.rows[index], self._thumbnail(index)) for index in indices]
+
+    def explained(self, indices: Sequence[int]) -> list[ExplainedCard]:
+        """Cards with maps; empty where the images are gone or the network cannot be explained."""
+        found = [(self.rows[index], self.pixels(index)) for index in indices] if self.pixels else []
+        readable = [(row, image) for row, image in found if image is not None]
+        maps = overlays(self.run, [image for _, image in readable], [row.predicted for row, _ in readable])
+        return [ExplainedCard(row, *both) for (row, _), both in zip(readable, maps, strict=False)]
+
+    def _shrunk(self, index: int) -> Markup | None:
+        image = self.pixels(index) if self.pixels else None
+        return None if image is None else encoded(shrunk(image, THUMBNAIL))
+
+
+def pixels_of(source: Source | None, split: str, rows: Sequence[ScoredRow]) -> Pixels | None:
+    """The images of rows by their index; None where the images are not those that the run was measured on."""
+    if source is None or split not in source.splits:
+        return None
+    samples = source.splits[split]
+    names = (source.class_names[label] for label in samples.labels.tolist())
+    indices = {
+        (os.path.join(samples.root or "", path), name): index
+        for index, (path, name) in enumerate(zip(samples.paths, names, strict=True))
+    }
+    try:
+        found = [indices[os.path.join(samples.root or "", row.path), row.label] for row in rows]
+    except KeyError:
+        return None
+
+    def pixels(index: int) -> Tensor | None:
+        try:
+            own = found[index]
+            return read_image(samples.file(own)) if samples.arrays is None else array_image(samples, own)
+        except ImageError:
+            return None  # the file changed after the measurement
+
+    return pixels

@@ -1,0 +1,199 @@
+"""Tables of a run's page: metrics, classes, frequent mistakes, and how the run was made"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import binomtest
+
+from vit.checkpoints.run import RunResult
+from vit.data.samples import Labels
+from vit.inference.metrics import NAMES, per_class
+from vit.inference.scored_images import Floats
+from vit.inference.scored_rows import ScoredRow
+from vit.study.wording import Cell
+
+MOST_PAIRS = 8
+MOST_LEFT_OUT = 20
+
+
+@dataclass(frozen=True)
+class Tested:
+    """The measured images of a run as arrays (n,), in the order of its rows.
+
+    Attributes:
+        labels: true class numbers.
+        predictions: predicted class numbers.
+        confidences: probabilities of the predicted classes.
+        uncalibrated: the same without temperature scaling.
+        losses: negative log-probabilities of the true classes, in nats.
+    """
+
+    labels: Labels
+    predictions: Labels
+    confidences: Floats
+    uncalibrated: Floats
+    losses: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(cls, rows: Sequence[ScoredRow], class_names: Sequence[str]) -> Self:
+        """Arrays of the rows; KeyError for an unknown class."""
+        numbers = {name: number for number, name in enumerate(class_names)}
+        return cls(
+            np.array([numbers[row.label] for row in rows], dtype=np.int64),
+            np.array([numbers[row.predicted] for row in rows], dtype=np.int64),
+            np.array([row.probability for row in rows], dtype=np.float32),
+            np.array([row.uncalibrated for row in rows], dtype=np.float32),
+            np.array([row.loss for row in rows]),
+        )
+
+    @cached_property
+    def correct(self) -> npt.NDArray[np.bool_]:
+        """(n,) whether the prediction is the label."""
+        return np.asarray(self.labels == self.predictions)
+
+    @property
+    def by_loss(self) -> list[int]:
+        """Indices of the images, largest loss first."""
+        return [int(index) for index in np.argsort(-self.losses, kind="stable")]
+
+    def by_confidence(self, descending: bool = False) -> list[int]:
+        """Indices of the images, lowest confidence first, or highest."""
+        order = np.argsort(-self.confidences if descending else self.confidences, kind="stable")
+        return [int(index) for index in order]
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """A metric, and its value without temperature scaling if that differs."""
+
+    name: str
+    value: Cell
+    uncalibrated: Cell
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """A class: how many of its images were found, and with which other classes it was confused.
+
+    Attributes:
+        missed: number of its images with another prediction.
+        false_alarms: number of other images that were predicted as this class.
+        taken_for: the two most frequent wrong predictions for its images.
+    """
+
+    name: str
+    num_images: int
+    recall: Cell
+    precision: float
+    f1: float
+    missed: int
+    false_alarms: int
+    taken_for: str
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """Images of one class with the same wrong prediction.
+
+    Attributes:
+        total: number of images of the true class.
+        indices: the images, largest loss first.
+    """
+
+    label: int
+    predicted: int
+    total: int
+    indices: list[int]
+
+
+def share(count: int, total: int) -> Cell:
+    """A fraction in percent, and Wilson's 95 % interval."""
+    if total == 0:
+        return "", ""
+    within = binomtest(count, total).proportion_ci(0.95, "wilson")
+    return f"{100 * count / total:.2f}", f"{100 * within.low:.2f} to {100 * within.high:.2f}"
+
+
+def metric_rows(result: RunResult) -> list[MetricRow]:
+    """The metrics of a run, in the order of `NAMES`."""
+    after, before = result.metrics, result.uncalibrated
+    return [
+        MetricRow(title, _metric(name, after[name]), _metric(name, before.get(name)))
+        for name, title in NAMES.items()
+        if name in after
+    ]
+
+
+def class_rows(tested: Tested, class_names: Sequence[str]) -> list[ClassRow]:
+    """A row for each class, lowest F1 first."""
+    taken_for: list[Counter[int]] = [Counter() for _ in class_names]
+    for label, predicted in zip(tested.labels.tolist(), tested.predictions.tolist(), strict=True):
+        taken_for[label][predicted] += 1
+    called = np.bincount(tested.predictions, minlength=len(class_names))
+    rows = []
+    for number, measured in enumerate(per_class(tested.labels, tested.predictions, tuple(class_names))):
+        wrong = taken_for[number]
+        right = wrong.pop(number, 0)
+        rows.append(
+            ClassRow(
+                name=class_names[number],
+                num_images=right + wrong.total(),
+                recall=share(right, right + wrong.total()),
+                precision=measured.precision,
+                f1=measured.f1,
+                missed=wrong.total(),
+                false_alarms=int(called[number]) - right,
+                taken_for=", ".join(f"{class_names[other]} ({count})" for other, count in wrong.most_common(2)),
+            )
+        )
+    return sorted(rows, key=lambda row: row.f1)
+
+
+def mistakes(tested: Tested) -> list[Mistake]:
+    """The most frequent pairs of true and predicted class."""
+    pairs: dict[tuple[int, int], list[int]] = {}
+    for index in tested.by_loss:
+        if not tested.correct[index]:
+            pairs.setdefault((int(tested.labels[index]), int(tested.predictions[index])), []).append(index)
+    most = sorted(pairs.items(), key=lambda pair: (-len(pair[1]), pair[0]))[:MOST_PAIRS]
+    totals = np.bincount(tested.labels)
+    return [Mistake(label, predicted, int(totals[label]), found) for (label, predicted), found in most]
+
+
+def facts(result: RunResult) -> list[tuple[str, str]]:
+    """How the run was made, in a line each."""
+    network = ", ".join(f"{name} {value}" for name, value in result.network.items() if name != "name")
+    return [
+        ("network", f"{result.network['name']}: {network}"),
+        ("size", f"{result.parameters:,} parameters, {result.flops / 1e6:,.1f} million FLOPs for each image"),
+        ("images", ", ".join(f"{count:,} {split}" for split, count in result.images.items())),
+        ("fingerprints", ", ".join(f"{split} {value}" for split, value in result.fingerprints.items())),
+        ("training", f"{result.steps:,} steps of {result.batch_size:,} images ({result.epochs:,.4g} epochs)"),
+        ("seed", str(result.seed)),
+        ("time", f"{result.seconds:,.0f} s, {result.images_per_second:,.0f} training images/s"),
+        ("device", f"{result.device}, {result.precision}"),
+        *(("unreadable image", f"{split}: {path}: {reason}") for split, path, reason in _left_out(result.left_out)),
+        *([("skipped steps", f"{result.skipped_steps:,}")] if result.skipped_steps else []),
+        ("versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())),
+    ]
+
+
+def _metric(name: str, metric: Mapping[str, float] | None) -> Cell:
+    """A metric and its interval. The calibration error has the value by chance instead, except in old runs."""
+    if metric is None:
+        return "", ""
+    if name == "ece":
+        return f"{100 * metric['value']:.2f} %", f"{100 * metric['chance']:.2f} by chance" if "chance" in metric else ""
+    scale, digits = (1, 4) if name == "nll" else (100, 2)
+    value, low, high = (f"{scale * metric[key]:.{digits}f}" for key in ("value", "low", "high"))
+    return value + " %" * (name != "nll"), f"{low} to {high}"
+
+
+def _left_out(left_out: Mapping[str, Mapping[str, str]]) -> list[tuple[str, str, str]]:
+    """(split, name, reason) of images that could not be read and were not measured."""
+    return [(split, path, reason) for split, some in left_out.items() for path, reason in some.items()][:MOST_LEFT_OUT]

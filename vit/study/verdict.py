@@ -1,0 +1,187 @@
+"""The verdict of a study: one paragraph for a reader who reads nothing else"""
+
+from collections.abc import Sequence
+
+from vit.study.findings import CellResult, Comparison, Difference, FailedCell, Interval, Protocol, Series
+from vit.study.wording import budget_words, outcome, percent_words
+
+FEW_PASSES = 3.0  # over the images of the largest size
+
+
+def verdict(
+    series: Sequence[Series],
+    comparisons: Sequence[Comparison],
+    protocol: Protocol,
+    failed: Sequence[FailedCell],
+    results: Sequence[CellResult],
+) -> str:
+    """The largest size, the other sizes, the effect of more images, the conditions, and warnings about the budget."""
+    sentences = [*_sentences(series, comparisons, protocol, failed), _more_steps(results), _few_passes(results)]
+    return " ".join(filter(None, sentences))
+
+
+def _sentences(
+    series: Sequence[Series], comparisons: Sequence[Comparison], protocol: Protocol, failed: Sequence[FailedCell]
+) -> list[str]:
+    if not series:
+        return [f"No run has finished; {len(failed)} failed."]
+    first = series[0].points[-1]
+    found = [_at_largest(one, series) for one in comparisons] or [
+        f"At {first.num_images:,} images {series[0].name} errs on {percent_words(first.mean)} of the test images."
+    ]
+    conditions = _conditions(series, protocol, failed)
+    if len({point.num_images for one in series for point in one.points}) == 1:
+        found = [_beside_first(comparisons, first.num_images)] if len(comparisons) > 1 else found
+        unknown = "Only one size was measured, so the effect of more images is not known."
+        return [*found, _what_would_narrow(comparisons), unknown, conditions]
+    changes = [_elsewhere(one) for one in comparisons]
+    return [*found, *changes, _what_would_narrow(comparisons), _with_twice(series), conditions]
+
+
+def _at_largest(comparison: Comparison, series: Sequence[Series]) -> str:
+    """Which of two series to use at the largest size that both have, and by how much its error is lower."""
+    names = (comparison.first, comparison.second)
+    if not comparison.differences:
+        return f"{names[0]} and {names[1]} have no size and seed in common."
+    one = comparison.differences[-1]
+    errors = [_mean_error(series, name, one) for name in names]
+    at = f"At {one.num_images:,} images"
+    if one.gap.low is None or one.gap.high is None:
+        return f"{at} the error is {errors[0]} for {names[0]} and {errors[1]} for {names[1]}, from one seed."
+    if comparison.verdict in ("first ahead", "second ahead") or one.is_significant:
+        low, high = sorted((abs(one.gap.low), abs(one.gap.high)))
+        best, other = (0, 1) if one.gap.value < 0 else (1, 0)
+        return (
+            f"{at} use {names[best]} rather than {names[other]}: its error is {errors[best]} against {errors[other]}, "
+            f"{100 * abs(one.gap.value):.2f} points less (95 % interval {100 * low:.2f} to {100 * high:.2f})."
+        )
+    excludes_zero = one.gap.low > 0 or one.gap.high < 0
+    return (
+        f"{at} {names[0]} and {names[1]} cannot be told apart: the errors are {errors[0]} and {errors[1]}, a "
+        f"difference of {100 * one.gap.value:.2f} points (95 % interval {100 * one.gap.low:.2f} to "
+        f"{100 * one.gap.high:.2f}" + (", which is not corrected for the number of tests)." if excludes_zero else ").")
+    )
+
+
+def _what_would_narrow(comparisons: Sequence[Comparison]) -> str:
+    """For the first comparison that is open at its largest size: the effect of more seeds and of more test images."""
+    for comparison in comparisons:
+        one = comparison.differences[-1] if comparison.differences else None
+        if one is None or one.is_significant:
+            continue
+        if one.reach is None:
+            return "One seed has no interval: give --seeds 3 or more."
+        now, seeds, images = one.reach.now, one.reach.twice_the_seeds, one.reach.twice_the_test_images
+        better = "more seeds" if seeds < images else "more test images"
+        both = abs(seeds - images) < 0.1 * (now - min(seeds, images))
+        pair = f" between {comparison.first} and {comparison.second}" if len(comparisons) > 1 else ""
+        return (
+            f"The difference{pair} is known to ±{100 * now:.2f} points. Twice the seeds would make that about "
+            f"±{100 * seeds:.2f}, twice the test images ±{100 * images:.2f}: "
+            + ("both would help equally." if both else f"{better} would help most.")
+        )
+    return ""
+
+
+def _beside_first(comparisons: Sequence[Comparison], num_images: int) -> str:
+    """Several series at one size, each against the first: worse, better, or not to be told apart."""
+    groups: dict[str, list[str]] = {"Worse": [], "Better": [], "Not to be told apart from it": [], "Not tested": []}
+    for one in comparisons:
+        if not one.differences or not one.differences[0].is_tested:
+            groups["Not tested"].append(one.second)
+            continue
+        gap = one.differences[0].gap
+        more = Interval(-gap.value, _minus(gap.high), _minus(gap.low))  # errors of the second beyond the first's
+        clear = "Worse" if more.value > 0 else "Better"
+        kind = clear if one.differences[0].is_significant else "Not to be told apart from it"
+        groups[kind].append(f"{one.second} ({_points(more)})")
+    found = " ".join(f"{kind}: {'; '.join(names)}." for kind, names in groups.items() if names)
+    return (
+        f"At {num_images:,} images, compared with {comparisons[0].first}, in points of error with 95 % intervals, and "
+        f"tested with a correction for {len(comparisons)} comparisons. {found}"
+    )
+
+
+def _minus(value: float | None) -> float | None:
+    return None if value is None else -value
+
+
+def _points(more: Interval) -> str:
+    if more.low is None or more.high is None:
+        return _signed(more.value)
+    return f"{_signed(more.value)}, {_signed(more.low)} to {_signed(more.high)}"
+
+
+def _signed(value: float) -> str:
+    return f"{round(100 * value, 2) + 0.0:+.2f}"  # + 0.0 turns -0.0 into 0.0
+
+
+def _mean_error(series: Sequence[Series], name: str, one: Difference) -> str:
+    """The mean over the seeds that both series have, so that the two errors differ by the gap."""
+    points = next(some for some in series if some.name == name).points
+    point = next(point for point in points if point.num_images == one.num_images)
+    errors = [error for seed, error in zip(point.seeds, point.errors, strict=True) if seed in one.seeds]
+    return f"{100 * sum(errors) / len(errors):.2f} %"
+
+
+def _elsewhere(comparison: Comparison) -> str:
+    """Whether the answer changes with the size."""
+    found = comparison.differences
+    if comparison.verdict in ("first ahead", "second ahead"):
+        return f"That holds at every measured size, from {found[0].num_images:,} to {found[-1].num_images:,} images."
+    if len(found) > 1 and all(one.is_tested and not one.is_significant for one in found):
+        return f"They cannot be told apart at any smaller measured size either, down to {found[0].num_images:,} images."
+    return outcome(comparison) if found else ""
+
+
+def _with_twice(series: Sequence[Series]) -> str:
+    """The expected error with twice the images, if the points of every series support its fit."""
+    reasons: dict[str, list[str]] = {}
+    expected = []
+    for one in series:
+        if one.fit is None:
+            reasons.setdefault("there are fewer than 3 sizes", []).append(one.name)
+        elif not one.fit.supported:
+            reasons.setdefault(one.fit.why, []).append(one.name)
+        else:
+            expected.append(f"{percent_words(one.fit.at_twice)} for {one.name} with {2 * one.fit.largest:,}")
+    if reasons:
+        words = "; ".join(f"{' and '.join(names)}: {why}" for why, names in reasons.items())
+        return f"The effect of more images is not known ({words})."
+    return f"With twice the images the fitted curves expect an error of {', and of '.join(expected)}."
+
+
+def _conditions(series: Sequence[Series], protocol: Protocol, failed: Sequence[FailedCell]) -> str:
+    """Budget and sizes that the answer depends on, and missing runs."""
+    largest = max(point.num_images for one in series for point in one.points)
+    words = f"Other budgets, other data and more than {largest:,} images were not measured"
+    if "budget" in protocol:
+        words = f"The budget was {budget_words(protocol)}; o{words[1:]}"
+    cells = {one.name: {(point.num_images, seed) for point in one.points for seed in point.seeds} for one in series}
+    planned = set.union(*cells.values()) | {(one.num_images, one.seed) for one in failed}
+    missing = [
+        f"{name} lacks {len(planned - own)} of {len(planned)} runs" for name, own in cells.items() if planned - own
+    ]
+    missing += [f"{name} has no run" for name in dict.fromkeys(one.series for one in failed) if name not in cells]
+    return f"{words}; {', '.join(missing)}." if missing else f"{words}."
+
+
+def _more_steps(results: Sequence[CellResult]) -> str:
+    """A warning where larger sizes also trained for longer, so that two causes are mixed."""
+    ordered = sorted(results, key=lambda one: one.num_images)
+    if not ordered or ordered[0].steps >= ordered[-1].steps:
+        return ""
+    least, most = (f"{one.steps:,} at {one.num_images:,} images" for one in (ordered[0], ordered[-1]))
+    return f"Larger sizes also trained for more steps ({least}, {most}), so images alone do not explain their gain."
+
+
+def _few_passes(results: Sequence[CellResult]) -> str:
+    """A warning where the budget is so short that most images were seen at most twice."""
+    largest = max((one.num_images for one in results), default=0)
+    passes = min((one.epochs for one in results if one.num_images == largest), default=FEW_PASSES)
+    if round(passes, 1) >= FEW_PASSES:  # whole batches: three epochs can be 2.999
+        return ""
+    return (
+        f"At {largest:,} images the budget was {passes:.2g} passes over them, too few to show the value of more "
+        "images: a longer budget may change this answer."
+    )

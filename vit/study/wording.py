@@ -1,0 +1,119 @@
+"""A study's numbers and comparisons in words, for the verdict, the terminal and the page"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from vit.study.findings import ALPHA, Comparison, Interval, JsonValue, Protocol
+
+Words = Callable[[float], str]
+Cell = tuple[str, str]  # a value and its interval; the page prints the interval below the value
+
+
+def in_words(value: JsonValue) -> str:
+    """A value of a study's protocol; None becomes an empty text."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name}: {in_words(each)}" for name, each in value.items())
+    if isinstance(value, Sequence):
+        return ", ".join(in_words(each) for each in value)
+    return f"{value:g}" if isinstance(value, float) else f"{value:,}" if type(value) is int else str(value)
+
+
+def budget_words(protocol: Protocol) -> str:
+    """How long every cell trained."""
+    return in_words(protocol.get("budget_words") or protocol.get("budget"))
+
+
+def two_digits(num_images: float) -> str:
+    """An estimated number of images, such as '1,300': an estimate has two digits at most."""
+    return f"{float(f'{num_images:.2g}'):,.0f}"
+
+
+def listed(sizes: Sequence[int]) -> str:
+    """'100, 300 and 1,000'."""
+    words = [f"{size:,}" for size in sizes]
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def percents(interval: Interval) -> Cell:
+    """A fraction and its interval as percentages without a sign: ('5.20', '4.80 to 5.60')."""
+    return f"{100 * interval.value:.2f}", ends(interval, lambda value: f"{100 * min(max(value, 0), 1):.2f}")
+
+
+def percent_words(error: Interval) -> str:
+    """'5.20 % (95 % interval 4.80 to 5.60)'."""
+    value, around = percents(error)
+    return f"{value} % (95 % interval {around})" if around else f"{value} %"
+
+
+def ends(interval: Interval, show: Words) -> str:
+    """The interval without its value; empty where both ends are None."""
+    low, high = interval.low, interval.high
+    if low is None:
+        return "" if high is None else f"{show(high)} or less"
+    return f"{show(low)} or more" if high is None else f"{show(low)} to {show(high)}"
+
+
+def comparison_words(comparison: Comparison) -> str:
+    """Outcome of a comparison and test of its slope, in one or two sentences."""
+    return " ".join(filter(None, (outcome(comparison), _trend(comparison))))
+
+
+def outcome(comparison: Comparison) -> str:
+    """Which series is better at which sizes, in one sentence."""
+    first, second, found = comparison.first, comparison.second, comparison.differences
+    if sum(one.is_tested for one in found) < 2:
+        return f"{first} and {second} share too few sizes with two seeds or more to say what changes with size."
+    if comparison.verdict == "crossing" and comparison.crossing is not None:
+        return _crossing(comparison, comparison.crossing)
+    if comparison.verdict in ("first ahead", "second ahead"):
+        ahead, behind = (first, second) if comparison.verdict == "first ahead" else (second, first)
+        return (
+            f"{ahead} makes fewer errors than {behind} at every measured size "
+            f"({found[0].num_images:,} to {found[-1].num_images:,} images)."
+        )
+    parts = []
+    for name, side in ((first, -1), (second, 1)):
+        sizes = [one.num_images for one in found if one.is_significant and one.side == side]
+        if sizes:
+            parts.append(f"{name} is significantly ahead with {listed(sizes)} images")
+    open_sizes = [one.num_images for one in found if not one.is_significant]
+    if open_sizes:
+        parts.append(f"{first} and {second} cannot be told apart with {listed(open_sizes)} images")
+    return "; ".join(parts) + "."
+
+
+def _crossing(comparison: Comparison, crossing: Interval) -> str:
+    found = comparison.differences
+    significant = [one for one in found if one.is_significant]
+    low, high = significant[0].num_images, significant[-1].num_images
+    names = (comparison.first, comparison.second)
+    below, above = names if significant[0].side < 0 else names[::-1]
+    outer = [one.num_images for one in found if not low <= one.num_images <= high]
+    bounds = [two_digits(crossing.low or found[0].num_images), two_digits(crossing.high or found[-1].num_images)]
+    return (
+        f"Below about {two_digits(crossing.value)} images (95 % interval {bounds[0]} to {bounds[1]}) {below} is better,"
+        f" above it {above}" + (f"; with {listed(outer)} images they cannot be told apart." if outer else ".")
+    )
+
+
+def _trend(comparison: Comparison) -> str:
+    """The test of the slope, in one sentence; empty without an interval."""
+    slope = comparison.slope
+    if slope is None or slope.low is None or slope.high is None:
+        return ""
+    name = f"the ratio of errors ({comparison.first} over {comparison.second})"
+    if comparison.slope_p >= ALPHA:
+        return f"As images are added, {name} does not change measurably."
+    value, low, high = (f"{np.exp(end):.2f}" for end in (slope.value, slope.low, slope.high))
+    words = (
+        f"As images are added, {name} {'grows' if slope.value > 0 else 'shrinks'}: with ten times as many it is "
+        f"{value} times as large (95 % interval {low} to {high})"
+    )
+    is_closing = slope.value * sum(math.log(one.ratio.value) for one in comparison.differences) < 0
+    if is_closing and comparison.verdict != "crossing":
+        words += "; a shrinking gap alone is not evidence of a crossover"
+    return words + "."
