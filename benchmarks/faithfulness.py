@@ -1,13 +1,13 @@
-"""Do explanations beat chance? Deletion and insertion of every method on many photos, beside random orders.
-
-For each photo the class that the model predicts is explained by every method; patches are then taken away (deletion),
-or brought in (insertion), in the order of the map and in random orders (vit/explain/faithfulness.py). What is taken
-away is replaced by the photo's mean color, or with `--background blur` by the photo strongly blurred.
+"""Do explanations beat chance? Deletion and insertion of every method on many photographs, beside random orders.
 
     python benchmarks/faithfulness.py --model CKPT --photos FOLDER --output rows.csv
 
-Rows are written as they come; the summary can be printed again with `--summary rows.csv`. Labels play no part, so any
-photos will do that look like the model's own.
+Every method explains the class that the model predicts for a photograph. Deletion removes patches in the order of the
+map and in random orders. Insertion shows patches in these orders (vit/explain/faithfulness.py). The photograph's mean
+color replaces removed patches, or with `--background blur` the photograph strongly blurred.
+
+Rows are written as they are computed, and `--summary rows.csv` prints the summary again. Labels are not used, so any
+photographs will do that resemble the model's training images.
 """
 
 import argparse

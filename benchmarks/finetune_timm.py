@@ -1,11 +1,13 @@
-"""Test accuracy of a plain fine-tuning script around timm, to set beside `vit train FOLDER --init_from WEIGHTS`.
+"""Test accuracy of a plain fine-tuning script around timm, for comparison with `vit train FOLDER --init_from WEIGHTS`.
 
     python benchmarks/finetune_timm.py FOLDER WEIGHTS [--epochs 8] [--seed 0]
 
-FOLDER holds train/, validation/ and test/ with a folder for each class; WEIGHTS are DeiT-Tiny's in timm's names. What
-such a script usually does: AdamW with weight decay 0.05 and layer decay 0.75, learning rate 0.0005 with a cosine and
-half an epoch of warm-up, label smoothing 0.1, batches of 64, random crops of at least 0.35 and mirror images, bf16
-where the processor has it; the epoch of the lowest validation loss is tested.
+FOLDER holds train/, validation/ and test/ with a folder for each class. WEIGHTS are DeiT-Tiny's in timm's names. The
+settings are those that such scripts usually have:
+
+- AdamW with weight decay 0.05, layer decay 0.75, learning rate 0.0005, a cosine and half an epoch of warm-up
+- label smoothing 0.1, batches of 64, random crops of at least 0.35, mirror images
+- bf16 where the processor has it; the epoch of the lowest validation loss is tested
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""What a pretrained ViT reads from positions: accuracy with patches in order, shuffled, and without positions.
+"""How a pretrained ViT uses positions: accuracy with patches in order, with shuffled patches, and without positions.
 
     python benchmarks/patch_shuffle.py PHOTOS WEIGHTS [--sizes 160,224,288,384] [--orders 3]
 
-PHOTOS holds ImageNet photos whose synset stands at the beginning of their own or their folder's name
-(n01440764_tench.JPEG, n01440764/1.JPEG); WEIGHTS is anything that `vit convert` reads, for ImageNet's 1,000 classes.
-Patches are shuffled after preprocessing, each image by orders of its own, drawn from a seed.
+PHOTOS holds ImageNet photographs. The name of a file or of its folder begins with the synset (n01440764_tench.JPEG,
+n01440764/1.JPEG). WEIGHTS is anything that `vit convert` reads, for ImageNet's 1,000 classes. Patches are shuffled
+after preprocessing. Each image has orders of its own, drawn from a seed.
 """
 
 import argparse

@@ -1,16 +1,16 @@
-"""Labeling a folder of photos with ViT-Ti/16 at 224 pixels, from JPEG files to a CSV with a row for each.
+"""Labeling a folder of photographs with ViT-Ti/16 at 224 pixels, from JPEG files to a CSV with a row for each.
 
 Ours: `vit.load(checkpoint).predict(folder)` with the writer of `vit predict`, in the precision "auto" of a checkpoint
 that was trained in bf16-mixed.
 
-Theirs: timm's vit_tiny_patch16_224 in a plain loop: a DataLoader with 2 workers and batches of 64, Pillow and
-torchvision's Resize(256), CenterCrop(224), ToTensor and Normalize, under inference_mode; in float32, and in bfloat16
-autocast. Weights are random: they do not matter for speed.
+Theirs: timm's vit_tiny_patch16_224 in a plain loop under inference_mode. A DataLoader has 2 workers and batches of 64,
+with Pillow and torchvision's Resize(256), CenterCrop(224), ToTensor and Normalize. It runs in float32 and in bfloat16
+autocast. Weights are random, because they do not matter for speed.
 
     python benchmarks/predict_folder.py --photos FOLDER            (JPEG files, in any folders below)
 
-Without --photos (or the environment's PHOTOS) it draws photos itself: 400x533 pixels, quality 85, smooth noise with
-hard-edged shapes, about 40 kB each, the same on every machine.
+Without --photos (or the environment's PHOTOS) the script draws photographs itself: 400x533 pixels, quality 85, smooth
+noise with hard-edged shapes, about 40 kB each. They are the same on every machine.
 """
 
 import argparse

@@ -1,8 +1,9 @@
-"""What it costs to know every image by its content before a training, beside one pass of decoding.
+"""Cost of knowing every image by its content before a training, beside one pass of decoding.
 
     python benchmarks/read_contents.py FOLDER            (DATA as for vit train; files)
 
-Processor time, because a busy machine bends the clock; both on the same files in turn, three times.
+The script measures processor time, because other work changes the clock time. Both sides read the same files in turn,
+three times.
 """
 
 import sys

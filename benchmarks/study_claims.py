@@ -1,10 +1,10 @@
-"""How often is what `vit study` says true? Studies are drawn from a known world and judged by its statistics.
+"""How often are the claims of `vit study` true? Its statistics judge studies that are drawn from a known world.
 
     python benchmarks/study_claims.py [--studies 2000] [--only PART]
 
-The world is as studies are. Every study has one test set, which all seeds and networks share. A test image has a
-difficulty that is common to all networks, and one for each network and size. The subsets of a seed lie in each other,
-and the networks of a seed share them. A network errs on an image where
+The world has the structure of real studies. Every study has one test set, which all seeds and networks share. A test
+image has a difficulty that is common to all networks, and one for each network and size. The subsets of a seed lie
+inside each other, and the networks of a seed share them. A network errs on an image where
 
     common difficulty + network's difficulty + chance (network, seed, size, image)  >  threshold + seed's effect
 

@@ -1,6 +1,6 @@
-"""Programs timed in turn, A B A B ..., each in a process of its own: a ratio that a busy machine hardly bends.
+"""Programs timed in turn, A B A B ..., each in a process of its own, so that other work hardly changes the ratio.
 
-A script calls `compare` with the names of its sides; for each turn it is started again with `--side NAME`, and then it
+A script calls `compare` with the names of its sides. For each turn the script starts again with `--side NAME`, and then
 calls `answer` with the images per second that it measured.
 """
 

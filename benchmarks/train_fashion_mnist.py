@@ -1,13 +1,13 @@
 """Training speed on Fashion-MNIST: the shipped recipe against the same network from timm in a plain Lightning script.
 
 Ours: `configs/fashion_mnist.yaml` as `vit train` runs it (`vit.training.fit.fit` with its data module, augmentation,
-weight averaging, gradient clipping, schedule and metrics); a listener times its steps and ends it.
+weight averaging, gradient clipping, schedule and metrics). A callback times the steps and ends the training.
 
-Theirs: timm's VisionTransformer of the same size and batch in a LightningModule of three methods with AdamW, fed by
-torchvision's FashionMNIST and transforms through a DataLoader with 2 workers; no averaging, clipping, schedule or
+Theirs: timm's VisionTransformer of the same size and batch in a LightningModule of three methods with AdamW. A
+DataLoader with 2 workers feeds torchvision's FashionMNIST and transforms. It has no averaging, clipping, schedule or
 metrics. Both train in the precision that the recipe chooses: bf16-mixed where the hardware has it.
 
-With `--epochs 1` a run is one epoch to its last step, without the validation that follows it.
+With `--epochs 1` a run is one epoch to its last step, without the validation after it.
 
     python benchmarks/train_fashion_mnist.py --root FOLDER          (FOLDER/FashionMNIST/raw)
     python benchmarks/train_fashion_mnist.py --root FOLDER --epochs 1

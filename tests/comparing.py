@@ -1,4 +1,4 @@
-"""Where two checkpoints, or what is in them, differ."""
+"""Differences between two checkpoints."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import torch
 
 
 def differences(one: Any, other: Any, path: str = "") -> list[str]:
-    """Places where two trees of tensors and plain values differ, save what names a folder of checkpoints."""
+    """Paths at which two trees of tensors and plain values differ. Paths of checkpoints may differ."""
     if isinstance(one, torch.Tensor):
         return [] if isinstance(other, torch.Tensor) and torch.equal(one, other) else [path]
     if isinstance(one, dict) and isinstance(other, dict):
@@ -14,6 +14,6 @@ def differences(one: Any, other: Any, path: str = "") -> list[str]:
         return [bad for key in keys for bad in differences(one.get(key), other.get(key), f"{path}/{key}")]
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         pairs = list(zip(one, other, strict=False))
-        found = [bad for place, pair in enumerate(pairs) for bad in differences(*pair, f"{path}/{place}")]
+        found = [bad for index, pair in enumerate(pairs) for bad in differences(*pair, f"{path}/{index}")]
         return found + [path] * (len(one) != len(other))
     return [] if one == other or str(one).endswith((".ckpt", "checkpoints")) else [path]

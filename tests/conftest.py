@@ -1,4 +1,4 @@
-"""One thread for each process, which is faster for small tensors on a shared machine; the same examples every time."""
+"""Fixtures of all tests. Each process has one thread, which is faster for small tensors; examples are reproducible."""
 
 import contextlib
 import io
@@ -27,7 +27,7 @@ settings.load_profile("vit")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave long tests out unless they are asked for by their marker: `pytest -m faults` is to be quick as well."""
+    """Leave out long tests unless their marker is selected, so that `pytest -m faults` is quick too."""
     left_out = {"slow", "notebooks"} - set(re.findall(r"\w+", config.option.markexpr))
     deselected = [item for item in items if left_out & {marker.name for marker in item.iter_markers()}]
     config.hook.pytest_deselected(items=deselected)
@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command line said."""
+    """Exit code and output of a command line."""
 
     code: int
     out: str
@@ -45,7 +45,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Trained:
-    """A run folder and what `vit train` said while it made it."""
+    """A run folder and the output of its `vit train`."""
 
     path: Path
     answer: Answer
@@ -66,43 +66,43 @@ def ask(*arguments: object) -> Answer:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder that the test works in: what a command writes beside it is found there."""
+    """An empty working folder for the test."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture(scope="session")
 def vit() -> Callable[..., Answer]:
-    """`vit("train", "digits", ...)` -> Answer; nothing goes to Weights & Biases."""
+    """`vit("train", "digits", ...)` -> Answer."""
     return ask
 
 
 @pytest.fixture(scope="session")
 def draw_classes() -> Callable[..., Path]:
-    """`draw_classes(folder, ("cat", "dog"), 12)` writes 12 PNGs of 12x12 pixels a class, each class of one color."""
+    """`draw_classes(folder, ("cat", "dog"), 12)` writes 12 PNGs of 12x12 pixels per class, each class in one color."""
 
     def draw(folder: Path, class_names: Sequence[str], each: int, side: int = 12) -> Path:
         for number, name in enumerate(class_names):
             generator = np.random.default_rng([number, *name.encode()])
             color = np.array([hash_byte(name, channel) for channel in range(3)])
             (folder / name).mkdir(parents=True, exist_ok=True)
-            for place in range(each):
+            for index in range(each):
                 noise = generator.integers(-30, 31, (side, side, 3))
                 pixels = np.clip(color + noise, 0, 255).astype(np.uint8)
-                Image.fromarray(pixels).save(folder / name / f"{place:02d}.png")
+                Image.fromarray(pixels).save(folder / name / f"{index:02d}.png")
         return folder
 
     return draw
 
 
 def hash_byte(name: str, channel: int) -> int:
-    """A color that follows from a class's name."""
+    """One channel of the color of a class, from its name."""
     return sum(ord(letter) * (31 + 17 * channel) ** place for place, letter in enumerate(name)) % 200 + 28
 
 
 @pytest.fixture(scope="session")
 def digits_run(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """A ViT trained on digits for two epochs, once for all tests; nobody may write into it."""
+    """A ViT trained on digits for two epochs, once for all tests. Tests must not write to the folder."""
     out = tmp_path_factory.mktemp("digits_run")
     options = ("--epochs", 2, "--batch_size", 128, "--optim.warmup", 0, "--seed", 3, "--wandb", "off")
     answer = ask("train", "digits", *options, "--out", out)
@@ -113,7 +113,7 @@ def digits_run(tmp_path_factory: pytest.TempPathFactory) -> Trained:
 
 @pytest.fixture(scope="session")
 def colors(tmp_path_factory: pytest.TempPathFactory, draw_classes: Callable[..., Path]) -> Path:
-    """A folder of three class folders with 14 images each; nobody may write into it."""
+    """A folder of three class folders with 14 images each. Tests must not write to it."""
     return draw_classes(tmp_path_factory.mktemp("data") / "colors", ("blue", "green", "red"), 14)
 
 
@@ -126,7 +126,7 @@ HOSTILE_NAMES = (
 
 @pytest.fixture(scope="session")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of images with odd names and of files that are none; nobody may write into it."""
+    """A folder of images with odd names and of other files. Tests must not write to it."""
     folder = tmp_path_factory.mktemp("mixed")
     generator = np.random.default_rng(5)
     for place, name in enumerate(HOSTILE_NAMES):
@@ -148,7 +148,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def scene() -> Callable[..., Image.Image]:
-    """`scene(seed)` is a smooth picture of random colors, like no other seed's; `scene(seed, width, height)`."""
+    """`scene(seed)` or `scene(seed, width, height)`: a smooth picture of random colors, different for each seed."""
 
     def draw(seed: int, width: int = 80, height: int = 60) -> Image.Image:
         colors = np.random.default_rng([77, seed]).integers(0, 256, (9, 9, 3), dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""Trainings in processes of their own: begin them, find all that belongs to one, end them."""
+"""Programs in separate processes: start them, find all their processes, end them."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Variables of a program under test; `belonging` finds it by them."""
+    """Environment of a program under test, by which `belonging` finds its processes."""
     return {
         **os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
         "MASTER_ADDR": "127.0.0.1", "VIT_TEST": str(folder),
@@ -32,7 +32,7 @@ def free_port() -> str:
 
 
 def start(folder: Path, *arguments: object, launcher: str = "", script: str = "") -> subprocess.Popen[str]:
-    """Begin `vit ARGUMENTS` in a folder; by "torchrun" on two processes; after a `script` of Python."""
+    """Start `vit ARGUMENTS` in a folder, with "torchrun" in two processes, and after a Python `script`."""
     program = ["-m", "vit"]
     if script:
         ending = "import sys\nfrom vit.__main__ import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
@@ -50,15 +50,15 @@ def start(folder: Path, *arguments: object, launcher: str = "", script: str = ""
 
 def srun(folder: Path, *commands: Iterable[object], variables: Mapping[str, str] | None = None, script: str = "",
          ) -> list[subprocess.Popen[str]]:  # fmt: skip
-    """Begin `vit COMMAND` for each command as a task of one step of SLURM would be, with no SLURM.
+    """Start `vit COMMAND` for each command as a task of one SLURM step, without SLURM.
 
-    A task has its variables, and the working folder FOLDER/taskN: relative paths are those of a machine of its own.
+    Each task has the variables of srun and its own working folder, FOLDER/taskN, as on separate machines.
 
     Args:
-        variables: in place of those that srun sets on one machine for all tasks.
-        script: Python that is run first.
+        variables: variables that srun sets for all tasks; None: those of tasks on one machine.
+        script: Python code that runs first.
     """
-    # a study's cells import the file of their parent's main module
+    # the cells of a study import the main file of their parent
     main = "if __name__ == '__main__':\n    from vit.__main__ import main\n    sys.exit(main())\n"
     (folder / "task.py").write_text(f"{script}\nimport sys\n{main}")
     step = variables or {"SLURM_NTASKS": str(len(commands)), "SLURM_NNODES": "1", "SLURM_STEP_ID": "0"}
@@ -75,7 +75,7 @@ def srun(folder: Path, *commands: Iterable[object], variables: Mapping[str, str]
 
 
 def finish_all(folder: Path, tasks: Iterable[subprocess.Popen[str]], seconds: float) -> list[tuple[int, str, str]]:
-    """(exit code, what it printed, what it said on standard error) of tasks that must end by themselves."""
+    """Exit code, standard output and standard error of tasks that must end by themselves."""
     ends = []
     try:
         for task in tasks:
@@ -94,11 +94,11 @@ def until(happened: Callable[[], object], seconds: float) -> None:
 
 
 def belonging(folder: Path, variable: str = "") -> list[int]:
-    """Every process of a folder's program (torchrun gives each a session of its own), by its environment."""
+    """All processes of the program in a folder, found by their environment: torchrun starts each in a new session."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            variables = (entry / "environ").read_bytes().split(b"\0")  # empty when it is dead, but not yet collected
+            variables = (entry / "environ").read_bytes().split(b"\0")  # empty for a zombie
         except OSError:
             continue
         if f"VIT_TEST={folder}".encode() in variables and (not variable or variable.encode() in variables):
@@ -113,7 +113,7 @@ def send(pids: Iterable[int], number: int) -> None:
 
 
 def finish(folder: Path, process: subprocess.Popen[str], seconds: float) -> tuple[str, str]:
-    """(what it printed, what it said on standard error) of a program that must end by itself; none of it stays."""
+    """Standard output and error of a program that must end by itself. Remaining processes are killed."""
     try:
         return process.communicate(timeout=seconds)
     finally:

@@ -1,9 +1,9 @@
-"""Run folders that commands make."""
+"""Run folders of commands."""
 
 from pathlib import Path
 
 
 def run_folder(out: Path) -> Path:
-    """The only one below a folder."""
+    """The only run folder below a folder."""
     (config,) = out.glob("**/config.yaml")
     return config.parent

@@ -1,4 +1,4 @@
-"""Files of rows that commands write."""
+"""Tables that commands write."""
 
 import csv
 import os
@@ -12,12 +12,12 @@ FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]+\S")
 
 
 def rows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """A CSV file, a mapping for each row, as it was written; names that are not UTF-8 stay as they are."""
+    """The rows of a CSV file as dicts, unescaped. Names that are not UTF-8 keep their bytes."""
     return records(Path(path))
 
 
 def formulas(path: Path) -> list[str]:
-    """Cells that a spreadsheet computes, whichever of the usual delimiters it splits at; a number is harmless."""
+    """Cells that a spreadsheet computes, with any of the usual delimiters. A number is harmless."""
     found = []
     for delimiter in ",;\t":
         with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:

@@ -1,4 +1,4 @@
-"""Files are whole or not there, with any number of processes that write one at the same instant."""
+"""Files are complete or not there, also when several processes write one file at the same time."""
 
 import json
 import os
@@ -21,7 +21,7 @@ print("ready", flush=True)
 began = float(input())
 for round in range(int(sys.argv[3])):
     study = StudyDirectory(root / str(round))
-    time.sleep(max(0.0, began + 0.1 * round - time.time()))  # all at the same instant
+    time.sleep(max(0.0, began + 0.1 * round - time.time()))  # all at the same time
     for _ in range(10):
         study.describe([], {"shard": number, "long": "x" * 100_000})
         assert len(json.loads(study.description_path.read_text())["protocol"]["long"]) == 100_000
@@ -65,7 +65,7 @@ def test_what_a_killed_writer_left_goes_and_what_a_living_one_writes_stays(tmp_p
     old, _ = left = sorted(tmp_path.iterdir())
     assert len(left) == 2 and not path.exists()
     os.utime(old, (time.time() - ABANDONED_SECONDS - 1,) * 2)
-    (tmp_path / ".study.jsonl.12.partial").touch()  # of another file
+    (tmp_path / ".study.jsonl.12.partial").touch()  # a partial file of another file
     os.utime(tmp_path / ".study.jsonl.12.partial", (0, 0))
     write_json(path, {"a": 1})
     assert not old.exists() and left[1].exists() and (tmp_path / ".study.jsonl.12.partial").exists()

@@ -1,4 +1,4 @@
-"""What a person reads: harmless, whole lines, and only from the first process."""
+"""Terminal output: harmless complete lines, from the first process only."""
 
 from io import StringIO
 
@@ -67,7 +67,7 @@ def test_what_was_done_before_does_not_count_for_the_time_left(capsys, monkeypat
     clock = [0.0]
     monkeypatch.setattr(console.time, "monotonic", lambda: clock[0])
     progress = ProgressReport(Reporter(), "step")
-    for done in range(901, 921):  # of a training that goes on after step 900
+    for done in range(901, 921):  # a training that resumes after step 900
         clock[0] = float(done - 900)
         progress.update(done, 1000)
     assert capsys.readouterr().err == "step 915/1,000  85 s left\n"

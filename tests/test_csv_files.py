@@ -1,4 +1,4 @@
-"""One writer and one reader for every CSV: no cell is a formula to a spreadsheet, and it is read as it was written."""
+"""One writer and one reader for every CSV: no spreadsheet computes a cell, and rows are read as they were written."""
 
 import ast
 import os
@@ -24,7 +24,7 @@ texts = st.text(st.sampled_from("='+-@;, \t\r\n\"ab\uff1d\u00a0")) | st.binary()
 @example(HOSTILE)
 def test_what_is_read_is_what_was_written(tmp_path_factory, cells):
     path = tmp_path_factory.mktemp("table") / "rows.csv"
-    columns = [f"column {place}" for place in range(len(cells))]
+    columns = [f"column {index}" for index in range(len(cells))]
     with new_table(path, columns) as table:
         table.row(cells)
     assert read_table(path) == (columns, [cells])
@@ -53,7 +53,7 @@ def test_a_row_that_was_cut_short_is_left_out(tmp_path):
 
 
 def test_nothing_else_writes_tables():
-    """Another writer would not escape: `csv.writer` and `csv.DictWriter` stand in one file."""
+    """Another writer would not escape, so one file alone uses `csv.writer` or `csv.DictWriter`."""
     package = Path(vit.__file__).parent
     files = [*package.rglob("*.py"), *(package.parent / "benchmarks").glob("*.py"), package.parent / "demo.py"]
     users = {

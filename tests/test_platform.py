@@ -1,4 +1,4 @@
-"""Without what only POSIX systems have, all modules are imported, and one process trains and predicts."""
+"""Without the functions of POSIX systems, all modules can be imported, and one process trains and predicts."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 import vit
 from vit.__main__ import main
 
-# Third-party packages are imported first: they have branches of their own for Windows.
+# Third-party packages are imported first, because they have their own branches for Windows.
 WINDOWS = """
 import os, pkgutil, signal, sys
 from importlib import import_module

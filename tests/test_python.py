@@ -1,4 +1,4 @@
-"""`import vit`: the three functions that a notebook needs."""
+"""`import vit`: the functions that a notebook needs."""
 
 import pytest
 import yaml

@@ -1,4 +1,4 @@
-"""What is typed wrong is said before torch is imported, which takes seconds."""
+"""Wrong words on the command line are errors before torch is imported, which takes seconds."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What a run hands to Weights & Biases, read from the files that an offline run keeps."""
+"""Data that a run sends to Weights & Biases, read from the files of an offline run."""
 
 import json
 import os
@@ -11,11 +11,11 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path, monkeypatch):
-    """Nobody is logged in; the working folder is empty and stays so, and wandb leaves nothing in the home folder."""
+    """No login, an empty working folder that stays empty, and a home folder without files of wandb."""
     for name in [name for name in os.environ if name.startswith("WANDB_") or name.lower().endswith("_proxy")]:
         monkeypatch.delenv(name)
     for name in ("WANDB_DATA_DIR", "WANDB_CACHE_DIR", "WANDB_ERROR_REPORTING"):
-        monkeypatch.setenv(name, "")  # so that what the tracker sets is undone
+        monkeypatch.setenv(name, "")  # so that the end of the test undoes what the tracker sets
         monkeypatch.delenv(name)
     home, work = tmp_path / "home", tmp_path / "work"
     home.mkdir()
@@ -30,7 +30,7 @@ def elsewhere(tmp_path, monkeypatch):
     if wandb is not None:
         wandb.teardown()
     assert list(work.iterdir()) == []
-    left = [path for path in home.rglob("*") if re.search("wandb|netrc", path.name)]  # matplotlib leaves its cache
+    left = [path for path in home.rglob("*") if re.search("wandb|netrc", path.name)]  # matplotlib may write
     assert left == []
 
 
@@ -48,7 +48,7 @@ def records(file):
         length, kind = struct.unpack_from("<HB", data, position + 4)
         parts += data[position + 7 : position + 7 + length]
         position += 7 + length
-        if kind in (1, 4):  # whole, or last part
+        if kind in (1, 4):  # a complete record, or its last part
             yield Record.FromString(parts)
             parts = b""
 

@@ -18,8 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vit.commands.compare import compare
+    from vit.commands.convert import convert
+    from vit.commands.evaluate import evaluate
     from vit.commands.explain import explain
     from vit.commands.export import export
+    from vit.commands.inspect import inspect
     from vit.commands.predict import predict
     from vit.commands.report import report
     from vit.commands.train import train
@@ -27,9 +30,21 @@ if TYPE_CHECKING:
     from vit.models.catalog import create_network
 
 __version__ = "0.1.0"
-__all__ = ["compare", "create_network", "explain", "export", "load", "predict", "report", "train"]
+__all__ = [
+    "compare",
+    "convert",
+    "create_network",
+    "evaluate",
+    "explain",
+    "export",
+    "inspect",
+    "load",
+    "predict",
+    "report",
+    "train",
+]
 
-_COMMANDS = ("compare", "explain", "export", "predict", "report", "train")
+_COMMANDS = ("compare", "convert", "evaluate", "explain", "export", "inspect", "predict", "report", "train")
 _HOMES = {"create_network": "vit.models.catalog", "load": "vit.inference.predictor"}
 _HOMES |= {name: f"vit.commands.{name}" for name in _COMMANDS}
 

@@ -108,7 +108,7 @@ def _dispatch(arguments: list[str]) -> int:
         if name == "train":  # its options are those of a recipe
             module.main(rest)
             return 0
-        if name in ("study", "evaluate", "inspect", "convert"):  # not ported yet
+        if name == "study":  # not ported yet
             return int(command(rest))
         from vit.commands.command_line import run_command
 

@@ -4,6 +4,7 @@ import math
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
@@ -96,9 +97,9 @@ class _TimeLeft(ProgressColumn):
 
 
 class ProgressReport:
-    """Progress of something long: a bar on a terminal, a plain line every 15 seconds in a log.
+    """Progress of a long task: a bar on a terminal, a plain line every 15 seconds in a log.
 
-    The first update says where it begins; how long the rest takes is judged by what was done since.
+    The first update gives the start. The time left is estimated from the progress since then. A `with` block closes it.
     """
 
     def __init__(self, reporter: Reporter, verb: str) -> None:
@@ -108,6 +109,12 @@ class ProgressReport:
         self._first: tuple[float, float] | None = None  # when, and the share that was done by then
         self._bar: Progress | None = None
         self._task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def update(self, done: int, total: int, words: str = "", share: float | None = None) -> None:
         """So much is done; `words` say more.

@@ -89,7 +89,7 @@ def test_evaluate_report_and_compare_agree_after_the_bad_files_are_gone(vit, dat
     assert page.count("<img ") == before.count("<img ") > 8 and "test/dark/01.png: damaged PNG" in page
     (data / "test" / "dark" / "00.png").unlink()  # this one was measured
     answer = vit("evaluate", run, "--output", tmp_path / "third")
-    refused(answer, 3, "1 test images of data have changed since the run or are gone: test/dark/00.png")
+    refused(answer, 3, "1 test images of data have changed since the run or are missing: test/dark/00.png")
 
 
 def test_an_unfinished_run_is_not_measured_on_images_that_moved(vit, draw_classes, tmp_path, monkeypatch):

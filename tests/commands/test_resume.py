@@ -486,12 +486,12 @@ def test_changed_data_are_not_resumed(vit, draw_classes, tmp_path, monkeypatch):
     run = run_folder(tmp_path / "runs")
     (data / "light" / "11.png").rename(data / "light" / "12.png")
     answer = vit("train", "--resume", run)
-    assert answer.code == 3 and "splits.csv lists: 1 are gone, changed" in answer.err
+    assert answer.code == 3 and "splits.csv lists: 1 are missing, changed" in answer.err
     (data / "light" / "12.png").rename(data / "light" / "11.png")
     original = (data / "light" / "11.png").read_bytes()
     (data / "light" / "11.png").write_bytes((data / "dark" / "11.png").read_bytes())
     answer = vit("train", "--resume", run)
-    assert answer.code == 3 and "splits.csv lists: 1 are gone, changed" in answer.err
+    assert answer.code == 3 and "splits.csv lists: 1 are missing, changed" in answer.err
     (data / "light" / "11.png").write_bytes(original)
     assert vit("train", "--resume", run).code == 0
 

@@ -97,7 +97,7 @@ def test_a_disk_that_fills_up_keeps_the_older_checkpoint(vit, colors, tmp_path, 
 
     monkeypatch.setattr(torch, "save", full)
     answer = vit("train", colors, "--epochs", 4, "--out", tmp_path, "--wandb", "off")
-    refused(answer, 7, "No space left on device", ".ckpt", "the previous file is whole")
+    refused(answer, 7, "No space left on device", ".ckpt", "the previous file is intact")
     (folder,) = tmp_path.glob("**/checkpoints")
     assert {path.name for path in folder.iterdir()} <= {"best.ckpt", "last.ckpt"}
     for path in folder.iterdir():

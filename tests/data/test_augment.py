@@ -1,4 +1,4 @@
-"""Augmentation of a batch: every draw follows from an image's key, and labels follow the pixels."""
+"""Augmentation of a batch: every draw follows from the draw seed of an image, and labels follow the pixels."""
 
 import json
 
@@ -82,7 +82,7 @@ def test_a_move_is_a_function_of_the_image_and_its_key() -> None:
 
 
 def one_hot_images(labels: Tensor, side: int = 16) -> Tensor:
-    """Images whose channel of their own class is 1: whatever is mixed, channel means are the shares of the classes."""
+    """Images in which the channel of their class is 1. After mixing, channel means are the fractions of the classes."""
     return torch.nn.functional.one_hot(labels, 3).float()[:, :, None, None].repeat(1, 1, side, side)
 
 
@@ -102,7 +102,7 @@ def test_labels_are_the_shares_of_the_pixels(parts: dict[str, float], count: int
 
 @pytest.mark.parametrize("parts", [{"mixup": 1.0}, {"cutmix": 1.0}])
 def test_a_pair_is_mixed_both_ways(parts: dict[str, float]) -> None:
-    """The two of a pair complement each other; were they equal, half of every batch would be lost."""
+    """The two images of a pair complement each other. Equal images would waste half of every batch."""
     labels = torch.tensor([0, 1] * 32)
     images, shares = mixed(labels, keys(64), **parts)
     assert torch.allclose(

@@ -1,4 +1,4 @@
-"""A data set with planted problems: all of them are found, and nothing else."""
+"""A data set with planted problems: the check finds all of them, and nothing else."""
 
 import csv
 import os
@@ -35,14 +35,14 @@ def told(result, root):
     }
 
 
-def saved_anew(picture, path):
-    """The same picture, a tenth smaller and squeezed hard."""
+def saved_again(picture, path):
+    """The same picture, a tenth smaller and strongly compressed."""
     picture.resize((picture.width * 9 // 10, picture.height * 9 // 10)).save(path, "JPEG", quality=60)
 
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory, scene):
-    """Two classes in two splits, every picture another; some of them with names that want to be more than that."""
+    """Two classes in two splits, all pictures different, some with hostile names."""
     root = tmp_path_factory.mktemp("good") / "photos"
     seed = 0
     for split, each in (("train", 9), ("test", 6)):
@@ -60,7 +60,7 @@ def good(tmp_path_factory, scene):
 
 @pytest.fixture(scope="module")
 def bad(tmp_path_factory, good, scene):
-    """The good one with problems planted: the folder, and what is to be found."""
+    """A copy of `good` with planted problems: the folder and the expected findings."""
     root = tmp_path_factory.mktemp("bad") / "photos"
     shutil.copytree(good, root)
     train, test = root / "train", root / "test"
@@ -69,9 +69,9 @@ def bad(tmp_path_factory, good, scene):
     Image.open(train / "cat" / "1.png").save(test / "cat" / "copy.webp", lossless=True)  # other bytes, same pixels
     shutil.copy(train / "cat" / "2.png", train / "dog" / "was a cat.png")
     shutil.copy(train / "dog" / "2.png", train / "dog" / "again.png")
-    saved_anew(Image.open(train / "dog" / "3.png"), test / "dog" / "anew.jpg")
-    saved_anew(Image.open(train / "cat" / "3.png"), train / "dog" / "anew.jpg")
-    saved_anew(Image.open(train / "dog" / "4.png"), train / "dog" / "old.jpg")
+    saved_again(Image.open(train / "dog" / "3.png"), test / "dog" / "again.jpg")
+    saved_again(Image.open(train / "cat" / "3.png"), train / "dog" / "again.jpg")
+    saved_again(Image.open(train / "dog" / "4.png"), train / "dog" / "old.jpg")
     whole = (train / "cat" / "4.png").read_bytes()
     (train / "cat" / "=cut\n<script>.png").write_bytes(whole[: len(whole) // 2])
     (train / "cat" / "page.jpg").write_text("<!DOCTYPE html><html>404</html>")
@@ -91,8 +91,8 @@ def bad(tmp_path_factory, good, scene):
         ("error", "same_image_across_splits", "test", "cat", "test/cat/copy.webp", "train/cat/1.png"),
         ("error", "label_conflict", "train", "dog", "train/dog/was a cat.png", "train/cat/2.png"),
         ("warning", "duplicate", "train", "dog", "train/dog/again.png", "train/dog/2.png"),
-        ("warning", "near_duplicate_across_splits", "test", "dog", "test/dog/anew.jpg", "train/dog/3.png"),
-        ("warning", "near_label_conflict", "train", "dog", "train/dog/anew.jpg", "train/cat/3.png"),
+        ("warning", "near_duplicate_across_splits", "test", "dog", "test/dog/again.jpg", "train/dog/3.png"),
+        ("warning", "near_label_conflict", "train", "dog", "train/dog/again.jpg", "train/cat/3.png"),
         ("warning", "near_duplicate", "train", "dog", "train/dog/old.jpg", "train/dog/4.png"),
         ("error", "unreadable", "train", "cat", "train/cat/=cut\n<script>.png", ""),
         ("error", "unreadable", "train", "cat", "train/cat/page.jpg", ""),
@@ -165,7 +165,7 @@ def test_without_splits_a_duplicate_would_be_split_at_random(good, tmp_path):
 
 
 def arrays(counts, images=None, class_names=None, **splits):
-    """A source whose images are arrays: so many of each class in train."""
+    """A source of arrays, with `counts` training images per class."""
 
     def samples(split, counts, images):
         labels = np.repeat(np.arange(len(counts)), counts)

@@ -1,4 +1,4 @@
-"""Batches: the same bits however they are fetched, and every row's path, label and pixels belonging together."""
+"""Batches: the same bits with any loader, and rows whose path, label and pixels belong together."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +30,7 @@ SHADES = {  # the red value of each image
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Images of many sizes: noise, but for the red channel, whose one value says which image it is."""
+    """Images of many sizes: noise, and in the red channel one value that identifies the image."""
     for seed, (name, shade) in enumerate(SHADES.items()):
         generator = np.random.default_rng(seed)
         pixels = generator.integers(0, 256, (*generator.integers(10, 40, 2), 3), dtype=np.uint8)
@@ -119,7 +119,7 @@ def test_the_path_rides_with_its_image(folder: Path, cache: str) -> None:
 
 @pytest.mark.parametrize("crop", [0.08, 0.35, 0.9, 1.0])
 def test_pixels_do_not_depend_on_where_images_are_kept(folder: Path, crop: float) -> None:
-    """Of images that are larger than the smallest crop needs, smaller than the network, and not square."""
+    """For images larger than the smallest crop needs, images smaller than the network's input, and other shapes."""
     augment = Augment(crop=crop, randaugment=1)
     batches = [trained_on(module(folder, augment, cache=cache), epochs=2) for cache in ("none", "memory")]
     assert_same(*batches)
@@ -242,7 +242,7 @@ def test_a_batch_moves_as_one(folder: Path) -> None:
 
 
 def test_arrays_of_the_network_s_size_are_cut_in_training_as_in_evaluation() -> None:
-    """Images that a data set holds at the size of the input: a crop fraction below 1 enlarges and cuts them, too."""
+    """A crop fraction below 1 also enlarges and crops arrays that already have the size of the input."""
     arrays = np.random.default_rng(0).integers(0, 256, (6, 16, 16, 3), dtype=np.uint8)
     samples = Samples([f"{place}" for place in range(6)], np.arange(6) % 2, arrays=arrays)
     source = Source("made", ("a", "b"), {"train": samples, "validation": samples})

@@ -1,4 +1,4 @@
-"""Pixels: what each kind of file looks like once decoded."""
+"""Decoded pixels of each kind of file."""
 
 import io
 from pathlib import Path
@@ -11,7 +11,7 @@ from vit.data.decode import ImageError, decode_image, read_image
 from vit.data.formats import has_image_extension
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)
-# What EXIF asks a viewer to do, undone: upright pixels (H, W, 3) -> the pixels as they are stored.
+# Inverse of the EXIF orientation: upright pixels (H, W, 3) -> stored pixels.
 STORED = {
     1: lambda a: a,
     2: lambda a: a[:, ::-1],
@@ -31,7 +31,7 @@ def encoded(image: Image.Image, kind: str, **options: object) -> bytes:
 
 
 def picture(height: int = 16, width: int = 24) -> np.ndarray:
-    """Blocks of 8x8 pixels, each of its own color, which JPEG keeps nearly as they are."""
+    """Blocks of 8x8 pixels in different colors, which JPEG hardly changes."""
     colors = np.random.default_rng(0).integers(0, 256, (-(-height // 8), -(-width // 8), 3), dtype=np.uint8)
     return colors.repeat(8, axis=0).repeat(8, axis=1)[:height, :width]
 

@@ -1,4 +1,4 @@
-"""What is said of files that are no sound image, and that none of them harms the process."""
+"""Errors of files that are not images. None of these files harms the process."""
 
 import io
 import os
@@ -56,7 +56,7 @@ def test_files_that_are_no_sound_image(tmp_path: Path, content: bytes, kind: str
 
 @pytest.fixture
 def five_seconds() -> Iterator[None]:
-    """Ends a test that waits for ever."""
+    """End a test that hangs."""
     signal.signal(signal.SIGALRM, lambda *_: pytest.fail("still waiting after 5 seconds"))
     signal.alarm(5)
     yield

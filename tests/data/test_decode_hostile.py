@@ -1,4 +1,4 @@
-"""Files made to harm, read by a child process with little memory: it must live, and name each file's error."""
+"""Hostile files, read by a child process with little memory: it must survive and report an error for each file."""
 
 import io
 import json
@@ -23,7 +23,7 @@ from vit.data.decode import ImageError, read_image
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
-read_image(sys.argv[1])  # whatever is loaded once is loaded now
+read_image(sys.argv[1])  # load everything that is loaded once
 size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (size + 2**30, size + 2**30))
 for file in sorted(Path(sys.argv[1]).parent.iterdir()):
@@ -39,7 +39,7 @@ for file in sorted(Path(sys.argv[1]).parent.iterdir()):
 
 @dataclass
 class Outcome:
-    """What the child said of one file; seconds of computation, and megabytes by which its peak grew."""
+    """Result of one file: the message, seconds of computation, and growth of peak memory in megabytes."""
 
     name: str
     kind: str
@@ -110,16 +110,16 @@ def test_packed_bombs_stay_within_bounds(tmp_path: Path) -> None:
     files = {"1.png": png(24, 16, text), "2.png": png(24, 16, profile), "3.png": png(8_000, 8_000)}
     outcomes = read_by_a_child(tmp_path, files)
     assert max(outcomes[name].megabytes for name in ("1.png", "2.png")) < 100
-    assert outcomes["3.png"].kind == "unreadable"  # 64 megapixels are allowed, but not there
+    assert outcomes["3.png"].kind == "unreadable"  # 64 megapixels are allowed, but the file does not have them
     assert outcomes["3.png"].megabytes < 400
 
 
 @pytest.mark.faults("I2")
 def test_a_png_with_any_byte_broken_never_ends_the_process(tmp_path: Path) -> None:
-    """torchvision's own decoder dies of some of these."""
+    """torchvision's decoder crashes on some of these files."""
     sound = encoded("PNG")
     pixels = range(sound.index(b"IDAT") + 4, len(sound) - 16)
-    damaged = [*range(8, 33), *pixels[:: len(pixels) // 60]]  # the header, and places all over the pixels
+    damaged = [*range(8, 33), *pixels[:: len(pixels) // 60]]  # the header, and positions in all parts of the pixels
     files = {f"{place}.png": sound[:place] + bytes([sound[place] ^ 0x55]) + sound[place + 1 :] for place in damaged}
     outcomes = read_by_a_child(tmp_path, files)
     assert {outcomes[name].kind for name in files} <= {"not_image", "unreadable", "too_large"}

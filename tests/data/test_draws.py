@@ -1,4 +1,4 @@
-"""Random numbers from keys: uniform, repeatable, and unrelated from key to key."""
+"""Random numbers from integers: uniform, repeatable, and independent between integers."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ words = st.integers(-(2**63), 2**63 - 1)
 
 
 def is_uniform(values: np.ndarray) -> bool:
-    """Chi-square over 100 bins, within 5 standard deviations of what equal chances give."""
+    """Chi-square over 100 bins within 5 standard deviations of its mean for a uniform distribution."""
     counts = np.histogram(values, bins=100, range=(0.0, 1.0))[0]
     expected = values.size / 100
     return abs(((counts - expected) ** 2 / expected).sum() - 99) < 5 * (2 * 99) ** 0.5
@@ -72,7 +72,7 @@ def test_images_and_epochs_have_words_of_their_own() -> None:
 
 
 def test_draws_stay_the_same_for_ever() -> None:
-    """Splits, orders and augmentation of every run made so far follow from these words."""
+    """Splits, orders and augmentation of all earlier runs follow from these numbers."""
     found = [int(word) for word in (hashed(0), hashed(1, 2, 3), hashed(-1))]
     assert found == [258863698125685209, 17824878756907967, 4815193057359064352]
     assert uniform(2, 42, 7).tolist() == [0.36037292775583385, 0.021397816926603364]

@@ -1,4 +1,4 @@
-"""Pairs of close hashes against brute force; and who is matched with whom."""
+"""Pairs of close hashes against brute force, and the match of each image."""
 
 import itertools
 
@@ -28,7 +28,7 @@ def brute_force(hashes, max_distance):
 
 @st.composite
 def families(draw):
-    """Hashes that differ in few bits from one of three; equal ones among them."""
+    """Hashes that differ in few bits from one of three base hashes, some of them equal."""
     bases = draw(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=3))
     flips = st.lists(st.integers(0, 63), max_size=8)
     members = draw(st.lists(st.tuples(st.sampled_from(bases), flips), max_size=40))
@@ -100,7 +100,7 @@ def picture():
 
 
 def shifted(picture, much):
-    """The picture with noise of so many gray levels."""
+    """The picture with noise of `much` gray levels."""
     return picture + (np.random.default_rng(much).integers(0, 2, len(picture)) * 2 - 1) * much
 
 
@@ -125,7 +125,7 @@ def test_the_most_similar_earlier_image_is_named(picture):
 
 
 def test_pictures_that_are_all_alike_need_to_be_closer(picture):
-    """Hundreds of variations of one theme in few dimensions are no near-duplicates of each other."""
+    """Hundreds of variations of one theme in few dimensions are not near-duplicates of each other."""
     generator = np.random.default_rng(3)
     themes = generator.normal(size=(4, 768))
     alike = np.clip(picture + generator.normal(size=(400, 4)) @ themes * 12, 0, 255).round().astype(np.uint8)
@@ -158,7 +158,7 @@ def test_unreadable_images_are_left_out(picture):
 
 
 def test_a_fixed_camera_gives_a_match_an_image(picture):
-    """Hundreds of pictures that all resemble each other: as many matches as images, in blocks."""
+    """Hundreds of pictures that all resemble each other have as many matches as images."""
     small = np.clip(picture + np.random.default_rng(0).integers(0, 2, (900, 768)), 0, 255)
     found = near(small, [0] * 600 + [1] * 300, [0] * 900)
     assert [match.image for match in found if match.relation == "across"] == list(range(600, 900))

@@ -14,7 +14,7 @@ KEYS = (hashed(0, np.arange(300)) >> np.uint64(1)).tolist()
 
 
 def coordinates() -> Tensor:
-    """256x256: red says the column, green the row."""
+    """256x256 pixels: red is the column, green is the row."""
     line = torch.arange(256, dtype=torch.uint8)
     return torch.stack(
         [line.expand(256, 256), line[:, None].expand(256, 256), torch.zeros(256, 256, dtype=torch.uint8)]

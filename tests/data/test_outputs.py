@@ -1,4 +1,4 @@
-"""What the program wrote is never taken for images, where `--out .` puts it beside them or in their place."""
+"""Outputs of the program are never images of a data set, even where `--out .` writes them beside the images."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.faults("D25")
 
 @pytest.fixture
 def train(here: Path) -> Callable[[str, str], Path]:
-    """`train(data, network)` begins a run, and a figure in it, as `vit train --out .` does; returns its folder."""
+    """`train(data, network)` begins a run with a figure, as `vit train --out .` does, and returns its folder."""
 
     def begin(data: str, network: str) -> Path:
         source = open_source(data)

@@ -1,4 +1,4 @@
-"""One preprocessing for training, evaluation, prediction and export: sizes, values, torchvision as the measure."""
+"""Preprocessing: sizes and values, compared with torchvision."""
 
 import json
 
@@ -43,7 +43,7 @@ def test_pixels_are_those_of_torchvision(
 
 
 def test_an_image_of_the_size_is_treated_as_any_other() -> None:
-    """timm, torchvision and transformers cut its border away, too."""
+    """timm, torchvision and transformers also crop its border."""
     image = noise(32, 32)
     assert torch.equal(Preprocess(32)(image), image)
     seen = Preprocess(32, crop_fraction=0.5)(torch.nn.functional.pad(torch.full((3, 16, 16), 200), (8, 8, 8, 8)).byte())

@@ -1,4 +1,4 @@
-"""Which image comes when: every image once an epoch, on any number of processes, from wherever a run was stopped."""
+"""The order of images: each image once per epoch, on any number of processes, after a stop at any batch."""
 
 from itertools import chain
 
@@ -11,7 +11,7 @@ from vit.data.sampler import EVALUATION, EvaluationSampler, Key, TrainSampler, e
 
 
 def epochs(sampler: TrainSampler, count: int) -> list[list[Key]]:
-    """The batches of `count` epochs, each counted as finished once the loop is through with it."""
+    """The batches of `count` epochs. Each batch is counted as finished after the loop has used it."""
     batches = []
     for _ in range(count):
         for batch in sampler:
@@ -29,7 +29,7 @@ def test_epochs_and_seeds_have_orders_of_their_own() -> None:
     orders = {tuple(epoch_order(50, seed, epoch).tolist()) for seed in range(5) for epoch in range(5)}
     assert len(orders) == 25
     places = np.array([epoch_order(20, 0, epoch) for epoch in range(2000)])
-    assert np.abs(places.mean(axis=0) - 9.5).max() < 0.6  # 4.6 standard deviations: no place prefers an image
+    assert np.abs(places.mean(axis=0) - 9.5).max() < 0.6  # 4.6 standard deviations: no position prefers an image
 
 
 def test_an_order_stays_the_same_for_ever() -> None:
@@ -77,7 +77,7 @@ def test_training_goes_on_where_it_was_stopped(consumed: int) -> None:
 
 def test_fetching_ahead_does_not_change_the_order() -> None:
     sampler = TrainSampler(17, 4, seed=3)
-    ahead = list(sampler)  # workers take keys long before the loop has finished their batches
+    ahead = list(sampler)  # workers take keys long before the loop finishes their batches
     assert ahead == epochs(TrainSampler(17, 4, seed=3), 1)
     sampler.consumed = 4
     assert {key.epoch for batch in sampler for key in batch} == {1}

@@ -1,4 +1,4 @@
-"""DATA on the command line -> class names and images of each split: folders."""
+"""DATA as a folder or a name: class names and images of each split."""
 
 import os
 import tempfile
@@ -134,7 +134,7 @@ def test_what_is_passed_over_is_counted(tmp_path: Path) -> None:
 def test_every_real_folder_is_read_once(tmp_path: Path) -> None:
     touch(tmp_path, "data/a/1.jpg", "data/a/deep/2.jpg", "data/b/1.jpg", "elsewhere/3.jpg")
     (tmp_path / "data/a/deep/loop").symlink_to("..")
-    (tmp_path / "data/a/up").symlink_to("..")  # would make b's images a's as well
+    (tmp_path / "data/a/up").symlink_to("..")  # would make the images of b images of a
     (tmp_path / "data/a/far_up").symlink_to("../..")
     (tmp_path / "data/a/beside").symlink_to("../b")
     (tmp_path / "data/b/linked").symlink_to("../../elsewhere")

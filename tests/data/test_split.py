@@ -1,4 +1,4 @@
-"""Validation and test images cut from the training images: fair, repeatable, and written down."""
+"""Validation and test images cut from the training images, and splits.csv."""
 
 import math
 import os
@@ -16,7 +16,7 @@ from vit.errors import DataError
 
 
 def source_of(*counts: int, order_seed: int | None = None) -> Source:
-    """One class for each count; listed in order, or shuffled."""
+    """One class for each count, in order or shuffled."""
     paths = [f"{label}/{number:03d}.jpg" for label, count in enumerate(counts) for number in range(count)]
     labels = np.repeat(np.arange(len(counts)), counts)
     samples = Samples(paths, labels, Path("/data"))
@@ -75,7 +75,7 @@ def test_the_seed_decides_and_nothing_else() -> None:
 
 @pytest.mark.faults("D19", simulated="a cut is compared with one from before")
 def test_a_cut_stays_the_same_for_ever() -> None:
-    """Runs of other machines and earlier versions are compared on these images."""
+    """Runs of other machines and earlier versions are compared on the same images."""
     source = complete(source_of(6, 6, order_seed=0), validation=0.2, test=0.2, seed=0)
     cut = {split: sorted(source.splits[split].paths) for split in ("validation", "test")}
     assert cut == {"validation": ["0/000.jpg", "1/005.jpg"], "test": ["0/003.jpg", "1/003.jpg"]}
@@ -90,7 +90,7 @@ def test_tiny_classes() -> None:
 
 
 def test_many_classes_of_two_images_are_cut_without_stratification() -> None:
-    """A share of two images of a class is none: over all classes it is a tenth or a fifth all the same."""
+    """A tenth of two images is no image. Over all classes together the cut still has the wanted size."""
     before = source_of(*[2] * 500)
     source = complete(before, validation=0.1, test=0.2, seed=3)
     assert {split: len(source.splits[split]) for split in SPLITS} == {"train": 700, "validation": 100, "test": 200}
@@ -100,7 +100,8 @@ def test_many_classes_of_two_images_are_cut_without_stratification() -> None:
     assert source.notes[-1].endswith("(not stratified: most classes have too few images, seed 3)")
     again, other = (complete(source_of(*[2] * 500, order_seed=1), 0.1, 0.2, seed) for seed in (3, 4))
     assert members(again) == members(source) != members(other)
-    few = complete(source_of(*[1] * 60, *[2] * 40), validation=0.1, test=0.2, seed=0)  # 40 of 140 can be spared
+    # 100 of 140 images stay: one of each class
+    few = complete(source_of(*[1] * 60, *[2] * 40), validation=0.1, test=0.2, seed=0)
     assert {split: len(few.splits[split]) for split in SPLITS} == {"train": 100, "validation": 14, "test": 26}
 
 
@@ -127,7 +128,7 @@ def test_written_splits_read_back_as_they_were(tmp_path: Path) -> None:
     after = open_source(str(tmp_path / "splits.csv"))
     assert after.class_names == before.class_names and members(after) == members(before)
     assert {split: len(samples) for split, samples in after.splits.items()} == {"train": 21, "validation": 7, "test": 7}
-    write_splits(after, tmp_path / "again.csv")  # the run that was started from splits.csv writes its own
+    write_splits(after, tmp_path / "again.csv")  # a run that starts from splits.csv writes another one
     assert members(open_source(str(tmp_path / "again.csv"))) == members(before)
     with pytest.raises(FileExistsError):
         write_splits(before, tmp_path / "splits.csv")

@@ -1,4 +1,4 @@
-"""Subsets of the training images, balanced or with the classes' own shares, each inside the next."""
+"""Nested subsets of the training images, balanced or with the class proportions of all images."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vit.data.samples import Samples
-from vit.data.subset import balanced_order, kind_of, natural_order, subset
+from vit.data.subset import balanced_order, natural_order, subset, subset_kind
 from vit.errors import DataError
 
 kinds = pytest.mark.parametrize("kind", ["balanced", "natural"])
@@ -27,7 +27,7 @@ def test_every_beginning_is_as_balanced_as_the_classes_allow(labels, seed):
     for count in range(1, len(labels) + 1):
         taken = np.bincount(np.array(labels)[order[:count]], minlength=5)
         unfinished = taken[taken < available]
-        if len(unfinished):  # a class that has images left is at most one behind any other
+        if len(unfinished):  # a class with remaining images is at most one behind any other
             assert taken.max() - unfinished.min() <= 1
 
 
@@ -67,5 +67,5 @@ def test_more_than_there_are_is_refused(kind):
 
 def test_natural_is_for_classes_of_unlike_sizes():
     alike, unlike = np.repeat([0, 1, 2], [10, 5, 8]), np.repeat([0, 1, 2], [11, 5, 8])
-    assert kind_of(alike, "auto") == "balanced" and kind_of(unlike, "auto") == "natural"
-    assert kind_of(unlike, "balanced") == "balanced" and kind_of(alike, "natural") == "natural"
+    assert subset_kind(alike, "auto") == "balanced" and subset_kind(unlike, "auto") == "natural"
+    assert subset_kind(unlike, "balanced") == "balanced" and subset_kind(alike, "natural") == "natural"

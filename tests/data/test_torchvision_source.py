@@ -1,7 +1,8 @@
-"""torchvision's sets of photographs are listed and not opened: their files go through our decoder and its limits."""
+"""torchvision's data sets: arrays are read, photographs are listed, and our decoder opens them with its limits."""
 
 import hashlib
 import json
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,10 @@ from torchvision import datasets
 
 from vit.data.decode import ImageError, read_image
 from vit.data.sources import open_source
+from vit.errors import DataError
 
-COLOURS = ((200, 30, 30), (30, 200, 30), (30, 30, 200), (90, 90, 90))
-BAD = b"no image: who opens it while listing fails"
+COLORS = ((200, 30, 30), (30, 200, 30), (30, 30, 200), (90, 90, 90))
+BAD = b"not an image: opening it while listing fails"
 
 
 def picture(path, number):
@@ -22,7 +24,7 @@ def picture(path, number):
     if number == 3:
         path.write_bytes(BAD)
     else:
-        Image.new("RGB", (12 + number, 10), COLOURS[number]).save(path, "PPM" if path.suffix == ".ppm" else "JPEG")
+        Image.new("RGB", (12 + number, 10), COLORS[number]).save(path, "PPM" if path.suffix == ".ppm" else "JPEG")
 
 
 def text(path, content):
@@ -55,7 +57,7 @@ def flowers102(root, monkeypatch):
     known = dict(datasets.Flowers102._file_dict)
     for key, file in (("setid", "setid.mat"), ("label", "imagelabels.mat")):
         known[key] = (file, hashlib.md5((folder / file).read_bytes()).hexdigest())
-    monkeypatch.setattr(datasets.Flowers102, "_file_dict", known)  # the sums of the real files
+    monkeypatch.setattr(datasets.Flowers102, "_file_dict", known)  # checksums
 
 
 def fgvc_aircraft(root, _):
@@ -109,4 +111,58 @@ def test_photographs_are_listed_and_opened_by_our_decoder(tmp_path, monkeypatch,
             else:
                 pixels = read_image(file).numpy()
                 assert pixels.shape == (3, 10, 12 + number)
-                assert np.abs(pixels.mean(axis=(1, 2)) - COLOURS[number]).max() < 4
+                assert np.abs(pixels.mean(axis=(1, 2)) - COLORS[number]).max() < 4
+
+
+def idx(path: Path, array: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(struct.pack(f">I{array.ndim}I", 0x0800 + array.ndim, *array.shape) + array.tobytes())
+
+
+@pytest.fixture
+def mnist(tmp_path: Path) -> Path:
+    """Six training and three test images; the first pixel holds the label."""
+    for part, numbers in (("train", [3, 1, 4, 1, 5, 9]), ("t10k", [2, 6, 5])):
+        images = np.zeros((len(numbers), 28, 28), dtype=np.uint8)
+        images[:, 0, 0] = numbers
+        idx(tmp_path / "MNIST/raw" / f"{part}-images-idx3-ubyte", images)
+        idx(tmp_path / "MNIST/raw" / f"{part}-labels-idx1-ubyte", np.array(numbers, dtype=np.uint8))
+    return tmp_path
+
+
+def test_mnist_is_read_from_its_folder(mnist: Path) -> None:
+    source = open_source("mnist", root=str(mnist))
+    assert source.name == "mnist" and source.class_names[3] == "3 - three"
+    assert source.splits["train"].labels.tolist() == [3, 1, 4, 1, 5, 9]
+    assert source.splits["test"].labels.tolist() == [2, 6, 5]
+    for split, samples in source.splits.items():
+        assert samples.arrays.shape == (len(samples), 28, 28) and samples.arrays.dtype == np.uint8
+        assert samples.arrays[:, 0, 0].tolist() == samples.labels.tolist()
+        assert samples.paths[0] == f"mnist/{split}/00000" and len(set(samples.paths)) == len(samples)
+
+
+@pytest.mark.parametrize("damage", [b"", b"<html>", None, slice(0, -100)])
+def test_a_damaged_or_missing_file_is_the_data_sets_error(mnist: Path, damage: bytes | slice | None) -> None:
+    path = mnist / "MNIST/raw/train-images-idx3-ubyte"
+    content = path.read_bytes()
+    path.unlink()
+    if damage is not None:
+        path.write_bytes(damage if isinstance(damage, bytes) else content[damage])
+    with pytest.raises(DataError, match=r"mnist could not be read from .*: .+; check --data.root"):
+        open_source("mnist", root=str(mnist))
+
+
+def test_the_folder_must_be_named() -> None:
+    with pytest.raises(DataError, match=r"--data\.root"):
+        open_source("cifar10")
+
+
+def test_channels_come_last_whatever_the_set_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchvision.datasets.svhn.check_integrity", lambda *_: True)
+    images = np.random.default_rng(0).integers(0, 256, (32, 32, 3, 2), dtype=np.uint8)
+    for part in ("train", "test"):
+        content = {"X": images, "y": np.array([[1], [10]], dtype=np.uint8)}  # SVHN writes 10 for 0
+        savemat(tmp_path / f"{part}_32x32.mat", content)
+    source = open_source("svhn", root=str(tmp_path))
+    assert source.class_names == ("0", "1") and source.splits["train"].labels.tolist() == [1, 0]
+    assert np.array_equal(source.splits["train"].arrays[1], images[:, :, :, 1])

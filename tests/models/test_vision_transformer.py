@@ -1,6 +1,5 @@
 """The Vision Transformer against timm, against the paper's equations, and against itself computed plainly."""
 
-import numpy as np
 import pytest
 import timm
 import torch
@@ -8,7 +7,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vit.models.catalog import build, create_network, resolve
-from vit.models.layers import DropPath, sincos2d
 from vit.models.vision_transformer import Attention, PatchEmbed, VisionTransformer, attend
 from vit.models.vit_config import ViTConfig
 
@@ -157,18 +155,6 @@ def test_only_position_embeddings_tell_where_a_patch_lies(pool: str, pos_embed: 
     assert torch.allclose(network(batch), network(shuffled), atol=1e-5) == is_blind
 
 
-def test_fixed_positions_are_those_of_big_vision() -> None:
-    """`posemb_sincos_2d` of big_vision/models/vit.py, in numpy."""
-    y, x = np.mgrid[:5, :5]
-    omega = 1.0 / 10_000.0 ** (np.arange(16) / 15)
-    y, x = np.einsum("m,d->md", y.flatten(), omega), np.einsum("m,d->md", x.flatten(), omega)
-    expected = np.concatenate([np.sin(x), np.cos(x), np.sin(y), np.cos(y)], axis=1)[None]
-    assert np.allclose(sincos2d(5, 64, num_prefix_tokens=0).numpy(), expected, atol=1e-5)
-    assert np.allclose(
-        sincos2d(5, 64, num_prefix_tokens=1).numpy(), np.pad(expected, ((0, 0), (1, 0), (0, 0))), atol=1e-5
-    )
-
-
 def test_fixed_positions_are_not_learned() -> None:
     network = small(pos_embed="sincos2d")
     assert "pos_embed" not in dict(network.named_parameters()) and "pos_embed" not in network.state_dict()
@@ -194,34 +180,6 @@ def test_wrong_image_shape_names_both_shapes(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError) as caught:
         small()(torch.zeros(shape))
     assert "(B, 3, 16, 16)" in str(caught.value) and str(shape) in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"image_size": 17},
-        {"num_heads": 5},
-        {"embed_dim": 22, "num_heads": 2, "pos_embed": "sincos2d"},
-        {"depth": 0},
-        {"patch_size": 0},
-        {"pool": "max"},
-        {"pos_embed": "sincos"},
-        {"norm_placement": "sandwich"},
-    ],
-)
-def test_values_that_do_not_fit_are_refused(values: dict[str, object]) -> None:
-    with pytest.raises(ValueError):
-        small(**values)
-
-
-def test_drop_path_drops_whole_images_and_keeps_the_expectation() -> None:
-    drop = DropPath(0.25)
-    torch.manual_seed(0)
-    rows = drop(torch.ones(20_000, 2, 3))
-    assert (rows == rows[:, :1, :1]).all()
-    assert rows.unique().tolist() == pytest.approx([0.0, 1 / 0.75])
-    assert rows.mean().item() == pytest.approx(1.0, abs=0.02)  # 5 standard deviations
-    assert torch.equal(drop.eval()(torch.ones(100, 2, 3)), torch.ones(100, 2, 3))
 
 
 def test_drop_path_grows_from_the_first_block_to_the_last() -> None:

@@ -15,6 +15,7 @@ from PIL import Image
 from tests.wandb_files import elsewhere, history, kept, logs, plain  # noqa: F401  elsewhere is a fixture
 from vit.training import tracking, wandb_login
 from vit.training.tracking import NoTracker, Sharing, open_tracker
+from vit.training.wandb_settings import SETTINGS
 
 pytest.importorskip("wandb")
 
@@ -120,9 +121,7 @@ def test_what_is_tracked_is_in_the_run_folder(folder, notices, tmp_path, monkeyp
         "network": {"num_tokens": 7, "qkv_bias": True},
         "data": {"hub_token": "hush-1", "sources": [{"password": "hush-2", "api_key": None}]},
     }
-    tracker = open_tracker(
-        "offline", folder, config, "first", notices.append, group="study", job_type="probe", sharing=EVERYTHING
-    )
+    tracker = open_tracker("offline", folder, config, "first", notices.append, group="study", sharing=EVERYTHING)
     for step in range(3):
         tracker.log({"train/loss": 1.0 / (step + 1), "epoch": step}, step)
         tracker.log({"val/acc1": (0.5, 0.75, 0.25)[step]}, step)
@@ -138,7 +137,7 @@ def test_what_is_tracked_is_in_the_run_folder(folder, notices, tmp_path, monkeyp
 
     (run,) = kept(folder, "run")
     assert run.run_id == (folder / "wandb_id.txt").read_text().strip()
-    assert (run.project, run.display_name, run.run_group, run.job_type) == ("vit", "first", "study", "probe")
+    assert (run.project, run.display_name, run.run_group, run.job_type) == ("vit", "first", "study", "cell")
     assert run.host == ""
     found = plain(run.config.update)
     assert found["optim"] == {"lr": 0.001, "betas": [0.9, 0.95]}
@@ -197,12 +196,6 @@ def test_a_run_left_open_is_not_taken_for_the_next(folder, notices, tmp_path):
     assert history(folder) == []
 
 
-def test_a_run_id_may_be_given(folder, notices):
-    begin("offline", folder, notices, run_id="chosen").finish()
-    assert kept(folder, "run")[0].run_id == "chosen"
-    assert (folder / "wandb_id.txt").read_text() == "chosen\n"
-
-
 def test_large_confusion_matrices_are_left_to_the_picture(folder, notices):
     tracker = begin("offline", folder, notices)
     tracker.confusion_matrix("many/classes", [0], [0], [str(index) for index in range(61)])
@@ -258,7 +251,7 @@ def test_an_unreachable_server_is_offline_within_seconds(mode, folder, notices, 
 
 @pytest.mark.faults("W1")
 def test_a_server_that_never_answers_is_offline(folder, notices, monkeypatch):
-    monkeypatch.setitem(tracking._SETTINGS, "init_timeout", 1.0)
+    monkeypatch.setitem(SETTINGS, "init_timeout", 1.0)
     monkeypatch.setenv("WANDB_API_KEY", KEY)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
@@ -314,7 +307,7 @@ def test_online_rows_arrive_and_the_key_stays_out_of_files(folder, notices, serv
 
 @pytest.mark.faults("W2", "W3")
 def test_a_server_that_dies_does_not_hold_up_the_end(folder, notices, server, monkeypatch):
-    monkeypatch.setitem(tracking._SETTINGS, "finish_timeout", 2.0)
+    monkeypatch.setitem(SETTINGS, "finish_timeout", 2.0)
     vanish(begin("auto", folder, notices), server, seconds=15)
     assert len(notices) == 2
     assert "TimeoutError" in notices[1]
@@ -346,8 +339,8 @@ def test_an_end_that_never_comes_is_left_behind(folder):
     program = f"""
 import os, signal, time
 from pathlib import Path
-from vit.training import tracking
-tracking._FINISH_SECONDS = 1.0
+from vit.training import tracking, wandb_tracker
+wandb_tracker.FINISH_SECONDS = 1.0
 tracker = tracking.open_tracker("offline", Path({str(folder)!r}), {{}}, "first", print)
 os.kill(tracker._session._connection._proc._process.pid, signal.SIGSTOP)
 tracker.finish()

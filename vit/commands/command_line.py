@@ -100,7 +100,7 @@ def _add_argument(parser: Parser, parameter: inspect.Parameter, about: str) -> N
     else:
         words, metavar = parameter.name, metavar or parameter.name.upper()
         if several:
-            options["nargs"] = "+" if required else "*"
+            options |= {"nargs": "+"} if required else {"nargs": "*", "default": []}
         elif not required:
             options |= {"nargs": "?", "default": parameter.default}
     parser.add_argument(words, **options, **({"metavar": metavar} if metavar else {}))

@@ -1,92 +1,107 @@
-"""`vit convert SOURCE --output x.ckpt`: weights of other libraries as a checkpoint of ours."""
+"""`vit convert SOURCE --output FILE`: weights of other libraries as a checkpoint"""
 
+import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-from jsonargparse.typing import PositiveInt
+from typing import TYPE_CHECKING, Literal
 
 from vit.checkpoints.model_path import check_weights
-from vit.commands.arguments import new_file, parse
-from vit.commands.parser import Parser
+from vit.commands.arguments import PositiveInt, StrPath, new_file
 from vit.console import Reporter
 from vit.errors import CheckpointError, DataError
 
 if TYPE_CHECKING:
     from vit.weights.pretrained import Pretrained
 
-_MAX_CLASSES_FILE = 16 << 20
+Facts = list[tuple[str, str]]
+Activation = Literal["gelu", "gelu_tanh", "quick_gelu"]
+_MAX_CLASSES_FILE = 16 << 20  # bytes
 
 
-def convert(arguments: Sequence[str]) -> int:
-    """Read weights from anywhere, say what became of each tensor, and write a checkpoint that predicts at once."""
-    parser = Parser(
-        "convert",
-        "Turn pretrained ViT weights into a checkpoint, with preprocessing and class names. SOURCE is a file or folder "
-        "(timm, torchvision, Hugging Face ViT, DeiT, DINOv2, CLIP, SigLIP, JAX .npz, DINO, MAE, OpenCLIP: found from "
-        "the names in it), or timm:NAME, torchvision:NAME, hf:ORG/NAME.",
-        "vit convert deit_tiny_patch16_224.safetensors --output deit_tiny.ckpt",
-    )
-    parser.add_argument("source", metavar="SOURCE", type=str, help="a file, a folder, timm:, torchvision: or hf:")
-    parser.add_argument("--output", type=str, required=True, help="the checkpoint to write")
-    parser.add_argument("--image_size", type=PositiveInt | None, default=None, help="pixels; null: as it was trained")
-    parser.add_argument(
-        "--patch_size", type=PositiveInt | None, default=None, help="pixels; null: as it was trained, else resampled"
-    )
-    parser.add_argument(
-        "--num_heads", type=PositiveInt | None, default=None, help="null: what the source says, else 64 channels a head"
-    )
-    parser.add_argument(
-        "--activation",
-        type=Literal["gelu", "gelu_tanh", "quick_gelu"] | None,
-        default=None,
-        help="of the MLPs; null: what the source says (CLIP's and SigLIP's bare files do not)",
-    )
-    about = "a text file with a class name a line; null: the source's own, ImageNet's for 1,000 outputs"
-    parser.add_argument("--classes", type=str | None, default=None, help=about)
-    given = parse(parser, arguments)
-    output = new_file(given.output)
-    check_weights(given.source)
+def convert(
+    source: StrPath,
+    *,
+    output: StrPath,
+    image_size: PositiveInt | None = None,
+    patch_size: PositiveInt | None = None,
+    num_heads: PositiveInt | None = None,
+    activation: Activation | None = None,
+    classes: StrPath | None = None,
+) -> Path:
+    """Turn pretrained ViT weights into a checkpoint, with preprocessing and class names.
+
+    SOURCE is a file or a folder, or timm:NAME, torchvision:NAME, hf:ORG/NAME. The names of the tensors show the format:
+    timm, torchvision, Hugging Face ViT, DeiT, DINOv2, CLIP, SigLIP, JAX .npz, DINO, MAE or OpenCLIP.
+
+    Args:
+        source: a file, a folder, timm:, torchvision: or hf:
+        output: the checkpoint to write
+        image_size: pixels; null: the image size of the weights; another size resamples the position embeddings
+        patch_size: pixels; null: the patch size of the weights; another size resamples the patch embedding
+        num_heads: null: as the source states, else one head for 64 channels
+        activation: activation of the MLPs; null: as the source states (bare files of CLIP and SigLIP do not)
+        classes: a text file with one class name in each line; null: names from the source, ImageNet's for 1,000 outputs
+
+    Returns:
+        The checkpoint.
+
+    Raises:
+        VitError: the weights cannot be read or have no classifier, or the list of classes does not fit.
+
+    Example:
+        vit convert deit_tiny_patch16_224.safetensors --output deit_tiny.ckpt
+    """
+    source, path = os.fspath(source), new_file(output)
+    check_weights(source)
 
     from vit.weights.pretrained import open_pretrained
 
-    reporter = Reporter()
-    pretrained = open_pretrained(given.source)
+    pretrained = open_pretrained(source)
     if not pretrained.num_classes:
         raise CheckpointError(
-            f"{given.source} has no classifier ({pretrained.dialect} names), so there is nothing to predict with",
-            f"train one on your images: vit train DATA --init_from {shlex.quote(given.source)}",
+            f"{source} has no classifier ({pretrained.dialect} names), so there is nothing to predict with",
+            f"train one on your images: vit train DATA --init_from {shlex.quote(source)}",
         )
-    class_names, whose = _classes(pretrained, given.classes)
-    facts = _write(pretrained, output, class_names, given)
-    reporter.line(f"Converted {given.source}")
-    reporter.facts(
-        [*pretrained.facts(), ("classes", f"{len(class_names):,}: {', '.join(class_names[:3])}, ... ({whose})"), *facts]
-    )
-    reporter.next_command(f"vit predict {shlex.quote(str(output))} FOLDER_OF_IMAGES --gallery")
-    return 0
+    class_names, whose = _class_names(pretrained, classes)
+    told = {"num_heads": num_heads, "activation": activation, "patch_size": patch_size}
+    options = {name: value for name, value in told.items() if value is not None}
+    facts = _write(pretrained, path, class_names, image_size, options)
+    shown = f"{len(class_names):,}: {', '.join(class_names[:3])}, ... ({whose})"
+    reporter = Reporter()
+    reporter.line(f"Converted {source}")
+    reporter.facts([*pretrained.facts(), ("classes", shown), *facts])
+    reporter.next_command(f"vit predict {shlex.quote(str(path))} FOLDER_OF_IMAGES --gallery")
+    return path
 
 
-def _classes(pretrained: "Pretrained", file: str | None) -> tuple[tuple[str, ...], str]:
-    """(class names, who gave them); numbers where nobody did."""
-    if file is None:
-        if pretrained.class_names is not None:
-            return pretrained.class_names, "ImageNet's" if len(pretrained.class_names) == 1000 else "the source's"
-        return tuple(
-            f"class {number}" for number in range(pretrained.num_classes)
-        ), "numbers, for nobody says their names"
-    path = Path(file).expanduser()
+def _class_names(pretrained: "Pretrained", file: StrPath | None) -> tuple[tuple[str, ...], str]:
+    """(class names, their origin); numbers where no names are known."""
+    if file is not None:
+        return _listed_names(Path(file).expanduser(), pretrained.num_classes), Path(file).name
+    if pretrained.class_names is not None:
+        return pretrained.class_names, "ImageNet's" if len(pretrained.class_names) == 1000 else "the source's"
+    return tuple(f"class {number}" for number in range(pretrained.num_classes)), "numbers, because no names are known"
+
+
+def _listed_names(path: Path, num_classes: int) -> tuple[str, ...]:
+    """The class names in a text file."""
     if not path.is_file() or path.stat().st_size > _MAX_CLASSES_FILE:
-        raise DataError(f"there is no list of classes {path}", "give a text file with a name a line")
+        raise DataError(f"there is no list of classes {path}", "give a text file with one name in each line")
     names = tuple(path.read_text(encoding="utf-8", errors="replace").splitlines())
-    if len(names) != pretrained.num_classes or not all(names):
-        raise DataError(f"{path} has {len(names)} names for {pretrained.num_classes} classes", "give a name a line")
-    return names, path.name
+    if len(names) != num_classes or not all(names):
+        raise DataError(f"{path} has {len(names)} names for {num_classes} classes", "give one name in each line")
+    return names
 
 
-def _write(pretrained: "Pretrained", output: Path, class_names: tuple[str, ...], given: Any) -> list[tuple[str, str]]:
-    """Build the network, fill it, write it, and read it back; what became of the tensors."""
+def _write(
+    pretrained: "Pretrained",
+    output: Path,
+    class_names: tuple[str, ...],
+    image_size: int | None,
+    options: Mapping[str, int | str],
+) -> Facts:
+    """Build the network, fill it, write it, and read it back; returns what became of the tensors."""
     from vit.checkpoints.format import KEY, PREFIX, Description, load
     from vit.checkpoints.run import versions
     from vit.data.preprocess import Preprocess
@@ -94,23 +109,19 @@ def _write(pretrained: "Pretrained", output: Path, class_names: tuple[str, ...],
     from vit.training.checkpoint_io import DurableCheckpointIO
     from vit.weights.start import start_from
 
-    told = {"num_heads": given.num_heads and int(given.num_heads), "activation": given.activation}
-    own = pretrained.network({name: value for name, value in told.items() if value is not None})
-    image_size = int(given.image_size or own.pop("image_size"))
-    described = {name: value for name, value in own.items() if name != "image_size"}
-    if given.patch_size is not None:
-        described["patch_size"] = int(given.patch_size)
-    resolved = resolve(described, image_size, len(class_names))
+    patch_size = {name: value for name, value in options.items() if name == "patch_size"}
+    own = pretrained.network({name: value for name, value in options.items() if name != "patch_size"})
+    size = int(image_size or own["image_size"])
+    described = {name: value for name, value in own.items() if name != "image_size"} | patch_size
+    resolved = resolve(described, size, len(class_names))
     network = build(resolved)
     report = start_from(network, pretrained)
     if report.remade:
         raise CheckpointError(f"{pretrained.where}: its classifier does not fit: {report.remade}", "give other weights")
-    description = Description(
-        class_names, resolved, Preprocess(image_size, **pretrained.preprocess), versions=versions()
-    )
+    description = Description(class_names, resolved, Preprocess(size, **pretrained.preprocess), versions=versions())
     state = {f"{PREFIX}{name}": value for name, value in network.state_dict().items()}
     DurableCheckpointIO().save_checkpoint({KEY: description.to_dict(), "state_dict": state}, output)
     load(output)
     parameters = sum(parameter.numel() for parameter in network.parameters())
-    network_words = f"{resolved['name']}, {parameters:,} parameters, {image_size} pixels"
-    return [("network", network_words), *report.facts(), ("checkpoint", str(output))]
+    words = f"{resolved['name']}, {parameters:,} parameters, {size} pixels"
+    return [("network", words), *report.facts(), ("checkpoint", str(output))]

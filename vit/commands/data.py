@@ -77,11 +77,8 @@ def _check(reporter: Reporter, source: "Source") -> "CheckResult":
         f"{sum(map(len, source.splits.values())):,} images of {source.name} ({', '.join(source.splits)}), "
         f"{len(source.class_names):,} classes"
     )
-    progress = ProgressReport(reporter, "image")
-    try:
+    with ProgressReport(reporter, "image") as progress:
         return find_problems(source, progress.update)
-    finally:
-        progress.close()
 
 
 def _counts(checked: "CheckResult") -> str:

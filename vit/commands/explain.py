@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 COLUMNS = (
     "path", "label", "explained", "probability", "method", "deletion", "insertion", "random", "picture"
 )  # fmt: skip
+CSV, PAGE = "explanations.csv", "explanations.html"
 SHOWN_UNREADABLE = 10
 Unreadable = list[tuple[str, str]]  # (path, reason)
 
@@ -94,7 +95,7 @@ def explain(
     reporter.notice(f"{len(files):,} files, {', '.join(explainer.methods)}, {explainer.predictor.engine.device.type}")
     page = ExplainPage(f"Explanations of {len(files)} file{'s' * (len(files) != 1)}", list(explainer.methods))
     unreadable = _explain_all(explainer, files, folder, page, reporter)
-    page_file = folder / "explanations.html"
+    page_file = folder / PAGE
     page.write(page_file, unreadable)
     _show(reporter, page.scores(), unreadable)
     if not page.cards:
@@ -111,8 +112,7 @@ def _explain_all(
     from vit.data.decode import ImageError
 
     unreadable: Unreadable = []
-    progress = ProgressReport(reporter, "image")
-    with new_table(folder / "explanations.csv", COLUMNS, digits=6) as table:
+    with ProgressReport(reporter, "image") as progress, new_table(folder / CSV, COLUMNS, digits=6) as table:
         progress.update(0, len(files))
         for number, path in enumerate(files, start=1):
             try:
@@ -127,7 +127,6 @@ def _explain_all(
             for row in _rows(found, picture.name):
                 table.row(row)
             table.flush()
-    progress.close()
     return unreadable
 
 

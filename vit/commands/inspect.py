@@ -1,106 +1,110 @@
-"""`vit inspect RUN|CKPT|SOURCE [IMAGES...]`: what a ViT learned, how far it looks, and what it costs."""
+"""`vit inspect RUN|CKPT|SOURCE [IMAGES...]`: filters, positions, attention distance and cost of a ViT"""
 
+import os
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from jsonargparse.typing import PositiveInt
+from typing import TYPE_CHECKING, Annotated, Any
 
 from vit.checkpoints.model_path import check_weights
-from vit.commands.arguments import new_file, parse
-from vit.commands.parser import Parser
+from vit.commands.arguments import Paths, PositiveInt, StrPath, new_file, new_folder, path_list
+from vit.commands.command_line import Metavar
 from vit.console import Reporter
-from vit.errors import ResourceError, UsageError
+from vit.errors import DataError, UsageError
 from vit.inference.files import free_name, list_files
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
     from vit.data.preprocess import Preprocess
+    from vit.data.samples import Samples
     from vit.explain.distance import AttentionSpread
-    from vit.models.network import Network
+    from vit.models.vision_transformer import VisionTransformer
     from vit.report.inspect_page import Inspection
 
-FILTERS = 28  # principal components that are shown, as in the paper
-
-
-def inspect(arguments: Sequence[str]) -> int:
-    """Look into a ViT, and write a page with its figures."""
-    parser = Parser(
-        "inspect",
-        "Look into a ViT: filters of its patch embedding, similarity of its positions, attention distance and entropy "
-        "of every head, and where its parameters and FLOPs go.",
-        "vit inspect runs/photos/vit_tiny_patch16_224/20260101-120000 'holiday/*.jpg'",
-    )
-    parser.add_argument(
-        "model", metavar="RUN|CKPT|SOURCE", type=str, help="a run, a checkpoint, or weights as vit convert takes them"
-    )
-    parser.add_argument(
-        "images",
-        metavar="IMAGES",
-        type=str,
-        nargs="*",
-        help="files, folders, patterns: attention depends on images; none: images of the run, if it is one",
-    )
-    parser.add_argument("--limit", type=PositiveInt, default=128, help="images at most, evenly taken of all")
-    parser.add_argument("--recursive", action="store_true", help="read folders in folders")
-    parser.add_argument(
-        "--output", type=str | None, default=None, help="a new folder; null: inspection, or inspection-2, ..."
-    )
-    parser.add_argument("--device", type=str, default="auto", help="cpu, cuda, mps")
-    given = parse(parser, arguments)
-    wanted = None if given.output is None else new_file(given.output)
-    check_weights(given.model)
-    files = list_files(given.images, given.recursive) if given.images else []
-
-    from vit.explain.cost import cost_by_part, cost_by_size, image_sizes_around
-    from vit.explain.distance import attention_spread
-    from vit.explain.embeddings import position_similarity, principal_filters
-    from vit.inference.devices import choose_device
-    from vit.models.vision_transformer import VisionTransformer
-    from vit.report.inspect_page import Inspection, write_inspection
-
-    reporter = Reporter()
-    device = choose_device(given.device)
-    network, resolved, preprocess = _model(given.model)
-    if not isinstance(network, VisionTransformer):
-        raise UsageError(
-            f"{given.model} holds a {type(network).__name__}, and this looks into ViTs of ours",
-            "see 'vit explain' for what a CNN looks at",
-        )
-    images = _images(given, files, preprocess)
-    reporter.notice(f"{resolved['name']}, {0 if images is None else len(images)} images, {device.type}")
-    network = network.to(device)
-    found = Inspection(
-        Path(given.model).name,
-        {"network": resolved["name"], **{name: str(resolved[name]) for name in _FACTS if name in resolved}},
-        *principal_filters(network, FILTERS),
-        position_similarity(network),
-        None if images is None else attention_spread(network, preprocess.normalize(images.to(device))),
-        cost_by_part(network.config),
-        cost_by_size(network.config, image_sizes_around(network.image_size, network.config.patch_size), device),
-        f"measured in float32 on {device.type}",
-    )
-    folder = wanted or free_name(Path("inspection"))
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise ResourceError(f"cannot make {folder}: {error.strerror}", "choose another --output") from error
-    write_inspection(found, folder)
-    _show(reporter, found)
-    reporter.line(f"\nfigures in {folder}, page in {folder}/inspection.html")
-    reporter.next_command(f"vit explain {shlex.quote(given.model)} IMAGES")
-    return 0
-
-
+FILTERS = 28  # principal components shown, as in the paper
 _FACTS = ("image_size", "patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio", "pool", "pos_embed")
 
 
-def _model(source: str) -> "tuple[Network, Mapping[str, Any], Preprocess]":
+@dataclass(frozen=True)
+class InspectionSummary:
+    """Files and findings of `vit.inspect`.
+
+    Attributes:
+        folder: folder with the figures.
+        page: page with all figures.
+        inspection: filters, positions, attention distance and cost as values.
+    """
+
+    folder: Path
+    page: Path
+    inspection: "Inspection"
+
+
+def inspect(
+    model: Annotated[StrPath, Metavar("RUN|CKPT|SOURCE")],
+    images: Paths = (),
+    *,
+    limit: PositiveInt = 128,
+    recursive: bool = False,
+    output: StrPath | None = None,
+    device: str = "auto",
+) -> InspectionSummary:
+    """Look into a ViT: filters, positions, attention distance, and the cost of its parts.
+
+    The page shows filters of the patch embedding, similarity of the positions, attention distance and entropy of every
+    head, and where parameters and FLOPs go.
+
+    Args:
+        model: a run, a checkpoint, or weights as vit convert takes them
+        images: files, folders, patterns: attention depends on images; none: images of the run, if there is one
+        limit: largest number of images, evenly taken of all
+        recursive: also read the folders inside folders
+        output: a new folder; null: inspection, or inspection-2, ...
+        device: cpu, cuda or mps; auto: an accelerator if there is one
+
+    Returns:
+        The folder, and the measured values.
+
+    Raises:
+        VitError: the model cannot be used or is not a ViT, or none of the images can be read.
+
+    Example:
+        vit inspect runs/photos/vit_tiny_patch16_224/20260101-120000 'holiday/*.jpg'
+    """
+    model = os.fspath(model)
+    wanted = None if output is None else new_file(output)
+    check_weights(model)
+    given = path_list(images)
+    files = list_files(given, recursive) if given else []
+
+    from vit.inference.devices import choose_device
+    from vit.report.inspect_page import write_inspection
+
+    chosen = choose_device(device)
+    network, resolved, preprocess = _load(model)
+    samples = _samples(model, files)
+    pixels = None if samples is None else _pixels(samples, limit, preprocess)
+    reporter = Reporter()
+    reporter.notice(f"{resolved['name']}, {0 if pixels is None else len(pixels)} images, {chosen.type}")
+    found = _inspected(Path(model).name, network.to(chosen), resolved, preprocess, pixels)
+    folder = new_folder(wanted or free_name(Path("inspection")))
+    write_inspection(found, folder)
+    _show(reporter, found)
+    summary = InspectionSummary(folder, folder / "inspection.html", found)
+    reporter.line(f"\nfigures in {folder}, page in {summary.page}")
+    reporter.next_command(f"vit explain {shlex.quote(model)} IMAGES")
+    return summary
+
+
+def _load(source: str) -> "tuple[VisionTransformer, Mapping[str, Any], Preprocess]":
     """The network, its description and its preprocessing; weights without a classifier get an empty one."""
     from vit.data.preprocess import Preprocess
     from vit.models.catalog import build, resolve
+    from vit.models.vision_transformer import VisionTransformer
     from vit.weights.pretrained import open_pretrained
     from vit.weights.start import start_from
 
@@ -110,55 +114,74 @@ def _model(source: str) -> "tuple[Network, Mapping[str, Any], Preprocess]":
     resolved = resolve(described, image_size, pretrained.num_classes or 1)
     network = build(resolved).eval()
     start_from(network, pretrained)
+    if not isinstance(network, VisionTransformer):
+        raise UsageError(
+            f"{source} holds a {type(network).__name__}, and 'vit inspect' looks into ViTs of the catalog",
+            "see 'vit explain' for what a CNN looks at",
+        )
     return network, resolved, Preprocess(image_size, **pretrained.preprocess)
 
 
-def _images(given: Any, files: Sequence[str], preprocess: "Preprocess") -> "Tensor | None":
-    """Pictures (n, 3, S, S) uint8 of the files given, else of the run's own images; None where there are none."""
-    import torch
+def _inspected(
+    title: str,
+    network: "VisionTransformer",
+    resolved: Mapping[str, Any],
+    preprocess: "Preprocess",
+    images: "Tensor | None",
+) -> "Inspection":
+    from vit.explain.cost import cost_by_part, cost_by_size, image_sizes_around
+    from vit.explain.distance import attention_spread
+    from vit.explain.embeddings import position_similarity, principal_filters
+    from vit.report.inspect_page import Inspection
 
-    from vit.data.decode import ImageError, read_image
-    from vit.errors import DataError
+    device: torch.device = next(network.parameters()).device
+    components, shares = principal_filters(network, FILTERS)
+    return Inspection(
+        title=title,
+        facts={"network": resolved["name"], **{name: str(resolved[name]) for name in _FACTS if name in resolved}},
+        components=components,
+        shares=shares,
+        similarity=position_similarity(network),
+        reach=None if images is None else attention_spread(network, preprocess.normalize(images.to(device))),
+        parts=cost_by_part(network.config),
+        sizes=cost_by_size(network.config, image_sizes_around(network.image_size, network.config.patch_size), device),
+        timed_on=f"measured in float32 on {device.type}",
+    )
 
-    if not files:
-        return _sample(given.model, given.limit, preprocess)
-    pictures = []
-    for path in files[:: -(-len(files) // given.limit)]:
-        try:
-            pictures.append(preprocess(read_image(path)))
-        except ImageError:
-            continue  # a few bad files among many change no mean
-    if not pictures:
-        raise DataError(f"none of {len(files)} files is an image that can be read", "give images")
-    return torch.stack(pictures)
 
-
-def _sample(model: str, limit: int, preprocess: "Preprocess") -> "Tensor | None":
-    """Some images of a run: of its validation part, which it was not trained on; None if the model lies in no run."""
-    import torch
+def _samples(model: str, files: Sequence[str]) -> "Samples | None":
+    """The given files, else the validation images of the run; None if the model is not in a run folder."""
+    import numpy as np
 
     from vit.checkpoints.run import RunDirectory
     from vit.commands.recipe_options import read_recipe
-    from vit.data.dataset import array_image
-    from vit.data.decode import ImageError, read_image
-    from vit.errors import DataError
+    from vit.data.samples import Samples
     from vit.training.run_images import images_of_run
 
+    if files:
+        return Samples(files, np.zeros(len(files), dtype=np.int64), root=Path())
     run = RunDirectory.around(Path(model))
     if run is None:
         return None
-    found = images_of_run(run, read_recipe(run.config_path)).splits
-    samples = found.get("validation", found["train"])
-    pictures = []
-    for place in range(0, len(samples), -(-len(samples) // limit)):
-        try:
-            image = array_image(samples, place) if samples.arrays is not None else read_image(samples.file(place))
-        except ImageError:
-            continue
-        pictures.append(preprocess(image))
-    if not pictures:
-        raise DataError(f"none of the run's images in {samples.root} can be read", "give IMAGES")
-    return torch.stack(pictures)
+    splits = images_of_run(run, read_recipe(run.config_path)).splits
+    return splits.get("validation", splits["train"])
+
+
+def _pixels(samples: "Samples", limit: int, preprocess: "Preprocess") -> "Tensor":
+    """Images (n, 3, S, S) uint8, evenly taken; unreadable files are left out, because a few change no mean."""
+    import torch
+
+    from vit.data.dataset import array_image
+    from vit.data.decode import ImageError, read_image
+
+    images = []
+    for index in range(0, len(samples), -(-len(samples) // limit)):
+        with suppress(ImageError):
+            image = read_image(samples.file(index)) if samples.arrays is None else array_image(samples, index)
+            images.append(preprocess(image))
+    if not images:
+        raise DataError(f"none of {len(samples)} files is an image that can be read", "give other IMAGES")
+    return torch.stack(images)
 
 
 def _show(reporter: Reporter, found: "Inspection") -> None:

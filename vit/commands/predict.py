@@ -98,7 +98,7 @@ def predict(
         f"{predictor.engine.device.type}, {predictor.engine.precision}"
     )
     own = files[_rank() :: _num_processes()]
-    rows = _watched(predictor.predict_files(own, writer.top_k, batch_size), len(own), ProgressReport(reporter, "file"))
+    rows = _watched(predictor.predict_files(own, writer.top_k, batch_size), len(own), reporter)
     with _of_all_processes(rows, writer) as all_rows:
         tally = _write(all_rows, writer, gallery_page(rows_file) if gallery else None) if is_first() else _Tally()
     summary = tally.summary(rows_file, gallery)
@@ -155,12 +155,12 @@ def _of_all_processes(rows: "Iterable[Prediction]", writer: "RowWriter") -> "Ite
             path.unlink()
 
 
-def _watched(rows: "Iterable[Prediction]", total: int, progress: ProgressReport) -> "Iterator[Prediction]":
-    progress.update(0, total)
-    for done, row in enumerate(rows, start=1):
-        yield row
-        progress.update(done, total)
-    progress.close()
+def _watched(rows: "Iterable[Prediction]", total: int, reporter: Reporter) -> "Iterator[Prediction]":
+    with ProgressReport(reporter, "file") as progress:
+        progress.update(0, total)
+        for done, row in enumerate(rows, start=1):
+            yield row
+            progress.update(done, total)
 
 
 @dataclass

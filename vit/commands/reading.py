@@ -14,10 +14,7 @@ def read_images(source: "Source", reporter: Reporter) -> "Contents":
     from vit.data.contents import read_contents
     from vit.training.run_images import check_readable
 
-    progress = ProgressReport(reporter, "image read")
-    try:
+    with ProgressReport(reporter, "image read") as progress:
         contents = read_contents(source, progress.update)
-    finally:
-        progress.close()
     check_readable(source, contents)
     return contents

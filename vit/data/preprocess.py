@@ -1,7 +1,7 @@
 """`Preprocess`: how an image becomes the input of a network. Every checkpoint stores it."""
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -58,8 +58,8 @@ class Preprocess:
         scale = torch.tensor(self.std, device=images.device).mul_(255.0).reciprocal_()[:, None, None]
         return images.to(torch.float32).sub_(mean).mul_(scale)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for a checkpoint."""
+    def to_dict(self) -> dict[str, float | str | list[float]]:
+        """Plain values for a checkpoint."""
         return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
 
 

@@ -9,12 +9,12 @@ from vit.data.draws import uniform
 from vit.data.samples import Labels, Samples
 from vit.errors import DataError
 
-Kind = Literal["balanced", "natural"]
+SubsetKind = Literal["balanced", "natural"]
 
 IMBALANCED = 0.5  # images of the smallest class, divided by those of the largest
 
 
-def kind_of(labels: Labels, wanted: Literal["auto", "balanced", "natural"]) -> Kind:
+def subset_kind(labels: Labels, wanted: Literal["auto", "balanced", "natural"]) -> SubsetKind:
     """The kind of subset. "auto" means "natural" if the smallest class has less than half the images of the largest.
 
     Test images keep their class proportions. With uneven classes, a balanced subset has other proportions, and the
@@ -75,7 +75,7 @@ def _turns(labels: Labels, seed: int) -> Labels:
     return turns
 
 
-def subset(samples: Samples, num_images: int, seed: int, kind: Kind) -> Samples:
+def subset(samples: Samples, num_images: int, seed: int, kind: SubsetKind) -> Samples:
     """A subset of the samples. With one seed and kind, a smaller subset lies inside each larger one.
 
     The choice depends on the seed and the sorted names alone, and not on the order in which a file system lists files.

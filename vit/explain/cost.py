@@ -35,12 +35,12 @@ class CostAtSize:
     Attributes:
         image_size: side of an image in pixels, S.
         num_patches: number of patches, N.
-        flops: FLOPs of one image's forward pass; a multiply-add counts as two.
+        flops: FLOPs of one image's forward pass, where a multiply-add counts as two.
         formula_share: share of a block's multiply-adds that is quadratic in tokens, from `quadratic_share`.
         counted_share: the same share of the whole network, counted in a forward pass. The last block computes only the
             tokens that the head reads.
-        block_seconds: time of one block for one image; NaN where it was not measured.
-        timed_share: share of `block_seconds` for the attention products; NaN where it was not measured.
+        block_seconds: time of one block for one image, or NaN where it was not measured.
+        timed_share: share of `block_seconds` for the attention products, or NaN where it was not measured.
     """
 
     image_size: int
@@ -112,7 +112,7 @@ def _counted(config: ViTConfig) -> tuple[VisionTransformer, dict[str, int]]:
 
 
 def _name(operation: object) -> str:
-    """Name of a counted operation; batched products (bmm, and fused attention) are those of attention."""
+    """Name of a counted operation, with "attention" for batched products (bmm, and fused attention)."""
     return str(operation).replace("bmm", "attention").rpartition("aten.")[2]
 
 

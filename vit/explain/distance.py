@@ -1,7 +1,7 @@
 """Attention distance and entropy of every head of a ViT
 
-The distance is that of Dosovitskiy et al. 2021 (figure 7, right; appendix D.7). It corresponds to the receptive field
-of a CNN.
+The distance is that of Dosovitskiy et al. 2021 (figure 7, right, and appendix D.7). It corresponds to a CNN's receptive
+field.
 """
 
 import math

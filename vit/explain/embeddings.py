@@ -26,7 +26,7 @@ def principal_filters(network: VisionTransformer, count: int) -> tuple[Tensor, T
 
 
 def position_similarity(network: VisionTransformer) -> Tensor | None:
-    """Cosine similarity of the positions of any two patches (G, G, G, G); None in a network without positions."""
+    """Cosine similarity of the positions of any two patches (G, G, G, G), or None in a network without positions."""
     if network.pos_embed is None:
         return None
     N, G = network.config.num_patches, network.config.grid_size

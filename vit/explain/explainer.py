@@ -27,7 +27,7 @@ class Explanation:
         probability: probability of the class `explained`.
         image: input of the network before normalization (3, S, S) uint8.
         maps: importance (h, w) by method, at least 0.
-        faithfulness: deletion and insertion by method; empty if not measured.
+        faithfulness: deletion and insertion by method, or empty if not measured.
         heads: maps of single attention heads (layers, H, G, G), or None.
     """
 
@@ -77,7 +77,7 @@ class Explainer:
         self.with_faithfulness = with_faithfulness
 
     def explain(self, path: str) -> Explanation:
-        """The explanation of one file; ImageError if the file cannot be read."""
+        """The explanation of one file. Raises ImageError if the file cannot be read."""
         engine, class_names = self.predictor.engine, self.predictor.class_names
         image = self.predictor.preprocess(read_image(path))
         probabilities = engine.probabilities(image[None])[0]

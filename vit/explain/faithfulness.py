@@ -50,8 +50,8 @@ def faithfulness(
         image: the image (3, S, S) uint8.
         background: what replaces removed squares (3, S, S) uint8, from `mean_color` or `blurred`.
         maps: importance (h, w) by the map's name, of any resolution.
-        grid_size: number of squares along a side; divides S.
-        num_steps: number of equal parts in which squares are removed; the curves are straight between them.
+        grid_size: number of squares along a side, which divides S.
+        num_steps: number of equal parts in which squares are removed. The curves are straight between them.
         seed: seed of the random orders, and of the order of equally important squares.
     """
     draw = torch.Generator().manual_seed(seed)
@@ -95,7 +95,7 @@ def blurred(image: Tensor) -> Tensor:
 
 
 def _order(importance: Tensor, grid_size: int, draw: torch.Generator) -> Tensor:
-    """Numbers of squares, the most important first; equally important squares are in random order, not row by row."""
+    """Numbers of squares, the most important first, and equally important squares in random order."""
     mean = F.adaptive_avg_pool2d(importance.float()[None], grid_size).flatten()
     shuffled = torch.randperm(grid_size**2, generator=draw)
     return shuffled[mean[shuffled].argsort(descending=True, stable=True)]

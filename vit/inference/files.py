@@ -1,4 +1,4 @@
-"""IMAGES on the command line -> the list of files, in a stable order."""
+"""Which files IMAGES on the command line means, in a stable order"""
 
 import glob
 import os
@@ -13,16 +13,17 @@ TABLES, NAMES = (".csv", ".tsv"), ".txt"
 
 
 def list_files(inputs: Sequence[str | os.PathLike[str]], recursive: bool) -> list[str]:
-    """Every file that the inputs name, each once, as the user would write it.
+    """Every file that the inputs name, once, as the user would write it.
 
-    A file stands as given; a folder gives the files in it (and below it, if `recursive`), sorted, without hidden
-    ones; a pattern gives what it matches, sorted. What a folder holds is not judged here: a text file gets its row too.
-
-    Tables with a column of paths, and .txt files with a name a line, are lists, where nothing else is given: each of
-    their lines gives a file, in order, twice if it stands there twice, and whether it exists or not.
+    - A file stands as given.
+    - A folder stands for the files in it, sorted, without hidden files. With `recursive` its folders count too. Files
+      of any type are listed: a text file gets its row, too.
+    - A pattern stands for its matches, sorted.
+    - A table with a column of paths, and a .txt file with one name in each line, are lists if all inputs are lists.
+      Each line stands for a file, in order. Names that occur twice stay, and so do names of missing files.
 
     Raises:
-        DataError: an input does not exist, matches nothing, or there is no file at all.
+        DataError: an input does not exist or has no match; or there is not a single file.
     """
     if inputs and all(_is_list(os.path.expanduser(os.fspath(item))) for item in inputs):
         return [name for item in inputs for name in _listed(Path(item).expanduser())]
@@ -55,25 +56,25 @@ def _is_list(name: str) -> bool:
 
 
 def _listed(path: Path) -> list[str]:
-    """The files that a table or a text names, relative to its folder."""
+    """The files that a list names, relative to the folder of the list."""
     if path.suffix.lower() == NAMES:
         lines = path.read_text(encoding="utf-8-sig", errors="surrogateescape").splitlines()
         names = [line.strip() for line in lines if line.strip()]
     else:
         names = [row["path"] for _, row in read_image_csv(path, ("path",)).rows]
     if not names:
-        raise DataError(f"{path} lists no files", "give a file a line")
+        raise DataError(f"{path} lists no files", "give one file name in each line")
     return [os.path.join(path.parent, name) if path.parent != Path() else name for name in names]
 
 
 def check_output(path: Path) -> None:
-    """Raise UsageError if rows cannot be written to a file of this name."""
+    """Raise UsageError if the suffix of an output file is unknown."""
     if path.suffix.lower() not in OUTPUTS:
         raise UsageError(f"--output {path} ends in {path.suffix or 'nothing'}", nearest(path.suffix, OUTPUTS))
 
 
 def _in_folder(folder: str, recursive: bool) -> tuple[list[str], int]:
-    """Files of a folder in order, and how many folders in it were not read."""
+    """Files of a folder in order, and the number of folders in it that were not read."""
     files: list[str] = []
     skipped = 0
     seen: set[tuple[int, int]] = set()
@@ -92,7 +93,7 @@ def _walk(folder: str, recursive: bool, seen: set[tuple[int, int]]) -> Iterator[
     except OSError as error:
         raise DataError(f"cannot read {folder}: {error.strerror}", "check its permissions") from error
     if (status.st_dev, status.st_ino) in seen:
-        return  # a link back to a folder already read
+        return  # a link back to a folder that was already read
     seen.add((status.st_dev, status.st_ino))
     for entry in entries:
         if entry.name.startswith("."):
@@ -106,7 +107,7 @@ def _walk(folder: str, recursive: bool, seen: set[tuple[int, int]]) -> Iterator[
 
 
 def free_name(path: Path, beside: Sequence[str] = ()) -> Path:
-    """The path, or the first of NAME-2, NAME-3, ... that does not exist yet, nor does it with an ending of `beside`."""
+    """The path, or the first of NAME-2, NAME-3, ... that does not exist, also not with a suffix of `beside`."""
     number, candidate = 1, path
     while any(taken.exists() for taken in (candidate, *map(candidate.with_suffix, beside))):
         number += 1

@@ -1,7 +1,7 @@
-"""An exported ONNX file applied to images, by onnxruntime: the same face as `Engine`.
+"""An exported ONNX file applied to images by onnxruntime, with the interface of `Engine`
 
-The file is a stranger's word. Only what `vit export` writes is taken: one file without references to others, the
-standard operators, no subgraphs, and a description in its metadata that fits its input and output.
+The file is untrusted. This module accepts only files as `vit export` writes them: without references to other files,
+with standard operators, without subgraphs, and with a description in the metadata that fits input and output.
 """
 
 import json
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 SUFFIX = ".onnx"
 INPUT, OUTPUT = "images", "probabilities"
-MAX_BYTES = 2 * 2**30  # of one protobuf message
-_REMEDY = "give a file that 'vit export --format onnx' wrote"
+MAX_BYTES = 2 * 2**30  # limit of a protobuf message
+_FIX = "give a file that 'vit export --format onnx' wrote"
 
 
 class OnnxEngine:
-    """An exported network on the CPU, ready to say probabilities: images (B, 3, S, S) uint8 -> (B, C) float32.
+    """An exported network on the CPU: images (B, 3, S, S) uint8 -> probabilities (B, C) float32.
 
     Raises:
-        CheckpointError: the file is damaged, or not one that `vit export` writes.
+        CheckpointError: the file is damaged, or `vit export` does not write such files.
         UsageError: onnxruntime is not installed.
     """
 
@@ -43,44 +43,46 @@ class OnnxEngine:
         content = _checked(path)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # decoding needs the cores in between
+        options.add_session_config_entry(
+            "session.intra_op.allow_spinning", "0"
+        )  # decoding needs the cores between two batches
         options.log_severity_level = 3
         try:
             self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
             self.description = _description(self._session.get_modelmeta().custom_metadata_map[KEY])
             inputs = [(item.name, item.type, item.shape[1:]) for item in self._session.get_inputs()]
             outputs = [(item.name, item.type, item.shape[1:]) for item in self._session.get_outputs()]
-        except Exception as error:  # onnxruntime has a class of its own for every failure
+        except Exception as error:  # onnxruntime has its own class for every failure
             words = (str(error).splitlines() or [""])[0]
-            raise CheckpointError(f"{path} cannot be used: {type(error).__name__}: {words[:300]}", _REMEDY) from error
+            raise CheckpointError(f"{path} cannot be used: {type(error).__name__}: {words[:300]}", _FIX) from error
         self.preprocess, self.temperature = self.description.preprocess, self.description.temperature
         side, self._count = self.preprocess.image_size, len(self.description.class_names)
         expected = [(INPUT, "tensor(uint8)", [3, side, side])], [(OUTPUT, "tensor(float)", [self._count])]
         if (inputs, outputs) != expected:
-            raise CheckpointError(f"{path} has inputs {inputs} and outputs {outputs}, not {expected}", _REMEDY)
+            raise CheckpointError(f"{path} has inputs {inputs} and outputs {outputs}, not {expected}", _FIX)
         self._path = path
 
     def probabilities(self, images: Tensor) -> Tensor:
         """Images (B, 3, S, S) uint8 -> probabilities (B, C) float32."""
         (found,) = self._session.run([OUTPUT], {INPUT: images.numpy()})
         if found.shape != (len(images), self._count):
-            raise CheckpointError(f"{self._path} gave {found.shape} for {len(images)} images", _REMEDY)
+            raise CheckpointError(f"{self._path} gave {found.shape} for {len(images)} images", _FIX)
         return torch.from_numpy(found)
 
 
 def _checked(path: Path) -> bytes:
-    """The bytes of a file that refers to nothing outside itself."""
+    """The content of a file without references to other files."""
     import onnx
 
     if not path.is_file():
-        raise CheckpointError(f"there is no file {path}", _REMEDY)
+        raise CheckpointError(f"there is no file {path}", _FIX)
     if path.stat().st_size >= MAX_BYTES:
-        raise CheckpointError(f"{path} is larger than 2 GiB", _REMEDY)
+        raise CheckpointError(f"{path} is larger than 2 GiB", _FIX)
     content = path.read_bytes()
     try:
         model = onnx.ModelProto.FromString(content)
     except Exception as error:  # protobuf's DecodeError, and whatever else it meets
-        raise CheckpointError(f"{path} ({len(content):,} bytes) is no ONNX file, or is cut short", _REMEDY) from error
+        raise CheckpointError(f"{path} ({len(content):,} bytes) is not an ONNX file, or is incomplete", _FIX) from error
     foreign = {node.domain for node in model.graph.node} | {used.domain for used in model.opset_import}
     for what, found in (
         ("keeps weights in other files", any(tensor.data_location for tensor in _tensors(model))),
@@ -90,7 +92,7 @@ def _checked(path: Path) -> bytes:
         ("has no description of its classes and preprocessing", KEY not in {item.key for item in model.metadata_props}),
     ):
         if found:
-            raise CheckpointError(f"{path} {what}", _REMEDY)
+            raise CheckpointError(f"{path} {what}", _FIX)
     return content
 
 
@@ -106,5 +108,5 @@ def _tensors(model: "ModelProto") -> Iterator["TensorProto"]:
 
 
 def _description(text: str) -> Description:
-    """Raises many kinds of errors when the text is no description."""
+    """The description in JSON. Raises many kinds of errors for other texts."""
     return Description.from_dict(json.loads(text))

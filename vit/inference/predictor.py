@@ -1,11 +1,11 @@
-"""A trained model, ready for files: the Python face of `vit predict`."""
+"""A trained model that predicts files: the Python interface of `vit predict`"""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 import numpy as np
 import torch
@@ -26,24 +26,24 @@ from vit.inference.onnx_engine import SUFFIX, OnnxEngine
 
 T = TypeVar("T")
 Image = str | os.PathLike[str] | InMemory
-_Named = tuple[str, str | InMemory]  # path of its row, and the image
+_Named = tuple[str, str | InMemory]  # name of the row, and the image
 Status = Literal["ok", "unreadable", "not_image", "too_large"]
 
-BATCH = 64
+BATCH_SIZE = 64
 AHEAD = 4  # batches that are decoded while an accelerator computes
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model says of one file; exactly one per file, always.
+    """The prediction for one file. Every file has exactly one.
 
     Attributes:
-        path: as it was given or listed.
-        status: "ok", or why there is no label.
-        label: the most probable class; "" without an image.
-        probability: of that class; None without an image.
-        top: the most probable classes with their probabilities, in falling order.
-        error: why the file could not be read; "" if it could.
+        path: path as given or listed.
+        status: "ok", or the reason for a missing label.
+        label: most probable class; "" without an image.
+        probability: probability of that class; None without an image.
+        top: most probable classes with their probabilities, in falling order.
+        error: reason why the file could not be read; "" otherwise.
     """
 
     path: str
@@ -71,24 +71,25 @@ class Predictor:
         images: Image | Iterable[Image],
         top_k: int = 5,
         recursive: bool = False,
-        batch_size: int = BATCH,
+        batch_size: int = BATCH_SIZE,
     ) -> Iterator[Prediction]:
-        """One Prediction per image, in order, as they come.
+        """One Prediction for each image, in order, as they come.
 
         Args:
             images: files, folders or patterns; or PIL images, uint8 arrays (H, W) or (H, W, 3), uint8 tensors
                 (3, H, W), or batches of these. An image without a file is called "image 0", "image 1", ...
-            top_k: how many classes `top` holds.
-            recursive: whether folders in folders are read.
-            batch_size: files that are computed at once.
+            top_k: number of classes in `top`.
+            recursive: whether to read folders in folders.
+            batch_size: number of images in a forward pass.
         """
-        inputs: list[Any] = [images] if _is_one(images) else list(cast(Iterable[Any], images))
-        if all(isinstance(item, str | os.PathLike) for item in inputs):
-            return self.predict_files(list_files(inputs, recursive), top_k, batch_size)
-        return self._predict([_named(item, place) for place, item in enumerate(inputs)], top_k, batch_size)
+        inputs = cast(list[Image], [images] if _is_one(images) else list(cast(Iterable[Image], images)))
+        names = [item for item in inputs if isinstance(item, str | os.PathLike)]
+        if len(names) == len(inputs):
+            return self.predict_files(list_files(names, recursive), top_k, batch_size)
+        return self._predict([_named(item, index) for index, item in enumerate(inputs)], top_k, batch_size)
 
-    def predict_files(self, paths: Sequence[str], top_k: int = 5, batch_size: int = BATCH) -> Iterator[Prediction]:
-        """As `predict`, for a list of files."""
+    def predict_files(self, paths: Sequence[str], top_k: int = 5, batch_size: int = BATCH_SIZE) -> Iterator[Prediction]:
+        """The predictions for a list of files."""
         return self._predict([(path, path) for path in paths], top_k, batch_size)
 
     def _predict(
@@ -96,8 +97,8 @@ class Predictor:
     ) -> Iterator[Prediction]:
         """A Prediction for each (name, image).
 
-        On a CPU decoding and computing take turns, each on all cores; side by side they would slow each other down. An
-        accelerator computes while the CPU decodes the next files.
+        On a CPU decoding and computing take turns, each on all cores, because at the same time they would slow each
+        other down. An accelerator computes while the CPU decodes the next files.
         """
         ahead = 1 if self.engine.device.type == "cpu" else AHEAD
         with decode_threads() as parallel:
@@ -112,10 +113,10 @@ class Predictor:
         count = min(top_k, len(self.class_names))
         tops: Iterator[tuple[tuple[str, float], ...]] = iter(())
         if images:
-            values, places = self.engine.probabilities(torch.stack(images)).topk(count, dim=1)
+            values, indices = self.engine.probabilities(torch.stack(images)).topk(count, dim=1)
             tops = (
-                tuple((self.class_names[c], p) for c, p in zip(class_names, probabilities, strict=True))
-                for class_names, probabilities in zip(places.tolist(), values.tolist(), strict=True)
+                tuple((self.class_names[c], p) for c, p in zip(numbers, probabilities, strict=True))
+                for numbers, probabilities in zip(indices.tolist(), values.tolist(), strict=True)
             )
         for path, image in part:
             if isinstance(image, ImageError):
@@ -125,24 +126,24 @@ class Predictor:
                 yield Prediction(path, "ok", top[0][0], top[0][1], top)
 
 
-def _is_one(images: Any) -> bool:
-    """Whether this is one path or image, and not several."""
+def _is_one(images: object) -> bool:
+    """Whether this is a single path or image."""
     if isinstance(images, np.ndarray | Tensor):
         return images.ndim < 4
     return isinstance(images, str | os.PathLike | PillowImage) or not isinstance(images, Iterable)
 
 
-def _named(image: Any, place: int) -> _Named:
-    """An image with the name of its row; UsageError if it is nothing that can be predicted."""
+def _named(image: Image, index: int) -> _Named:
+    """An image with the name of its row. Raises UsageError for objects of other types."""
     if isinstance(image, str | os.PathLike):
         return os.fspath(image), os.fspath(image)
     if not isinstance(image, PillowImage | np.ndarray | Tensor):
-        raise UsageError(f"image {place} is of type {type(image).__name__}", TAKEN)
-    return name_of(image, place), image
+        raise UsageError(f"image {index} is of type {type(image).__name__}", TAKEN)
+    return name_of(image, index), image
 
 
 def read_input(image: str | InMemory, preprocess: Preprocess, name: str = "") -> Tensor | ImageError:
-    """A file, or an image of that name, as a network's input (3, S, S) uint8, or why it cannot be one."""
+    """A file, or an image with that name, as the input of a network (3, S, S) uint8, or the reason for a failure."""
     try:
         return preprocess(read_image(image) if isinstance(image, str) else pixels_of(image, name))
     except ImageError as error:
@@ -164,14 +165,14 @@ def load(path: str | os.PathLike[str], device: str = "auto", precision: str = "a
     """The model of a run folder, a checkpoint or an exported ONNX file.
 
     Args:
-        path: a run folder (its best checkpoint), a checkpoint, or an .onnx file that `vit export` wrote.
-        device: "cpu", "cuda", "mps", or "auto" for the first accelerator; ONNX: the CPU.
-        precision: "32-true", "bf16-mixed", or "auto" for what it was trained with, where the hardware computes in it;
-            ONNX: "32-true".
+        path: a run folder (its best checkpoint), a checkpoint, or an .onnx file of `vit export`.
+        device: "cpu", "cuda", "mps", or "auto" for the first accelerator. ONNX files run on the CPU.
+        precision: "32-true", "bf16-mixed", or "auto" for the precision of the training, where the hardware supports it.
+            ONNX files run at "32-true".
 
     Raises:
-        CheckpointError: there is none, or it cannot be used.
-        UsageError: no such device; or an ONNX file on another device or at another precision than its own.
+        CheckpointError: there is no checkpoint, or it cannot be used.
+        UsageError: there is no such device; or an ONNX file does not support the device or the precision.
     """
     if Path(path).suffix == SUFFIX:
         return _load_onnx(Path(path), device, precision)

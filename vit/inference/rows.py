@@ -1,7 +1,6 @@
-"""Predictions -> rows of a CSV, JSON-lines or Parquet file, written as they come.
+"""Writes predictions as rows of a CSV, JSON-lines or Parquet file, as they come
 
-While rows are added the file is called NAME.partial; it gets its name when it is complete. A run that is stopped keeps
-what it wrote.
+The file is called NAME.partial until it is complete. A run that ends early keeps its rows there.
 """
 
 import json
@@ -24,7 +23,7 @@ _FLUSH_ROWS = 4096
 
 
 class RowWriter(ABC):
-    """Writes predictions to a file; use it in a `with` block, whose clean end gives the file its name."""
+    """Writes predictions to a file in a `with` block. The file gets its name when the block ends without an error."""
 
     def __init__(self, path: Path, top_k: int) -> None:
         self.path = path
@@ -37,15 +36,15 @@ class RowWriter(ABC):
 
     @abstractmethod
     def flush(self) -> None:
-        """Hand what was written to the system."""
+        """Write buffered rows to the file."""
 
     @abstractmethod
     def _open(self) -> None:
-        """Begin the partial file."""
+        """Create the partial file."""
 
     @abstractmethod
     def _close(self) -> None:
-        """End the partial file."""
+        """Close the partial file."""
 
     def __enter__(self) -> Self:
         try:
@@ -64,7 +63,7 @@ class RowWriter(ABC):
 
 
 class _TextWriter(RowWriter):
-    """A file of lines. Bytes of names that are no UTF-8 come out as they went in."""
+    """A text file. Bytes of names that are not UTF-8 stay as they are."""
 
     file: IO[str]
 
@@ -90,14 +89,14 @@ class CsvWriter(_TextWriter):
 
 
 class JsonLinesWriter(_TextWriter):
-    """One JSON object a line: path, status, label, probability, top (a list of label and probability), error."""
+    """One JSON object in each line: path, status, label, probability, top (list of label and probability), error."""
 
     def write(self, prediction: Prediction) -> None:
         self.file.write(json.dumps(to_json(prediction)) + "\n")
 
 
 class ParquetWriter(RowWriter):
-    """The columns of the CSV, typed; a name that is no UTF-8 has its odd bytes escaped."""
+    """The columns of the CSV file, with types. Bytes of names that are not UTF-8 are escaped."""
 
     def _open(self) -> None:
         names = column_names(self.top_k)
@@ -126,28 +125,28 @@ _WRITERS: dict[str, type[RowWriter]] = {".csv": CsvWriter, ".jsonl": JsonLinesWr
 
 
 def open_writer(path: Path, top_k: int) -> RowWriter:
-    """The writer for a file name's ending; UsageError for another ending."""
+    """The writer for the suffix of a file name. Raises UsageError for an unknown suffix."""
     check_output(path)
     return _WRITERS[path.suffix.lower()](path, top_k)
 
 
 def column_names(top_k: int) -> list[str]:
-    """Names of the columns of a flat row."""
-    more = [name for place in range(2, top_k + 1) for name in (f"label_{place}", f"probability_{place}")]
+    """Names of the columns of a row."""
+    more = [name for rank in range(2, top_k + 1) for name in (f"label_{rank}", f"probability_{rank}")]
     return ["path", "status", "label", "probability", *more, "error"]
 
 
 def flat(prediction: Prediction, top_k: int) -> tuple[str | float | None, ...]:
-    """A prediction as one row; None where there is nothing to say."""
+    """A prediction as one row, with None for missing values."""
     more: list[str | float | None] = []
-    for place in range(1, top_k):
-        more += prediction.top[place] if place < len(prediction.top) else (None, None)
+    for rank in range(1, top_k):
+        more += prediction.top[rank] if rank < len(prediction.top) else (None, None)
     label = prediction.label if prediction.status == "ok" else None
     return (prediction.path, prediction.status, label, prediction.probability, *more, prediction.error)
 
 
-def to_json(prediction: Prediction) -> dict[str, Any]:
-    """A prediction as plain values; `from_json` reads them back."""
+def to_json(prediction: Prediction) -> dict[str, object]:
+    """A prediction as plain values, which `from_json` reads."""
     return {
         "path": prediction.path,
         "status": prediction.status,
@@ -165,7 +164,7 @@ def from_json(row: dict[str, Any]) -> Prediction:
 
 
 def merge(parts: list[Path]) -> Iterator[Prediction]:
-    """The rows of JSON-lines parts in turn: the first of each, then the second of each, ..."""
+    """The rows of JSON-lines files in turn: the first of each file, then the second of each file, ..."""
     files = [open(part, encoding="utf-8", errors="surrogateescape") for part in parts]  # noqa: SIM115
     try:
         waiting = list(files)

@@ -45,7 +45,7 @@ class Network(nn.Module, ABC):
         """Names of parameters without weight decay, besides the vectors (norms, biases), which never decay."""
 
     def layers_above(self) -> dict[str, int]:
-        """Number of blocks between each parameter and the head, by the parameter's name; {} without such an order."""
+        """Number of blocks between each parameter and the head, by the parameter's name, or {} without an order."""
         return {}
 
     def check_images(self, images: Tensor) -> None:

@@ -24,7 +24,7 @@ class TimmConfig(NetworkConfig):
 
     Attributes:
         model: name in timm, for example "convnext_atto".
-        image_size: side of an image in pixels, S; timm gets it for models that are built for one size.
+        image_size: side of an image in pixels, S, which timm gets for models that are built for one size.
         num_classes: number of classes, C.
         drop_rate: dropout before the head.
         drop_path_rate: rate of stochastic depth.
@@ -78,7 +78,7 @@ class TimmNetwork(Network):
         """Resample weights from timm's own image size of this model to `image_size`.
 
         Returns:
-            the weights that change; {} where timm cannot resize this model, or the weights are for a third size.
+            the weights that change, or {} where timm cannot resize the model, or the weights are for a third size.
         """
         with torch.device("cpu"), warnings.catch_warnings():  # resampling needs values, also for a network on "meta"
             warnings.simplefilter("ignore")  # PyTorch warns that timm's resampling could be faster
@@ -105,7 +105,7 @@ class SmallImageResNetConfig(NetworkConfig):
     Attributes:
         image_size: side of an image in pixels, S.
         num_classes: number of classes, C.
-        layers: number of basic blocks in each of the four stages; each of the last three stages halves the side.
+        layers: number of basic blocks in each of the four stages. Each of the last three stages halves the side.
         widths: number of channels of each stage.
         zero_init_last: whether the scale of the last normalization in a branch starts at 0 instead of 1.
         drop_rate: dropout before the head.
@@ -161,7 +161,7 @@ class SmallImageResNet(Network):
 
 
 def _layers_above(model: Any) -> dict[str, int]:
-    """Number of layers between each parameter and the head; names are those of a Network that holds it as `model`.
+    """Number of layers between each parameter and the head, for a Network with the attribute `model`.
 
     Layers are those of timm's group_matcher. For the few models without a group_matcher, layers are parts such as
     "stages.0" in their order.

@@ -1,7 +1,7 @@
 """The Vision Transformer of Dosovitskiy et al. 2021 (arXiv 2010.11929), in the paper's order
 
-The file follows section 3.1 and appendix A of the paper, and numbers its equations. State-dict keys are those of timm.
-`layers.py` holds the changes of later papers. They are options of `ViTConfig`, and are off by default.
+The file follows section 3.1 and appendix A of "An Image is Worth 16x16 Words", and numbers the equations. `layers.py`
+holds the changes of later papers, which are options of `ViTConfig` and off by default. State-dict keys are timm's.
 
 Shape letters:
     B  images in a batch               T  tokens: the class token and N patches
@@ -193,7 +193,7 @@ class VisionTransformer(Network):
         return torch.cat((*(token.expand(tokens.shape[0], -1, -1) for token in prefix), tokens), dim=1)  # (B, T, D)
 
     def add_positions(self, tokens: Tensor) -> Tensor:
-        """The sum of tokens and their positions; the tokens themselves in a network without positions."""
+        """The sum of tokens and positions, or the tokens themselves in a network without positions."""
         return tokens if self.pos_embed is None else tokens + self.pos_embed
 
     def classify(self, tokens: Tensor) -> Tensor:

@@ -17,11 +17,11 @@ class ViTConfig(NetworkConfig):
 
     Attributes:
         image_size: side of an image in pixels, S.
-        patch_size: side of a patch in pixels, P; divides S.
+        patch_size: side of a patch in pixels, P, which divides S.
         num_classes: number of classes, C.
         embed_dim: width of a token, D.
         depth: number of blocks.
-        num_heads: number of attention heads, H; divides D.
+        num_heads: number of attention heads, H, which divides D.
         mlp_ratio: width of the MLP's hidden layer in units of D.
         drop_rate: dropout after the positions, the attention's projection and each layer of an MLP.
         qkv_bias: whether the projections to queries, keys and values have a bias, as in the authors' code.
@@ -43,7 +43,7 @@ class ViTConfig(NetworkConfig):
         pool_norm: whether the last norm follows the mean (MAE, BEiT) instead of preceding it.
         norm_placement: "pre", before each branch (the paper), or "post", after each sum (Vaswani et al. 2017).
         attn_drop_rate: dropout of attention weights.
-        drop_path_rate: stochastic depth of the last block (Huang et al. 2016); the rate grows linearly from 0.
+        drop_path_rate: stochastic depth of the last block (Huang et al. 2016), growing linearly from 0.
 
     Raises:
         ValueError: a size is below 1, a choice is unknown, or two values do not fit together.
@@ -125,5 +125,5 @@ class ViTConfig(NetworkConfig):
 
     @property
     def num_read(self) -> int | None:
-        """Number of tokens that the head reads of the last block, R; None: all."""
+        """Number of tokens that the head reads of the last block, R, or None for all."""
         return {"cls": 1, "cls_dist": 2}.get(self.pool)

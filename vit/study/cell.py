@@ -77,9 +77,7 @@ def _train(recipe: Recipe, run: RunDirectory, group: str, digests: Mapping[str, 
         for file in (run.splits_path, run.metrics_path, run.last_path, run.previous_path, run.best_path):
             file.unlink(missing_ok=True)
         write_beginning(run, plan.recipe, plan.source, contents)
-    tracker = open_tracker(
-        recipe.wandb, run.path, plain(plan.recipe), recipe.name or run.path.name, print, group=group, job_type="cell"
-    )
+    tracker = open_tracker(recipe.wandb, run.path, plain(plan.recipe), recipe.name or run.path.name, print, group=group)
     fitted = fit(plan, run, [TrackedRows(tracker)], resume=resume)
     values = {name: metric["value"] for name, metric in fitted.result.metrics.items()}
     finish(run, fitted, tracker, lambda: tracker.summary(values))

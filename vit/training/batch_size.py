@@ -1,41 +1,41 @@
-"""How many images an optimizer step takes: what a recipe leaves open, and what it may not ask for.
+"""The batch size of an optimizer step: the automatic value, and checks
 
-This module imports nothing heavy, so that a study's cells are named without torch.
+This module does not import torch, so that `vit study` names its cells fast.
 """
 
 from vit.errors import DataError, UsageError
 from vit.training.recipe import Recipe
 
 LARGEST_AUTO_BATCH = 128
-LARGEST_FINE_TUNING_BATCH = 64  # few epochs: at 128 images a step, too few steps
+LARGEST_FINE_TUNING_BATCH = 64  # few epochs at 128 images a step have too few steps
 
 
 def batch_multiple(recipe: Recipe, processes: int = 1) -> int:
-    """What the batch size is a multiple of: every process computes equal parts, and mixup and cutmix mix pairs."""
+    """The batch size is a multiple of this: all processes have equal micro-batches, and mixup and cutmix mix pairs."""
     return processes * recipe.optim.accumulate * (2 if recipe.augment.mixes else 1)
 
 
-def automatic_batch_size(recipe: Recipe, images: int, processes: int = 1) -> int:
-    """The batch size that null stands for with so many training images: at least two for each part, for batch norm."""
+def automatic_batch_size(recipe: Recipe, num_images: int, processes: int = 1) -> int:
+    """The batch size for null: at least two images for each micro-batch, for batch norm."""
     multiple = batch_multiple(recipe, processes)
     largest = LARGEST_AUTO_BATCH if recipe.model.init_from is None else LARGEST_FINE_TUNING_BATCH
-    wanted = min(largest, max(images // 8, 2 * processes * recipe.optim.accumulate), images)
+    wanted = min(largest, max(num_images // 8, 2 * processes * recipe.optim.accumulate), num_images)
     return max(multiple, wanted - wanted % multiple)
 
 
-def choose_batch_size(recipe: Recipe, images: int, processes: int) -> int:
+def choose_batch_size(recipe: Recipe, num_images: int, processes: int) -> int:
     """The recipe's batch size, or the automatic one.
 
     Args:
-        images: for training.
-        processes: that share a batch.
+        num_images: number of training images.
+        processes: number of processes that share a batch.
 
     Raises:
-        UsageError: it cannot be divided among processes, parts and pairs.
-        DataError: there are fewer images.
+        UsageError: the batch size is not divisible among processes, micro-batches and pairs.
+        DataError: there are fewer training images.
     """
     multiple = batch_multiple(recipe, processes)
-    batch_size = recipe.optim.batch_size or automatic_batch_size(recipe, images, processes)
+    batch_size = recipe.optim.batch_size or automatic_batch_size(recipe, num_images, processes)
     if batch_size % multiple:
         pairs = " x 2 images (mixup and cutmix mix pairs)" if recipe.augment.mixes else ""
         raise UsageError(
@@ -43,10 +43,10 @@ def choose_batch_size(recipe: Recipe, images: int, processes: int) -> int:
             f"(optim.accumulate){pairs}",
             f"give a multiple of {multiple}",
         )
-    if batch_size > images:
-        smaller = max(multiple, images // 4 - images // 4 % multiple)
+    if batch_size > num_images:
+        smaller = max(multiple, num_images // 4 - num_images // 4 % multiple)
         raise DataError(
-            f"--batch_size {batch_size} > {images} training images",
-            f"give --batch_size {smaller} or less, or add images" if smaller <= images else "add images",
+            f"--batch_size {batch_size} > {num_images} training images",
+            f"give --batch_size {smaller} or less, or add images" if smaller <= num_images else "add images",
         )
     return batch_size

@@ -1,4 +1,4 @@
-"""What a run folder holds before its first step, and whether its images are still those."""
+"""The files of a run folder before its first step, and the check of its images when it resumes"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 
 
 def write_beginning(run: RunDirectory, recipe: Recipe, source: Source, contents: "Contents") -> None:
-    """What a run folder holds before the first step: config, class names, the split and content of every image."""
+    """Write the options, the class names, and the split and content hash of every image."""
     write_text(run.config_path, dump(recipe))
     write_json(run.class_names_path, {"classes": list(source.class_names)})
     write_splits(source, run.splits_path, contents.hashes)
 
 
 def check_unchanged(run: RunDirectory, source: Source, contents: "Contents") -> None:
-    """Raise DataError if the images of a run are not those it began with: its order of images would be another one."""
+    """Raise DataError if the images of a run have changed, because the order of images would change too."""
     before, now = read_splits(run.splits_path), split_rows(source, contents.hashes)
     if before.keys() == now.keys() and all(_same(before[split], now[split]) for split in now):
         return
     known, here = ({(split, *row) for split, rows in found.items() for row in rows} for found in (before, now))
     gone, new = len(known - here), len(here - known)
     raise DataError(
-        f"the images of {source.name} are not those that {run.splits_path} lists: {gone:,} are gone, changed, "
-        f"or in another class or split, {new:,} are new there",
-        "put them back, or start a new run",
+        f"the images of {source.name} are not those that {run.splits_path} lists: {gone:,} are missing, changed, "
+        f"or in another class or split; {new:,} are new",
+        "restore them, or start a new run",
     )
 
 
 def _same(before: Sequence[SplitRow], now: Sequence[SplitRow]) -> bool:
-    """Whether two lists hold the same images; one whose content was not known before may hold anything."""
+    """Whether two lists hold the same images. Images without a content hash count as the same."""
     return len(before) == len(now) and all(
         old[:2] == new[:2] and old.content_hash in ("", new.content_hash) for old, new in zip(before, now, strict=True)
     )

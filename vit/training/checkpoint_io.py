@@ -1,4 +1,4 @@
-"""How checkpoints reach the disk and come back: a file is whole or it is not there, and the one before it is kept."""
+"""Writes and reads checkpoints: a file is complete or absent, and the previous one is kept"""
 
 import os
 from collections.abc import Callable
@@ -16,15 +16,15 @@ from vit.training.distributed.meeting import readable_by_all
 
 
 class DurableCheckpointIO(TorchCheckpointIO):
-    """Writes beside the target, syncs, then renames: after a crash or a full disk the previous file is whole.
+    """Writes a temporary file beside the target, syncs, then renames. A crash or a full disk keeps the previous file.
 
-    Lightning's own writer goes through the temporary folder without a sync; across file systems a kill left a corrupt
-    file, and a full disk destroyed the good one.
+    Lightning's own writer uses the temporary folder without a sync. Across file systems a kill left a corrupt file, and
+    a full disk destroyed the good file.
 
     Args:
-        last: the checkpoint whose predecessor is kept; None: none is.
-        previous: where.
-        notice: told when `previous` had to be read in place of `last`.
+        last: path of the checkpoint whose predecessor is kept; None to keep no predecessor.
+        previous: path of the predecessor.
+        notice: receiver of the warning that `previous` was read in place of `last`.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class DurableCheckpointIO(TorchCheckpointIO):
         self.last, self.previous, self.notice = last, previous, notice
         self._last_is_broken = False
 
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: object = None) -> None:
         target = Path(path)
         partial = partial_name(target)
         try:
@@ -48,19 +48,22 @@ class DurableCheckpointIO(TorchCheckpointIO):
             os.replace(partial, target)
             _sync_folder(target.parent)
         except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
-            with suppress(OSError):  # the folder itself may be gone
+            with suppress(OSError):  # the folder itself may be missing
                 partial.unlink(missing_ok=True)
             raise ResourceError(
-                f"could not write {target}: {error}", "free space or choose another --out; the previous file is whole"
+                f"could not write {target}: {error}",
+                "free space or choose another --out; the previous file is intact",
             ) from error
 
-    def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
-        """The content of a checkpoint; of the previous one where it is `last` and damaged or gone.
+    def load_checkpoint(
+        self, path: str | Path, map_location: object = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        """The content of a checkpoint. If `last` is damaged or missing, the content of `previous`.
 
-        Several processes get the first one's, whether or not they see its files.
+        All processes get the content of the first process, even without access to its files.
 
         Raises:
-            CheckpointError: neither can be read.
+            CheckpointError: neither file is readable.
         """
         try:
             with readable_by_all(Path(path)) as file:
@@ -87,7 +90,7 @@ class DurableCheckpointIO(TorchCheckpointIO):
             raise CheckpointError(f"{error.problem}, and {older.problem}", "start a new run") from older
 
     def _keep(self, last: Path) -> None:
-        """Keep the checkpoint that is about to be replaced under a second name: there is no moment without any."""
+        """Keep the checkpoint that will be replaced under a second name, so that one of the two always exists."""
         if self.previous is None or self._last_is_broken or not last.is_file():
             self._last_is_broken = False
             return
@@ -95,13 +98,13 @@ class DurableCheckpointIO(TorchCheckpointIO):
         try:
             os.link(last, beside)
             os.replace(beside, self.previous)
-            beside.unlink(missing_ok=True)  # a rename between two names of one file does nothing
+            beside.unlink(missing_ok=True)  # a rename between two names of one file has no effect
         except OSError:  # a file system without links
             os.replace(last, self.previous)
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename in a folder survive a power cut, where a folder can be opened: not on Windows."""
+    """Make a rename survive a power cut. Windows cannot open a folder, so nothing happens there."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -112,7 +115,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def store_temperature(path: Path, temperature: float) -> None:
-    """Write the temperature that was fitted into a checkpoint's description; errors as `DurableCheckpointIO`."""
+    """Write a fitted temperature into the description of a checkpoint. Errors as in `DurableCheckpointIO`."""
     content = read(path)
     content[KEY]["temperature"] = temperature
     DurableCheckpointIO().save_checkpoint(content, path)

@@ -1,4 +1,4 @@
-"""The end of a run: its predictions are written, and result.json last of all"""
+"""Writes the results of a finished training, with result.json last"""
 
 from collections.abc import Callable
 
@@ -26,8 +26,8 @@ class TrackedRows(Listener):
 def finish(run: RunDirectory, fitted: FitResult, tracker: Tracker, write_others: Callable[[], None]) -> None:
     """Write predictions, then what `write_others` writes, then result.json, and close the tracker.
 
-    Only the first process calls this. A run with a result.json is whole. A run that ends before has a checkpoint, is
-    resumed with `vit train --resume` or with its study, and comes here again.
+    Only the first process calls this. A run with a result.json is complete. A run that ends earlier has a checkpoint.
+    `vit train --resume`, or its study, continues it and comes here again.
     """
     for split, scored in fitted.scored.items():
         write_scored(run.scored_path(split), scored, fitted.data.source.class_names)

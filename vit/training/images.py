@@ -1,11 +1,11 @@
-"""Which images a recipe trains, validates and tests on."""
+"""Which images a recipe uses for training, validation and test"""
 
 from dataclasses import replace
 
 from vit.data.samples import Source
 from vit.data.sources import open_source
 from vit.data.split import complete
-from vit.data.subset import kind_of, subset
+from vit.data.subset import subset, subset_kind
 from vit.errors import UsageError
 from vit.training.recipe import DataConfig, Recipe
 
@@ -13,34 +13,34 @@ SUBSETS = {"balanced": "class-balanced", "natural": "with the class shares of al
 
 
 def check_shares(found: Source, data: DataConfig) -> None:
-    """Raise UsageError for shares of validation and test images that leave too few, or none."""
+    """Raise UsageError if the fractions of validation and test images leave too few images, or none."""
     if "validation" in found.splits:
         return
     if data.validation == 0:
         raise UsageError(
             "data.validation is 0, and the data have no validation images of their own",
-            "give a share above 0: these images choose the best checkpoint",
+            "give a fraction above 0: these images choose the best checkpoint",
         )
     if "test" not in found.splits and data.validation + data.test >= 1:
         raise UsageError(
             f"data.validation {data.validation:g} and data.test {data.test:g} leave no training images",
-            "give shares whose sum is below 1",
+            "give fractions whose sum is below 1",
         )
 
 
 def subset_seed(recipe: Recipe) -> int:
-    """What decides which training images are used."""
+    """The seed that decides which training images are used."""
     return recipe.seed if recipe.data.subset_seed is None else recipe.data.subset_seed
 
 
 def source_of(recipe: Recipe, root: str | None = None) -> Source:
-    """The images of a recipe that was trained, split and chosen as they were then.
+    """The images of a trained recipe, with the same splits and the same subset.
 
     Args:
-        root: where they are now, if they are torchvision's and have moved.
+        root: current folder of torchvision's data sets, if it has moved.
 
     Raises:
-        DataError: they are not there, or cannot be used.
+        DataError: the images do not exist, or cannot be used.
     """
     data = recipe.data
     found = open_source(data.source, root or data.root)
@@ -48,17 +48,17 @@ def source_of(recipe: Recipe, root: str | None = None) -> Source:
 
 
 def with_subset(source: Source, recipe: Recipe) -> Recipe:
-    """The recipe with the kind of subset that "auto" means for these training images."""
-    kind = kind_of(source.splits["train"].labels, recipe.data.subset)
+    """The recipe, with "auto" replaced by the kind of subset for these training images."""
+    kind = subset_kind(source.splits["train"].labels, recipe.data.subset)
     return replace(recipe, data=replace(recipe.data, subset=kind))
 
 
 def chosen_part(source: Source, recipe: Recipe) -> Source:
-    """The source with those training images alone that the recipe uses."""
+    """The source, with only those training images that the recipe uses."""
     wanted, train = recipe.data.train_images, source.splits["train"]
     if wanted is None:
         return source
-    kind, seed = kind_of(train.labels, recipe.data.subset), subset_seed(recipe)
+    kind, seed = subset_kind(train.labels, recipe.data.subset), subset_seed(recipe)
     note = f"{wanted:,} of {len(train):,} training images ({SUBSETS[kind]}, seed {seed})"
     splits = {**source.splits, "train": subset(train, wanted, seed, kind)}
     return replace(source, splits=splits, notes=[*source.notes, note])

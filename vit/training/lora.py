@@ -1,10 +1,11 @@
-"""LoRA (Hu et al. 2022, arXiv 2106.09685) through peft: every linear layer's weight W becomes W + alpha / rank B A.
+"""LoRA through peft: the weight W of every linear layer becomes W + alpha / rank B A
 
-W stays as it is; A (rank x in), B (out x rank, zero at first) and the head are trained. As in QLoRA (Dettmers et al.
-2023, arXiv 2305.14314) all linear layers are adapted: of a ViT qkv, proj, fc1 and fc2 of every block.
+Hu et al. 2022 (arXiv 2106.09685). W does not change. Training changes A (rank x in), B (out x rank, zero at first) and
+the head. As in QLoRA (Dettmers et al. 2023, arXiv 2305.14314) all linear layers get adapters. In a ViT these are qkv,
+proj, fc1 and fc2 of every block.
 
-A checkpoint's weights are the sums, so that nobody who reads one needs to know of LoRA; the parts, which a training
-goes on with, stand beside them under the key "lora".
+The weights of a checkpoint are the sums, so its readers do not need LoRA. The parts stand under the key "lora". A
+resumed training reads them.
 """
 
 from importlib.util import find_spec
@@ -21,13 +22,13 @@ from vit.training.classifier import Classifier
 from vit.training.recipe import ModelConfig, OptimConfig
 from vit.weights.adapt import head_names
 
-ALPHA = 16  # as peft's guide for ViTs (rank 16) and QLoRA (rank 64); not tuned with the rank (Hu et al., section 4.1)
+ALPHA = 16  # as in peft's guide for ViTs (rank 16) and QLoRA (rank 64); the rank does not change it (Hu et al., 4.1)
 PARTS = "lora"
-_NAME = "default"  # peft's, of an adapter
+_NAME = "default"  # peft's name of an adapter
 
 
 def check_choice(model: ModelConfig) -> None:
-    """Raise UsageError if LoRA is asked for, and something else of the recipe or the machine is at odds with it."""
+    """Raise UsageError if the recipe asks for LoRA, and another option or the machine excludes it."""
     if model.lora is None:
         return
     if model.init_from is None:
@@ -39,10 +40,10 @@ def check_choice(model: ModelConfig) -> None:
 
 
 def layers_to_adapt(network: Network, rank: int) -> list[str]:
-    """Names of all linear layers but the head's that are wider than the rank.
+    """Names of all linear layers wider than the rank, without the head.
 
     Raises:
-        UsageError: there are none, or there is batch norm, whose running means would not stay as they are.
+        UsageError: there are no such layers; or there is batch norm, whose running means would change.
     """
     heads = {name.rpartition(".")[0] for name in head_names(network)}
     layers = {name: layer for name, layer in network.named_modules() if type(layer) is nn.Linear and name not in heads}
@@ -58,7 +59,7 @@ def layers_to_adapt(network: Network, rank: int) -> list[str]:
 
 
 def add_adapters(network: Network, rank: int) -> list[tuple[str, str]]:
-    """Put adapters into a network, and let nothing be trained but these and the head.
+    """Add adapters to a network, and freeze everything but the adapters and the head.
 
     Returns:
         names and values for the terminal.
@@ -67,10 +68,10 @@ def add_adapters(network: Network, rank: int) -> list[tuple[str, str]]:
     from peft.tuners.lora import Linear
 
     class WholeLinear(Linear):  # type: ignore[misc]
-        """peft's layer as one product with W + alpha / rank B A, which is what will be merged, in bfloat16 as well.
+        """peft's layer as one product with W + alpha / rank B A, which is also the merged weight, in bfloat16 too.
 
-        peft's own adds the product with B A to that with W when it is called; our Attention and timm's BEiT, which read
-        the layer's weight and never call it, would leave the adapter out without a word.
+        peft's own layer adds the product with B A when it is called. Our Attention and timm's BEiT read the weight and
+        never call the layer, so they would silently ignore its adapter.
         """
 
         @property
@@ -84,8 +85,8 @@ def add_adapters(network: Network, rank: int) -> list[tuple[str, str]]:
 
     names, heads = layers_to_adapt(network, rank), head_names(network)
     config = LoraConfig(r=rank, lora_alpha=ALPHA, target_modules=names)
-    config._register_custom_module({nn.Linear: WholeLinear})  # peft's developer guide, "Custom models"
-    inject_adapter_in_model(config, network, _NAME)  # nothing else requires a gradient from here
+    config._register_custom_module({nn.Linear: WholeLinear})  # see peft's developer guide, "Custom models"
+    inject_adapter_in_model(config, network, _NAME)  # from here on only adapters require a gradient
     for name in heads:
         network.get_parameter(name).requires_grad_(True)
     trained, kept = (
@@ -97,7 +98,7 @@ def add_adapters(network: Network, rank: int) -> list[tuple[str, str]]:
 
 
 def merged(parts: dict[str, Tensor], rank: int) -> dict[str, Tensor]:
-    """The state dict of an adapted network -> that of the same network without adapters."""
+    """The state dict of a network with adapters -> the state dict of the same network without adapters."""
     whole: dict[str, Tensor] = {}
     for name, value in parts.items():
         layer, inside, last = name.rpartition(".base_layer.")
@@ -110,10 +111,10 @@ def merged(parts: dict[str, Tensor], rank: int) -> dict[str, Tensor]:
 
 
 class LoraClassifier(Classifier):
-    """A classifier around an adapted network.
+    """A classifier around a network with adapters.
 
     Args:
-        rank: of its adapters.
+        rank: rank of the adapters.
     """
 
     def __init__(self, network: Network, config: OptimConfig, total_steps: int, seed: int, rank: int) -> None:
@@ -123,7 +124,7 @@ class LoraClassifier(Classifier):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint[PARTS] = parts = checkpoint["state_dict"]
         kept = {name: value.detach() for name, value in self.named_parameters() if not value.requires_grad}
-        checkpoint["state_dict"] = merged({**parts, **kept}, self.rank)  # averaging equal values rounds them
+        checkpoint["state_dict"] = merged({**parts, **kept}, self.rank)  # the average of equal values is rounded
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["state_dict"] = checkpoint[PARTS]

@@ -1,4 +1,4 @@
-"""Parameter groups, optimizers and the learning-rate schedule."""
+"""Parameter groups, optimizers and the learning-rate schedule"""
 
 import math
 from collections import defaultdict
@@ -16,15 +16,15 @@ from vit.models.network import Network
 from vit.training.recipe import OptimConfig
 
 Named = list[tuple[str, nn.Parameter]]
-MOST_WARMUP_STEPS = 10_000  # Dosovitskiy et al. 2021, table 3, whatever the length
+MAX_WARMUP_STEPS = 10_000  # Dosovitskiy et al. 2021, table 3, for trainings of any length
 
 
 def parameter_groups(network: Network, named: Named, config: OptimConfig) -> list[dict[str, Any]]:
-    """Groups by decay and by layer.
+    """Groups by weight decay and by layer.
 
-    Matrices and kernels decay; norms, biases, and what the network exempts (positions, class token) do not. With
-    `layer_decay` a parameter's learning rate falls by that share for every block between it and the head (Clark et al.
-    2020, ELECTRA; Bao et al. 2022, BEiT).
+    Matrices and kernels decay. Norms, biases, and the parameters that the network exempts (positions, class token) do
+    not. With `layer_decay` the learning rate of a parameter is multiplied by that factor for every block between the
+    parameter and the head (Clark et al. 2020, ELECTRA; Bao et al. 2022, BEiT).
     """
     exempt = network.no_weight_decay()
     layers = network.layers_above() if config.layer_decay < 1.0 else {}
@@ -43,9 +43,11 @@ def parameter_groups(network: Network, named: Named, config: OptimConfig) -> lis
 
 
 def make_optimizer(network: Network, config: OptimConfig, fused: bool = True) -> Optimizer:
-    """The optimizer of a recipe; not fused under float16, whose fused form unscales gradients after they are clipped.
+    """The optimizer of a recipe.
 
-    Sharded weights are not fused either: PyTorch has that for AdamW alone.
+    Args:
+        fused: whether to use PyTorch's fused form. In float16 that form unscales gradients after they are clipped. With
+            sharded weights this option has no effect, because PyTorch supports them for AdamW alone.
 
     Raises:
         UsageError: muon for a network without encoder blocks.
@@ -70,9 +72,9 @@ def make_optimizer(network: Network, config: OptimConfig, fused: bool = True) ->
 class MuonAdamW(Optimizer):
     """Muon (Jordan et al. 2024) for the matrices of encoder blocks, AdamW for everything else, as one optimizer.
 
-    Both are PyTorch's. Muon's steps are scaled to the size of AdamW's (Moonshot 2025, arXiv 2502.16982), so that one
-    learning rate and one decay serve both. The two optimizers' own group dictionaries are this one's groups: a schedule
-    that changes these changes those.
+    Both are PyTorch's. Muon's steps have the size of AdamW's (Moonshot 2025, arXiv 2502.16982), so that both share one
+    learning rate and one decay. The group dictionaries of both optimizers are the groups of this one, so that a
+    schedule changes all of them.
     """
 
     def __init__(self, hidden: list[dict[str, Any]], rest: list[dict[str, Any]], fused: bool) -> None:
@@ -81,7 +83,7 @@ class MuonAdamW(Optimizer):
         super().__init__([*self.muon.param_groups, *self.adamw.param_groups], {})
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Both steps, after the closure."""
+        """The steps of both optimizers, after the closure."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -91,11 +93,11 @@ class MuonAdamW(Optimizer):
         return loss
 
     def state_dict(self) -> dict[str, Any]:
-        """Both states, under "muon" and "adamw"."""
+        """The states of both optimizers, under "muon" and "adamw"."""
         return {"muon": self.muon.state_dict(), "adamw": self.adamw.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load what `state_dict` gave; the groups, which loading replaces, are shared anew."""
+        """Load a state, and share the new group dictionaries again."""
         self.muon.load_state_dict(state_dict["muon"])
         self.adamw.load_state_dict(state_dict["adamw"])
         self.param_groups = [*self.muon.param_groups, *self.adamw.param_groups]
@@ -103,7 +105,7 @@ class MuonAdamW(Optimizer):
 
 def warmup_steps(config: OptimConfig, total_steps: int) -> int:
     """Optimizer steps before the learning rate reaches its highest value."""
-    return min(round(config.warmup * total_steps), MOST_WARMUP_STEPS, total_steps - 1)
+    return min(round(config.warmup * total_steps), MAX_WARMUP_STEPS, total_steps - 1)
 
 
 def make_schedule(optimizer: Optimizer, config: OptimConfig, total_steps: int) -> LRScheduler:

@@ -1,7 +1,7 @@
-"""The images of a run: whether they can be measured, where they are now, and which of them a data set holds again.
+"""The images of a run: checks before training, their current files, and overlap with other data sets
 
-`splits.csv` of a run folder lists every image with its split and a hash of its content, so that nothing is concluded
-from a folder that has changed since.
+`splits.csv` of a run folder lists every image with its split and a hash of its content. So every command notices when
+a folder has changed.
 """
 
 import json
@@ -9,7 +9,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,12 +20,12 @@ from vit.errors import DataError
 from vit.training.images import source_of
 from vit.training.recipe import Recipe
 
-MEASURED = ("validation", "test")  # splits whose images nothing can stand in for
+MEASURED = ("validation", "test")  # splits in which no other image can take the place of an unreadable one
 _SHOWN = 5
 
 
 def check_readable(source: Source, contents: Contents) -> None:
-    """Raise DataError if validation or test files are not images: this must show before the first step."""
+    """Raise DataError before the first step if validation or test files are not images."""
     bad = [
         f"{source.splits[split].file(place)}: {reason}"
         for split in MEASURED
@@ -43,13 +42,13 @@ def check_readable(source: Source, contents: Contents) -> None:
 
 
 def images_of_run(run: RunDirectory, recipe: Recipe, root: str | None = None) -> Source:
-    """The images of a run, split as they were when it was trained, whatever lies beside them now.
+    """The images of a run with the splits of its training. New files in the same folder do not count.
 
     Args:
-        root: where they are now, if they are torchvision's and have moved.
+        root: current folder of torchvision's data sets, if it has moved.
 
     Raises:
-        DataError: they are not there, or a data set that is known by its name has changed.
+        DataError: the images do not exist, or a data set with a name has changed.
     """
     listed = read_splits(run.splits_path)
     if any(Path(row.path).is_absolute() for rows in listed.values() for row in rows[:1]):
@@ -57,13 +56,13 @@ def images_of_run(run: RunDirectory, recipe: Recipe, root: str | None = None) ->
     found = source_of(recipe, root)
     names = {split: [row[:2] for row in rows] for split, rows in listed.items()}
     if {split: [row[:2] for row in rows] for split, rows in split_rows(found).items()} != names:
-        raise DataError(f"the images of {found.name} are not those of the run any more", "give DATA")
+        raise DataError(f"the images of {found.name} have changed since the run", "give DATA")
     return found
 
 
 def _files(run: RunDirectory, data: Path, listed: Mapping[str, Sequence[SplitRow]]) -> Source:
     if not data.exists():
-        raise DataError(f"there is no {data}, where the images of the run were", "put them back, or give DATA")
+        raise DataError(f"{data}, which held the images of the run, does not exist", "restore it, or give DATA")
     base = data.resolve() if data.is_dir() else data.parent.resolve()
     try:
         class_names = tuple(map(str, json.loads(run.class_names_path.read_text(encoding="utf-8"))["classes"]))
@@ -82,11 +81,11 @@ def _files(run: RunDirectory, data: Path, listed: Mapping[str, Sequence[SplitRow
 
 
 def check_contents(run: RunDirectory, source: Source, split: str, contents: Contents) -> None:
-    """Raise DataError if images of a split hold something else than when the run began, or are gone.
+    """Raise DataError if images of a split have changed since the run began, or are missing.
 
-    Those that the run itself could not read, and left out, may be gone.
+    Images that the run itself could not read, and left out, may be missing.
     """
-    left_out = _result(run).get("left_out", {}).get(split, {})
+    left_out = _left_out(run).get(split, {})
     before = [row.content_hash for row in read_splits(run.splits_path)[split]]
     samples = source.splits[split]
     pairs = zip(samples.paths, before, contents.hashes[split], strict=True)
@@ -94,22 +93,25 @@ def check_contents(run: RunDirectory, source: Source, split: str, contents: Cont
     if changed:
         some = ", ".join(changed[:_SHOWN]) + ", ..." * (len(changed) > _SHOWN)
         raise DataError(
-            f"{len(changed):,} {split} images of {source.name} have changed since the run or are gone: {some}",
-            "put them back, or give DATA to measure on the images as they are now",
+            f"{len(changed):,} {split} images of {source.name} have changed since the run or are missing: {some}",
+            "restore them, or give DATA to measure the images as they are now",
         )
 
 
 def seen_in_training(run: RunDirectory, source: Source, split: str, contents: Contents) -> dict[str, Labels]:
-    """Which images of a split the run has trained or validated on: {"train" or "validation": their places}.
+    """Which images of a split the run has trained or validated on.
 
-    They are recognized by content, whatever their names; in a run from before contents were kept, by path.
+    Images are recognized by content, with any name. Without content hashes they are recognized by path.
+
+    Returns:
+        indices of the images in the split, by "train" and "validation".
     """
     listed = read_splits(run.splits_path)
     by_content = any(row.content_hash for rows in listed.values() for row in rows)
     only = replace(source, splits={split: source.splits[split]})
     rows = split_rows(only, contents.hashes if by_content else None)[split]
     used: dict[str, str] = {}
-    for name in reversed(SPLITS):  # train last: what was trained on as well was trained on
+    for name in reversed(SPLITS):  # train last: an image in two splits counts as trained on
         used |= {(row.content_hash if by_content else row.path): name for row in listed.get(name, ())}
     used.pop("", None)
     found = [used.get(row.content_hash if by_content else row.path, "") for row in rows]
@@ -117,18 +119,18 @@ def seen_in_training(run: RunDirectory, source: Source, split: str, contents: Co
 
 
 def measured_part(samples: Samples, left_out: Mapping[str, str]) -> Samples:
-    """The images that were measured."""
+    """The images of a split without those that were left out."""
     return samples.select([place for place, path in enumerate(samples.paths) if path not in left_out])
 
 
 def count_left_out(run: RunDirectory) -> int:
-    """How many validation and test images a finished run could not read."""
-    return sum(map(len, _result(run).get("left_out", {}).values()))
+    """Number of validation and test images that a finished run could not read."""
+    return sum(map(len, _left_out(run).values()))
 
 
-def _result(run: RunDirectory) -> dict[str, Any]:
-    """result.json, or nothing while the run is not finished."""
+def _left_out(run: RunDirectory) -> dict[str, dict[str, str]]:
+    """{split: {path: reason}} of images that a run could not measure. Empty before the run is finished."""
     if not run.result_path.is_file():
         return {}
-    found: dict[str, Any] = json.loads(run.result_path.read_text(encoding="utf-8"))
+    found: dict[str, dict[str, str]] = json.loads(run.result_path.read_text(encoding="utf-8")).get("left_out", {})
     return found

@@ -1,4 +1,4 @@
-"""Whether Weights & Biases can be reached from here: who is logged in, and whether the server answers."""
+"""Whether Weights & Biases is reachable: is a user logged in, and does the server answer"""
 
 import netrc
 import os
@@ -7,17 +7,19 @@ import threading
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
-_CONNECT_SECONDS = 3.0
+if TYPE_CHECKING:
+    import wandb
 
+_CONNECT_SECONDS = 3.0
 
 Mode = Literal["auto", "online", "offline", "off"]
 
 
 def intended(mode: Mode) -> tuple[Literal["online", "offline", "off"], str]:
-    """What a mode means here before any server is asked, and why; WANDB_MODE speaks for "auto" alone."""
+    """The status that a mode asks for, and why, before any server is asked. WANDB_MODE decides only for "auto"."""
     told = os.environ.get("WANDB_MODE") if mode == "auto" else None
     if mode == "off" or told == "disabled":
         return "off", "as asked" if mode == "off" else f"WANDB_MODE={told}"
@@ -27,13 +29,13 @@ def intended(mode: Mode) -> tuple[Literal["online", "offline", "off"], str]:
 
 
 def logged_in() -> bool:
-    """Whether somebody is logged in to Weights & Biases here; asks no server and imports nothing."""
+    """Whether a user is logged in to Weights & Biases. This asks no server and imports nothing."""
     server = urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai").netloc
     return bool(os.environ.get("WANDB_API_KEY")) or _in_netrc(server)
 
 
-def obstacle(settings: Any) -> str:
-    """Why online is not possible, or nothing; known within 3 seconds, where wandb tries for over a minute."""
+def obstacle(settings: "wandb.Settings") -> str:
+    """Why online is not possible, or "". The answer takes 3 seconds at most; wandb would try for over a minute."""
     server = urlsplit(settings.base_url)
     if not (settings.api_key or settings.identity_token_file or _in_netrc(server.netloc)):
         return "not logged in, see 'wandb login'"
@@ -47,7 +49,7 @@ def obstacle(settings: Any) -> str:
         with suppress(OSError), socket.create_connection(address, timeout=_CONNECT_SECONDS):
             answered.set()
 
-    thread = threading.Thread(target=connect, daemon=True)  # looking up a name ignores the timeout
+    thread = threading.Thread(target=connect, daemon=True)  # a name lookup ignores the timeout
     thread.start()
     thread.join(_CONNECT_SECONDS)
     return "" if answered.is_set() else f"no connection to {server.hostname}"

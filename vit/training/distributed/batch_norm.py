@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from timm.layers.norm_act import BatchNormAct2d, convert_sync_batchnorm
 from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from vit.errors import UsageError
@@ -59,13 +60,13 @@ class _SumOfProcesses(torch.autograd.Function):
     """The sum of one tensor over all processes. The gradient of a summand adds up the losses of all processes."""
 
     @staticmethod
-    def forward(context: Any, part: Tensor) -> Tensor:
+    def forward(context: FunctionCtx, part: Tensor) -> Tensor:
         whole = part.clone()
         dist.all_reduce(whole)
         return whole
 
     @staticmethod
-    def backward(context: Any, *gradients: Tensor) -> Tensor:
+    def backward(context: FunctionCtx, *gradients: Tensor) -> Tensor:
         whole = gradients[0].clone()
         dist.all_reduce(whole)
         return whole
@@ -89,7 +90,7 @@ class _CpuSyncBatchNorm(_BatchNorm):
         self._buffers.update(layer._buffers)
         self.affine, self.track_running_stats = layer.affine, layer.track_running_stats
         self.training = layer.training
-        parts: dict[str, Any] = vars(layer)["_modules"] if isinstance(layer, BatchNormAct2d) else {}
+        parts: Mapping[str, nn.Module] = vars(layer)["_modules"] if isinstance(layer, BatchNormAct2d) else {}
         self.drop, self.act = (parts.get(name, nn.Identity()) for name in ("drop", "act"))
 
     def _check_input_dim(self, input: Tensor) -> None:

@@ -52,7 +52,7 @@ class Sharding(ModelParallelStrategy):
         """True: `load_model_state_dict` does not read the state of the optimizer."""
         return True
 
-    def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
+    def load_checkpoint(self, checkpoint_path: str | Path, weights_only: bool | None = None) -> dict[str, Any]:
         return self.checkpoint_io.load_checkpoint(Path(self.broadcast(str(checkpoint_path))))
 
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""Hashes of images and weights: a replaced file is another one, a moved one is the same."""
+"""Hashes of images and weights: a replaced file has another hash, a moved file has the same."""
 
 import os
 import shutil
@@ -32,9 +32,9 @@ def test_a_replaced_image_is_another_one(colors, tmp_path):
     pixels = np.asarray(Image.open(file)).copy()
     pixels[0, 0, 0] ^= 1
     Image.fromarray(pixels).save(file)
-    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))  # as a copy that keeps its times
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))  # as a copy does that keeps modification times
     assert of_folder(here) != of_folder(there)
-    file.write_bytes(b"")  # a broken image is no reason to fail: training finds others for it
+    file.write_bytes(b"")  # an unreadable image is not an error here: training takes another one
     assert of_folder(here) != of_folder(there)
 
 

@@ -1,11 +1,8 @@
-"""DATA on the command line -> class names and images of each split: CSV files and torchvision's sets."""
+"""DATA as a CSV file: class names and images of each split."""
 
-import struct
 from pathlib import Path
 
-import numpy as np
 import pytest
-import scipy.io
 
 from vit.data.samples import Source
 from vit.data.sources import open_source
@@ -91,57 +88,3 @@ def test_what_is_wrong_in_a_table_is_named(tmp_path: Path, content: str | bytes,
         open_source(str(path))
     assert str(path) in str(caught.value) and caught.value.fix
     assert all(word in str(caught.value) for word in words), str(caught.value)
-
-
-def idx(path: Path, array: np.ndarray) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(struct.pack(f">I{array.ndim}I", 0x0800 + array.ndim, *array.shape) + array.tobytes())
-
-
-@pytest.fixture
-def mnist(tmp_path: Path) -> Path:
-    """Six training and three test images; the first pixel holds the label."""
-    for part, numbers in (("train", [3, 1, 4, 1, 5, 9]), ("t10k", [2, 6, 5])):
-        images = np.zeros((len(numbers), 28, 28), dtype=np.uint8)
-        images[:, 0, 0] = numbers
-        idx(tmp_path / "MNIST/raw" / f"{part}-images-idx3-ubyte", images)
-        idx(tmp_path / "MNIST/raw" / f"{part}-labels-idx1-ubyte", np.array(numbers, dtype=np.uint8))
-    return tmp_path
-
-
-def test_mnist_is_read_from_its_folder(mnist: Path) -> None:
-    source = open_source("mnist", root=str(mnist))
-    assert source.name == "mnist" and source.class_names[3] == "3 - three"
-    assert source.splits["train"].labels.tolist() == [3, 1, 4, 1, 5, 9]
-    assert source.splits["test"].labels.tolist() == [2, 6, 5]
-    for split, samples in source.splits.items():
-        assert samples.arrays.shape == (len(samples), 28, 28) and samples.arrays.dtype == np.uint8
-        assert samples.arrays[:, 0, 0].tolist() == samples.labels.tolist()
-        assert samples.paths[0] == f"mnist/{split}/00000" and len(set(samples.paths)) == len(samples)
-
-
-@pytest.mark.parametrize("damage", [b"", b"<html>", None, slice(0, -100)])
-def test_a_damaged_or_missing_file_is_the_data_sets_error(mnist: Path, damage: bytes | slice | None) -> None:
-    path = mnist / "MNIST/raw/train-images-idx3-ubyte"
-    content = path.read_bytes()
-    path.unlink()
-    if damage is not None:
-        path.write_bytes(damage if isinstance(damage, bytes) else content[damage])
-    with pytest.raises(DataError, match=r"mnist could not be read from .*: .+; check --data.root"):
-        open_source("mnist", root=str(mnist))
-
-
-def test_the_folder_must_be_named() -> None:
-    with pytest.raises(DataError, match=r"--data\.root"):
-        open_source("cifar10")
-
-
-def test_channels_come_last_whatever_the_set_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torchvision.datasets.svhn.check_integrity", lambda *_: True)
-    images = np.random.default_rng(0).integers(0, 256, (32, 32, 3, 2), dtype=np.uint8)
-    for part in ("train", "test"):
-        content = {"X": images, "y": np.array([[1], [10]], dtype=np.uint8)}  # SVHN writes 10 for 0
-        scipy.io.savemat(tmp_path / f"{part}_32x32.mat", content)
-    source = open_source("svhn", root=str(tmp_path))
-    assert source.class_names == ("0", "1") and source.splits["train"].labels.tolist() == [1, 0]
-    assert np.array_equal(source.splits["train"].arrays[1], images[:, :, :, 1])

@@ -1,0 +1,103 @@
+"""The images that `vit evaluate` measures: of one split, unseen in training, with the class numbers of the model"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vit.console import ProgressReport, Reporter
+from vit.data.contents import read_contents
+from vit.errors import DataError, UsageError
+from vit.training.run_images import check_contents, seen_in_training
+
+if TYPE_CHECKING:
+    from vit.checkpoints.run import RunDirectory
+    from vit.data.contents import Contents
+    from vit.data.samples import Labels, Samples, Source
+
+SPLITS = ("test", "validation", "train")  # in the order in which they are preferred
+SHOWN_CLASSES = 10
+_USED = {"train": "trained on", "validation": "validated on"}
+
+
+def choose_split(source: "Source", split: str) -> str:
+    """The split with a name; "auto": the first of test, validation and train that there is."""
+    if split == "auto":
+        return next(name for name in SPLITS if name in source.splits)
+    if split not in source.splits:
+        raise UsageError(f"{source.name} has no {split} images", f"choose one of {', '.join(source.splits)}")
+    return split
+
+
+def check_own_images(run: "RunDirectory", source: "Source", split: str, reporter: Reporter) -> None:
+    """Raise DataError if images of a run have changed since its training."""
+    check_contents(run, source, split, _contents(source, split, reporter))
+
+
+def unseen_images(
+    run: "RunDirectory", source: "Source", split: str, include_seen: bool, reporter: Reporter
+) -> "tuple[Samples, dict[str, int]]":
+    """The images of a split without the images that a run has trained or validated on.
+
+    Args:
+        include_seen: keep these images, with a warning.
+
+    Returns:
+        the images, and the number of images that were left out, by the split of the run.
+
+    Raises:
+        DataError: no image is left.
+    """
+    samples = source.splits[split]
+    seen = seen_in_training(run, source, split, _contents(source, split, reporter))
+    counts = {f"{name}_images_of_the_run": len(indices) for name, indices in seen.items()}
+    words = _seen_words(seen)
+    if not words:
+        return samples, counts
+    if include_seen:
+        reporter.notice(f"WARNING: {words} are scored too: what they say of new images is too good (--include_seen)")
+        return samples, dict.fromkeys(counts, 0)
+    kept = np.setdiff1d(np.arange(len(samples)), np.concatenate(list(seen.values())))
+    if not len(kept):
+        raise DataError(
+            f"all {len(samples):,} images of {source.name} are images that {run.path} was trained or validated on",
+            "give other images, or --include_seen to score these",
+        )
+    reporter.notice(f"left out: {words}; {len(kept):,} of {len(samples):,} images are measured (--include_seen: all)")
+    return samples.select(kept), counts
+
+
+def _contents(source: "Source", split: str, reporter: Reporter) -> "Contents":
+    with ProgressReport(reporter, "image read") as progress:
+        return read_contents(source, progress.update, (split,))
+
+
+def _seen_words(seen: "Mapping[str, Labels]") -> str:
+    return " and ".join(
+        f"{len(indices):,} images that the run {_USED[name]}" for name, indices in seen.items() if len(indices)
+    )
+
+
+def with_model_classes(
+    samples: "Samples", source: "Source", class_names: Sequence[str], reporter: Reporter
+) -> "Samples":
+    """The same images with labels as the model numbers its classes; classes are matched by name.
+
+    Raises:
+        DataError: the model does not know a class.
+    """
+    numbers = {name: number for number, name in enumerate(class_names)}
+    unknown = [name for name in source.class_names if name not in numbers]
+    if unknown:
+        raise DataError(
+            f"{source.name} has classes that the model does not know: {', '.join(unknown[:SHOWN_CLASSES])} "
+            f"(it knows {', '.join(class_names[:SHOWN_CLASSES])})",
+            "rename or remove them",
+        )
+    labels = np.array([numbers[name] for name in source.class_names], dtype=np.int64)[samples.labels]
+    missing = sorted(set(range(len(class_names))) - set(labels.tolist()))
+    if missing:
+        some = ", ".join(class_names[number] for number in missing[:SHOWN_CLASSES])
+        reporter.notice(f"no image of {len(missing)} classes: {some}")
+    return replace(samples, labels=labels)

@@ -1,0 +1,217 @@
+"""The tracker that writes to Weights & Biases, and its settings, which upload as little as possible"""
+
+import errno
+import os
+import re
+import secrets
+import shlex
+import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Literal
+
+from vit.training import wandb_login
+from vit.training.tracking import Sharing
+from vit.training.wandb_settings import FINISH_SECONDS, SETTINGS, keep_files_in, public
+
+if TYPE_CHECKING:
+    import wandb
+    from wandb.sdk.wandb_setup import _WandbSetup as Session
+
+_ROOM = 4096  # bytes: a disk with less is full
+
+
+class WandbTracker:
+    """A `Tracker` that writes to a run of Weights & Biases."""
+
+    def __init__(
+        self, wandb: ModuleType, session: "Session", run: "wandb.Run", notify: Callable[[str], None], sharing: Sharing
+    ) -> None:
+        self._sharing = sharing
+        self._wandb = wandb
+        self._session = session
+        self._run = run
+        self._notify = notify
+        self._step = int(run.step)  # a resumed run continues after its last row
+        self._row_open = False
+        self._summary: dict[str, float] = {}
+        self._state: Literal["open", "failed", "finished"] = "open"
+
+    def log(self, row: Mapping[str, float], step: int) -> None:
+        self._step = max(self._step, step)
+        self._write(lambda: dict(row), step)
+
+    def figure(self, name: str, path: Path, caption: str = "") -> None:
+        self._write(lambda: {name: self._wandb.Image(str(path), caption=caption or None)}, self._step)
+
+    def media(self, name: str, path: Path, caption: str = "") -> None:
+        if self._sharing.media:
+            self.figure(name, path, caption)
+
+    def image_table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        def build() -> dict[str, object]:
+            data = [list(row) for row in rows]
+            return {name: self._wandb.Table(columns=list(columns), data=data, allow_mixed_types=True)}
+
+        if self._sharing.media:
+            self._write(build, self._step)
+
+    def confusion_matrix(
+        self, name: str, labels: Sequence[int], predictions: Sequence[int], class_names: Sequence[str]
+    ) -> None:
+        def build() -> dict[str, object]:
+            known = [pair for pair in zip(labels, predictions, strict=True) if pair[0] >= 0]
+            truth, guesses = [label for label, _ in known], [guess for _, guess in known]
+            plot = self._wandb.plot.confusion_matrix
+            return {name: plot(y_true=truth, preds=guesses, class_names=list(class_names), title=name)}
+
+        if len(class_names) <= 60 and len(labels) <= 10_000:
+            self._write(build, self._step)
+
+    def summary(self, values: Mapping[str, float]) -> None:
+        self._summary.update(values)
+        self._attempt(lambda: self._run.summary.update(dict(values)))
+
+    def artifact(self, path: Path, name: str, metadata: Mapping[str, object]) -> None:
+        def send() -> None:
+            artifact = self._wandb.Artifact(re.sub(r"[^\w.-]", "-", name), type="model", metadata=public(metadata))
+            # in place: by default wandb copies every checkpoint, twice
+            artifact.add_file(str(path.absolute()), policy="immutable", skip_cache=True)
+            self._run.log_artifact(artifact)
+
+        if self._sharing.model:
+            self._attempt(send)
+
+    def finish(self) -> None:
+        before, self._state = self._state, "finished"
+        trouble: list[str] = []
+
+        def end() -> None:
+            try:
+                if self._row_open:
+                    self._run.log({}, commit=True)  # the last row would replace numbers of the summary
+                self._run.summary.update(self._summary)
+                self._run.finish()
+                _check_room(self._run.dir)
+            except Exception as error:  # noqa: BLE001
+                trouble.append(describe(error))
+            _close(self._wandb)
+
+        if before != "finished":
+            thread = threading.Thread(target=end, daemon=True)  # wandb may block forever
+            thread.start()
+            thread.join(FINISH_SECONDS)
+            if thread.is_alive():
+                trouble.append("no answer")
+                with suppress(Exception):  # wandb has no public way; Python would wait for its process at exit
+                    self._session._connection._proc._process.kill()
+                thread.join(3.0)  # the thread sees the end of the process, and closes the session
+        if before == "open" and trouble:
+            self._notify(f"Weights & Biases lacks the end ({trouble[0]}); upload it with: {_sync_line(self._run)}")
+
+    def _write(self, build: Callable[[], dict[str, object]], step: int) -> None:
+        # always with a step: otherwise wandb begins a new step, and later drops the rows of the real steps
+        self._row_open = True
+        self._attempt(lambda: self._run.log(build(), step=step))
+
+    def _attempt(self, action: Callable[[], object]) -> None:
+        if self._state == "open":
+            try:
+                _check_room(self._run.dir)
+                action()
+            except Exception as error:  # noqa: BLE001  a tracker must never end a training
+                self._state = "failed"
+                end = f"training goes on without it; upload what it has with: {_sync_line(self._run)}"
+                self._notify(f"Weights & Biases stopped ({describe(error)}); {end}")
+
+
+def begin(
+    home: Path,
+    name: str,
+    group: str | None,
+    config: Mapping[str, object],
+    obstacle: str,
+    notify: Callable[[str], None],
+    sharing: Sharing,
+) -> WandbTracker:
+    """Begin or continue a run of Weights & Biases, online if possible.
+
+    Args:
+        home: absolute path of the run folder.
+        obstacle: reason to stay offline; "" without one.
+
+    Raises:
+        Exception: wandb is not installed or does not work.
+    """
+    keep_files_in(home)
+    import wandb
+
+    settings = wandb.Settings(**{key: SETTINGS[key] for key in SETTINGS.keys() & wandb.Settings.model_fields})
+    run_id, shared = _run_id(home), public(config)
+    assert isinstance(shared, dict)
+
+    def start(mode: Literal["online", "offline"]) -> "wandb.Run":
+        return wandb.init(
+            mode=mode,
+            project=os.environ.get("WANDB_PROJECT") or "vit",
+            id=run_id,
+            resume="allow",
+            name=name,
+            group=group,
+            job_type="train" if group is None else "cell",
+            config=shared,
+            dir=str(home),
+            settings=settings,
+        )
+
+    session = wandb.setup(settings)  # login_timeout counts here, not in init
+    obstacle = obstacle or wandb_login.obstacle(session.settings)
+    if not obstacle:
+        try:
+            run = start("online")
+        except Exception as error:  # noqa: BLE001
+            obstacle = describe(error)
+            _close(wandb)  # this session would refuse the same run id
+            session = wandb.setup(settings)
+        else:
+            notify(f"Weights & Biases: {run.url}")
+    if obstacle:
+        run = start("offline")
+        notify(f"Weights & Biases is offline ({obstacle}); upload later with: {_sync_line(run)}")
+    return WandbTracker(wandb, session, run, notify, sharing)
+
+
+def _run_id(folder: Path) -> str:
+    """The id of the run, which stays in its folder."""
+    file = folder / "wandb_id.txt"
+    kept = file.read_text().strip() if file.exists() else ""
+    if kept:
+        return kept
+    chosen = secrets.token_hex(4)
+    folder.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{chosen}\n")
+    return chosen
+
+
+def _check_room(folder: str) -> None:
+    """Raise OSError if the disk is full: wandb writes rows in another process, which drops them silently."""
+    if shutil.disk_usage(folder).free < _ROOM:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _close(wandb: ModuleType) -> None:
+    with suppress(Exception, SystemExit):  # at the exit of Python it would wait without a limit
+        wandb.teardown()
+
+
+def describe(error: Exception) -> str:
+    """An error in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200].rstrip(": ")
+
+
+def _sync_line(run: "wandb.Run") -> str:
+    """The command that uploads an offline run."""
+    return f"wandb sync {shlex.quote(str(Path(run.dir).parent))}"
