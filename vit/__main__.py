@@ -103,16 +103,12 @@ def _dispatch(arguments: list[str]) -> int:
     if name not in COMMANDS:
         raise UsageError(f"there is no command {name!r}", nearest(name, COMMANDS))
     module = import_module(f"vit.commands.{name}")
-    command = getattr(module, name)
     try:
-        if name == "train":  # its options are those of a recipe
-            module.main(rest)
-            return 0
-        if name == "study":  # not ported yet
-            return int(command(rest))
+        if name in ("train", "study"):  # their options are a recipe's, from files and words
+            return int(module.main(rest))
         from vit.commands.command_line import run_command
 
-        run_command(command, rest, name)
+        run_command(getattr(module, name), rest, name)
         return 0
     except SystemExit as end:  # the parser ends so after --help and --print_config
         return end.code if isinstance(end.code, int) else int(end.code is not None)
