@@ -211,7 +211,9 @@ def test_timm_resizes_to_our_side(size, fraction):
 
 def test_a_peer_that_cuts_one_pixel_beside_is_found(trained, tmp_path, monkeypatch):
     monkeypatch.setattr(timm_file, "_crop_pct", lambda plain: plain.image_size / (plain.resize_side + 1))
-    with pytest.raises(CheckpointError, match=r"transform of timm prepares a random picture .* nothing was written"):
+    with pytest.raises(
+        CheckpointError, match=r"the transform of timm prepares a random picture .* nothing was written"
+    ):
         export(trained("vit"), "timm", tmp_path / "m.safetensors")
     assert not list(tmp_path.iterdir())
 
