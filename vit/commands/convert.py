@@ -107,7 +107,7 @@ def _write(
     from vit.checkpoints.load import load
     from vit.checkpoints.result import versions
 
-    filled = pretrained.build(len(class_names), image_size and int(image_size), options)
+    filled = pretrained.build(len(class_names), image_size, options)
     if filled.report.remade:
         raise CheckpointError(
             f"{pretrained.source}: its classifier does not fit: {filled.report.remade}", "give other weights"
