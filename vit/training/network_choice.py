@@ -19,7 +19,7 @@ AUTO = "auto"
 
 @dataclass(frozen=True)
 class WantedNetwork:
-    """What a recipe and its weights say of the network, before images are read.
+    """The network as a recipe and its weights state it, before images are read.
 
     Attributes:
         name: name in the catalog or in timm; None: the size of the images decides.
@@ -40,7 +40,7 @@ class ChosenNetwork:
 
     Attributes:
         spec: its description.
-        options: options that differ from the catalog's: what the recipe holds.
+        options: options that differ from the catalog's, as the recipe holds them.
         preprocess: how an image becomes its input.
         cost: parameters and FLOPs.
         shapes: the network on the meta device.
@@ -58,7 +58,7 @@ def wanted_network(model: ModelConfig) -> WantedNetwork:
 
     Raises:
         CheckpointError: the weights to start from cannot be used.
-        UsageError: there is no such network, it has no such option, or a value is not of the option's type.
+        UsageError: the network or an option is unknown, or a value is not of the option's type.
     """
     options = plain_options({name: value for name, value in model.network.items() if name != "name"})
     name, image_size = str(model.network.get("name", AUTO)), model.preprocess.image_size
@@ -82,7 +82,7 @@ def _check(name: str, options: Options, image_size: int | None) -> None:
 
 
 def choose_network(model: ModelConfig, wanted: WantedNetwork, images: Source) -> ChosenNetwork:
-    """The network for the classes, and where nothing else decides for the size, of these images.
+    """The network for the classes of these images, and for their size where the recipe leaves it open.
 
     Raises:
         CheckpointError: the weights to start from do not fit.

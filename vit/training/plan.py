@@ -122,7 +122,7 @@ class Plan:
 
 
 def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
-    """Decide everything that a recipe leaves open, and refuse what cannot be.
+    """Decide everything that a recipe leaves open, and refuse contradictions.
 
     Args:
         found: images of the recipe's data, where they are listed already.
