@@ -39,20 +39,22 @@ def test_every_tensor_is_reported():
     network = create_network(**NANO, num_classes=3, image_size=12, patch_size=3)
     report = fill(network, source.state_dict(), {"decoder": "not needed"})
     assert report.resampled == {"patch_embed.proj.weight": "patches of 2 -> 3 pixels"}
-    assert report.remade == dict.fromkeys(["head.bias", "head.weight"], "10 -> 3 classes")
+    assert report.initialized == dict.fromkeys(["head.bias", "head.weight"], "10 -> 3 classes")
     assert len(report.matched) == len(source.state_dict()) - 3
     assert not network.head.weight.any() and torch.equal(
         network.blocks[1].mlp.fc2.weight, source.blocks[1].mlp.fc2.weight
     )
     words = dict(report.facts())
-    assert words["dropped"] == "decoder: not needed" and words["made anew"] == "head.bias, head.weight: 10 -> 3 classes"
+    assert (
+        words["dropped"] == "decoder: not needed" and words["initialized"] == "head.bias, head.weight: 10 -> 3 classes"
+    )
 
 
 def test_another_image_size_resamples_positions():
     source = create_network(**NANO, num_classes=3)
     network = create_network(**NANO, num_classes=3, image_size=12)
     report = fill(network, source.state_dict())
-    assert report.resampled == {"pos_embed": "4 x 4 -> 6 x 6 patches"} and not report.remade
+    assert report.resampled == {"pos_embed": "4 x 4 -> 6 x 6 patches"} and not report.initialized
     assert torch.equal(network.pos_embed[:, 0], source.pos_embed[:, 0])
 
 

@@ -31,10 +31,10 @@ def whole(network, tmp_path_factory):
 @pytest.mark.faults("C11")
 def test_weights_in_timm_s_names_are_taken_and_a_head_for_other_classes_is_made_anew(network, whole):
     report = open_pretrained(str(whole)).fill(network)
-    assert len(report.matched) == len(network.state_dict()) and not report.remade
+    assert len(report.matched) == len(network.state_dict()) and not report.initialized
     other = create_network("vit_nano_patch2_8", 5, 8, depth=1)
     report = open_pretrained(str(whole)).fill(other)
-    assert sorted(report.remade) == ["head.bias", "head.weight"]
+    assert sorted(report.initialized) == ["head.bias", "head.weight"]
     assert torch.equal(other.pos_embed, network.pos_embed)
 
 
@@ -45,7 +45,7 @@ def test_a_prefix_of_another_library_is_taken_off(network, tmp_path, prefix):
         {prefix + key: value.contiguous() for key, value in network.state_dict().items()}, tmp_path / "x.safetensors"
     )
     report = open_pretrained(str(tmp_path / "x.safetensors")).fill(network)
-    assert len(report.matched) == len(network.state_dict()) and not report.remade
+    assert len(report.matched) == len(network.state_dict()) and not report.initialized
 
 
 HEADERS = {

@@ -73,7 +73,7 @@ def outcome(source, expected, images):
     except (CheckpointError, UsageError) as error:
         return "refused" if error.fix else "no advice"
     network = filled.network.eval()
-    assert not filled.report.remade
+    assert not filled.report.initialized
     with torch.inference_mode():
         logits = network(images)
     off = float((logits - expected).abs().max() / expected.abs().max().clamp(min=1))
@@ -182,7 +182,7 @@ def test_another_image_size_is_what_timm_makes_of_it(name, side, tmp_path, monke
         found.check_fit(create_network(name, CLASSES, side))
     network = create_network(name, CLASSES, side).eval()
     report = found.fill(network)
-    assert not report.remade and report.resampled
+    assert not report.initialized and report.resampled
     with torch.inference_mode():
         assert (network(images) - expected).abs().max() < 1e-4 * expected.abs().max().clamp(min=1)
 

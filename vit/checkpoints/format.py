@@ -40,7 +40,7 @@ FORMAT = 3
 KEY = "vit"
 PREFIX = "network."
 MAX_SIDE = 4096
-REMEDY = "give a run folder or a checkpoint that 'vit train' wrote"
+FIX = "give a run folder or a checkpoint that 'vit train' wrote"
 
 Content = dict[str, Any]  # Lightning's dictionary
 _PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
@@ -144,13 +144,13 @@ def _preprocess(plain: Mapping[str, Any]) -> Preprocess:
     return made
 
 
-def read_description(plain: Any, path: Path, remedy: str = REMEDY) -> Description:
+def read_description(plain: Any, path: Path, fix: str = FIX) -> Description:
     """The description that a file holds.
 
     Args:
         plain: plain values from the file, which is not trusted.
         path: the file, for errors.
-        remedy: fix that an error names.
+        fix: fix that an error names.
 
     Raises:
         CheckpointError: it is not a description, or of a newer format.
@@ -158,7 +158,7 @@ def read_description(plain: Any, path: Path, remedy: str = REMEDY) -> Descriptio
     try:
         version = int(plain["format"])
     except Exception as error:  # as below
-        raise CheckpointError(f"{path} has no readable description", remedy) from error
+        raise CheckpointError(f"{path} has no readable description", fix) from error
     if version > FORMAT:
         raise CheckpointError(
             f"{path} has format {version}, this program reads up to {FORMAT}", "upgrade vit-lightning"
@@ -166,7 +166,7 @@ def read_description(plain: Any, path: Path, remedy: str = REMEDY) -> Descriptio
     try:
         return Description.from_dict({**plain, "format": version})
     except Exception as error:  # an untrusted file may hold a tensor, or anything else, wherever a value is expected
-        raise CheckpointError(f"{path} has a broken description: {first_line(error)}", remedy) from error
+        raise CheckpointError(f"{path} has a broken description: {first_line(error)}", fix) from error
 
 
 def checkpoint_content(description: Description, weights: Mapping[str, Tensor]) -> Content:

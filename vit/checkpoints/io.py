@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from vit.atomic_files import partial_name
-from vit.checkpoints.format import KEY, REMEDY, Content
+from vit.checkpoints.format import FIX, KEY, Content
 from vit.checkpoints.model_path import check_local
 from vit.errors import CheckpointError, ResourceError
 
@@ -49,7 +49,7 @@ def write_checkpoint(content: Content, path: Path, previous: Path | None = None)
 
 
 def _keep(path: Path, previous: Path) -> None:
-    """Give a file that is about to be replaced a second name: there is no moment without a whole file."""
+    """Give a file that will be replaced a second name, so that a whole file always exists."""
     beside = partial_name(previous)
     try:
         os.link(path, beside)
@@ -78,14 +78,14 @@ def read_checkpoint(path: Path) -> Content:
     """
     check_local(path)
     if not path.is_file():
-        raise CheckpointError(f"there is no checkpoint {path}", REMEDY)
+        raise CheckpointError(f"there is no checkpoint {path}", FIX)
     try:
         content = load_plain(path)
     except ValueError as error:
-        raise CheckpointError(f"{path} ({path.stat().st_size:,} bytes) is not a checkpoint: {error}", REMEDY) from error
+        raise CheckpointError(f"{path} ({path.stat().st_size:,} bytes) is not a checkpoint: {error}", FIX) from error
     state = content.get("state_dict") if isinstance(content, dict) and KEY in content else None
     if not are_weights(state, path.stat().st_size):
-        raise CheckpointError(f"{path} holds weights that vit did not write", REMEDY)
+        raise CheckpointError(f"{path} holds weights that vit did not write", FIX)
     return dict(content)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from vit.checkpoints.format import KEY, REMEDY, Description, read_description, weights_of
+from vit.checkpoints.format import FIX, KEY, Description, read_description, weights_of
 from vit.checkpoints.io import read_checkpoint
 from vit.errors import CheckpointError, first_line
 from vit.models.network import Network
@@ -54,9 +54,7 @@ def expected_weights(description: Description, num_tensors: int, path: Path) -> 
                 raise ValueError(f"{blocks} blocks of {num_tensors} tensors")
         return description.spec.build_empty(description.preprocess.image_size).state_dict()
     except Exception as error:
-        raise CheckpointError(
-            f"{path} describes a network that cannot be built: {first_line(error)}", REMEDY
-        ) from error
+        raise CheckpointError(f"{path} describes a network that cannot be built: {first_line(error)}", FIX) from error
 
 
 def _compare(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor], path: Path) -> None:
@@ -69,7 +67,7 @@ def _compare(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor], path
         if key in weights and _kind(weights[key]) != _kind(value)
     ]
     if wrong:
-        raise CheckpointError(f"{path} does not fit its own network: {'; '.join(sorted(wrong)[:5])}", REMEDY)
+        raise CheckpointError(f"{path} does not fit its own network: {'; '.join(sorted(wrong)[:5])}", FIX)
     broken = [key for key, value in weights.items() if value.is_floating_point() and not value.isfinite().all()]
     if broken:
         raise CheckpointError(

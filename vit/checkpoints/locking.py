@@ -1,4 +1,4 @@
-"""A lock file that one process holds; a process that is killed does not hold it any more."""
+"""Lock files: one process holds a lock, and the lock of a killed process is free"""
 
 import errno
 import os
@@ -11,11 +11,11 @@ from typing import IO
 if sys.platform != "win32":
     import fcntl
 
-_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)  # a file system on which nobody can lock anything
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)  # file systems without locks
 
 
 def hold(lock: Path, wait: bool) -> IO[str] | None:
-    """The open file of a lock that is ours now; None when it is another process's and we do not wait."""
+    """The open file of a lock that this process holds now; None when another process holds it, and `wait` is false."""
     while True:
         file = open(lock, "w")  # noqa: SIM115  it stays open for as long as the lock is held
         if sys.platform == "win32":
@@ -26,11 +26,11 @@ def hold(lock: Path, wait: bool) -> IO[str] | None:
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), lock.stat()):
                 return file
-        file.close()  # who held it has removed it: what we have locked is no file any more
+        file.close()  # its holder has removed it: the locked file has no name any more
 
 
 def _locked(descriptor: int, wait: bool) -> bool:
-    """Whether a lock could be had. Loader workers, which outlive a killed training for seconds, do not inherit it."""
+    """Lock a file, or return False. Loader workers, which outlive a killed training, do not inherit the lock."""
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except (BlockingIOError, PermissionError):
@@ -43,7 +43,7 @@ def _locked(descriptor: int, wait: bool) -> bool:
 
 @contextmanager
 def alone(lock: Path) -> Iterator[None]:
-    """Do something that no other process does at the same time; wait for one that does."""
+    """Hold a lock for the time of a block; wait for a process that holds it."""
     file = hold(lock, wait=True)
     assert file is not None
     with file:

@@ -1,4 +1,4 @@
-"""Where a model is said to lie: whether anything is there is found out before torch is imported."""
+"""Paths of models, checked before torch is imported"""
 
 import re
 from pathlib import Path
@@ -6,19 +6,19 @@ from pathlib import Path
 from vit.errors import CheckpointError
 
 LIBRARIES = ("timm", "torchvision", "hf")  # LIBRARY:NAME
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # Path has made one slash of two
-_REMEDY = "give a run folder or a checkpoint that 'vit train' wrote"
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # Path makes one slash of two
+_FIX = "give a run folder or a checkpoint that 'vit train' wrote"
 
 
 def check_local(path: Path) -> None:
-    """Raise CheckpointError if a path is an address: nothing is fetched that a user has not looked at."""
+    """Raise CheckpointError if a path is a URL: users download and check files themselves."""
     if _ADDRESS.match(str(path)):
         raise CheckpointError(f"{path} is an address, not a file", "download it first, then give the file")
 
 
 def check_model(name: str) -> None:
-    """Raise CheckpointError if RUN|CKPT|ONNX is not there, or is a folder without a checkpoint."""
-    path = _there(name)
+    """Raise CheckpointError if RUN|CKPT|ONNX does not exist, or is a folder without a checkpoint."""
+    path = _existing(name)
     if path.is_dir():
         from vit.checkpoints.run import checkpoint_of  # needs numpy, which --help does not wait for
 
@@ -26,15 +26,15 @@ def check_model(name: str) -> None:
 
 
 def check_weights(source: str) -> None:
-    """Raise CheckpointError if a source of weights is a path where nothing is."""
+    """Raise CheckpointError if a source of weights is a path that does not exist."""
     if source.partition(":")[0] not in LIBRARIES:
-        _there(source)
+        _existing(source)
 
 
-def _there(name: str) -> Path:
+def _existing(name: str) -> Path:
     path = Path(name).expanduser()
     check_local(path)
     if not path.exists():
         what = "file" if path.suffix not in ("", ".ckpt") else "checkpoint"
-        raise CheckpointError(f"there is no {what} {path}", _REMEDY)
+        raise CheckpointError(f"there is no {what} {path}", _FIX)
     return path

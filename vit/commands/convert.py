@@ -108,9 +108,9 @@ def _write(
     from vit.checkpoints.result import versions
 
     filled = pretrained.build(len(class_names), image_size, options)
-    if filled.report.remade:
+    if filled.report.initialized:
         raise CheckpointError(
-            f"{pretrained.source}: its classifier does not fit: {filled.report.remade}", "give other weights"
+            f"{pretrained.source}: its classifier does not fit: {filled.report.initialized}", "give other weights"
         )
     description = Description(class_names, filled.spec, filled.preprocess, versions=versions())
     write_checkpoint(checkpoint_content(description, filled.network.state_dict()), output)

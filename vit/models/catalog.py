@@ -1,4 +1,4 @@
-"""The catalog: a network, its options and the size of its images for each name; models of timm by their own names"""
+"""The catalog of networks: class, options and image size for each name"""
 
 import typing
 from collections.abc import Mapping

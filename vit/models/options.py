@@ -1,4 +1,4 @@
-"""Options of a network: plain values, each checked against the type of its field in the network's config
+"""Options of a network: plain values, checked against the types in the network's config
 
 Imports neither torch nor timm. A checked option can name nothing to import or to call.
 """

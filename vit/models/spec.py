@@ -47,7 +47,7 @@ class NetworkSpec:
         """A network of the catalog or of timm, with some of its options changed.
 
         Raises:
-            UsageError: there is no such network, it has no such option, or a value is not of the option's type.
+            UsageError: the network or an option is unknown, or a value is not of the option's type.
         """
         from vit.models.catalog import entry
 
@@ -59,7 +59,7 @@ class NetworkSpec:
         """The network that `to_plain` wrote. Whether the catalog has it shows when it is built.
 
         Raises:
-            KeyError: there is no name.
+            KeyError: the name is missing.
             ValueError: a value is not plain.
         """
         name = plain["name"]
@@ -82,7 +82,7 @@ class NetworkSpec:
         """All values that the network is built from, each checked.
 
         Raises:
-            UsageError: there is no such network, or its options do not fit together.
+            UsageError: the network is unknown, or its options do not fit together.
         """
         from vit.models.catalog import entry
 

@@ -18,10 +18,12 @@ class Machine:
     Attributes:
         device: device of this process.
         world_size: number of processes over all machines.
+        precision: precision of the training.
     """
 
     device: torch.device
     world_size: int
+    precision: str
 
 
 def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -> None:
@@ -36,7 +38,7 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
     is_ours = network is None or (network in CATALOG and CATALOG[network].network is VisionTransformer)
     contradictions = [  # (condition, problem, fix)
         (
-            trainer.precision == "16-mixed" and machine.device.type == "cpu",
+            machine.precision == "16-mixed" and machine.device.type == "cpu",
             "--precision 16-mixed needs a GPU",
             "give --precision auto, bf16-mixed or 32-true",
         ),

@@ -1,6 +1,6 @@
 """The network of a training: named by the recipe, by the weights to start from, or by the size of the images"""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vit.data.preprocess import Preprocess
 from vit.data.samples import Source
@@ -19,19 +19,24 @@ AUTO = "auto"
 
 @dataclass(frozen=True)
 class WantedNetwork:
-    """What a recipe and its weights say of the network, before images are read.
+    """The network as a recipe and its weights state it, before images are read.
 
     Attributes:
-        name: name in the catalog or in timm; None: the size of the images decides.
+        spec: the network, for one class; None: the size of the images decides.
         image_size: side of its images in pixels; None: undecided.
         options: options that the user or the weights set.
         pretrained: weights to start from, where they still decide something.
     """
 
-    name: str | None
+    spec: NetworkSpec | None
     image_size: int | None
     options: Options = field(default_factory=dict)
     pretrained: Pretrained | None = None
+
+    @property
+    def name(self) -> str | None:
+        """Name in the catalog or in timm."""
+        return None if self.spec is None else self.spec.name
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class ChosenNetwork:
 
     Attributes:
         spec: its description.
-        options: options that differ from the catalog's: what the recipe holds.
+        options: options that differ from the catalog's, as the recipe holds them.
         preprocess: how an image becomes its input.
         cost: parameters and FLOPs.
         shapes: the network on the meta device.
@@ -58,7 +63,7 @@ def wanted_network(model: ModelConfig) -> WantedNetwork:
 
     Raises:
         CheckpointError: the weights to start from cannot be used.
-        UsageError: there is no such network, it has no such option, or a value is not of the option's type.
+        UsageError: the network or an option is unknown, or a value is not of the option's type.
     """
     options = plain_options({name: value for name, value in model.network.items() if name != "name"})
     name, image_size = str(model.network.get("name", AUTO)), model.preprocess.image_size
@@ -66,33 +71,33 @@ def wanted_network(model: ModelConfig) -> WantedNetwork:
     if model.init_from is not None and (name == AUTO or None in vars(model.preprocess).values()):
         pretrained = open_pretrained(model.init_from)  # a run's config.yaml has everything filled in
     if name != AUTO:
-        _check(name, options, image_size)
-        return WantedNetwork(name, image_size, options, pretrained)
+        return WantedNetwork(_checked(name, options, image_size), image_size, options, pretrained)
     if pretrained is None:
         return WantedNetwork(None, image_size, options)
     own = pretrained.own_network(options)
-    _check(own.name, own.options, image_size or own.image_size)
-    return WantedNetwork(own.name, image_size or own.image_size, own.options, pretrained)
+    image_size = image_size or own.image_size
+    return WantedNetwork(_checked(own.name, own.options, image_size), image_size, own.options, pretrained)
 
 
-def _check(name: str, options: Options, image_size: int | None) -> None:
-    """Raise UsageError if options of a network are wrong or do not fit together."""
+def _checked(name: str, options: Options, image_size: int | None) -> NetworkSpec:
+    """A network for one class. Its options are checked before any image is read, without building it."""
     spec = NetworkSpec.named(name, 1, options)
     spec.config(image_size or spec.default_image_size)
+    return spec
 
 
 def choose_network(model: ModelConfig, wanted: WantedNetwork, images: Source) -> ChosenNetwork:
-    """The network for the classes, and where nothing else decides for the size, of these images.
+    """The network for the classes of these images, and for their size where the recipe leaves it open.
 
     Raises:
         CheckpointError: the weights to start from do not fit.
         UsageError: its options do not fit together, or do not go with LoRA.
     """
-    name, image_size = wanted.name, wanted.image_size
-    if name is None:
+    spec, image_size = wanted.spec, wanted.image_size
+    if spec is None:
         name, side = automatic_network(images.splits["train"])
-        image_size = image_size or side
-    spec = NetworkSpec.named(name, len(images.class_names), wanted.options)
+        spec, image_size = NetworkSpec.named(name, 1, wanted.options), image_size or side
+    spec = replace(spec, num_classes=len(images.class_names))
     told: PreprocessValues = {} if wanted.pretrained is None else wanted.pretrained.preprocess
     given = {key: value for key, value in vars(model.preprocess).items() if value is not None}
     preprocess = Preprocess(**{**told, **given, "image_size": image_size or spec.default_image_size})

@@ -30,19 +30,21 @@ PENALTIES = tuple(10.0 ** (-half / 2) for half in range(1, 11))  # of a linear p
 
 @dataclass(frozen=True)
 class Schedule:
-    """How many optimizer steps a training takes, and when it validates.
+    """How many optimizer steps a training takes, and when it validates and saves.
 
     Attributes:
         batch_size: number of images of one optimizer step, over all processes.
         steps_per_epoch: number of optimizer steps of a pass over the training images.
         rounds: number of validations: one an epoch, or five to ten where the length is given in steps.
         steps_per_round: number of optimizer steps between two validations.
+        checkpoint_seconds: time between two checkpoints; None: they are saved at validations only.
     """
 
     batch_size: int
     steps_per_epoch: int
     rounds: int
     steps_per_round: int
+    checkpoint_seconds: float | None
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ class Plan:
 
 
 def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
-    """Decide everything that a recipe leaves open, and refuse what cannot be.
+    """Decide everything that a recipe leaves open, and refuse contradictions.
 
     Args:
         found: images of the recipe's data, where they are listed already.
@@ -132,7 +134,7 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
         UsageError: options contradict each other, or the machine.
         DataError: the data cannot be used.
     """
-    machine = Machine(*device_and_world_size(recipe))
+    machine = _choose_machine(recipe)
     wanted = wanted_network(recipe.model)
     check_compatibility(recipe, machine, wanted.name)
     if recipe.model.freeze == "backbone":
@@ -140,12 +142,10 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
     found = found or open_source(recipe.data.source, recipe.data.root, recipe.data.download, recipe.data.allow_empty)
     network = choose_network(recipe.model, wanted, found)
     recipe, source = _choose_images(recipe, found)
-    schedule = _schedule(recipe, network, len(source.splits["train"]), machine.world_size)
-    precision = choose_precision(recipe.trainer.precision, machine.device)
-    augment = _augment(recipe.augment, network.preprocess.image_size, source.name)
-    every = recipe.trainer.checkpoint_every
+    augment = _choose_augment(recipe.augment, network.preprocess.image_size, source.name)
+    schedule = _choose_schedule(recipe, network, len(source.splits["train"]), machine.world_size)
     return Plan(
-        recipe=_with_choices(recipe, network, augment, schedule.batch_size, precision),
+        recipe=_with_choices(recipe, network, augment, schedule.batch_size, machine.precision),
         source=source,
         spec=network.spec,
         preprocess=network.preprocess,
@@ -153,13 +153,18 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
         cost=network.cost,
         device=machine.device,
         world_size=machine.world_size,
-        precision=precision,
+        precision=machine.precision,
         batch_size=schedule.batch_size,
         steps_per_epoch=schedule.steps_per_epoch,
         rounds=schedule.rounds,
         steps_per_round=schedule.steps_per_round,
-        checkpoint_seconds=None if every is None else seconds(every),
+        checkpoint_seconds=schedule.checkpoint_seconds,
     )
+
+
+def _choose_machine(recipe: Recipe) -> Machine:
+    device, world_size = device_and_world_size(recipe)
+    return Machine(device, world_size, choose_precision(recipe.trainer.precision, device))
 
 
 def _choose_images(recipe: Recipe, found: Source) -> tuple[Recipe, Source]:
@@ -173,12 +178,14 @@ def _choose_images(recipe: Recipe, found: Source) -> tuple[Recipe, Source]:
     return recipe, chosen_part(source, recipe)
 
 
-def _schedule(recipe: Recipe, network: ChosenNetwork, num_images: int, world_size: int) -> Schedule:
-    """The steps of a training on so many images."""
+def _choose_schedule(recipe: Recipe, network: ChosenNetwork, num_images: int, world_size: int) -> Schedule:
+    """The steps of a training on this number of images."""
     batch_size = choose_batch_size(recipe, num_images, world_size)
     check_batch_norm(network.shapes, network.spec.name, batch_size // recipe.optim.accumulate, recipe)
     steps_per_epoch = num_images // batch_size
-    return Schedule(batch_size, steps_per_epoch, *_rounds(recipe, steps_per_epoch))
+    every = recipe.trainer.checkpoint_every
+    checkpoint_seconds = None if every is None else seconds(every)
+    return Schedule(batch_size, steps_per_epoch, *_rounds(recipe, steps_per_epoch), checkpoint_seconds)
 
 
 def _rounds(recipe: Recipe, steps_per_epoch: int) -> tuple[int, int]:
@@ -197,7 +204,7 @@ def _rounds(recipe: Recipe, steps_per_epoch: int) -> tuple[int, int]:
     return rounds, -(-steps // rounds)
 
 
-def _augment(config: AugmentConfig, image_size: int, data: str) -> Augment:
+def _choose_augment(config: AugmentConfig, image_size: int, data: str) -> Augment:
     base = preset(config.name, image_size, mirrored=data not in UNMIRRORED)
     given = {key: value for key, value in vars(config).items() if key != "name" and value is not None}
     return replace(base, **given)

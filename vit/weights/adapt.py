@@ -1,4 +1,4 @@
-"""Weights fitted to a network: another image size, patch size or number of classes. The one place that resamples."""
+"""Weights adapted to a network of another image size, patch size or number of classes"""
 
 import math
 from collections.abc import Mapping
@@ -17,25 +17,25 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class LoadReport:
-    """What became of weights.
+    """What became of each tensor.
 
     Attributes:
-        matched: names that were taken as they are.
-        resampled: names whose values were computed for another size, and how.
-        remade: names of the head, which starts anew, and why.
-        dropped: names in the source that the network has no place for, and why.
+        matched: names of tensors without a change.
+        resampled: names of tensors computed for another size, each with the way.
+        initialized: names of the head's tensors that keep their initial values, each with the reason.
+        dropped: names in the source that have no place in the network, each with the reason.
     """
 
     matched: list[str]
     resampled: dict[str, str] = field(default_factory=dict)
-    remade: dict[str, str] = field(default_factory=dict)
+    initialized: dict[str, str] = field(default_factory=dict)
     dropped: dict[str, str] = field(default_factory=dict)
 
     def facts(self) -> list[tuple[str, str]]:
-        """Names and values for the terminal; what did not happen is left out."""
+        """Names and values for the terminal."""
         facts = [("matched", f"{len(self.matched)} tensors")]
         facts += [("resampled", f"{name}: {how}") for name, how in self.resampled.items()]
-        facts += [("made anew", f"{', '.join(names)}: {why}") for why, names in _by_reason(self.remade).items()]
+        facts += [("initialized", f"{', '.join(names)}: {why}") for why, names in _by_reason(self.initialized).items()]
         for why, names in _by_reason(self.dropped).items():
             more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
             facts.append(("dropped", f"{', '.join(names[:_SHOWN])}{more}: {why}"))
@@ -46,8 +46,8 @@ def fill(network: Network, weights: Mapping[str, Tensor], dropped: Mapping[str, 
     """Put weights into a network; a head for other classes stays as it was initialized.
 
     Args:
-        weights: in the network's own names, for any image and patch size.
-        dropped: what was left out before, for the report.
+        weights: tensors in the network's own names, for any image and patch size.
+        dropped: names that were left out before, for the report.
 
     Raises:
         ValueError: as `adapt`.
@@ -60,10 +60,10 @@ def fill(network: Network, weights: Mapping[str, Tensor], dropped: Mapping[str, 
 def adapt(
     network: Network, weights: Mapping[str, Tensor], dropped: Mapping[str, str] | None = None
 ) -> tuple[dict[str, Tensor], LoadReport]:
-    """What `fill` puts into a network, and the report; the network itself may be on the meta device.
+    """(weights that `fill` puts into a network, the report). The network may be on the meta device.
 
     Raises:
-        ValueError: names are missing or unexpected, or shapes differ; it names them.
+        ValueError: names are missing or unexpected, or shapes differ; the text lists them.
     """
     expected, taken = network.state_dict(), dict(weights)
     resampled: dict[str, str] = {}
@@ -73,14 +73,14 @@ def adapt(
         sized = network.resized(taken)
         taken |= sized
         resampled = dict.fromkeys(sized, f"by timm, for {network.image_size} pixels")
-    remade: dict[str, str] = {}
+    initialized: dict[str, str] = {}
     for name in sorted(head_names(network)):
         if name not in taken:
-            remade[name] = "the weights have no such head"
+            initialized[name] = "the weights have no such head"
         elif taken[name].shape != expected[name].shape:
-            remade[name] = f"{len(taken[name]):,} -> {len(expected[name]):,} classes"
-    taken = {name: value for name, value in taken.items() if name not in remade}
-    wrong = [f"{name} is missing" for name in expected.keys() - taken.keys() - remade.keys()]
+            initialized[name] = f"{len(taken[name]):,} -> {len(expected[name]):,} classes"
+    taken = {name: value for name, value in taken.items() if name not in initialized}
+    wrong = [f"{name} is missing" for name in expected.keys() - taken.keys() - initialized.keys()]
     wrong += [f"{name} is unexpected" for name in taken.keys() - expected.keys()]
     wrong += [
         f"{name} is {tuple(value.shape)}, the network's {tuple(expected[name].shape)}"
@@ -90,11 +90,11 @@ def adapt(
     if wrong:
         more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
         raise ValueError("; ".join(sorted(wrong)[:_SHOWN]) + more)
-    return taken, LoadReport(sorted(taken.keys() - resampled.keys()), resampled, remade, dict(dropped or {}))
+    return taken, LoadReport(sorted(taken.keys() - resampled.keys()), resampled, initialized, dict(dropped or {}))
 
 
 def _same_shapes(network: Network, weights: Mapping[str, Tensor]) -> bool:
-    """Whether no tensor but the head's is of another shape."""
+    """Whether all tensors but the head's have the network's shapes."""
     heads = head_names(network)
     return all(
         weights[name].shape == value.shape
@@ -123,7 +123,7 @@ def _resample(network: VisionTransformer, weights: dict[str, Tensor]) -> dict[st
 def resample_positions(positions: Tensor, grid_size: int, num_prefix: int) -> Tensor:
     """Learned positions (1, num_prefix + N, D) for another grid of patches, bicubic with antialiasing.
 
-    Those of the tokens in front are kept. As timm's `resample_abs_pos_embed`.
+    Positions of the tokens in front do not change. As timm's `resample_abs_pos_embed`.
     """
     prefix, patches = positions[:, :num_prefix], positions[:, num_prefix:]
     old, D = math.isqrt(patches.shape[1]), positions.shape[2]
@@ -135,8 +135,8 @@ def resample_positions(positions: Tensor, grid_size: int, num_prefix: int) -> Te
 def resample_patch_kernel(kernel: Tensor, patch_size: int) -> Tensor:
     """Patch kernels (D, 3, P, P) for another patch side, by FlexiViT's pseudo-inverse resize (arXiv 2212.08013, eq. 2).
 
-    Of all kernels of the new size these give the resized patches the tokens that the old ones gave the patches; with
-    bicubic, antialiased resizing, as timm's `resample_patch_embed`.
+    Of all kernels of the new size, these give resized patches the tokens nearest to those of the old kernels. Resizing
+    is bicubic and antialiased, as in timm's `resample_patch_embed`.
     """
     old = kernel.shape[-1]
     basis = torch.eye(old * old).reshape(old * old, 1, old, old)
@@ -146,7 +146,7 @@ def resample_patch_kernel(kernel: Tensor, patch_size: int) -> Tensor:
 
 
 def head_names(network: Network) -> set[str]:
-    """Names of the parameters whose size the number of classes decides."""
+    """Names of the parameters whose shape depends on the number of classes."""
     if isinstance(network, VisionTransformer):
         return {name for name, _ in network.named_parameters() if name.startswith(("head.", "head_dist."))}
     linear = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]

@@ -27,7 +27,7 @@ _INDEX = "model.safetensors.index.json"
 _WRAPPERS = ("state_dict", "model", "model_ema", "teacher", "module")  # of DeiT, MAE, DINO and Lightning
 _MAX_JSON = 64 << 20
 _MAX_EXPANSION = 2  # numbers of trained weights do not compress
-_REMEDY = "give a .safetensors, .pth or .npz file of a ViT, or a folder with config.json and model.safetensors"
+_FIX = "give a .safetensors, .pth or .npz file of a ViT, or a folder with config.json and model.safetensors"
 
 
 def read_weights_file(path: Path) -> Weights:
@@ -42,16 +42,16 @@ def read_weights_file(path: Path) -> Weights:
             weights |= read_weights_file(part)
         return weights
     if not path.is_file():
-        raise CheckpointError(f"there is no file {path}", _REMEDY)
+        raise CheckpointError(f"there is no file {path}", _FIX)
     read = {".safetensors": _safetensors, ".npz": _npz}.get(path.suffix, _pytorch)
     try:
         weights = read(path)
     except Exception as error:  # parsers of untrusted bytes raise whatever they meet: TokenError, struct.error, ...
         what = {".safetensors": "safetensors file", ".npz": "file of numpy arrays"}.get(path.suffix, "file of weights")
         size = f"{path.stat().st_size:,} bytes"
-        raise CheckpointError(f"{path} ({size}) is not a whole {what}: {first_line(error)}", _REMEDY) from error
+        raise CheckpointError(f"{path} ({size}) is not a whole {what}: {first_line(error)}", _FIX) from error
     if not weights:
-        raise CheckpointError(f"{path} holds no tensors", _REMEDY)
+        raise CheckpointError(f"{path} holds no tensors", _FIX)
     weights = {name: value.float() if value.is_floating_point() else value for name, value in weights.items()}
     broken = next((n for n, value in weights.items() if value.is_floating_point() and not value.isfinite().all()), None)
     if broken is not None:
@@ -69,7 +69,7 @@ def read_metadata(path: Path) -> dict[str, str]:
         with safe_open(path, framework="pt") as file:
             return dict(file.metadata() or {})
     except Exception as error:  # as above
-        raise CheckpointError(f"{path} is not a whole safetensors file: {first_line(error)}", _REMEDY) from error
+        raise CheckpointError(f"{path} is not a whole safetensors file: {first_line(error)}", _FIX) from error
 
 
 def read_config(path: Path) -> Config:
@@ -94,7 +94,7 @@ def _parts(folder: Path) -> list[Path]:
             return [folder / name]
     names = set(map(str, read_config(folder / _INDEX).get("weight_map", {}).values()))
     if not names or any(re.fullmatch(r"[\w.-]+\.safetensors", name) is None for name in names):
-        raise CheckpointError(f"{folder} holds no {' or '.join(FOLDER_FILES[:2])}", _REMEDY)
+        raise CheckpointError(f"{folder} holds no {' or '.join(FOLDER_FILES[:2])}", _FIX)
     return [folder / name for name in sorted(names)]
 
 

@@ -1,7 +1,4 @@
-"""The configs beside weights in a folder: config.json, open_clip_config.json, preprocessor_config.json
-
-transformers, timm and OpenCLIP write them.
-"""
+"""The configs beside weights in a folder, as transformers, timm and OpenCLIP write them"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Pretrained weights by name, fetched by the library that publishes them: timm, torchvision, Hugging Face"""
+"""Pretrained weights by name, fetched by timm, torchvision or the Hugging Face hub"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

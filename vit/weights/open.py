@@ -1,4 +1,4 @@
-"""Weights to start from, opened by their source: a path, a run, timm:NAME, torchvision:NAME, hf:ORG/NAME"""
+"""Weights to start from, opened by path or by name (timm:, torchvision:, hf:)"""
 
 import json
 import re

@@ -39,8 +39,8 @@ def ours() -> Callable[..., nn.Module]:
         network = create_network("vit", num_classes, image_size or shown.image_size, **shown.options)
         report = fill(network, converted.weights, converted.dropped)
         assert ("pos_embed" in report.resampled) == (image_size not in (None, shown.image_size))
-        assert bool(report.remade) == ("head.weight" not in converted.weights)
-        if report.remade:
+        assert bool(report.initialized) == ("head.weight" not in converted.weights)
+        if report.initialized:
             network.head = nn.Identity()  # features are compared
         return network.eval()
 

@@ -20,7 +20,7 @@ _POOLS = {"cls": "token", "cls_dist": "token", "mean": "avg", "patch_mean": "avg
 
 
 def convert(weights: Weights, config: Config) -> Converted:
-    """timm's weights: `dist_token` without a head of its own is a register."""
+    """timm's weights. A `dist_token` without its own head is a register."""
     left_out = {r"pre_logits\..*": "a layer that published weights no longer use"}
     if any(name.startswith(_TOWER) for name in weights):
         left_out |= {r"visual\.(?!trunk\.).*": "the map into CLIP's common space", r"(?!visual\.).*": "the text tower"}
@@ -34,7 +34,7 @@ def convert(weights: Weights, config: Config) -> Converted:
 
 
 def _undecided(weights: Weights) -> tuple[str, ...]:
-    """What timm's models with these names do differently: CLIP's have GELU or quick GELU, SigLIP's GELU or its tanh."""
+    """Options in which timm's models of these names differ: CLIP has GELU or quick GELU, SigLIP GELU or its tanh."""
     if "norm_pre.weight" in weights:
         return ("activation",)
     if "cls_token" in weights or not {"blocks.0.attn.qkv.bias", "pos_embed"} <= weights.keys():
@@ -46,7 +46,7 @@ def _undecided(weights: Weights) -> tuple[str, ...]:
 
 
 def _doubt(weights: Weights) -> str:
-    """Networks of timm whose blocks are others, under names and shapes that a plain ViT could have."""
+    """Networks of timm with other blocks, under names and shapes that a plain ViT could have."""
     if "pos_embed" not in weights:
         return "networks with rotary or relative positions"
     mean_norm = "fc_norm.weight" in weights and "cls_token" not in weights

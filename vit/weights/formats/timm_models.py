@@ -1,4 +1,4 @@
-"""A model of timm by its name: whether it is a plain ViT, options that shapes do not show, its config"""
+"""Models of timm by name: tensors, config, and options of those that are plain ViTs"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

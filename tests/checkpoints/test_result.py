@@ -1,0 +1,55 @@
+"""result.json: its layout, what earlier versions wrote, and damaged files."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from vit.checkpoints.result import RunResult
+from vit.errors import DataError
+from vit.models.spec import NetworkSpec
+
+RESULT = RunResult(
+    spec=NetworkSpec("resnet10_small", 2, {"layers": (1, 1, 1, 1)}), image_size=8, parameters=7, flops=9, data="photos",
+    num_images={"train": 4, "test": 2}, fingerprints={"train": "a", "test": "b"}, seed=1, epochs=2.5, steps=5,
+    batch_size=2, seconds=1.5, images_per_second=3.0, device="cpu", precision="32-true", best_epoch=0,
+    validation={"val/loss": 0.5}, metrics={"acc1": {"value": 0.5, "low": 0.1, "high": 0.9}}, versions={"torch": "2"},
+    left_out={"test": {"x.png": "it is empty"}},
+)  # fmt: skip
+
+
+def test_the_layout_that_reports_and_studies_read(tmp_path):
+    RESULT.write(tmp_path / "result.json")
+    plain = json.loads((tmp_path / "result.json").read_text())
+    assert plain["network"] == {"name": "resnet10_small", "image_size": 8, "layers": [1, 1, 1, 1], "num_classes": 2}
+    assert plain["classes"] == 2 and plain["images"] == {"train": 4, "test": 2}
+    assert not {"spec", "image_size", "num_images"} & plain.keys()
+    assert RunResult.read(tmp_path / "result.json") == RESULT
+
+
+def test_a_result_of_the_first_version(tmp_path):
+    """It repeats the name of a model of timm, and knows neither temperature nor images that were left out."""
+    RESULT.write(tmp_path / "result.json")
+    plain = json.loads((tmp_path / "result.json").read_text())
+    for key in ("temperature", "uncalibrated", "correct", "skipped_steps", "unreadable_images", "left_out"):
+        del plain[key]
+    plain["network"] = {"name": "resnet18", "model": "resnet18", "image_size": 32, "num_classes": 2}
+    (tmp_path / "result.json").write_text(json.dumps(plain))
+    expected = replace(RESULT, spec=NetworkSpec("resnet18", 2), image_size=32, left_out={})
+    assert RunResult.read(tmp_path / "result.json") == expected
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"network": {}}', '{"network": {"name": 1, "num_classes": 2}}'])
+def test_a_damaged_result(tmp_path, text):
+    (tmp_path / "result.json").write_text(text)
+    with pytest.raises(DataError, match=r"result\.json is damaged"):
+        RunResult.read(tmp_path / "result.json")
+
+
+def test_a_result_without_a_key(tmp_path):
+    RESULT.write(tmp_path / "result.json")
+    plain = json.loads((tmp_path / "result.json").read_text())
+    del plain["steps"]
+    (tmp_path / "result.json").write_text(json.dumps(plain))
+    with pytest.raises(DataError, match="steps"):
+        RunResult.read(tmp_path / "result.json")
