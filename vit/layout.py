@@ -1,4 +1,4 @@
-"""File names of run, evaluation and study folders: each name stands here once; nothing is read or written"""
+"""File names of run, evaluation and study folders; each name stands only here"""
 
 from dataclasses import dataclass
 from pathlib import Path

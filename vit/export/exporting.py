@@ -1,4 +1,4 @@
-"""An export: write, load with the other library, compare, and only then give the file its name"""
+"""An export: write, load with the other library, compare, then give the file its name"""
 
 from collections.abc import Sequence
 from dataclasses import replace

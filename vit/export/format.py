@@ -1,4 +1,4 @@
-"""The interface of an export format: writing a trained network, and reading it with other libraries"""
+"""The interface of an export format: write a network, read it with other libraries"""
 
 import json
 from abc import ABC, abstractmethod

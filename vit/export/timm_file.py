@@ -93,9 +93,9 @@ def _crop_pct(plain: Preprocess) -> float:
     return found
 
 
-def _is_default(key: str, value: Any) -> bool:
+def _is_default(key: str, value: object) -> bool:
     """Whether timm's ViT-B/16 has this value by default."""
-    is_usual_norm = key == "norm_layer" and value.keywords == {"eps": 1e-6}
+    is_usual_norm = key == "norm_layer" and isinstance(value, partial) and value.keywords == {"eps": 1e-6}
     return is_usual_norm or (key in _OF_VIT_BASE and bool(value == _OF_VIT_BASE[key]))
 
 
@@ -109,7 +109,7 @@ def _size_if_taken(values: dict[str, Any]) -> dict[str, Any]:
     return size
 
 
-def _code(value: Any) -> str:
+def _code(value: object) -> str:
     """A value as Python code."""
     if isinstance(value, partial):
         words = "".join(f", {key}={part!r}" for key, part in value.keywords.items())

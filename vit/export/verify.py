@@ -1,4 +1,4 @@
-"""Comparison of an exported network with its checkpoint, on prepared images and on the bytes of files"""
+"""Comparison of an exported network with its checkpoint, on images and on files"""
 
 import io
 from collections.abc import Iterable, Iterator, Sequence

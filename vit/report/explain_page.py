@@ -1,4 +1,4 @@
-"""Explanations as one self-contained HTML page: overlays side by side, and how faithful they are"""
+"""Explanations as one self-contained HTML page: overlays, and how faithful they are"""
 
 import math
 import statistics

@@ -1,4 +1,4 @@
-"""What all pages share: templates that escape names, pictures inside the page, writing a page"""
+"""What all pages share: escaping templates, pictures inside the page, writing"""
 
 import base64
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Pictures of a run's page: thumbnails of its images, where these images are still there"""
+"""Pictures of a run's page: thumbnails of its images, where the images still exist"""
 
 import os
 from collections.abc import Callable, Sequence

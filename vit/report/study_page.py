@@ -1,4 +1,4 @@
-"""A study as one self-contained HTML page: figures inside the page, no script, nothing from a network"""
+"""A study as one self-contained HTML page"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

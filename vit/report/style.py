@@ -1,4 +1,4 @@
-"""The look of every figure, and figures as files; does not import torch, so that `vit report` starts fast"""
+"""The look of every figure, and figures as files; does not import torch"""
 
 import io
 import warnings

@@ -1,7 +1,7 @@
-"""The grid of a study: which networks learn from how many images with which seeds, and for how long.
+"""The grid of a study: networks, numbers of images, seeds and budgets become cells
 
-A cell is one training. It is named by what it varies, and keyed by a hash of all that decides its outcome, so that a
-finished cell is never run again and a changed one is never mistaken for it.
+A cell is one training. Its folder is named by the series, the number of images and the seed, and ends with a hash of
+everything that decides its result. So a finished cell is never trained again, and a changed cell gets another folder.
 """
 
 import hashlib

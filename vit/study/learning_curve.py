@@ -1,4 +1,4 @@
-"""Error against training images: a power law fitted to the means of the seeds, and how far the fit carries"""
+"""Error against training images: a power law fitted to the means of the seeds"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Runs that differ only in their seed: one recipe, trained several times on the same images"""
+"""Runs that differ only in their seed: one recipe, trained several times"""
 
 import json
 from collections.abc import Mapping, Sequence

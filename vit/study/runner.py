@@ -1,4 +1,4 @@
-"""Cells in parallel, each in a fresh process; a server process imports torch once and forks all of them"""
+"""Cells in parallel, each in a fresh process forked off a server that has imported torch"""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
