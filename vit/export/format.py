@@ -36,7 +36,7 @@ class Format(ABC):
     """An export format.
 
     Attributes:
-        ending: end of the file name; empty for a folder.
+        ending: end of the file name, or empty for a folder.
         packages: packages that the format needs beyond those of this program.
         extra: extra of this program that installs these packages.
     """

@@ -86,7 +86,7 @@ def _in_timm(trained: Trained) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
 
 
 def _crop_pct(plain: Preprocess) -> float:
-    """The crop_pct for which timm resizes to `resize_side`; timm rounds image_size / crop_pct down."""
+    """The crop_pct for which timm resizes to `resize_side`. timm rounds image_size / crop_pct down."""
     found = plain.image_size / plain.resize_side
     while math.floor(plain.image_size / found) < plain.resize_side:
         found = math.nextafter(found, 0.0)

@@ -39,7 +39,7 @@ class Machine:
     gpus: int
 
     def gpu(self, slot: int) -> int | None:
-        """Index of the GPU for one of the cells that run at the same time; None without GPUs."""
+        """Index of the GPU for one of the cells that run at the same time, or None without GPUs."""
         return slot % self.gpus if self.gpus else None
 
 
