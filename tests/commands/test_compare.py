@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from vit.checkpoints.result import RunResult
 from vit.commands.command_line import run_command
 from vit.commands.compare import compare
 from vit.errors import DataError, ResourceError, UsageError
+from vit.models.spec import NetworkSpec
 
 HEADER = ("path", "label", "predicted", "probability", "loss", "uncalibrated")
 
@@ -27,11 +29,13 @@ def run(here):
         folder = here / name
         (folder / "predictions").mkdir(parents=True)
         (folder / "config.yaml").write_text("")
-        result = {
-            "network": {"name": network}, "data": "photos", "images": {"train": 9, "test": len(guesses)},
-            "fingerprints": {"train": "xyz", "test": print_of_test},
-        }  # fmt: skip
-        (folder / "result.json").write_text(json.dumps(result))
+        result = RunResult(
+            spec=NetworkSpec(network, 2), image_size=8, parameters=1, flops=1, data="photos",
+            num_images={"train": 9, "test": len(guesses)}, fingerprints={"train": "xyz", "test": print_of_test},
+            seed=0, epochs=1.0, steps=1, batch_size=1, seconds=1.0, images_per_second=1.0, device="cpu",
+            precision="32-true", best_epoch=0, validation={}, metrics={}, versions={},
+        )  # fmt: skip
+        result.write(folder / "result.json")
         with open(folder / "predictions" / "test.csv", "w", newline="", errors="surrogateescape") as file:
             writer = csv.writer(file)
             writer.writerow(HEADER)
