@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
+from vit.layout import RunLayout
 from vit.training import wandb_login
 from vit.training.tracker import Sharing
 from vit.training.wandb_settings import FINISH_SECONDS, SETTINGS, keep_files_in, public
@@ -186,7 +187,7 @@ def begin(
 
 def _run_id(folder: Path) -> str:
     """The id of the run, which stays in its folder."""
-    file = folder / "wandb_id.txt"
+    file = RunLayout(folder).wandb_id_path
     kept = file.read_text().strip() if file.exists() else ""
     if kept:
         return kept
