@@ -1,4 +1,4 @@
-"""Everything that a person reads on a terminal passes through here; names from outside are made harmless first."""
+"""All terminal output: lines, tables, progress; control characters in names are made harmless"""
 
 import math
 import sys
@@ -18,16 +18,17 @@ LOG_WIDTH = 160
 def harmless(text: str) -> str:
     """Text without control characters: a file name must not move the cursor, change colors or break a line.
 
-    Bytes that are no UTF-8 (surrogates in Python) become question marks.
+    Bytes that are not UTF-8 (surrogates in Python) become question marks.
     """
     shown = text.encode("utf-8", "replace").decode("utf-8")
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in shown)
 
 
 class Reporter:
-    """Speaks to the user: lines and tables to standard output, notices and progress to standard error.
+    """Writes results to standard output, and notices and progress to standard error.
 
-    Only the first process of several speaks.
+    Args:
+        quiet: write nothing, as all processes but the first one do.
     """
 
     def __init__(self, quiet: bool = False) -> None:
@@ -35,15 +36,15 @@ class Reporter:
         self.err = _console(sys.stderr.isatty(), quiet, stderr=True)
 
     def line(self, text: str = "") -> None:
-        """A line of the result; a line break in front leaves an empty line."""
+        """Print a line of the result. A line break at its start prints an empty line first."""
         self.out.print("\n" * text.startswith("\n") + harmless(text.removeprefix("\n")))
 
     def notice(self, text: str) -> None:
-        """Something to know that is not the result."""
+        """Print a notice, which is not part of the result."""
         self.err.print("\n" * text.startswith("\n") + harmless(text.removeprefix("\n")))
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
-        """A table; numbers stand to the right."""
+        """Print a table with numbers aligned to the right."""
         table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
         cells = [[str(cell) for cell in row] for row in rows]
         for place, name in enumerate(columns):
@@ -54,26 +55,26 @@ class Reporter:
         self.out.print(table, soft_wrap=False)
 
     def facts(self, facts: Iterable[tuple[str, str]]) -> None:
-        """Names and values, one pair a line."""
+        """Print names and values, one pair on each line."""
         pairs = list(facts)
         width = max(len(name) for name, _ in pairs)
         for name, value in pairs:
             self.line(f"  {name:<{width}}  {value}")
 
     def next_command(self, command: str) -> None:
-        """The next useful command, the last line of every command."""
+        """Print the next useful command, which is the last line of every command."""
         self.line(f"\nNext: {command}")
 
 
 class _PlainConsole(Console):
-    """A console that leaves a reader that has gone to `vit.__main__`; rich would end the program with code 1."""
+    """A console that leaves a closed pipe to `vit.__main__`. rich would end the program with code 1."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
 def _console(is_terminal: bool, quiet: bool, stderr: bool = False) -> Console:
-    """A console as wide as its terminal; a log has no width, and lines in it are not broken."""
+    """A console as wide as its terminal. A log has a fixed width, and its lines are not broken."""
     width = None if is_terminal else LOG_WIDTH
     return _PlainConsole(
         highlight=False,
@@ -83,15 +84,15 @@ def _console(is_terminal: bool, quiet: bool, stderr: bool = False) -> Console:
         emoji=False,
         stderr=stderr,
         width=width,
-        force_jupyter=False,  # else every line is an output of its own
+        force_jupyter=False,  # else every line is a separate output
     )
 
 
 class _TimeLeft(ProgressColumn):
-    """Counts down between updates; rich's own column forgets what is older than half a minute."""
+    """Counts down between updates. The column of rich forgets updates older than half a minute."""
 
     def render(self, task: Task) -> Text:
-        """Seconds until `ends`, if that is known."""
+        """Time until `ends`, if it is known."""
         ends = task.fields["ends"]
         return Text("" if ends is None else f"{duration(max(0.0, ends - time.monotonic()))} left")
 
@@ -106,7 +107,7 @@ class ProgressReport:
         self.reporter = reporter
         self.verb = verb
         self._started = self._spoken = time.monotonic()
-        self._first: tuple[float, float] | None = None  # when, and the share that was done by then
+        self._first: tuple[float, float] | None = None  # time of the first update, and the finished fraction then
         self._bar: Progress | None = None
         self._task: TaskID | None = None
 
@@ -117,10 +118,13 @@ class ProgressReport:
         self.close()
 
     def update(self, done: int, total: int, words: str = "", share: float | None = None) -> None:
-        """So much is done; `words` say more.
+        """Show the progress.
 
         Args:
-            share: of the work, where the parts of it are not alike.
+            done: number of finished parts.
+            total: number of all parts.
+            words: details to show.
+            share: finished fraction of the work, where parts differ in their work.
         """
         share, now = done / max(total, 1) if share is None else share, time.monotonic()
         if self._first is None:
@@ -135,7 +139,7 @@ class ProgressReport:
             self.reporter.notice("  ".join(filter(None, (f"{self.verb} {done:,}/{total:,}", words, remaining))))
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -156,7 +160,7 @@ class ProgressReport:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them: 45 s, 12 min, 3 h 05 min."""
+    """A duration in words: 45 s, 12 min, 3 h 05 min."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -164,12 +168,12 @@ def duration(seconds: float) -> str:
 
 
 def percent(value: float, digits: int = 2) -> str:
-    """A share as a percentage."""
+    """A fraction as a percentage."""
     return f"{100 * value:.{digits}f} %"
 
 
 def p_value(value: float) -> str:
-    """A p value in three digits; empty where it is not a number."""
+    """A p value in three digits; empty for NaN."""
     if math.isnan(value):
         return ""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -42,7 +42,9 @@ def run(here):
             for place, guess in enumerate(guesses):
                 label = labels[place] if labels else "cat"
                 loss = 0.1 if guess == label else 1.0 + place
-                writer.writerow((paths[place] if paths else f"{place}.png", label, guess, "0.900000", f"{loss:.6f}", "0.8"))
+                writer.writerow(
+                    (paths[place] if paths else f"{place}.png", label, guess, "0.900000", f"{loss:.6f}", "0.8")
+                )
         return folder
 
     return make

@@ -55,7 +55,7 @@ def expand(arguments: Sequence[str], short: Mapping[str, str], positional: str) 
 
 
 def fraction(option: str, value: float | str | None) -> float | None:
-    """The value of an option that is a share, such as an accuracy; None where none is given.
+    """The value of an option between 0 and 1, such as an accuracy; None where none is given.
 
     Raises:
         UsageError: it is not a number between 0 and 1.
