@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from vit.commands.inspect import inspect
     from vit.commands.predict import predict
     from vit.commands.report import report
+    from vit.commands.study import study
     from vit.commands.train import train
     from vit.inference.predictor import load
     from vit.models.spec import create_network
@@ -41,10 +42,11 @@ __all__ = [
     "load",
     "predict",
     "report",
+    "study",
     "train",
 ]
 
-_COMMANDS = ("compare", "convert", "evaluate", "explain", "export", "inspect", "predict", "report", "train")
+_COMMANDS = ("compare", "convert", "evaluate", "explain", "export", "inspect", "predict", "report", "study", "train")
 _HOMES = {"create_network": "vit.models.spec", "load": "vit.inference.predictor"}
 
 

@@ -98,8 +98,7 @@ def _dispatch(arguments: list[str]) -> int:
 def _run(name: str, arguments: list[str]) -> int:
     module = import_module(f"vit.commands.{name}")
     if name in READ_RECIPES:
-        main = getattr(module, "main", getattr(module, name))
-        return int(main(arguments) or 0)
+        return int(module.main(arguments))
     from vit.commands.command_line import run_command
 
     run_command(getattr(module, name), arguments, name)

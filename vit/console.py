@@ -1,4 +1,4 @@
-"""All terminal output: lines, tables, progress; control characters in names are made harmless"""
+"""Terminal output: lines, tables and progress; control characters in names are escaped."""
 
 import math
 import sys
@@ -11,12 +11,12 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, Tex
 from rich.table import Table
 from rich.text import Text
 
-LOG_EVERY_SECONDS = 15.0
-LOG_WIDTH = 160
+LOG_EVERY_SECONDS = 15.0  # between two lines of progress in a log
+LOG_WIDTH = 160  # characters
 
 
 def harmless(text: str) -> str:
-    """Text without control characters: a file name must not move the cursor, change colors or break a line.
+    """Text with escaped control characters: a file name must not move the cursor, change colors or break a line.
 
     Bytes that are not UTF-8 (surrogates in Python) become question marks.
     """
@@ -25,10 +25,10 @@ def harmless(text: str) -> str:
 
 
 class Reporter:
-    """Writes results to standard output, and notices and progress to standard error.
+    """Prints results to standard output, and notices and progress to standard error.
 
     Args:
-        quiet: write nothing, as all processes but the first one do.
+        quiet: print nothing. Of several processes, only the first one prints.
     """
 
     def __init__(self, quiet: bool = False) -> None:
@@ -36,45 +36,45 @@ class Reporter:
         self.err = _console(sys.stderr.isatty(), quiet, stderr=True)
 
     def line(self, text: str = "") -> None:
-        """Print a line of the result. A line break at its start prints an empty line first."""
+        """Print a line of the result. A line break at the start of the text gives an empty line."""
         self.out.print("\n" * text.startswith("\n") + harmless(text.removeprefix("\n")))
 
     def notice(self, text: str) -> None:
-        """Print a notice, which is not part of the result."""
+        """Print a message that is not part of the result."""
         self.err.print("\n" * text.startswith("\n") + harmless(text.removeprefix("\n")))
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
-        """Print a table with numbers aligned to the right."""
+        """Print a table. Columns of numbers are aligned to the right."""
         table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
         cells = [[str(cell) for cell in row] for row in rows]
-        for place, name in enumerate(columns):
-            numeric = all(row[place][:1].isdigit() or row[place][:1] in "-." for row in cells)
+        for column, name in enumerate(columns):
+            numeric = all(row[column][:1].isdigit() or row[column][:1] in "-." for row in cells)
             table.add_column(name, justify="right" if numeric and cells else "left")
         for row in cells:
             table.add_row(*(Text(harmless(cell)) for cell in row))
         self.out.print(table, soft_wrap=False)
 
     def facts(self, facts: Iterable[tuple[str, str]]) -> None:
-        """Print names and values, one pair on each line."""
+        """Print names and values, one pair per line."""
         pairs = list(facts)
         width = max(len(name) for name, _ in pairs)
         for name, value in pairs:
             self.line(f"  {name:<{width}}  {value}")
 
     def next_command(self, command: str) -> None:
-        """Print the next useful command, which is the last line of every command."""
+        """Print the next useful command: the last line of every command."""
         self.line(f"\nNext: {command}")
 
 
 class _PlainConsole(Console):
-    """A console that leaves a closed pipe to `vit.__main__`. rich would end the program with code 1."""
+    """A console that raises BrokenPipeError for `vit.__main__`. Rich would end the program with code 1."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
 def _console(is_terminal: bool, quiet: bool, stderr: bool = False) -> Console:
-    """A console as wide as its terminal. A log has a fixed width, and its lines are not broken."""
+    """A console with the width of its terminal, or LOG_WIDTH in a log. Lines are not broken."""
     width = None if is_terminal else LOG_WIDTH
     return _PlainConsole(
         highlight=False,
@@ -84,15 +84,15 @@ def _console(is_terminal: bool, quiet: bool, stderr: bool = False) -> Console:
         emoji=False,
         stderr=stderr,
         width=width,
-        force_jupyter=False,  # else every line is a separate output
+        force_jupyter=False,  # in a notebook, each line would be a separate output
     )
 
 
 class _TimeLeft(ProgressColumn):
-    """Counts down between updates. The column of rich forgets updates older than half a minute."""
+    """Time left, counted down between updates. Rich's column uses the progress of the last half minute alone."""
 
     def render(self, task: Task) -> Text:
-        """Time until `ends`, if it is known."""
+        """Time until the field `ends`, if it is known."""
         ends = task.fields["ends"]
         return Text("" if ends is None else f"{duration(max(0.0, ends - time.monotonic()))} left")
 
@@ -106,8 +106,8 @@ class ProgressReport:
     def __init__(self, reporter: Reporter, verb: str) -> None:
         self.reporter = reporter
         self.verb = verb
-        self._started = self._spoken = time.monotonic()
-        self._first: tuple[float, float] | None = None  # time of the first update, and the finished fraction then
+        self._started = self._printed = time.monotonic()
+        self._first: tuple[float, float] | None = None  # time and finished fraction of the first update
         self._bar: Progress | None = None
         self._task: TaskID | None = None
 
@@ -123,8 +123,8 @@ class ProgressReport:
         Args:
             done: number of finished parts.
             total: number of all parts.
-            words: details to show.
-            share: finished fraction of the work, where parts differ in their work.
+            words: more facts, for example the loss.
+            share: finished fraction of the work, for parts of different lengths; None: done / total.
         """
         share, now = done / max(total, 1) if share is None else share, time.monotonic()
         if self._first is None:
@@ -133,8 +133,8 @@ class ProgressReport:
         left = elapsed / gained * (1 - share) if gained > 0 else None
         if sys.stderr.isatty():
             self._draw(f"{done:,}/{total:,}", words, share, None if left is None else now + left)
-        elif now - self._spoken >= LOG_EVERY_SECONDS or (done == total and now - self._started >= LOG_EVERY_SECONDS):
-            self._spoken = now
+        elif now - self._printed >= LOG_EVERY_SECONDS or (done == total and now - self._started >= LOG_EVERY_SECONDS):
+            self._printed = now
             remaining = "" if left is None else f"{duration(left)} left"
             self.reporter.notice("  ".join(filter(None, (f"{self.verb} {done:,}/{total:,}", words, remaining))))
 
@@ -160,7 +160,7 @@ class ProgressReport:
 
 
 def duration(seconds: float) -> str:
-    """A duration in words: 45 s, 12 min, 3 h 05 min."""
+    """A time in words: 45 s, 12 min, 3 h 05 min."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -173,7 +173,7 @@ def percent(value: float, digits: int = 2) -> str:
 
 
 def p_value(value: float) -> str:
-    """A p value in three digits; empty for NaN."""
+    """A p value with three digits; empty for NaN."""
     if math.isnan(value):
         return ""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"

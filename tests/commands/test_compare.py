@@ -42,9 +42,8 @@ def run(here):
             for place, guess in enumerate(guesses):
                 label = labels[place] if labels else "cat"
                 loss = 0.1 if guess == label else 1.0 + place
-                writer.writerow(
-                    (paths[place] if paths else f"{place}.png", label, guess, "0.900000", f"{loss:.6f}", "0.8")
-                )
+                path = paths[place] if paths else f"{place}.png"
+                writer.writerow((path, label, guess, "0.900000", f"{loss:.6f}", "0.900000"))
         return folder
 
     return make
@@ -176,11 +175,11 @@ def test_rows_that_do_not_belong_together_are_refused(run, change):
     [
         "",
         "path,label\n",
-        ",".join(HEADER) + "\n0.png,cat,cat,0.9,0.1,0.8\n",
-        ",".join(HEADER) + "\n" + "0.png,cat,cat,x,0.1,0.8\n" * 2,
+        ",".join(HEADER) + "\n0.png,cat,cat,0.9,0.1,0.9\n",
+        ",".join(HEADER) + "\n0.png,cat,cat,x,0.1,0.9\n" * 2,
         ",".join(HEADER) + "\n0.png,cat\n1.png\n",
         ",".join(HEADER) + "\n" + "0.png,cat,cat,0.9,0.1,0.8,0.7\n" * 2,
-        ",".join(HEADER) + "\n" + "0.png,cat,cat,0.9,0.1\n" * 2,
+        ",".join(HEADER[:-1]) + "\n" + "0.png,cat,cat,0.9,0.1\n" * 2,
     ],
 )
 def test_damaged_predictions(run, here, text):

@@ -7,7 +7,8 @@ import pytest
 
 from vit.commands.configs import shipped_configs
 from vit.commands.recipe_options import read_recipe
-from vit.commands.study_options import grid_of, parse_study, series_of
+from vit.commands.study_options import read_words
+from vit.commands.study_series import series_of
 from vit.models.spec import NetworkSpec
 from vit.study.grid import Inputs, make_cells
 from vit.training.plan import make_plan
@@ -68,9 +69,9 @@ def test_the_digits_recipe_is_the_default(vit, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_compares_recipes_that_can_be_built(name):
-    given = parse_study(["--config", name.removeprefix("studies/")])
+    given = read_words(["--config", name.removeprefix("studies/")])
     series = series_of(given)
-    budget, sizes, seeds = grid_of(given, 60_000)
+    budget, sizes, seeds = given.grid(60_000)
     cells = make_cells(series, sizes, seeds, budget, Inputs("photos", {}))
     assert len(cells) == len(series) * len(sizes) * len(seeds) > 5
     assert f"{len(cells)} cells" in CONFIGS[name].read_text()

@@ -79,15 +79,15 @@ def export(
 def _show_difference(
     reporter: Reporter, difference: "Difference", files: Sequence[str], verify: StrPath | None
 ) -> None:
-    where = f"{difference.images:,} of {len(files):,} files of {verify}" if files else "random images"
+    where = f"{difference.num_images:,} of {len(files):,} files of {verify}" if files else "random images"
     reporter.line(f"compared on {where}: no label differs, probabilities by {difference.largest:.1e} at most")
     peer = difference.peer
     if peer is not None:
-        left_out = f", {peer.others:,} that Pillow decodes otherwise left out" if peer.others else ""
+        left_out = f", {peer.num_others:,} that Pillow decodes otherwise left out" if peer.num_others else ""
         reporter.line(
-            f"{peer.library}'s own transform, from the bytes of {peer.images:,} files{left_out}: pixels differ by "
+            f"{peer.library}'s own transform, from the bytes of {peer.num_images:,} files{left_out}: pixels differ by "
             f"{peer.gray:.2f} gray levels on average at most, probabilities by {peer.largest:.1e}, "
-            f"labels of {peer.labels:,} files"
+            f"labels of {peer.num_labels:,} files"
         )
 
 
