@@ -1,4 +1,4 @@
-"""File names of run, evaluation and study folders: each name stands here once; nothing is read or written"""
+"""File names of run, evaluation and study folders, each of them only here"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +19,14 @@ class RunLayout:
 
     @classmethod
     def around(cls, path: Path) -> Self | None:
-        """The run of a path, which is a run folder or one of its checkpoints; None for any other path."""
+        """The run of a run folder or of one of its checkpoints, or None for any other path."""
         path = path.expanduser()
         run = cls(path if path.is_dir() else path.parent.parent)
         return run if run.config_path.is_file() else None
 
     @property
     def config_path(self) -> Path:
-        """The recipe with every value filled in; a folder with this file is a run folder."""
+        """The recipe with every value filled in. A folder with this file is a run folder."""
         return self.path / "config.yaml"
 
     @property
@@ -159,7 +159,7 @@ class StudyLayout:
 
     @property
     def description_path(self) -> Path:
-        """Protocol and list of cells; a folder with this file is a study folder."""
+        """Protocol and list of cells. A folder with this file is a study folder."""
         return self.path / "study.json"
 
     @property

@@ -12,7 +12,6 @@ from vit.report.gap_figures import gaps
 from vit.report.study_figures import learning_curves, price
 from vit.report.style import plain, rendered
 from vit.study.findings import Interval
-from vit.study.wording import in_words, two_digits
 
 HOSTILE = (
     "$x",
@@ -134,39 +133,10 @@ def test_a_crossing_is_marked_with_its_size(study):
     assert not axes.texts
 
 
-def test_gaps_say_who_is_ahead_where(study):
-    figure = gaps(study(names=("a", "b", "c")))
-    assert len(figure.axes) == 4
-    left, right = figure.axes[:2]
-    assert [text.get_text() for text in left.texts] == ["b is ahead", "a is ahead"]
-    assert [text.get_position()[1] > 0.5 for text in left.texts] == [True, False]
-    low, high = left.get_ylim()
-    assert low < 0 < high and right.get_yscale() == "log"
-    assert right.get_ylim()[0] < 1 < right.get_ylim()[1] and "1" in labels(right.yaxis)
-
-
 def test_prices_name_their_sizes(study):
     (axes,) = price(study()).axes
     assert axes.get_xscale() == "log" and "1 min" in labels(axes.xaxis)
     assert [text.get_text() for text in axes.texts][:3] == ["100", "300", "1,000"]
-
-
-@pytest.mark.parametrize(
-    ("value", "words"), [(1234.4, "1,200"), (98.7, "99"), (7.0, "7"), (0.0, "0"), (86512.0, "87,000")]
-)
-def test_estimates_have_two_digits(value, words):
-    assert two_digits(value) == words
-
-
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        (None, ""), ("a", "a"), (57000, "57,000"), (0.001, "0.001"), (True, "True"), ([0, 1], "0, 1"),
-        ({"train": 57000, "test": [1, 2]}, "train: 57,000; test: 1, 2"),
-    ],
-)  # fmt: skip
-def test_values_of_a_protocol_in_words(value, words):
-    assert in_words(value) == words
 
 
 def test_figures_of_a_study_need_no_torch():

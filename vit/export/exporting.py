@@ -1,4 +1,4 @@
-"""An export: write, load with the other library, compare, and only then give the file its name"""
+"""An export: write, load with the other library, compare, then give the file its name"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -53,7 +53,7 @@ def export(trained: Trained, name: str, output: Path, files: Sequence[str] = ())
     Raises:
         UsageError: the output exists, has the wrong ending, or the format cannot hold this network.
         DataError: none of the files can be read.
-        CheckpointError: the exported network differs; it is removed.
+        CheckpointError: the exported network differs. It is removed.
         ResourceError: the output cannot be written.
     """
     chosen = FORMATS[name]
@@ -106,7 +106,7 @@ def _compared(trained: Trained, chosen: Format, written: Path, files: Sequence[s
 
 
 def _seen_by_peer(trained: Trained, chosen: Format, written: Path, files: Sequence[str]) -> PeerDifference | None:
-    """Comparison on the files' bytes, or on random pictures; None where the library does not prepare pictures."""
+    """Comparison on the files' bytes, or on random pictures, or None where the library does not prepare pictures."""
     peer = chosen.peer(trained, written)
     if peer is None:
         return None

@@ -1,4 +1,4 @@
-"""The interface of an export format: writing a trained network, and reading it with other libraries"""
+"""The interface of an export format: write a network, read it with other libraries"""
 
 import json
 from abc import ABC, abstractmethod
@@ -36,7 +36,7 @@ class Format(ABC):
     """An export format.
 
     Attributes:
-        ending: end of the file name; empty for a folder.
+        ending: end of the file name, or empty for a folder.
         packages: packages that the format needs beyond those of this program.
         extra: extra of this program that installs these packages.
     """

@@ -1,4 +1,4 @@
-"""onnx: one file from uint8 images to calibrated probabilities, which onnxruntime runs without PyTorch"""
+"""onnx: a file from uint8 images to calibrated probabilities, for onnxruntime"""
 
 import contextlib
 import io

@@ -87,16 +87,16 @@ def _in_timm(trained: Trained) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
 
 
 def _crop_pct(plain: Preprocess) -> float:
-    """The crop_pct for which timm resizes to `resize_side`; timm rounds image_size / crop_pct down."""
+    """The crop_pct for which timm resizes to `resize_side`. timm rounds image_size / crop_pct down."""
     found = plain.image_size / plain.resize_side
     while math.floor(plain.image_size / found) < plain.resize_side:
         found = math.nextafter(found, 0.0)
     return found
 
 
-def _is_default(key: str, value: Any) -> bool:
+def _is_default(key: str, value: object) -> bool:
     """Whether timm's ViT-B/16 has this value by default."""
-    is_usual_norm = key == "norm_layer" and value.keywords == {"eps": 1e-6}
+    is_usual_norm = key == "norm_layer" and isinstance(value, partial) and value.keywords == {"eps": 1e-6}
     return is_usual_norm or (key in _OF_VIT_BASE and bool(value == _OF_VIT_BASE[key]))
 
 
@@ -110,7 +110,7 @@ def _size_if_taken(spec: NetworkSpec, image_size: int) -> dict[str, Any]:
     return size
 
 
-def _code(value: Any) -> str:
+def _code(value: object) -> str:
     """A value as Python code."""
     if isinstance(value, partial):
         words = "".join(f", {key}={part!r}" for key, part in value.keywords.items())

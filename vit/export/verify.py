@@ -1,4 +1,4 @@
-"""Comparison of an exported network with its checkpoint, on prepared images and on the bytes of files"""
+"""Comparison of an exported network with its checkpoint, on images and on files"""
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ class PeerDifference:
     Attributes:
         library: name of the library.
         num_images: number of files that both decode to the same picture.
-        num_others: number of files that Pillow decodes differently (transparency, 16 bits); they are not compared.
+        num_others: number of files that Pillow decodes differently (transparency, 16 bits). They are not compared.
         gray: largest mean difference of an image's pixels, in gray levels of 255.
         worst: file with this difference.
         largest: largest difference of a probability. Another resizer changes it a little.
@@ -57,7 +57,7 @@ class Difference:
         num_images: number of images.
         largest: largest difference of a probability.
         num_labels: number of images with different labels.
-        peer: difference with the preprocessing of the format's library; None where the library does not prepare
+        peer: difference with the preprocessing of the format's library, or None where the library does not prepare
             pictures.
     """
 

@@ -1,4 +1,4 @@
-"""Explanations as one self-contained HTML page: overlays side by side, and how faithful they are"""
+"""Explanations as one self-contained HTML page: overlays, and how faithful they are"""
 
 import math
 import statistics
@@ -37,10 +37,10 @@ class Score:
         insertion: mean area under the insertion curve.
         random: mean area for random orders.
         deletion_gain: random minus deletion.
-        deletion_half: half the width of the gain's interval; NaN with one image.
+        deletion_half: half the width of the gain's interval, or NaN with one image.
         deletion_better: number of images with a gain.
         insertion_gain: insertion minus random.
-        insertion_half: half the width of the gain's interval; NaN with one image.
+        insertion_half: half the width of the gain's interval, or NaN with one image.
         insertion_better: number of images with a gain.
     """
 
@@ -93,7 +93,7 @@ class ExplainedImage:
         explained: name of the class that the maps explain.
         label: name of the predicted class.
         probability: probability of the explained class.
-        heads: attention of single heads; None where it was not asked for.
+        heads: attention of single heads, or None where it was not requested.
     """
 
     path: str

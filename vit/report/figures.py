@@ -69,7 +69,7 @@ def confusion_matrix(counts: npt.NDArray[np.int64], class_names: Sequence[str]) 
 def reliability(
     correct: npt.NDArray[np.bool_], confidences: Floats, uncalibrated: Floats, bins: int = CALIBRATION_BINS
 ) -> Figure:
-    """Accuracy against confidence in bins of equal width, above a histogram of the confidences; all (n,).
+    """Accuracy against confidence in bins of equal width, above a histogram of the confidences.
 
     The right panel is with temperature scaling, the left panel without. Equal panels become one.
     """

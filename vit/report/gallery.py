@@ -1,4 +1,4 @@
-"""A self-contained HTML page of predictions with thumbnails, written picture by picture in constant memory"""
+"""Predictions with thumbnails as one HTML page, written picture by picture"""
 
 from collections import Counter
 from pathlib import Path

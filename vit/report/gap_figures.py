@@ -12,7 +12,7 @@ _RATIOS = tuple(decades(steps, -3, 3) for steps in ((1, 2, 5), (1, 1.5, 2, 3, 5,
 
 
 def gaps(findings: Findings) -> Figure:
-    """For each comparison the paired gap (points of error) and the error ratio; at least one comparison is needed.
+    """For each comparison the paired gap (points of error) and the error ratio. At least one comparison is needed.
 
     The color is that of the series that is ahead. A filled mark has a corrected p below 0.05.
     """

@@ -1,4 +1,4 @@
-"""Figures of the inside of a ViT: those of figure 7 of Dosovitskiy et al. 2021, and the cost"""
+"""Figures of the inside of a ViT (figure 7 of Dosovitskiy et al. 2021), and of its cost"""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What all pages share: templates that escape names, pictures inside the page, writing a page"""
+"""What all pages share: escaping templates, pictures inside the page, writing"""
 
 import base64
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ templates = Environment(
 
 
 def write_page(path: Path, template: str, content: Mapping[str, object]) -> None:
-    """Write a page whole or not at all; letters that cannot be encoded become question marks."""
+    """Write a page whole or not at all. Letters that cannot be encoded become question marks."""
     html = templates.get_template(template).render(content)
     with atomic_write(path) as partial:
         partial.write_text(html, encoding="utf-8", errors="replace")

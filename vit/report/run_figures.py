@@ -1,4 +1,4 @@
-"""Figures and tables that a finished training writes to its run folder and sends to its tracker"""
+"""Figures and tables of a finished training, for its run folder and its tracker"""
 
 from dataclasses import astuple, dataclass, fields
 

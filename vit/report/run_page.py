@@ -1,4 +1,4 @@
-"""A run as one self-contained HTML page: how good, which mistakes, how well calibrated, and how made"""
+"""A run as one self-contained HTML page"""
 
 import json
 from collections.abc import Sequence

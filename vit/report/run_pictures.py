@@ -1,4 +1,4 @@
-"""Pictures of a run's page: thumbnails of its images, where these images are still there"""
+"""Pictures of a run's page: thumbnails of its images, where the images still exist"""
 
 import os
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ class Card:
     """An image on the page.
 
     Attributes:
-        picture: source of its <img>; None where the image is gone.
+        picture: source of its <img>, or None where the image is gone.
     """
 
     row: ScoredRow
@@ -47,7 +47,7 @@ class Pictures:
 
     Args:
         run: run whose best checkpoint explains images.
-        pixels: pixels of an image by its index in `rows`; None where the images are not those of the run.
+        pixels: pixels of an image by its index in `rows`, or None where the images are not those of the run.
     """
 
     def __init__(self, run: RunDirectory, rows: Sequence[ScoredRow], pixels: Pixels | None) -> None:
@@ -59,7 +59,7 @@ class Pictures:
         return [Card(self.rows[index], self._thumbnail(index)) for index in indices]
 
     def explained(self, indices: Sequence[int]) -> list[ExplainedCard]:
-        """Cards with maps; empty where the images are gone or the network cannot be explained."""
+        """Cards with maps. Empty where the images are gone or the network cannot be explained."""
         found = [(self.rows[index], self.pixels(index)) for index in indices] if self.pixels else []
         readable = [(row, image) for row, image in found if image is not None]
         maps = overlays(self.run, [image for _, image in readable], [row.predicted for row, _ in readable])
@@ -71,7 +71,7 @@ class Pictures:
 
 
 def pixels_of(source: Source | None, split: str, rows: Sequence[ScoredRow]) -> Pixels | None:
-    """The images of rows by their index; None where the images are not those that the run was measured on."""
+    """The images of rows by their index, or None where the images are not those that the run was measured on."""
     if source is None or split not in source.splits:
         return None
     samples = source.splits[split]

@@ -41,7 +41,7 @@ class Tested:
 
     @classmethod
     def of(cls, rows: Sequence[ScoredRow], class_names: Sequence[str]) -> Self:
-        """Arrays of the rows; KeyError for an unknown class."""
+        """Arrays of the rows. KeyError for an unknown class."""
         numbers = {name: number for number, name in enumerate(class_names)}
         return cls(
             np.array([numbers[row.label] for row in rows], dtype=np.int64),

@@ -1,4 +1,4 @@
-"""A study as one self-contained HTML page: figures inside the page, no script, nothing from a network"""
+"""A study as one self-contained HTML page"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class DifferenceRow:
 
 @dataclass(frozen=True)
 class FitRow:
-    """A fit as the page prints it; without cells, `why` says why there is not a fit."""
+    """A fit as the page prints it. Without cells, `why` says why there is not a fit."""
 
     series: Series
     cells: list[Cell]
@@ -216,7 +216,7 @@ def _price(point: Point | None) -> Cell:
 
 
 def _lines(value: JsonValue | Sequence[JsonValue]) -> list[str]:
-    """A value of the protocol; a mapping gets a line for each entry."""
+    """A value of the protocol. A mapping gets a line for each entry."""
     if isinstance(value, Mapping):
         return [f"{name}: {in_words(one)}" for name, one in value.items()]
     return [in_words(value) or "none"]

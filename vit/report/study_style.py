@@ -28,7 +28,7 @@ def scaled(interval: Interval, factor: float, least: float = -np.inf) -> Interva
 
 
 def bars(interval: Interval) -> npt.NDArray[np.float64]:
-    """(2, 1) lengths of an error bar below and above the value; NaN for an open end."""
+    """(2, 1) lengths of an error bar below and above the value, or NaN for an open end."""
     below = np.nan if interval.low is None else max(interval.value - interval.low, 0.0)
     above = np.nan if interval.high is None else max(interval.high - interval.value, 0.0)
     return np.array([[below], [above]])

@@ -1,4 +1,4 @@
-"""The look of every figure, and figures as files; does not import torch, so that `vit report` starts fast"""
+"""The look of every figure, and figures as files; does not import torch"""
 
 import io
 import warnings
@@ -25,7 +25,7 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
 def look(index: int) -> tuple[str, str]:
-    """Color and marker of a series by its index; the pairs repeat after 56."""
+    """Color and marker of a series by its index. The pairs repeat after 56."""
     return _COLORS[index % len(_COLORS)], _MARKERS[index % len(_MARKERS)]
 
 

@@ -1,4 +1,4 @@
-"""Small pictures for pages, encoded from decoded pixels, so that a page contains nothing else of a file"""
+"""Small pictures for pages, encoded from pixels without other parts of their files"""
 
 import io
 

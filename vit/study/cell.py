@@ -1,4 +1,4 @@
-"""One cell of a study in its own process: an ordinary run in a folder that is known beforehand"""
+"""One cell of a study in its own process: an ordinary run in a known folder"""
 
 import os
 import sys

@@ -33,7 +33,7 @@ NORMAL_QUANTILE = 1.959963984540054
 
 @dataclass(frozen=True)
 class Spread:
-    """The variance of a mean over seeds and test images; each part is an array of any one shape.
+    """The variance of a mean over seeds and test images. Each part is an array of any one shape.
 
     Attributes:
         by_seeds: S / k + R / (k T), the part that the scatter of the seeds shows.
@@ -123,7 +123,7 @@ class MeanSquares:
         return Spread(seeds, np.maximum(images - both, 0), both, self.num_seeds)
 
     def correlation(self) -> float:
-        """Correlation of two seeds' values of the first quantity over the test images; 0 where all images agree."""
+        """Correlation of two seeds' values of the first quantity over the test images, or 0 where all images agree."""
         images = max(float(self.images[0, 0] - self.interaction[0, 0]), 0.0) / self.num_seeds
         both = max(float(self.interaction[0, 0]), 0.0)
         return images / (images + both) if images + both else 0.0

@@ -1,4 +1,4 @@
-"""Which of two series is better at which number of training images, and where the lead changes
+"""Which of two series is better at which size, and where the lead changes
 
 Only inside the measured range: a crossover that no measured size has shown is never claimed.
 """

@@ -88,8 +88,8 @@ class Point:
     Attributes:
         num_images: number of training images.
         errors: test error of each seed, in the order of `seeds`.
-        mean: mean error; its interval covers other seeds and other test images.
-        seed_correlation: correlation of two seeds' errors over the test images; None with one seed.
+        mean: mean error. Its interval covers other seeds and other test images.
+        seed_correlation: correlation of two seeds' errors over the test images, or None with one seed.
     """
 
     num_images: int
@@ -115,7 +115,7 @@ class Fit:
         largest: largest measured size. Beyond it the curve is an extrapolation.
         at_twice: estimated error with twice the largest size.
         at_four_times: estimated error with four times the largest size.
-        for_target: estimated number of images that reach the target accuracy; None without such an estimate.
+        for_target: estimated number of images that reach the target accuracy, or None without such an estimate.
         refusal: reason why `for_target` is None.
     """
 
@@ -165,9 +165,9 @@ class Difference:
         seeds: seeds that both series have.
         gap: error of the first minus error of the second.
         ratio: error of the first over error of the second.
-        p: p value of the test that the gap is zero; 1 with one seed.
+        p: p value of the test that the gap is zero, or 1 with one seed.
         p_adjusted: p value after the correction for all tests of the study (Hochberg).
-        reach: reach of the gap; None with one seed.
+        reach: reach of the gap, or None with one seed.
     """
 
     num_images: int
@@ -200,10 +200,10 @@ class Comparison:
 
     Attributes:
         verdict: outcome inside the measured range.
-        crossing: number of images at which both series are equally good; None unless the verdict is "crossing". An
+        crossing: number of images at which both series are equally good. None unless the verdict is "crossing". An
             end is None where it may lie outside the measured range.
         slope: change of log(error ratio) for ten times the images.
-        slope_p: p value of the test that the slope is zero, corrected with all tests of the study; 1 without a test.
+        slope_p: p value of the test that the slope is zero, corrected with all tests of the study, or 1 without a test.
         words: the comparison in one or two sentences, with the test of the slope.
     """
 
@@ -223,7 +223,7 @@ class Findings:
 
     Attributes:
         verdict: paragraph for a reader who reads nothing else.
-        target: accuracy of `Fit.for_target`; None without a target.
+        target: accuracy of `Fit.for_target`, or None without a target.
         num_test_images: number of test images, which all runs share.
     """
 

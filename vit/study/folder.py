@@ -26,7 +26,7 @@ class ListedCell:
     """A cell as study.json lists it.
 
     Attributes:
-        choice: values that tuning tries, as text; empty where nothing is tuned.
+        choice: values that tuning tries, as text, or empty where nothing is tuned.
         folder: run folder, relative to the study's folder.
     """
 
@@ -73,7 +73,7 @@ class StudyDirectory(StudyLayout):
 
     @classmethod
     def open(cls, path: Path) -> "StudyDirectory":
-        """An existing study; UsageError for any other folder."""
+        """An existing study. UsageError for any other folder."""
         study = cls(path)
         if not study.description_path.is_file():
             problem = f"{path} is not a study folder: it has no {study.description_path.name}"
@@ -117,7 +117,7 @@ class StudyDirectory(StudyLayout):
 
 
 def chosen(losses: Mapping[str, float | None]) -> str | None:
-    """The choice with the lowest validation loss; None while one of them is neither finished nor failed (None)."""
+    """The choice with the lowest validation loss, or None while one of them is neither finished nor failed (None)."""
     known = {choice: loss for choice, loss in losses.items() if loss is not None}
     return min(known, key=lambda choice: (known[choice], choice)) if len(known) == len(losses) else None
 

@@ -1,7 +1,7 @@
-"""The grid of a study: which networks learn from how many images with which seeds, and for how long.
+"""The grid of a study: networks, numbers of images, seeds and budgets become cells
 
-A cell is one training. It is named by what it varies, and keyed by a hash of all that decides its outcome, so that a
-finished cell is never run again and a changed one is never mistaken for it.
+A cell is one training. Its folder is named by the series, the number of images and the seed, and ends with a hash of
+everything that decides its result. So a finished cell is never trained again, and a changed cell gets another folder.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ class Budget:
 
     @classmethod
     def parse(cls, text: str) -> "Budget":
-        """ "steps:2000", "epochs:30" or "steps:2000,epochs:30"; UsageError for anything else."""
+        """ "steps:2000", "epochs:30" or "steps:2000,epochs:30". UsageError for anything else."""
         parts = [_BUDGET.fullmatch(part.strip()) for part in str(text).split(",")]
         found = {part[1]: int(part[2]) for part in parts if part}
         if not all(parts) or len(found) != len(parts) or 0 in found.values():
@@ -75,7 +75,7 @@ class Cell:
 
     Attributes:
         num_images: number of training images.
-        choice: values that tuning tries, as text; empty where nothing is tuned.
+        choice: values that tuning tries, as text, or empty where nothing is tuned.
         folder: run folder, relative to the study's folder.
     """
 
@@ -137,7 +137,7 @@ def parse_sizes(sizes: Sequence[int | str], pool: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Hashes of the files that cells learn from. A replaced file has another hash; a moved file has the same.
+    """Hashes of the files that cells learn from. A replaced file has another hash, and a moved file has the same.
 
     Attributes:
         data: name of the data, which may decide the augmentation.

@@ -1,4 +1,4 @@
-"""Error against training images: a power law fitted to the means of the seeds, and how far the fit carries"""
+"""Error against training images: a power law fitted to the means of the seeds"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class _Fitted:
 
     Attributes:
         errors: (m,) standard errors of the means, the weights of the fit.
-        families: refits to R resamples, with a floor and perhaps without; empty where a size has a single seed.
+        families: refits to R resamples, with a floor and perhaps without. Empty where a size has a single seed.
     """
 
     best: PowerLaws
@@ -113,7 +113,7 @@ def _middle(draws: Floats, value: float) -> tuple[float, float]:
 
 
 def _objections(measured: MeasuredSizes, fitted: _Fitted, at_twice: Interval) -> str:
-    """Why no number may be read from a fit; empty for a sound fit."""
+    """Why no number may be read from a fit. The text is empty for a sound fit."""
     points, best, errors, means = measured.points, fitted.best, fitted.errors, measured.means
     if len(points) < 4:
         return "a curve of three parameters needs at least 4 sizes"

@@ -1,4 +1,4 @@
-"""Two networks on the same seeds and test images: differences with 95 % intervals, and their tests"""
+"""Two networks on the same seeds and test images: differences and their tests"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -16,7 +16,7 @@ _EXPONENTS = np.linspace(-2.0, -0.01, 100)
 
 @dataclass(frozen=True)
 class PowerLaws:
-    """R curves floor + scale * (n / center)^exponent; each parameter is (R,)."""
+    """R curves floor + scale * (n / center)^exponent. Each parameter is (R,)."""
 
     floor: Floats
     scale: Floats
@@ -32,7 +32,7 @@ class PowerLaws:
         return np.asarray(self.scale * self.center**-self.exponent)
 
     def log_images_for(self, error: float) -> Floats:
-        """(R,) log of the number of images at which the error is `error`; inf for a curve that stays above."""
+        """(R,) log of the number of images at which the error is `error`, or inf for a curve that stays above."""
         reached = (self.floor < error) & (self.scale > 0)
         above = np.where(reached, error - self.floor, 1.0) / np.where(reached, self.scale, 1.0)
         return np.where(reached, np.log(self.center) + np.log(above) / self.exponent, np.inf)

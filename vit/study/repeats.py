@@ -1,4 +1,4 @@
-"""Runs that differ only in their seed: one recipe, trained several times on the same images"""
+"""Runs that differ only in their seed: one recipe, trained several times"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -43,12 +43,12 @@ class Repeated:
 
     @property
     def error(self) -> Interval:
-        """Mean error of the seeds; its interval covers other seeds and other test images."""
+        """Mean error of the seeds. Its interval covers other seeds and other test images."""
         return mean_error(np.stack(list(self.wrong.values())))
 
 
 def repeated(runs: Sequence[Run]) -> list[Repeated]:
-    """The recipes in the order of their first run; empty where no recipe has two seeds, or has a seed twice."""
+    """The recipes in the order of their first run, empty where no recipe has two seeds, or one has a seed twice."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(_recipe(run), []).append(run)

@@ -30,7 +30,7 @@ class MeasuredSize:
 
     @property
     def by_images(self) -> float:
-        """Standard error of `mean` that other test images cause; 0 with one seed."""
+        """Standard error of `mean` that other test images cause, or 0 with one seed."""
         return float(MeanSquares.of(self.table[None]).spread().by_images) ** 0.5 if len(self.seeds) > 1 else 0.0
 
 
@@ -86,7 +86,7 @@ class MeasuredSizes:
         return self.points[-1].num_images
 
     def relative_deviation(self) -> float:
-        """Standard deviation of a seed's error over the mean error, from all sizes; 0 when no size has two seeds."""
+        """Standard deviation of a seed's error over the mean error, from all sizes, or 0 when no size has two seeds."""
         squares = sum(
             float(np.sum((point.errors - point.mean) ** 2)) / max(point.mean, 1 / self.num_test_images) ** 2
             for point in self.points
@@ -122,7 +122,7 @@ def deviations(measured: MeasuredSizes, count: int, seed: int) -> Floats:
 
 
 def _correlation(points: Sequence[MeasuredSize]) -> Floats:
-    """(m, m) correlation of the images' mean errors at any two sizes; 1 on the diagonal."""
+    """(m, m) correlations of the images' mean errors at any two sizes, with 1 on the diagonal."""
     hard = np.stack([point.table.mean(axis=0) for point in points])
     hard -= hard.mean(axis=1, keepdims=True)
     lengths = np.maximum(np.linalg.norm(hard, axis=1), 1e-12)

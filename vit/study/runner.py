@@ -1,4 +1,4 @@
-"""Cells in parallel, each in a fresh process; a server process imports torch once and forks all of them"""
+"""Cells in parallel, each in a fresh process forked off a server that has imported torch"""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +39,7 @@ class Machine:
     gpus: int
 
     def gpu(self, slot: int) -> int | None:
-        """Index of the GPU for one of the cells that run at the same time; None without GPUs."""
+        """Index of the GPU for one of the cells that run at the same time, or None without GPUs."""
         return slot % self.gpus if self.gpus else None
 
 

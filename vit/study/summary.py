@@ -56,7 +56,7 @@ def summarize(
 
 
 def to_json(findings: Findings) -> dict[str, JsonValue]:
-    """Content of summary.json, None for an unknown value; ValueError where a number is not finite."""
+    """Content of summary.json, None for an unknown value. ValueError where a number is not finite."""
     plain: dict[str, JsonValue] = asdict(findings, dict_factory=_with_file_keys)
     plain["failed"] = [{**_with_file_keys(list(vars(one).items())), "folder": one.run} for one in findings.failed]
     content: dict[str, JsonValue] = json.loads(json.dumps(plain, allow_nan=False))

@@ -12,7 +12,7 @@ Cell = tuple[str, str]  # a value and its interval; the page prints the interval
 
 
 def in_words(value: JsonValue) -> str:
-    """A value of a study's protocol; None becomes an empty text."""
+    """A value of a study's protocol. None becomes an empty text."""
     if value is None or isinstance(value, str):
         return value or ""
     if isinstance(value, Mapping):
@@ -50,7 +50,7 @@ def percent_words(error: Interval) -> str:
 
 
 def ends(interval: Interval, show: Words) -> str:
-    """The interval without its value; empty where both ends are None."""
+    """The interval without its value. The text is empty where both ends are None."""
     low, high = interval.low, interval.high
     if low is None:
         return "" if high is None else f"{show(high)} or less"
@@ -101,7 +101,7 @@ def _crossing(comparison: Comparison, crossing: Interval) -> str:
 
 
 def _trend(comparison: Comparison) -> str:
-    """The test of the slope, in one sentence; empty without an interval."""
+    """The test of the slope in one sentence. The text is empty without an interval."""
     slope = comparison.slope
     if slope is None or slope.low is None or slope.high is None:
         return ""

@@ -1,0 +1,120 @@
+"""The verdict of a study: its sentences, and what it warns of."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.study.results import PROTOCOL, T, law, run, study
+from vit.study.findings import FailedCell
+from vit.study.summary import summarize, to_json
+from vit.study.wording import percents
+
+
+def test_the_verdict_of_a_clear_study():
+    found = summarize(study({"vit": law(2, -0.4), "cnn": law(1, -0.4)}), PROTOCOL, [], None)
+    words = found.verdict
+    assert words.startswith("At 10,000 images use cnn rather than vit: its error is 4.5")
+    assert "points less (95 % interval 2." in words
+    assert "That holds at every measured size, from 100 to 10,000 images." in words
+    percent = r"\d\.\d\d % \(95 % interval \d\.\d\d to \d\.\d\d\)"
+    twice = rf"an error of {percent} for vit with 20,000, and of {percent} for cnn with 20,000\."
+    assert re.search("With twice the images the fitted curves expect " + twice, words)
+    assert "2,000 optimizer steps at every size" in words and "more than 10,000 images were not measured." in words
+    assert "lacks" not in words and words.count(". ") <= 4
+
+
+def test_the_verdict_of_a_crossing():
+    found = summarize(study({"vit": law(9, -0.7, 0.01), "cnn": law(0.6, -0.25, 0.0)}), PROTOCOL, [], None)
+    assert found.comparisons[0].verdict == "crossing"
+    assert "use vit rather than cnn" in found.verdict and "cnn is better, above it vit." in found.verdict
+
+
+def test_the_verdict_of_two_that_are_alike():
+    found = summarize(study({"vit": law(2, -0.4), "cnn": law(2, -0.4)}), PROTOCOL, [], None)
+    assert "At 10,000 images vit and cnn cannot be told apart: the errors are" in found.verdict
+    assert "They cannot be told apart at any smaller measured size either, down to 100 images." in found.verdict
+
+
+def test_no_word_of_more_images_where_a_fit_does_not_bear_it():
+    found = summarize(study({"vit": law(2, -0.4), "cnn": [0.2] * 5}), PROTOCOL, [], None)
+    assert "With twice" not in found.verdict
+    assert "The effect of more images is not known (cnn: the error does not fall" in found.verdict
+
+
+def test_few_runs():
+    one = summarize([run("vit", 100, 0, 3000)], {}, [], 0.9)
+    assert "vit errs on 30.00 % of the test images." in one.verdict and one.series[0].fit is None
+    two = summarize([run("vit", 100, 0, 3000), run("cnn", 100, 0, 2000)], {}, [], None)
+    assert "30.00 % for vit and 20.00 % for cnn, from one seed" in two.verdict
+    apart = summarize([run("vit", 100, 0, 3000), run("cnn", 200, 0, 2000)], {}, [], None)
+    assert "no size and seed in common" in apart.verdict
+    none = summarize([], {}, [FailedCell("vit", 100, 0, "x", "y")], None)
+    assert none.verdict == "No run has finished; 1 failed." and none.num_test_images == 0
+    for found in (one, two, apart, none):
+        to_json(found)
+
+
+def test_no_error_is_below_nothing_or_above_everything():
+    two = [run("vit", 100, seed, wrong) for seed, wrong in enumerate((2000, 9000))]
+    found = summarize(two, PROTOCOL, [], None)
+    assert "errs on 55.00 % (95 % interval 0.37 to 99.75)" in found.verdict
+    assert percents(found.series[0].points[0].mean) == ("55.00", "0.37 to 99.75")
+
+
+def test_a_budget_of_few_passes_is_warned_of():
+    cells = study({"vit": law(9, -0.7), "cnn": law(2, -0.5)})
+    assert "passes" not in summarize(cells, PROTOCOL, [], None).verdict
+    whole_batches = [replace(cell, epochs=2.9993) for cell in cells]
+    assert "passes" not in summarize(whole_batches, PROTOCOL, [], None).verdict
+    short = [replace(cell, epochs=66.6 / cell.num_images * 100) for cell in cells]
+    verdict = summarize(short, PROTOCOL, [], None).verdict
+    assert verdict.endswith("may change this answer.") and "At 10,000 images the budget was 0.67 passes" in verdict
+
+
+def test_a_budget_that_grows_with_the_images_is_named():
+    cells = study({"vit": law(9, -0.7), "cnn": law(2, -0.5)})
+    assert "more steps" not in summarize(cells, PROTOCOL, [], None).verdict
+    longer = [replace(cell, steps=max(300, cell.num_images // 4)) for cell in cells]
+    verdict = summarize(longer, PROTOCOL, [], None).verdict
+    assert "Larger sizes also trained for more steps (300 at 100 images, 2,500 at 10,000 images)" in verdict
+
+
+def test_variants_at_one_size_are_set_beside_the_first():
+    curves = {"plain": [0.020], "same": [0.0201], "worse": [0.03], "better": [0.01]}
+    found = summarize(study(curves, sizes=(500,)), PROTOCOL, [], None)
+    pattern = r"compared with plain, .* for 3 comparisons\. Worse: worse \(\+(.*?), .*\)\. Better: better \(-1.0"
+    words = re.search(pattern, found.verdict)
+    assert words and abs(float(words[1]) - 1) < 0.1
+    assert (
+        "Not to be told apart from it: same (" in found.verdict
+        and "the effect of more images is not known" in found.verdict
+    )
+    p_values = sorted((one.differences[0].p, one.differences[0].p_adjusted) for one in found.comparisons)
+    assert p_values[0][1] == pytest.approx(3 * p_values[0][0], abs=1e-9), (
+        "the smallest of three is tested three times as hard"
+    )
+    apart = [run("a", 100, 0, 9), run("b", 100, 1, 9), run("c", 100, 2, 9)]
+    assert "Not tested: b; c." in summarize(apart, {}, [], None).verdict
+
+
+def test_what_would_narrow_an_open_answer():
+    """Seeds that agree on the images call for more test images; seeds that scatter call for more seeds."""
+    generator = np.random.default_rng(0)
+    hard = {name: generator.permutation(T) < 0.2 * T for name in ("vit", "cnn")}
+
+    def study_of(flipped, noise):
+        found = []
+        for name, wrong in hard.items():
+            for seed in range(3):
+                share = flipped * np.exp(noise * generator.normal())
+                found.append(run(name, 100, seed, 0, correct=~(wrong ^ (generator.random(T) < share))))
+        return summarize(found, PROTOCOL, [], None)
+
+    agree, scatter = study_of(0.001, 0.0), study_of(0.1, 0.5)
+    assert "more test images would help most" in agree.verdict and "known to ±" in agree.verdict
+    assert agree.series[0].points[0].seed_correlation > 0.98
+    assert "more seeds would help most" in scatter.verdict
+    (one,) = scatter.comparisons[0].differences
+    assert one.reach.twice_the_seeds < 0.6 * one.reach.now and one.reach.twice_the_test_images > 0.9 * one.reach.now
