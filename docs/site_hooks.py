@@ -55,8 +55,10 @@ def help_of(name: str) -> str:
 
 
 def command_page(name: str, text: str) -> str:
-    """The page of one command."""
-    return f"# vit {name}\n\nThis page is the output of `vit {name} --help`.\n\n```text\n{text}\n```\n"
+    """The page of one command: its help, and a link to the function of the same name."""
+    home = public_functions().get(name)
+    link = f"In Python the same command is [`vit.{name}`][{home}]. " if home else ""
+    return f"# vit {name}\n\n{link}This page is the output of `vit {name} --help`.\n\n```text\n{text}\n```\n"
 
 
 def public_functions() -> dict[str, str]:
@@ -84,9 +86,7 @@ def rooms() -> dict[str, list[str]]:
 
 def python_page() -> str:
     """The page of what `import vit` offers."""
-    parts = [
-        "# import vit\n\nEach command is a function as well. The functions below are all that `import vit` offers.\n"
-    ]
+    parts = ["# import vit\n\nThese functions are all that `import vit` offers. Each command is one of them.\n"]
     for name, home in public_functions().items():
         parts.append(f"::: {home}\n    options:\n      heading: vit.{name}\n      toc_label: vit.{name}\n")
     return "\n".join(parts)

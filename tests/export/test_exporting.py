@@ -22,9 +22,7 @@ from vit.export.timm_file import _crop_pct
 from vit.export.verify import Difference, compare, random_images
 from vit.export.weights import Weights
 from vit.inference.engine import Engine
-from vit.models.catalog import build
-from vit.weights.pretrained import open_pretrained
-from vit.weights.start import start_from
+from vit.weights.open import open_pretrained
 
 NAMES = {"onnx": "m.onnx", "pt2": "m.pt2", "safetensors": "m.safetensors", "timm": "m.safetensors", "hf": "m"}
 FRACTIONS = (0.8, 0.85, 0.875, 0.9, 0.91, 0.93, 0.95, 0.96, 1.0)
@@ -141,8 +139,8 @@ def test_formats_keep_the_calibrated_answers(trained, tmp_path, kind, name):
 def test_an_export_is_taken_back_by_this_program(trained, tmp_path, name):
     made, path = trained("vit"), tmp_path / NAMES[name]
     export(made, name, path)
-    network = build(made.description.network)
-    start_from(network, open_pretrained(str(path)))
+    network = made.description.build()
+    open_pretrained(str(path)).fill(network)
     again, expected = network.state_dict(), made.network.state_dict()
     assert all(torch.equal(again[key], expected[key]) for key in expected)
 

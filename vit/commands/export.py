@@ -54,7 +54,7 @@ def export(
     check_model(os.fspath(model))
     files = [] if verify is None else list_files([verify], recursive=True)
 
-    from vit.checkpoints.format import load
+    from vit.checkpoints.load import load
     from vit.checkpoints.run import checkpoint_of
     from vit.export.deployed import Trained
     from vit.export.exporting import FORMATS, check_output
@@ -65,7 +65,7 @@ def export(
     if wanted is not None:
         check_output(format, wanted)  # before the model is loaded
     trained = Trained(*load(checkpoint_of(Path(model))))
-    path = wanted or free_name(Path(f"{trained.description.network['name']}{FORMATS[format].ending}"))
+    path = wanted or free_name(Path(f"{trained.description.spec.name}{FORMATS[format].ending}"))
     difference = write(trained, format, path, files)
     reporter = Reporter()
     reporter.line(f"{path}: {format}, {len(trained.description.class_names)} classes")

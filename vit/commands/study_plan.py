@@ -197,7 +197,7 @@ def _decided(series: Series, source: "Source") -> Series:
 
     def named(name: str, recipe: Recipe) -> str:
         network, space, values = name.partition(" ")
-        return make_plan(recipe).network["name"] + space + values if network == "auto" else name
+        return make_plan(recipe).spec.name + space + values if network == "auto" else name
 
     found: Series = {}
     for name, tried in series.items():

@@ -134,7 +134,7 @@ def _open_run(options: TrainOptions, plan: "Plan", reporter: Reporter, lock: Exi
     from vit.training.beginning import check_unchanged, write_beginning
 
     contents = read_images(plan.source, reporter)
-    name, out = plan.network["name"], plan.recipe.out
+    name, out = plan.spec.name, plan.recipe.out
     resumed = options.run
     if options.resume is not None and resumed is None:
         resumed = newest_run(plan.recipe, name, plan.source.name)

@@ -14,6 +14,7 @@ from vit.errors import UsageError
 from vit.export.deployed import Trained, calibrated_weights
 from vit.export.format import Peer, PeerFormat
 from vit.export.weights import folded_metadata
+from vit.models.spec import NetworkSpec
 from vit.models.timm_network import TimmNetwork
 from vit.models.vision_transformer import VisionTransformer
 from vit.weights.formats.timm import to_timm
@@ -60,19 +61,19 @@ class TimmFile(PeerFormat):
 
 def _in_timm(trained: Trained) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
     """(weights with the names of timm, timm's name of the network, other options of create_model)."""
-    network, values = trained.network, trained.description.network
+    network, spec = trained.network, trained.description.spec
     weights = calibrated_weights(trained)
     if isinstance(network, VisionTransformer):
         try:
-            weights, name, options = to_timm(weights, values)
+            weights, name, options = to_timm(weights, network.config)
         except ValueError as error:
             raise UsageError(str(error), _OTHERS) from error
         options = {key: value for key, value in options.items() if not _is_default(key, value)}
     elif isinstance(network, TimmNetwork):
         weights = {key.removeprefix("model."): value for key, value in weights.items()}
-        name, options = values["model"], _size_if_taken(values)
+        name, options = spec.name, _size_if_taken(spec, network.image_size)
     else:
-        raise UsageError(f"timm does not have {values['name']}, whose stem is made for small images", _OTHERS)
+        raise UsageError(f"timm does not have {spec.name}, whose stem is made for small images", _OTHERS)
     plain = trained.description.preprocess
     overlay = {  # read by timm.data.resolve_model_data_config
         "input_size": (3, plain.image_size, plain.image_size),
@@ -99,11 +100,11 @@ def _is_default(key: str, value: Any) -> bool:
     return is_usual_norm or (key in _OF_VIT_BASE and bool(value == _OF_VIT_BASE[key]))
 
 
-def _size_if_taken(values: dict[str, Any]) -> dict[str, Any]:
+def _size_if_taken(spec: NetworkSpec, image_size: int) -> dict[str, Any]:
     """The option for the image size, for models of timm with a fixed image size."""
-    size = {"img_size": values["image_size"]}
+    size = {"img_size": image_size}
     try:
-        timm.create_model(values["model"], num_classes=values["num_classes"], **size)
+        timm.create_model(spec.name, num_classes=spec.num_classes, **size)
     except TypeError:
         return {}
     return size

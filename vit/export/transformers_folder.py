@@ -32,18 +32,20 @@ class TransformersFolder(PeerFormat):
     extra = "hub"
 
     def write(self, trained: Trained, path: Path) -> None:
-        network, values = trained.network, trained.description.network
+        network = trained.network
         if not isinstance(network, VisionTransformer):
-            raise UsageError(f"transformers does not have a model for the weights of {values['name']}", _OTHERS)
+            name = trained.description.spec.name
+            raise UsageError(f"transformers does not have a model for the weights of {name}", _OTHERS)
         weights = calibrated_weights(trained)
         try:
-            weights, config = to_huggingface(weights, values)
+            weights, values = to_huggingface(weights, network.config)
         except ValueError as error:
             raise UsageError(str(error), _OTHERS) from error
         path.mkdir()
         save_file(weights, path / "model.safetensors", metadata=folded_metadata(trained.description))
         class_names = trained.description.class_names
-        config |= {
+        config = {
+            **values,
             "architectures": ["ViTForImageClassification"],
             "model_type": "vit",
             "id2label": {str(number): name for number, name in enumerate(class_names)},

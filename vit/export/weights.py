@@ -12,7 +12,6 @@ from vit.checkpoints.format import KEY, Description
 from vit.export.deployed import Trained
 from vit.export.format import Classify, Format, description_text
 from vit.inference.engine import Engine
-from vit.models.catalog import build
 
 
 class Weights(Format):
@@ -27,7 +26,7 @@ class Weights(Format):
         with safe_open(path, framework="pt") as file:
             description = Description.from_dict(json.loads(file.metadata()[KEY]))
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a dictionary
-        network = build(description.network)
+        network = description.build()
         network.load_state_dict(weights)
         device = torch.device("cpu")
         return Engine(network, description.preprocess, device, "32-true", description.temperature).probabilities

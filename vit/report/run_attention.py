@@ -6,7 +6,7 @@ import torch
 from markupsafe import Markup
 from torch import Tensor
 
-from vit.checkpoints.format import load
+from vit.checkpoints.load import load
 from vit.checkpoints.run import RunDirectory
 from vit.errors import VitError
 from vit.explain.methods import choose_methods

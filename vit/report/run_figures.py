@@ -8,8 +8,9 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from vit.atomic_files import write_json
-from vit.checkpoints.format import file_hash
-from vit.checkpoints.run import RunDirectory, RunResult
+from vit.checkpoints.io import file_hash
+from vit.checkpoints.result import RunResult
+from vit.checkpoints.run import RunDirectory
 from vit.data.dataset import ImageDataset
 from vit.data.sampler import Key
 from vit.inference.metrics import MOST_IN_CONFUSION, confusion, per_class
@@ -82,7 +83,7 @@ def _measured_split(fitted: FitResult) -> str | None:
 def _track_result(run: RunDirectory, result: RunResult, tracker: Tracker) -> None:
     values = {f"test/{name}": metric["value"] for name, metric in result.metrics.items()}
     tracker.summary({**values, **{f"best/{name}": value for name, value in result.validation.items()}})
-    name = f"{result.data}-{result.network['name']}"
+    name = f"{result.data}-{result.spec.name}"
     tracker.artifact(run.best_path, name, {"sha256": file_hash(run.best_path), **values})
 
 

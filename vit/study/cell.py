@@ -100,9 +100,8 @@ def time_cell(recipe: Recipe, threads: int, gpu: int | None, answer: connection.
 def _timed(plan: Plan) -> tuple[float, float]:
     from vit.inference.devices import autocast
     from vit.inference.engine import Engine
-    from vit.models.catalog import build
 
-    network = build(plan.network).to(plan.device).train()
+    network = plan.build_network().to(plan.device).train()
     engine = Engine(network, plan.preprocess, plan.device, plan.precision)
     data = plan.data_module()
     batch = next(iter(data.train_dataloader()))
