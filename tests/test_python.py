@@ -26,6 +26,36 @@ def test_train_then_load(tmp_path, colors, capsys):
     assert labels <= {"blue", "green", "red"}
 
 
+def test_values_of_options_are_no_texts(tmp_path, colors):
+    """A name that YAML would read as a number or as nothing stays a name, and weights may be a path."""
+    options = {"model.network.pos_embed": "none", "name": "null"}
+    run = vit.train(colors, image_size=8, epochs=1, wandb="off", out=tmp_path / "1e3", **options)
+    assert run.is_relative_to(tmp_path / "1e3") and run.name.endswith("-null")
+    tuned = vit.train(colors, config="finetune", init_from=run, epochs=1, wandb="off", out=tmp_path / "2")
+    config = yaml.safe_load((tuned / "config.yaml").read_text())
+    assert config["model"]["network"]["pos_embed"] == "none" and config["model"]["init_from"] == str(run)
+    assert config["optim"]["layer_decay"] == 0.75 and config["optim"]["epochs"] == 1
+
+
+def test_study_returns_its_folder_which_report_takes(tmp_path, colors):
+    folder = vit.study(
+        colors,
+        networks=["vit_nano_patch2_8"],
+        sizes=[8, 16],
+        seeds=1,
+        budget="steps:2",
+        vary={"model.network.pool": ["cls", "mean"]},
+        set={"image_size": 8, "augment": "none"},
+        jobs=1,
+        wandb="off",
+        out=tmp_path,
+    )
+    assert folder == tmp_path / "colors" and len(list(folder.glob("cells/**/result.json"))) == 4
+    assert vit.report(folder) == folder / "report.html"
+    with pytest.raises(UsageError, match=r"--sixes.*'--sizes'"):
+        vit.study(colors, sixes=3, out=tmp_path)
+
+
 def test_train_refuses_as_the_command_does(tmp_path):
     with pytest.raises(UsageError, match=r"--epocs.*'--epochs'"):
         vit.train("digits", epocs=3, out=tmp_path)

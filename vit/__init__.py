@@ -2,7 +2,7 @@
 
 >>> import vit
 >>> run = vit.train("labeled_photos/", network="resnet18", epochs=30)  # doctest: +SKIP
->>> vit.evaluate(run).metrics["acc1"]  # doctest: +SKIP
+>>> vit.evaluate(run).measurement.metrics.acc1.value  # doctest: +SKIP
 >>> vit.predict(run, "photos/", gallery=True)  # doctest: +SKIP
 >>> for prediction in vit.load(run).predict("photos/"):  # doctest: +SKIP
 ...     print(prediction.path, prediction.label, prediction.probability)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from vit.commands.arguments import parse
 from vit.commands.recipe_options import make_parser, to_recipe
 from vit.errors import UsageError
 from vit.study.spec import make_series
@@ -12,7 +11,7 @@ NANO = {"ViT": ["--model.network.name=vit_nano_patch2_8"]}
 
 def read(options):
     parser = make_parser()
-    return to_recipe(parser, parse(parser, options))
+    return to_recipe(parser, parser.parse_args(list(options)))
 
 
 def test_every_combination_of_varied_values_is_a_series():

@@ -1,12 +1,11 @@
 """Types and checks of arguments that several commands share"""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from vit.commands.command_line import Metavar
-from vit.commands.parser import Parser
 from vit.errors import ResourceError, UsageError
 
 if TYPE_CHECKING:
@@ -20,42 +19,8 @@ Model = Annotated[StrPath, Metavar("RUN|CKPT")]
 ModelOrOnnx = Annotated[StrPath, Metavar("RUN|CKPT|ONNX")]
 
 
-def parse(parser: Parser, arguments: Sequence[str]) -> Any:
-    """The namespace of a command line; UsageError for anything that does not fit."""
-    return parser.parse_args(list(arguments))
-
-
-def expand(arguments: Sequence[str], short: Mapping[str, str], positional: str) -> list[str]:
-    """Write short flags out as dotted options, and the one positional argument as `positional`, each as --name=value.
-
-    Every option but --help, --print_config and --dry_run takes a value, so what is neither an option nor a value is
-    positional.
-    """
-    result: list[str] = []
-    loose: list[str] = []
-    rest = iter(arguments)
-    for token in rest:
-        if token in ("-h", "--help", "--print_config"):
-            result.append("--help" if token == "-h" else token)
-            continue
-        if token == "--dry_run":
-            result.append("--dry_run=true")
-            continue
-        if not token.startswith("--"):
-            loose.append(token)
-            continue
-        name, equals, value = token.partition("=")
-        following = value if equals else next(rest, None)
-        if following is None:
-            raise UsageError(f"{token} needs a value", "see --help")
-        result.append(f"{short.get(name, name)}={following}")
-    if len(loose) > 1:
-        raise UsageError(f"DATA is given twice: {loose[0]!r} and {loose[1]!r}", "quote a path that has spaces")
-    return [*result, *(f"--{positional}={token}" for token in loose)]
-
-
 def fraction(option: str, value: float | str | None) -> float | None:
-    """The value of an option that is a share, such as an accuracy; None where none is given.
+    """The value of an option between 0 and 1, such as an accuracy; None where none is given.
 
     Raises:
         UsageError: it is not a number between 0 and 1.

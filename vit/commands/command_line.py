@@ -8,7 +8,7 @@ import inspect
 import os
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from functools import reduce, wraps
 from operator import or_
 from typing import Annotated, Any, ParamSpec, TypeVar, Union, get_args, get_origin
@@ -63,17 +63,11 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def command_parser(function: Function, name: str = "") -> Parser:
-    """A parser with an argument for each parameter of a function.
-
-    A dataclass as a parameter's type becomes a group of options: `--NAME.FIELD`.
-    """
+    """A parser with an argument for each parameter of a function."""
     text = _Documentation.of(function)
     parser = Parser(name or function.__name__, text.description, text.example)
     for parameter in inspect.signature(function).parameters.values():
-        if isinstance(parameter.annotation, type) and is_dataclass(parameter.annotation):
-            parser.add_class_arguments(parameter.annotation, parameter.name)
-        else:
-            _add_argument(parser, parameter, text.arguments[parameter.name])
+        _add_argument(parser, parameter, text.arguments[parameter.name])
     return parser
 
 

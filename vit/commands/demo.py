@@ -62,9 +62,9 @@ def demo(
     reporter = Reporter()
     with tempfile.TemporaryDirectory(prefix="vit-demo-") as uploads:  # dropped images are removed at the end
         page, address = launch(predictor, top_k, host, port, Path(uploads))
-        reporter.line(f"{len(predictor.class_names):,} classes; open {address} in a browser, and end it with Ctrl-C")
+        reporter.line(f"{len(predictor.class_names):,} classes; open {address} in a browser; Ctrl-C ends the page")
         if host != HERE:
-            reporter.notice("WARNING: whoever reaches this machine can use the page; there is no password")
+            reporter.notice("WARNING: everyone who can reach this machine can use the page, because it has no password")
         reporter.next_command(f"vit predict {shlex.quote(model)} FOLDER_OF_IMAGES --gallery")
         try:
             threading.Event().wait()

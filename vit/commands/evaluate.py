@@ -106,7 +106,7 @@ def _check_data(model: str, data: str | None) -> None:
     if data is not None:
         check_data(data)
     elif RunLayout.around(Path(model)) is None:
-        raise UsageError(f"{model} lies in no run folder, so DATA must be given", "vit evaluate CKPT DATA")
+        raise UsageError(f"{model} is not in a run folder, so DATA must be given", "vit evaluate CKPT DATA")
 
 
 def _empty_folder(output: StrPath) -> Path:
@@ -146,7 +146,7 @@ def _measured_images(
 
     run = RunDirectory.around(Path(model))
     if run is None:
-        reporter.notice(f"{model} lies in no run folder: images that it was trained on are not recognized")
+        reporter.notice(f"{model} is not in a run folder: images that it was trained on are not recognized")
         return source.splits[split], {}
     if data is None:
         check_own_images(run, source, split, reporter)

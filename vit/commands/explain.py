@@ -16,7 +16,8 @@ from vit.inference.files import free_name, list_files
 
 if TYPE_CHECKING:
     from vit.explain.explainer import Explainer, Explanation
-    from vit.report.explain_page import ExplainPage, Score
+    from vit.explain.method_scores import MethodScore
+    from vit.report.explain_page import ExplainPage
 
 COLUMNS = (
     "path", "label", "explained", "probability", "method", "deletion", "insertion", "random", "picture"
@@ -42,7 +43,7 @@ class ExplanationSummary:
     page: Path
     num_images: int
     unreadable: dict[str, str]
-    scores: "list[Score]"
+    scores: "list[MethodScore]"
 
 
 def explain(
@@ -159,7 +160,7 @@ def _rows(found: "Explanation", picture: str) -> list[list[Cell]]:
     return rows
 
 
-def _show(reporter: Reporter, scores: "list[Score]", unreadable: Unreadable) -> None:
+def _show(reporter: Reporter, scores: "list[MethodScore]", unreadable: Unreadable) -> None:
     if scores:
         columns = ("method", "deletion", "better than random on", "insertion", "better than random on", "random")
         reporter.table(columns, [_score_row(score) for score in scores])
@@ -173,7 +174,7 @@ def _show(reporter: Reporter, scores: "list[Score]", unreadable: Unreadable) -> 
             reporter.notice(f"  {path}: {reason}")
 
 
-def _score_row(score: "Score") -> tuple[str, ...]:
+def _score_row(score: "MethodScore") -> tuple[str, ...]:
     return (
         score.method,
         f"{score.deletion:.3f}",

@@ -16,18 +16,14 @@ from vit.errors import DataError, UsageError
 from vit.inference.files import free_name, list_files
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from vit.data.preprocess import Preprocess
     from vit.data.samples import Samples
     from vit.explain.distance import AttentionSpread
+    from vit.explain.inspection import Inspection
     from vit.models.spec import NetworkSpec
     from vit.models.vision_transformer import VisionTransformer
-    from vit.report.inspect_page import Inspection
-
-FILTERS = 28  # principal components shown, as in the paper
-_FACTS = ("patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio", "pool", "pos_embed")
 
 
 @dataclass(frozen=True)
@@ -82,6 +78,7 @@ def inspect(
     given = path_list(images)
     files = list_files(given, recursive) if given else []
 
+    from vit.explain.inspection import inspect_network
     from vit.inference.devices import choose_device
     from vit.report.inspect_page import write_inspection
 
@@ -91,7 +88,7 @@ def inspect(
     pixels = None if samples is None else _pixels(samples, limit, preprocess)
     reporter = Reporter()
     reporter.notice(f"{spec.name}, {0 if pixels is None else len(pixels)} images, {chosen.type}")
-    found = _inspected(Path(model).name, network.to(chosen), spec, preprocess, pixels)
+    found = inspect_network(Path(model).name, network.to(chosen), spec, preprocess, pixels)
     folder = new_folder(wanted or free_name(Path("inspection")))
     write_inspection(found, folder)
     _show(reporter, found)
@@ -115,34 +112,6 @@ def _load(source: str) -> "tuple[VisionTransformer, NetworkSpec, Preprocess]":
             "see 'vit explain' for what a CNN looks at",
         )
     return network, filled.spec, filled.preprocess
-
-
-def _inspected(
-    title: str,
-    network: "VisionTransformer",
-    spec: "NetworkSpec",
-    preprocess: "Preprocess",
-    images: "Tensor | None",
-) -> "Inspection":
-    from vit.explain.cost import cost_by_part, cost_by_size, image_sizes_around
-    from vit.explain.distance import attention_spread
-    from vit.explain.embeddings import position_similarity, principal_filters
-    from vit.report.inspect_page import Inspection
-
-    options = {name: str(spec.options[name]) for name in _FACTS if name in spec.options}
-    device: torch.device = next(network.parameters()).device
-    components, shares = principal_filters(network, FILTERS)
-    return Inspection(
-        title=title,
-        facts={"network": spec.name, "image_size": str(preprocess.image_size), **options},
-        components=components,
-        shares=shares,
-        similarity=position_similarity(network),
-        reach=None if images is None else attention_spread(network, preprocess.normalize(images.to(device))),
-        parts=cost_by_part(network.config),
-        sizes=cost_by_size(network.config, image_sizes_around(network.image_size, network.config.patch_size), device),
-        timed_on=f"measured in float32 on {device.type}",
-    )
 
 
 def _samples(model: str, files: Sequence[str]) -> "Samples | None":

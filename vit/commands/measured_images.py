@@ -56,7 +56,7 @@ def unseen_images(
     if not words:
         return samples, counts
     if include_seen:
-        reporter.notice(f"WARNING: {words} are scored too: what they say of new images is too good (--include_seen)")
+        reporter.notice(f"WARNING: {words} are scored too (--include_seen), so the metrics are too good for new images")
         return samples, dict.fromkeys(counts, 0)
     kept = np.setdiff1d(np.arange(len(samples)), np.concatenate(list(seen.values())))
     if not len(kept):

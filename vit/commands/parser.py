@@ -23,7 +23,7 @@ _KEY = re.compile(r"Parser key ['\"]?(?P<key>[\w.]+)['\"]?: ")
 _VALUE = re.compile(r"(?:Got|Given) value: (.*)$|Not of type \w+: (\S+) does not conform|: '([^']*)'$")
 _NAMES = re.compile(r"Literal\[([^\]]*)\]")
 _RULE = re.compile(r"does not conform to restriction (v[<>=]+\S+(?: and v[<>=]+\S+)?)")
-_KINDS = {  # what a parser says of a wrong value -> the fix
+_KINDS = {  # words of the parser on a wrong value -> the fix
     "invalid literal for int()": "give a whole number",
     "Expected a <class 'int'>": "give a whole number",
     "could not convert string to float": "give a number",

@@ -1,4 +1,4 @@
-"""Reading all images of a source before the first step, which `vit train` and `vit study` share."""
+"""Reads all images of a data set before the first step, for `vit train` and `vit study`"""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def read_images(source: "Source", reporter: Reporter) -> "Contents":
-    """What the images hold, read with progress; DataError if validation or test files are not images."""
+    """The content of the images, read with progress; DataError if validation or test files are not images."""
     from vit.data.contents import read_contents
     from vit.training.run_images import check_readable
 

@@ -1,4 +1,4 @@
-"""What a study found, on the terminal: `vit study` ends with it, `vit report` is it."""
+"""The findings of a study on the terminal, at the end of `vit study` and in `vit report`"""
 
 import shlex
 from pathlib import Path
@@ -18,8 +18,8 @@ def report_findings(reporter: Reporter, path: Path, target: float | None) -> Non
     """Summarize a study's folder, write its results, summary, curve and page, and show verdict, table and paths.
 
     Raises:
-        UsageError: the folder is no study.
-        DataError: none of its cells is finished.
+        UsageError: the folder is not a study.
+        DataError: no cell of the study is finished.
     """
     from vit.report.study_page import report_study
     from vit.study.folder import StudyDirectory
@@ -55,7 +55,7 @@ def _show(reporter: Reporter, findings: "Findings") -> None:
         reporter.line(f"\nTraining images for an accuracy of {100 * findings.target:g} %")
         reporter.facts((series.name, _wanted(series.fit)) for series in findings.series)
     if findings.failed:
-        reporter.notice(f"\nWARNING: {len(findings.failed)} cells failed, and are in no number above:")
+        reporter.notice(f"\nWARNING: {len(findings.failed)} cells failed, and are not in the numbers above:")
         for cell in findings.failed[:SHOWN_FAILED]:
             reporter.notice(f"  {cell.series}, {cell.num_images:,} images, seed {cell.seed}: {cell.error}")
         if len(findings.failed) > SHOWN_FAILED:
@@ -83,7 +83,7 @@ def _wanted(fit: "Fit | None") -> str:
 
 
 def _next(study: "StudyDirectory", findings: "Findings") -> str:
-    """A target where there is a fit to ask; else two runs of the first comparison to look into; else the best run."""
+    """The next useful command: with a target where a curve is fitted, else a comparison, else predictions."""
     if findings.target is None and any(series.fit is not None and series.fit.supported for series in findings.series):
         return f"vit report {shlex.quote(str(study.path))} --target 0.95"
     rows = records(study.results_path)

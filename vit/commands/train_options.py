@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vit.commands.arguments import StrPath, expand, path_list
+from vit.commands.arguments import StrPath, path_list
 from vit.commands.recipe_layers import AUTO, Given
 from vit.commands.recipe_options import SHORT, make_parser
+from vit.errors import UsageError
 
 PRINT = "--print_config"
 
@@ -43,7 +44,7 @@ def read_words(words: Sequence[str]) -> TrainOptions:
     """The options of a command line; `--help` ends the program."""
     parser = make_parser()
     parser.set_defaults({"model.init_from": AUTO})
-    expanded = expand(words, SHORT, "data.source")
+    expanded = _expanded(words)
     configs = [word.partition("=")[2] for word in expanded if word.startswith("--config=")]
     others = [word for word in expanded if word != PRINT and not word.startswith("--config=")]
     values = parser.parse_args(others, defaults=False).as_dict()
@@ -66,3 +67,32 @@ def read_values(
         given = given.with_option("data.source", data)
     dry_run = given.options.pop("dry_run", False) is True
     return TrainOptions(given, None if resume is None else os.fspath(resume), dry_run)
+
+
+def _expanded(words: Sequence[str]) -> list[str]:
+    """Each option as --name=value with its dotted name, also DATA.
+
+    Every option but --help, --print_config and --dry_run takes a value. So a word that is neither an option nor a
+    value is DATA.
+    """
+    result: list[str] = []
+    positional: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word in ("-h", "--help", PRINT):
+            result.append("--help" if word == "-h" else word)
+        elif word == "--dry_run":
+            result.append("--dry_run=true")
+        elif not word.startswith("--"):
+            positional.append(word)
+        else:
+            name, equals, value = word.partition("=")
+            following = value if equals else next(rest, None)
+            if following is None:
+                raise UsageError(f"{word} needs a value", "see --help")
+            result.append(f"{SHORT.get(name, name)}={following}")
+    if len(positional) > 1:
+        raise UsageError(
+            f"DATA is given twice: {positional[0]!r} and {positional[1]!r}", "quote a path that has spaces"
+        )
+    return [*result, *(f"--data.source={word}" for word in positional)]

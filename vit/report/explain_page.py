@@ -1,16 +1,14 @@
 """Explanations as one self-contained HTML page: overlays, and how faithful they are"""
 
-import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from markupsafe import Markup
-from scipy.stats import t
 
 from vit.explain.explainer import Explanation
 from vit.explain.faithfulness import RANDOM_ORDERS, STEPS, Faithfulness
+from vit.explain.method_scores import MethodScore, score_method
 from vit.report.overlay import enlarged, overlay
 from vit.report.page import inline, write_page
 from vit.report.thumbnails import encoded
@@ -23,57 +21,6 @@ ABOUT = {
     "gradcam": "features weighted by their gradient, at the last layer with positions (Selvaraju et al. 2017); a map "
     "for this class",
 }
-
-
-@dataclass(frozen=True)
-class Score:
-    """Faithfulness of a method over some images: means, and gains over random orders with 95 % t intervals.
-
-    A gain above 0 means that the map is better than chance.
-
-    Attributes:
-        num_images: number of images.
-        deletion: mean area under the deletion curve.
-        insertion: mean area under the insertion curve.
-        random: mean area for random orders.
-        deletion_gain: random minus deletion.
-        deletion_half: half the width of the gain's interval, or NaN with one image.
-        deletion_better: number of images with a gain.
-        insertion_gain: insertion minus random.
-        insertion_half: half the width of the gain's interval, or NaN with one image.
-        insertion_better: number of images with a gain.
-    """
-
-    method: str
-    num_images: int
-    deletion: float
-    insertion: float
-    random: float
-    deletion_gain: float
-    deletion_half: float
-    deletion_better: int
-    insertion_gain: float
-    insertion_half: float
-    insertion_better: int
-
-
-def scored(method: str, found: Sequence[Faithfulness]) -> Score:
-    """The score of a method over one image or more."""
-    falls = [one.random - one.deletion for one in found]
-    rises = [one.insertion - one.random for one in found]
-    return Score(
-        method,
-        len(found),
-        statistics.fmean(one.deletion for one in found),
-        statistics.fmean(one.insertion for one in found),
-        statistics.fmean(one.random for one in found),
-        statistics.fmean(falls),
-        _half(falls),
-        sum(gain > 0 for gain in falls),
-        statistics.fmean(rises),
-        _half(rises),
-        sum(gain > 0 for gain in rises),
-    )
 
 
 @dataclass(frozen=True)
@@ -135,9 +82,9 @@ class ExplainPage:
             )
         )
 
-    def scores(self) -> list[Score]:
+    def scores(self) -> list[MethodScore]:
         """A score for each method whose faithfulness was measured."""
-        return [scored(name, found) for name, found in self.found.items()]
+        return [score_method(name, found) for name, found in self.found.items()]
 
     def write(self, path: Path, unreadable: Sequence[tuple[str, str]]) -> None:
         """Write the page, whole or not at all; `unreadable` are paths with reasons."""
@@ -151,10 +98,3 @@ class ExplainPage:
             "unreadable": unreadable,
         }
         write_page(path, "explain.html", content)
-
-
-def _half(gains: Sequence[float]) -> float:
-    """Half the width of the mean's 95 % t interval."""
-    if len(gains) < 2:
-        return math.nan
-    return float(t.ppf(0.975, len(gains) - 1)) * statistics.stdev(gains) / math.sqrt(len(gains))

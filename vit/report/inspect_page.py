@@ -1,44 +1,14 @@
 """The inside of a ViT as one self-contained HTML page, and its figures as PNG files"""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from matplotlib.figure import Figure
-from torch import Tensor
 
-from vit.explain.cost import CostAtSize
 from vit.explain.distance import AttentionSpread
+from vit.explain.inspection import Inspection
 from vit.report.inspect_figures import attention_reach, costs, filters, similarities
 from vit.report.page import drawn, write_page
 from vit.report.style import save
-
-
-@dataclass(frozen=True)
-class Inspection:
-    """All findings of `vit inspect`.
-
-    Attributes:
-        title: name of the inspected model.
-        facts: names and values of the network.
-        components: (k, 3, P, P) principal components of the patch kernels.
-        shares: (k,) fractions of the kernels' variance.
-        similarity: (G, G, G, G) cosine similarity of positions, or None without positions.
-        reach: attention distance and entropy, or None without images.
-        parts: (parameters, FLOPs) of each part.
-        sizes: cost over image sizes.
-        timed_on: device of the timing, in words.
-    """
-
-    title: str
-    facts: Mapping[str, str]
-    components: Tensor
-    shares: Tensor
-    similarity: Tensor | None
-    reach: AttentionSpread | None
-    parts: Mapping[str, tuple[int, int]]
-    sizes: list[CostAtSize]
-    timed_on: str
 
 
 def write_inspection(found: Inspection, folder: Path) -> None:

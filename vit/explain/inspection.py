@@ -1,0 +1,71 @@
+"""What is inside a ViT: filters, positions, attention distance and cost as values"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vit.data.preprocess import Preprocess
+from vit.explain.cost import CostAtSize, cost_by_part, cost_by_size, image_sizes_around
+from vit.explain.distance import AttentionSpread, attention_spread
+from vit.explain.embeddings import position_similarity, principal_filters
+from vit.models.spec import NetworkSpec
+from vit.models.vision_transformer import VisionTransformer
+
+FILTERS = 28  # principal components, as the paper shows
+_FACTS = ("patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio", "pool", "pos_embed")
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """All findings of `vit inspect`.
+
+    Attributes:
+        title: name of the inspected model.
+        facts: names and values of the network.
+        components: (k, 3, P, P) principal components of the patch kernels.
+        shares: (k,) fractions of the kernels' variance.
+        similarity: (G, G, G, G) cosine similarity of positions, or None without positions.
+        reach: attention distance and entropy, or None without images.
+        parts: (parameters, FLOPs) of each part.
+        sizes: cost over image sizes.
+        timed_on: device of the timing, in words.
+    """
+
+    title: str
+    facts: Mapping[str, str]
+    components: Tensor
+    shares: Tensor
+    similarity: Tensor | None
+    reach: AttentionSpread | None
+    parts: Mapping[str, tuple[int, int]]
+    sizes: list[CostAtSize]
+    timed_on: str
+
+
+def inspect_network(
+    title: str, network: VisionTransformer, spec: NetworkSpec, preprocess: Preprocess, images: Tensor | None
+) -> Inspection:
+    """Look into a ViT on its device.
+
+    Args:
+        title: name of the inspected model.
+        spec: description of the network.
+        preprocess: normalization of the images.
+        images: (n, 3, S, S) uint8, for the attention; None without images.
+    """
+    device: torch.device = next(network.parameters()).device
+    options = {name: str(spec.options[name]) for name in _FACTS if name in spec.options}
+    components, shares = principal_filters(network, FILTERS)
+    return Inspection(
+        title=title,
+        facts={"network": spec.name, "image_size": str(preprocess.image_size), **options},
+        components=components,
+        shares=shares,
+        similarity=position_similarity(network),
+        reach=None if images is None else attention_spread(network, preprocess.normalize(images.to(device))),
+        parts=cost_by_part(network.config),
+        sizes=cost_by_size(network.config, image_sizes_around(network.image_size, network.config.patch_size), device),
+        timed_on=f"measured in float32 on {device.type}",
+    )
