@@ -27,10 +27,10 @@ def test_train_then_load(tmp_path, colors, capsys):
 
 
 def test_values_of_options_are_no_texts(tmp_path, colors):
-    """A name that YAML would read as a number or as nothing stays a name, and weights may be a path."""
-    options = {"model.network.pos_embed": "none", "name": "null"}
+    """A name that YAML would read as a number stays a name, and weights may be a path."""
+    options = {"model.network.pos_embed": "none", "name": "2026"}
     run = vit.train(colors, image_size=8, epochs=1, wandb="off", out=tmp_path / "1e3", **options)
-    assert run.is_relative_to(tmp_path / "1e3") and run.name.endswith("-null")
+    assert run.is_relative_to(tmp_path / "1e3") and run.name.endswith("-2026")
     tuned = vit.train(colors, config="finetune", init_from=run, epochs=1, wandb="off", out=tmp_path / "2")
     config = yaml.safe_load((tuned / "config.yaml").read_text())
     assert config["model"]["network"]["pos_embed"] == "none" and config["model"]["init_from"] == str(run)
