@@ -14,7 +14,8 @@ from PIL import Image
 
 from tests.wandb_files import elsewhere, history, kept, logs, plain  # noqa: F401  elsewhere is a fixture
 from vit.training import tracking, wandb_login
-from vit.training.tracking import NoTracker, Sharing, open_tracker
+from vit.training.tracker import NoTracker, Sharing
+from vit.training.tracking import open_tracker
 from vit.training.wandb_settings import SETTINGS
 
 pytest.importorskip("wandb")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
     from vit.training.plan import Plan
     from vit.training.result import FitResult
-    from vit.training.tracking import Tracker
+    from vit.training.tracker import Tracker
 
 
 def train(
@@ -181,7 +181,8 @@ def _train(plan: "Plan", run: "RunDirectory", resume: bool, reporter: Reporter) 
 
 def _open_tracker(plan: "Plan", run: "RunDirectory", reporter: Reporter) -> "Tracker":
     """The tracker of a training; only the first process has one that tracks."""
-    from vit.training.tracking import Sharing, open_tracker
+    from vit.training.tracker import Sharing
+    from vit.training.tracking import open_tracker
 
     recipe = plan.recipe
     sharing = Sharing(recipe.wandb_media, recipe.wandb_model)

@@ -26,7 +26,7 @@ def show_plan(reporter: Reporter, plan: "Plan", run: str, why: str = "") -> None
         run: the run folder, or why there is none.
         why: reason for initial weights that the user has not chosen.
     """
-    from vit.training.tracking import Sharing
+    from vit.training.tracker import Sharing
     from vit.training.wandb_login import intended
 
     sharing = Sharing(plan.recipe.wandb_media, plan.recipe.wandb_model)

@@ -18,7 +18,7 @@ from vit.inference.scored_images import ScoredImages
 from vit.report.figures import confusion_matrix, curves, displayable, image_grid, reliability, save
 from vit.training.plan import Plan
 from vit.training.result import FitResult
-from vit.training.tracking import Tracker
+from vit.training.tracker import Tracker
 
 MOST_WORST = 24
 MOST_SAMPLES = 24

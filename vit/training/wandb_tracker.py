@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
 from vit.training import wandb_login
-from vit.training.tracking import Sharing
+from vit.training.tracker import Sharing
 from vit.training.wandb_settings import FINISH_SECONDS, SETTINGS, keep_files_in, public
 
 if TYPE_CHECKING:

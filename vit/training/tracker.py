@@ -1,0 +1,70 @@
+"""The interface of a tracker, which shows a training to people, and what it may share"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """What a tracker may upload besides numbers, configuration, class names and figures of these.
+
+    Attributes:
+        media: pictures that show images of the data, and file names with their labels.
+        model: weights of the best checkpoint.
+    """
+
+    media: bool = False
+    model: bool = False
+
+    def words(self, status: Literal["online", "offline", "off"], why: str) -> str:
+        """The status of the tracker, what it uploads and what it does not, for people."""
+        if status == "off":
+            return f"off ({why})"
+        asked = {"images and file names (--wandb_media true)": self.media, "weights (--wandb_model true)": self.model}
+        goes = ["numbers, configuration, class names, figures without images", *(what for what in asked if asked[what])]
+        stays = [what for what in asked if not asked[what]]
+        return f"{status} ({why}): {', '.join(goes)}" + f"; not {', '.join(stays)}" * bool(stays)
+
+
+NUMBERS_ALONE = Sharing()  # no images of the data, no weights
+
+
+class Tracker(Protocol):
+    """Shows the progress of a training to people. No method raises. Only `finish` waits for a network."""
+
+    def log(self, row: Mapping[str, float], step: int) -> None:
+        """Log the numbers of a step, by names with slashes. A step must not be smaller than the previous one."""
+
+    def figure(self, name: str, path: Path, caption: str = "") -> None:
+        """Log a PNG file with numbers and class names, without images of the data, at the latest step."""
+
+    def media(self, name: str, path: Path, caption: str = "") -> None:
+        """Log a PNG file that shows images of the data, if media are shared."""
+
+    def image_table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """Log a row of plain values with the file name for each image, if media are shared."""
+
+    def confusion_matrix(
+        self, name: str, labels: Sequence[int], predictions: Sequence[int], class_names: Sequence[str]
+    ) -> None:
+        """Log an interactive chart of the images with a known label, unless the chart would be too large to read."""
+
+    def summary(self, values: Mapping[str, float]) -> None:
+        """Set the final numbers of the run."""
+
+    def artifact(self, path: Path, name: str, metadata: Mapping[str, object]) -> None:
+        """Upload a model file that does not change any more, if the model is shared."""
+
+    def finish(self) -> None:
+        """Upload the rest, in one minute at most."""
+
+
+class NoTracker:
+    """Tracks nothing: tracking is off, this is not the first process, or wandb is not usable."""
+
+    def _nothing(self, *_: object, **__: object) -> None:
+        pass
+
+    log = figure = media = image_table = confusion_matrix = summary = artifact = finish = _nothing
