@@ -18,7 +18,7 @@ from vit.__main__ import main
 from vit.console import Reporter
 from vit.data.samples import Samples
 from vit.data.sources import open_source
-from vit.data.split import complete
+from vit.data.split import with_all_splits
 
 SEEDS = (0, 1, 2)
 NETWORKS = {"ViT": "digits", "CNN": "digits_cnn"}
@@ -56,7 +56,7 @@ def demo(out: Path) -> None:
             runs[name].append(newest_run(out / "runs"))
     for name in NETWORKS:
         run("evaluate", str(runs[name][0]))
-    source = complete(open_source("digits"), 0.1, 0.2, seed=0)
+    source = with_all_splits(open_source("digits"), 0.1, 0.2, seed=0)
     write_scans(source.splits["test"], source.class_names, out / "scans")
     run(
         "predict",

@@ -22,7 +22,7 @@ from PIL.PngImagePlugin import PngInfo
 from vit.csv_files import records
 from vit.data.decode import read_image
 from vit.data.sources import open_source
-from vit.data.split import complete
+from vit.data.split import with_all_splits
 from vit.report.figures import image_grid
 from vit.report.style import rendered
 
@@ -77,7 +77,7 @@ def make(into: Path, work: Path) -> None:
     """Train, predict, draw into a folder, and bring its numbers.json up to date."""
     run("train", "--config", str(RECIPE), "--seed", str(SEED), "--out", str(work / "runs"), "--wandb", "off")
     folder = newest_run(work / "runs")
-    source = complete(open_source("digits"), 0.1, 0.2, seed=0)
+    source = with_all_splits(open_source("digits"), 0.1, 0.2, seed=0)
     write_scans(source.splits["test"], source.class_names, work / "scans")
     run("predict", str(folder), str(work / "scans"), "--output", str(work / "predictions.csv"))
     rows = records(work / "predictions.csv")

@@ -10,7 +10,7 @@ from tests.processes import environment
 from vit.data import torchvision_source
 from vit.data.dataset_names import TORCHVISION
 from vit.models.catalog import CATALOG
-from vit.models.names import OWN, suggestion, timm_names
+from vit.models.network_names import OWN, suggestion, timm_names
 
 ALL_IN_ONE = """
 import contextlib, io, json, os, sys

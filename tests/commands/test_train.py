@@ -16,7 +16,7 @@ from vit.checkpoints.load import load
 from vit.checkpoints.result import RunResult
 from vit.commands.recipe_options import read_recipe
 from vit.data.sources import open_source
-from vit.data.split import complete
+from vit.data.split import with_all_splits
 from vit.training.callbacks.metrics_csv import COLUMNS
 from vit.training.plan import make_plan
 from vit.training.recipe_values import dump, plain
@@ -107,7 +107,7 @@ def test_metrics_have_a_row_per_epoch(digits_run):
 
 def test_splits_list_every_image_once(digits_run):
     table = rows(digits_run.path / "splits.csv")
-    source = complete(open_source("digits"), 0.1, 0.2, 0)
+    source = with_all_splits(open_source("digits"), 0.1, 0.2, 0)
     expected = {
         (path, source.class_names[label], split)
         for split, samples in source.splits.items()

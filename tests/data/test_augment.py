@@ -188,4 +188,4 @@ def test_presets() -> None:
     for name in ("none", "light", "standard", "strong"):
         assert preset(name, 32, mirrored=False).flip == 0.0
         assert preset(name, 32, mirrored=True).mixes == (name == "strong")
-        assert Augment(**json.loads(json.dumps(preset(name, 32, True).to_dict()))) == preset(name, 32, True)
+        assert Augment(**json.loads(json.dumps(vars(preset(name, 32, True))))) == preset(name, 32, True)

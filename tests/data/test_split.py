@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vit.data.samples import Samples, Source
 from vit.data.sources import open_source
-from vit.data.split import SPLITS, complete, stratified, write_splits
+from vit.data.split import SPLITS, stratified, with_all_splits, write_splits
 from vit.errors import DataError
 
 
@@ -53,7 +53,7 @@ def test_every_class_is_divided_alike(labels: list[int], shares: list[float], se
 
 
 def test_shares_are_of_all_images() -> None:
-    source = complete(source_of(100, 60), validation=0.15, test=0.1, seed=0)
+    source = with_all_splits(source_of(100, 60), validation=0.15, test=0.1, seed=0)
     counts = {split: np.bincount(samples.labels).tolist() for split, samples in source.splits.items()}
     assert counts == {"validation": [15, 9], "test": [10, 6], "train": [75, 45]}
     note = "cut 24 for validation and 16 for test from the 160 training images (stratified, seed 0)"
@@ -63,12 +63,12 @@ def test_shares_are_of_all_images() -> None:
 @pytest.mark.faults("D19", simulated="names are given in another order")
 @pytest.mark.parametrize("order_seed", [1, 2])
 def test_the_order_of_listing_does_not_matter(order_seed: int) -> None:
-    listed = members(complete(source_of(30, 20, 7), 0.2, 0.1, seed=3))
-    assert listed == members(complete(source_of(30, 20, 7, order_seed=order_seed), 0.2, 0.1, seed=3))
+    listed = members(with_all_splits(source_of(30, 20, 7), 0.2, 0.1, seed=3))
+    assert listed == members(with_all_splits(source_of(30, 20, 7, order_seed=order_seed), 0.2, 0.1, seed=3))
 
 
 def test_the_seed_decides_and_nothing_else() -> None:
-    splits = [members(complete(source_of(40, 40), 0.2, 0.1, seed)) for seed in (0, 0, 1)]
+    splits = [members(with_all_splits(source_of(40, 40), 0.2, 0.1, seed)) for seed in (0, 0, 1)]
     assert splits[0] == splits[1]
     assert all(splits[0][split] != splits[2][split] for split in SPLITS)
 
@@ -76,43 +76,43 @@ def test_the_seed_decides_and_nothing_else() -> None:
 @pytest.mark.faults("D19", simulated="a cut is compared with one from before")
 def test_a_cut_stays_the_same_for_ever() -> None:
     """Runs of other machines and earlier versions are compared on the same images."""
-    source = complete(source_of(6, 6, order_seed=0), validation=0.2, test=0.2, seed=0)
+    source = with_all_splits(source_of(6, 6, order_seed=0), validation=0.2, test=0.2, seed=0)
     cut = {split: sorted(source.splits[split].paths) for split in ("validation", "test")}
     assert cut == {"validation": ["0/000.jpg", "1/005.jpg"], "test": ["0/003.jpg", "1/003.jpg"]}
 
 
 def test_tiny_classes() -> None:
-    source = complete(source_of(1, 2, 3, 40), validation=0.2, test=0.2, seed=0)
+    source = with_all_splits(source_of(1, 2, 3, 40), validation=0.2, test=0.2, seed=0)
     counts = {split: np.bincount(source.splits[split].labels, minlength=4).tolist() for split in SPLITS}
     assert counts == {"train": [1, 2, 1, 24], "validation": [0, 0, 1, 8], "test": [0, 0, 1, 8]}
     with pytest.raises(DataError, match="5 images of 5 classes are too few to cut a validation split"):
-        complete(source_of(1, 1, 1, 1, 1), validation=0.2, test=0.0, seed=0)
+        with_all_splits(source_of(1, 1, 1, 1, 1), validation=0.2, test=0.0, seed=0)
 
 
 def test_many_classes_of_two_images_are_cut_without_stratification() -> None:
     """A tenth of two images is no image. Over all classes together the cut still has the wanted size."""
     before = source_of(*[2] * 500)
-    source = complete(before, validation=0.1, test=0.2, seed=3)
+    source = with_all_splits(before, validation=0.1, test=0.2, seed=3)
     assert {split: len(source.splits[split]) for split in SPLITS} == {"train": 700, "validation": 100, "test": 200}
     assert set(source.splits["train"].labels.tolist()) == set(range(500))
     whole = [path for split in SPLITS for path in source.splits[split].paths]
     assert sorted(whole) == sorted(before.splits["train"].paths)
     assert source.notes[-1].endswith("(not stratified: most classes have too few images, seed 3)")
-    again, other = (complete(source_of(*[2] * 500, order_seed=1), 0.1, 0.2, seed) for seed in (3, 4))
+    again, other = (with_all_splits(source_of(*[2] * 500, order_seed=1), 0.1, 0.2, seed) for seed in (3, 4))
     assert members(again) == members(source) != members(other)
     # 100 of 140 images stay: one of each class
-    few = complete(source_of(*[1] * 60, *[2] * 40), validation=0.1, test=0.2, seed=0)
+    few = with_all_splits(source_of(*[1] * 60, *[2] * 40), validation=0.1, test=0.2, seed=0)
     assert {split: len(few.splits[split]) for split in SPLITS} == {"train": 100, "validation": 14, "test": 26}
 
 
 def test_splits_that_the_source_has_are_kept() -> None:
     given_source = source_of(20, 20)
     given_source.splits["test"] = Samples(["t.jpg"], np.array([1]), Path("/data"))
-    source = complete(given_source, validation=0.1, test=0.5, seed=0)
+    source = with_all_splits(given_source, validation=0.1, test=0.5, seed=0)
     assert source.splits["test"] is given_source.splits["test"]
     assert len(source.splits["validation"]) == 4 and len(source.splits["train"]) == 36
-    assert complete(source, validation=0.1, test=0.5, seed=1) is source
-    assert set(complete(source_of(20, 20), validation=0.1, test=0.0, seed=0).splits) == {"train", "validation"}
+    assert with_all_splits(source, validation=0.1, test=0.5, seed=1) is source
+    assert set(with_all_splits(source_of(20, 20), validation=0.1, test=0.0, seed=0).splits) == {"train", "validation"}
 
 
 @pytest.mark.faults("D15")
@@ -123,7 +123,7 @@ def test_written_splits_read_back_as_they_were(tmp_path: Path) -> None:
             path = tmp_path / "data" / folder / f"{number},{image}\r\n\U0001f436.jpg"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
-    before = complete(open_source(str(tmp_path / "data")), 0.2, 0.2, seed=0)
+    before = with_all_splits(open_source(str(tmp_path / "data")), 0.2, 0.2, seed=0)
     write_splits(before, tmp_path / "splits.csv")
     after = open_source(str(tmp_path / "splits.csv"))
     assert after.class_names == before.class_names and members(after) == members(before)
@@ -139,7 +139,7 @@ def test_a_class_keeps_its_number_where_validation_lacks_it(tmp_path: Path) -> N
         path = tmp_path / "data" / f"{name}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    write_splits(complete(open_source(str(tmp_path / "data")), 0.3, 0.0, seed=0), tmp_path / "splits.csv")
+    write_splits(with_all_splits(open_source(str(tmp_path / "data")), 0.3, 0.0, seed=0), tmp_path / "splits.csv")
     after = open_source(str(tmp_path / "splits.csv"))
     assert after.class_names == ("a", "b", "c") and after.splits["validation"].labels.tolist() == [1, 2]
     assert after.notes == ["validation has no image of 1 classes: a"]

@@ -5,7 +5,7 @@ from fnmatch import fnmatch
 from vit.commands.arguments import PositiveInt
 from vit.console import Reporter
 from vit.errors import UsageError
-from vit.models.names import OWN, suggestion, timm_names
+from vit.models.network_names import OWN, suggestion, timm_names
 
 
 def models(pattern: str | None = None, *, limit: PositiveInt = 40) -> None:

@@ -8,7 +8,7 @@ from jsonargparse import ActionConfigFile, Namespace
 from vit.checkpoints.model_path import check_weights
 from vit.commands.parser import Parser
 from vit.data.dataset_names import KNOWN, check_data
-from vit.models.names import check_network
+from vit.models.network_names import check_network
 from vit.training.recipe import AugmentConfig, DataConfig, ModelConfig, OptimConfig, Recipe, TrainerConfig
 from vit.training.recipe_values import plain_values, with_todays_names
 

@@ -7,7 +7,7 @@ from vit.commands.configs import find_config, shipped_configs
 from vit.commands.recipe_options import check_names, make_parser, to_recipe
 from vit.commands.study_options import StudyOptions, items
 from vit.errors import UsageError
-from vit.models.names import check_network
+from vit.models.network_names import check_network
 from vit.training.recipe import Recipe
 
 Series = dict[str, dict[str, Recipe]]  # {name: {tried values: recipe}}

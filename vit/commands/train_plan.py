@@ -95,7 +95,7 @@ def _start(plan: "Plan", why: str) -> list[tuple[str, str]]:
 
 def _augment(plan: "Plan") -> str:
     """The augmentations that change an image."""
-    values = plan.augment.to_dict().items()
+    values = vars(plan.augment).items()
     changing = [f"{key} {value:g}" for key, value in values if value not in (0, 1.0) and key != "magnitude"]
     return ", ".join(changing) or "none"
 

@@ -6,8 +6,8 @@ torchvision's, and works image by image.
 """
 
 import math
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -55,10 +55,6 @@ class Augment:
     mixup: float = 0.0
     cutmix: float = 0.0
     erasing: float = 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for a config."""
-        return asdict(self)
 
     @property
     def crops(self) -> bool:

@@ -1,10 +1,7 @@
 """Files -> upright RGB uint8 tensors: the one decoder of training, evaluation, prediction and export.
 
-Files are untrusted. The decoder checks three conditions before it decodes pixels:
-
-1. The path is a regular file.
-2. Pillow reads the header as an allowed format.
-3. The size in the header is within the limits.
+Files are untrusted. Before it decodes pixels, the decoder checks that the path is a regular file. Then Pillow reads the
+header, which must have an allowed format and a size within the limits.
 
 JPEG pixels come from torchvision, which is 1.8 times as fast as Pillow and equal to 2 gray levels. Other formats come
 from Pillow, because torchvision's PNG decoder crashes the process on damaged files. No other program ever runs.

@@ -18,7 +18,7 @@ SPLITS = ("train", "validation", "test")
 COLUMNS, CONTENT = ("path", "label", "split"), "content"  # columns of splits.csv
 
 
-def complete(source: Source, validation: float, test: float, seed: int) -> Source:
+def with_all_splits(source: Source, validation: float, test: float, seed: int) -> Source:
     """The source with all three splits. Missing splits are cut from the training images, stratified by class.
 
     Most classes may have too few images for this. If a stratified cut gave less than half of the wanted images, the cut

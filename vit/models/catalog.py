@@ -7,8 +7,8 @@ from fnmatch import fnmatch
 from typing import Any
 
 from vit.errors import UsageError
-from vit.models.names import suggestion
 from vit.models.network import Network, NetworkConfig
+from vit.models.network_names import suggestion
 from vit.models.options import Options, Value
 from vit.models.timm_network import SmallImageResNet, TimmNetwork
 from vit.models.vision_transformer import VisionTransformer

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from vit.data.samples import Source
 from vit.data.sources import open_source
-from vit.data.split import complete
+from vit.data.split import with_all_splits
 from vit.data.subset import subset, subset_kind
 from vit.errors import UsageError
 from vit.training.recipe import DataConfig, Recipe
@@ -44,7 +44,7 @@ def source_of(recipe: Recipe, root: str | None = None) -> Source:
     """
     data = recipe.data
     found = open_source(data.source, root or data.root)
-    return chosen_part(complete(found, data.validation, data.test, data.split_seed), recipe)
+    return chosen_part(with_all_splits(found, data.validation, data.test, data.split_seed), recipe)
 
 
 def with_subset(source: Source, recipe: Recipe) -> Recipe:

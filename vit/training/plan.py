@@ -10,7 +10,7 @@ from vit.data.module import ImageDataModule, LoaderOptions
 from vit.data.preprocess import Preprocess
 from vit.data.samples import Source
 from vit.data.sources import open_source
-from vit.data.split import complete
+from vit.data.split import with_all_splits
 from vit.inference.devices import choose_precision
 from vit.models.network import Network
 from vit.models.spec import Cost, NetworkSpec
@@ -171,7 +171,7 @@ def _choose_images(recipe: Recipe, found: Source) -> tuple[Recipe, Source]:
     """The images of all splits, and the recipe with the kind of subset that they ask for."""
     data = recipe.data
     check_shares(found, data)
-    source = complete(found, data.validation, data.test, data.split_seed)
+    source = with_all_splits(found, data.validation, data.test, data.split_seed)
     if data.train_images is None:
         return recipe, source
     recipe = with_subset(source, recipe)
@@ -227,7 +227,7 @@ def _with_choices(recipe: Recipe, network: ChosenNetwork, augment: Augment, batc
             network={"name": network.spec.name, **options},
             preprocess=PreprocessConfig(**vars(network.preprocess)),
         ),
-        augment=replace(recipe.augment, **augment.to_dict()),
+        augment=replace(recipe.augment, **vars(augment)),
         optim=replace(recipe.optim, batch_size=batch_size),
         trainer=replace(recipe.trainer, precision=precision),  # type: ignore[arg-type]
     )
