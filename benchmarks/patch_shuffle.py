@@ -17,10 +17,9 @@ from torch import Tensor
 
 from vit.data.decode import read_image
 from vit.data.preprocess import Preprocess
-from vit.models.catalog import build, resolve
 from vit.models.vision_transformer import VisionTransformer
-from vit.weights.pretrained import Pretrained, open_pretrained
-from vit.weights.start import start_from
+from vit.weights.open import open_pretrained
+from vit.weights.pretrained import Pretrained
 
 SYNSET = re.compile(r"n\d{8}")
 BATCH = 25
@@ -41,10 +40,7 @@ def labeled(folder: Path) -> tuple[list[Path], Tensor]:
 
 def network_for(weights: Pretrained, image_size: int | None) -> VisionTransformer:
     """The network of the weights at an image size; None: their own."""
-    described = weights.network()
-    own = described.pop("image_size")
-    network = build(resolve(described, image_size or own, weights.num_classes)).eval()
-    start_from(network, weights)
+    network = weights.build(weights.num_classes, image_size).network.eval()
     assert isinstance(network, VisionTransformer), "this benchmark is about ViTs"
     return network
 
@@ -82,7 +78,7 @@ def main() -> None:
     weights = open_pretrained(given.weights)
     if given.crop_fraction is not None:
         weights.preprocess["crop_fraction"] = given.crop_fraction
-    print(f"{len(paths)} photos, {weights.where}: {dict(weights.facts())['preprocessing']}")
+    print(f"{len(paths)} photos, {weights.source}: {dict(weights.facts())['preprocessing']}")
 
     def accuracy(logits: Tensor) -> float:
         return 100 * (logits.argmax(dim=1) == labels).double().mean().item()

@@ -84,16 +84,15 @@ def write_checkpoint(path: Path) -> None:
     """ViT-Ti/16 with random weights, in the format of `vit train`."""
     import torch
 
-    from vit.checkpoints.format import KEY, Description
+    from vit.checkpoints.format import Description, checkpoint_content
     from vit.data.preprocess import Preprocess
-    from vit.models.catalog import build, resolve
+    from vit.models.spec import NetworkSpec
 
-    description = resolve({"name": "vit_tiny_patch16_224"}, None, len(CLASSES))
-    network = build(description)
-    weights = {f"network.{name}": value for name, value in network.state_dict().items()}
-    weights["network.head.weight"].normal_(std=0.02)  # it starts at zero
-    about = Description(CLASSES, description, Preprocess(224, crop_fraction=0.875), precision="bf16-mixed")
-    torch.save({KEY: about.to_dict(), "state_dict": weights}, path)
+    spec = NetworkSpec.named("vit_tiny_patch16_224", len(CLASSES))
+    about = Description(CLASSES, spec, Preprocess(224, crop_fraction=0.875), precision="bf16-mixed")
+    weights = about.build().state_dict()
+    weights["head.weight"].normal_(std=0.02)  # it starts at zero
+    torch.save(checkpoint_content(about, weights), path)
 
 
 def draw_photos(folder: Path, count: int) -> Iterable[Path]:

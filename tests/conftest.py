@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # tests of the hub have one of their own
 
 import numpy as np
 import pytest

@@ -1,10 +1,17 @@
-"""`import vit`: the functions that a notebook needs."""
+"""`import vit`: the commands as functions with results."""
+
+import inspect
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
 
 import vit
-from vit.errors import UsageError
+from vit.errors import CheckpointError, UsageError
 
 
 def test_train_then_load(tmp_path, colors, capsys):
@@ -23,3 +30,59 @@ def test_train_refuses_as_the_command_does(tmp_path):
     with pytest.raises(UsageError, match=r"--epocs.*'--epochs'"):
         vit.train("digits", epocs=3, out=tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", vit.__all__)
+def test_every_name_is_a_function_and_documented(name):
+    function = getattr(vit, name)
+    assert callable(function) and not isinstance(function, ModuleType)
+    assert inspect.getdoc(function) and inspect.signature(function).parameters
+
+
+@pytest.mark.parametrize("name", ["report", "study", "export", "explain"])
+def test_a_function_stays_where_a_room_of_its_name_is_imported(name):
+    if name not in vit.__all__:
+        pytest.skip("it is a command alone")
+    room = import_module(f"vit.{name}")
+    assert sys.modules[f"vit.{name}"] is room and isinstance(room, ModuleType)
+    assert not isinstance(getattr(vit, name), ModuleType)
+
+
+def test_other_names_are_not_there():
+    with pytest.raises(AttributeError, match="module 'vit' has no attribute 'predictt'"):
+        vit.predictt  # noqa: B018
+
+
+def test_commands_are_functions_with_results(here, digits_run, mixed):
+    predicted = vit.predict(digits_run.path, mixed, top_k=2, gallery=True)
+    assert predicted.output == Path("predictions.csv") and predicted.page == Path("predictions.html")
+    assert predicted.num_files == 20 and predicted.num_unlabeled == 6 and sum(predicted.label_counts.values()) == 14
+    evaluated = vit.evaluate(digits_run.path, output=here / "evaluated")
+    known = json.loads((digits_run.path / "result.json").read_text())["metrics"]["acc1"]
+    accuracy = evaluated.measurement.metrics.acc1
+    assert {"value": accuracy.value, "low": accuracy.low, "high": accuracy.high} == known
+    assert evaluated.folder == here / "evaluated" and evaluated.unreadable == evaluated.seen == {}
+    picture = mixed / "a b.png"
+    explained = vit.explain(digits_run.best, [picture], method="rollout", faithfulness=False)
+    assert explained.num_images == 1 and explained.page.is_file() and explained.scores == []
+    inspected = vit.inspect(digits_run.best, picture, limit=1)
+    assert inspected.page.is_file() and inspected.inspection.reach.num_images == 1
+    exported = vit.export(digits_run.path, format="safetensors", output=here / "weights.safetensors")
+    assert exported == here / "weights.safetensors" and exported.is_file()
+    converted = vit.convert(exported, output=here / "converted.ckpt")
+    assert converted.is_file() and vit.load(converted).class_names == vit.load(digits_run.best).class_names
+
+
+def test_wrong_values_are_refused_as_by_the_command(here):
+    for call, words in (
+        (lambda: vit.predict("run", "images", top_k=0), "top_k is 0; give a number >0"),
+        (lambda: vit.export("run", format="onxx"), "format is onxx; did you mean 'onnx'"),
+        (lambda: vit.evaluate("run", split="tset"), "split is tset; did you mean 'test'"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            call()
+    with pytest.raises(CheckpointError, match="there is no checkpoint nothing"):
+        vit.predict("nothing", "images")
+    with pytest.raises(TypeError, match="topk"):
+        vit.predict("run", "images", topk=3)
+    assert not list(here.iterdir())

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from vit.commands.inspect import inspect
     from vit.commands.predict import predict
     from vit.commands.report import report
+    from vit.commands.study import study
     from vit.commands.train import train
     from vit.inference.predictor import load
-    from vit.models.catalog import create_network
+    from vit.models.spec import create_network
 
 __version__ = "0.1.0"
 __all__ = [
@@ -41,19 +42,24 @@ __all__ = [
     "load",
     "predict",
     "report",
+    "study",
     "train",
 ]
 
-_COMMANDS = ("compare", "convert", "evaluate", "explain", "export", "inspect", "predict", "report", "train")
-_HOMES = {"create_network": "vit.models.catalog", "load": "vit.inference.predictor"}
-_HOMES |= {name: f"vit.commands.{name}" for name in _COMMANDS}
+_COMMANDS = ("compare", "convert", "evaluate", "explain", "export", "inspect", "predict", "report", "study", "train")
+_HOMES = {"create_network": "vit.models.spec", "load": "vit.inference.predictor"}
 
 
 def __getattr__(name: str) -> Any:
     """Import a function on first use: torch takes seconds, and `vit --help` does not need it."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'vit' has no attribute {name!r}")
+    if name not in _COMMANDS:
+        raise AttributeError(f"module 'vit' has no attribute {name!r}")
+    from vit.commands.command_line import checked
+
+    function = getattr(import_module(f"vit.commands.{name}"), name)
+    return function if name in ("train", "study") else checked(function)  # these two check their options themselves
 
 
 class _Package(ModuleType):

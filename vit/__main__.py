@@ -1,4 +1,4 @@
-"""`vit COMMAND ...`: finds the command, runs it, and turns every failure into one line and an exit code."""
+"""`vit COMMAND ...`: runs a command, and turns every failure into one line and an exit code"""
 
 import errno
 import os
@@ -11,19 +11,20 @@ from vit.launch import adopt_srun
 
 COMMANDS = {
     "train": "train a ViT or a CNN on a folder of images, a CSV, digits, or a torchvision data set",
-    "study": "compare networks over growing numbers of images, with intervals; goes on where it was",
-    "report": "a study's findings or the page of a run again, from their files",
-    "compare": "finished runs on the same test images: differences, and where they disagree",
+    "study": "compare networks over growing training sets, with intervals; a stopped study resumes",
+    "report": "write the report of a study or a run again, from its files",
+    "compare": "compare finished runs on the same test images, and list disagreements",
     "evaluate": "measure a trained model on labeled images",
-    "predict": "a row per image of any files or folders",
-    "demo": "a page on this machine to drop images on",
+    "predict": "label images: one row for each file",
+    "demo": "serve a page on this machine to drop images on",
     "convert": "turn pretrained weights of other libraries into a checkpoint",
-    "export": "a trained model as ONNX, torch.export, safetensors, or for timm and transformers",
-    "explain": "which parts of an image spoke for its class, and whether that is true",
-    "inspect": "what a ViT learned and what it costs: filters, positions, attention distance, FLOPs",
+    "export": "write a trained model as ONNX, torch.export, safetensors, or for timm and transformers",
+    "explain": "show which parts of an image speak for its class, and test the maps",
+    "inspect": "show what a ViT has learned and what it costs: filters, positions, attention, FLOPs",
     "data": "check a data set for broken, odd, duplicate and mislabeled images",
     "models": "list networks with parameters and FLOPs",
 }
+READ_RECIPES = ("train", "study")  # options also come from files, so their modules read the words themselves
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
 _MISSING_RESOURCES = _DISK | {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 _SIGPIPE = 128 + 13  # as a program that the signal ends; Windows has no such signal
@@ -32,6 +33,11 @@ _LOST_WORKER = re.compile(
     r"DataLoader worker \(pid.*(killed by signal|exited unexpectedly)|shared memory\(shm\)"
     r"|DataLoader worker process.*No space left on device",
     re.DOTALL,
+)
+_LOST_WORKER_WORDS = (
+    "a process that reads images was killed, or found no room: the machine is out of memory, /dev/shm is small "
+    "(docker run --shm-size), or the folder for temporary files is full (TMPDIR); give --data.num_workers 0, or a "
+    "smaller --batch_size"
 )
 HELP = """usage: vit COMMAND ... [--debug]
 
@@ -56,40 +62,21 @@ def main(argv: list[str] | None = None) -> int:
     adopt_srun()
     try:
         code = _dispatch(arguments)
-        sys.stdout.flush()  # a reader that has gone shows here, not at exit
+        sys.stdout.flush()  # a closed pipe shows here, not at exit
         return code
-    except VitError as error:
-        if debug:
-            raise
-        return _report(error.code, str(error))
-    except KeyboardInterrupt:
-        return _report(130, "interrupted")
-    except BrokenPipeError:  # `vit ... | head`: nobody reads on
+    except BrokenPipeError:  # `vit ... | head` has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain at exit
         return _SIGPIPE
+    except KeyboardInterrupt:
+        return _report(130, "interrupted")
     except Exception as error:
         if debug:
             raise
-        kind = type(error).__name__
-        if is_out_of_memory(error):
-            words = f"out of memory: {_first_line(error)}".rstrip(": ")
-            return _report(7, f"{words}; give a smaller --batch_size, or close other programs")
-        if _LOST_WORKER.search(str(error)):
-            return _report(
-                7,
-                "a process that reads images was killed, or found no room: the machine is out of memory, /dev/shm is "
-                "small (docker run --shm-size), or the folder for temporary files is full (TMPDIR); give "
-                "--data.num_workers 0, or a smaller --batch_size",
-            )
-        if isinstance(error, OSError) and error.errno in _MISSING_RESOURCES:
-            where = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes) else ""
-            return _report(7, f"{error.strerror}{where}; free space, fix permissions, or choose another place")
-        return _report(
-            1, f"internal error: {kind}: {_first_line(error)}; run it again with --debug and report what it prints"
-        )
+        return _report(*_failure(error))
 
 
 def _dispatch(arguments: list[str]) -> int:
+    """Run the command that the first word names; returns the exit code."""
     if not arguments or arguments[0] in ("--help", "-h", "help"):
         width = max(map(len, COMMANDS))
         print(HELP.format(commands="\n".join(f"  {name:<{width}}  {about}" for name, about in COMMANDS.items())))
@@ -102,20 +89,37 @@ def _dispatch(arguments: list[str]) -> int:
     name, *rest = arguments
     if name not in COMMANDS:
         raise UsageError(f"there is no command {name!r}", nearest(name, COMMANDS))
-    module = import_module(f"vit.commands.{name}")
-    command = getattr(module, name)
     try:
-        if name == "train":  # its options are those of a recipe
-            module.main(rest)
-            return 0
-        if name == "study":  # not ported yet
-            return int(command(rest))
-        from vit.commands.command_line import run_command
-
-        run_command(command, rest, name)
-        return 0
+        return _run(name, rest)
     except SystemExit as end:  # the parser ends so after --help and --print_config
         return end.code if isinstance(end.code, int) else int(end.code is not None)
+
+
+def _run(name: str, arguments: list[str]) -> int:
+    module = import_module(f"vit.commands.{name}")
+    if name in READ_RECIPES:
+        return int(module.main(arguments))
+    from vit.commands.command_line import run_command
+
+    run_command(getattr(module, name), arguments, name)
+    return 0
+
+
+def _failure(error: Exception) -> tuple[int, str]:
+    """(exit code, what happened and the fix)."""
+    first_line = (str(error).splitlines() or [""])[0]
+    if isinstance(error, VitError):
+        return error.code, str(error)
+    if is_out_of_memory(error):
+        words = f"out of memory: {first_line}".rstrip(": ")
+        return 7, f"{words}; give a smaller --batch_size, or close other programs"
+    if _LOST_WORKER.search(str(error)):
+        return 7, _LOST_WORKER_WORDS
+    if isinstance(error, OSError) and error.errno in _MISSING_RESOURCES:
+        where = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes) else ""
+        return 7, f"{error.strerror}{where}; free space, fix permissions, or choose another place"
+    what = f"internal error: {type(error).__name__}: {first_line}"
+    return 1, f"{what}; run it again with --debug and report what it prints"
 
 
 def _report(code: int, text: str) -> int:
@@ -123,10 +127,6 @@ def _report(code: int, text: str) -> int:
 
     print(f"vit: error[{code}]: {harmless(text)}", file=sys.stderr)
     return code
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [""])[0]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Everything that a person reads on a terminal passes through here; names from outside are made harmless first."""
+"""Terminal output: lines, tables and progress; control characters in names are escaped."""
 
 import math
 import sys
@@ -11,23 +11,24 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, Tex
 from rich.table import Table
 from rich.text import Text
 
-LOG_EVERY_SECONDS = 15.0
-LOG_WIDTH = 160
+LOG_EVERY_SECONDS = 15.0  # between two lines of progress in a log
+LOG_WIDTH = 160  # characters
 
 
 def harmless(text: str) -> str:
-    """Text without control characters: a file name must not move the cursor, change colors or break a line.
+    """Text with escaped control characters: a file name must not move the cursor, change colors or break a line.
 
-    Bytes that are no UTF-8 (surrogates in Python) become question marks.
+    Bytes that are not UTF-8 (surrogates in Python) become question marks.
     """
     shown = text.encode("utf-8", "replace").decode("utf-8")
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in shown)
 
 
 class Reporter:
-    """Speaks to the user: lines and tables to standard output, notices and progress to standard error.
+    """Prints results to standard output, and notices and progress to standard error.
 
-    Only the first process of several speaks.
+    Args:
+        quiet: print nothing. Of several processes, only the first one prints.
     """
 
     def __init__(self, quiet: bool = False) -> None:
@@ -35,45 +36,45 @@ class Reporter:
         self.err = _console(sys.stderr.isatty(), quiet, stderr=True)
 
     def line(self, text: str = "") -> None:
-        """A line of the result; a line break in front leaves an empty line."""
+        """Print a line of the result. A line break at the start of the text gives an empty line."""
         self.out.print("\n" * text.startswith("\n") + harmless(text.removeprefix("\n")))
 
     def notice(self, text: str) -> None:
-        """Something to know that is not the result."""
+        """Print a message that is not part of the result."""
         self.err.print("\n" * text.startswith("\n") + harmless(text.removeprefix("\n")))
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
-        """A table; numbers stand to the right."""
+        """Print a table. Columns of numbers are aligned to the right."""
         table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
         cells = [[str(cell) for cell in row] for row in rows]
-        for place, name in enumerate(columns):
-            numeric = all(row[place][:1].isdigit() or row[place][:1] in "-." for row in cells)
+        for column, name in enumerate(columns):
+            numeric = all(row[column][:1].isdigit() or row[column][:1] in "-." for row in cells)
             table.add_column(name, justify="right" if numeric and cells else "left")
         for row in cells:
             table.add_row(*(Text(harmless(cell)) for cell in row))
         self.out.print(table, soft_wrap=False)
 
     def facts(self, facts: Iterable[tuple[str, str]]) -> None:
-        """Names and values, one pair a line."""
+        """Print names and values, one pair per line."""
         pairs = list(facts)
         width = max(len(name) for name, _ in pairs)
         for name, value in pairs:
             self.line(f"  {name:<{width}}  {value}")
 
     def next_command(self, command: str) -> None:
-        """The next useful command, the last line of every command."""
+        """Print the next useful command: the last line of every command."""
         self.line(f"\nNext: {command}")
 
 
 class _PlainConsole(Console):
-    """A console that leaves a reader that has gone to `vit.__main__`; rich would end the program with code 1."""
+    """A console that raises BrokenPipeError for `vit.__main__`. Rich would end the program with code 1."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
 def _console(is_terminal: bool, quiet: bool, stderr: bool = False) -> Console:
-    """A console as wide as its terminal; a log has no width, and lines in it are not broken."""
+    """A console with the width of its terminal, or LOG_WIDTH in a log. Lines are not broken."""
     width = None if is_terminal else LOG_WIDTH
     return _PlainConsole(
         highlight=False,
@@ -83,15 +84,15 @@ def _console(is_terminal: bool, quiet: bool, stderr: bool = False) -> Console:
         emoji=False,
         stderr=stderr,
         width=width,
-        force_jupyter=False,  # else every line is an output of its own
+        force_jupyter=False,  # in a notebook, each line would be a separate output
     )
 
 
 class _TimeLeft(ProgressColumn):
-    """Counts down between updates; rich's own column forgets what is older than half a minute."""
+    """Time left, counted down between updates. Rich's column uses the progress of the last half minute alone."""
 
     def render(self, task: Task) -> Text:
-        """Seconds until `ends`, if that is known."""
+        """Time until the field `ends`, if it is known."""
         ends = task.fields["ends"]
         return Text("" if ends is None else f"{duration(max(0.0, ends - time.monotonic()))} left")
 
@@ -105,8 +106,8 @@ class ProgressReport:
     def __init__(self, reporter: Reporter, verb: str) -> None:
         self.reporter = reporter
         self.verb = verb
-        self._started = self._spoken = time.monotonic()
-        self._first: tuple[float, float] | None = None  # when, and the share that was done by then
+        self._started = self._printed = time.monotonic()
+        self._first: tuple[float, float] | None = None  # time and finished fraction of the first update
         self._bar: Progress | None = None
         self._task: TaskID | None = None
 
@@ -117,10 +118,13 @@ class ProgressReport:
         self.close()
 
     def update(self, done: int, total: int, words: str = "", share: float | None = None) -> None:
-        """So much is done; `words` say more.
+        """Show the progress.
 
         Args:
-            share: of the work, where the parts of it are not alike.
+            done: number of finished parts.
+            total: number of all parts.
+            words: more facts, for example the loss.
+            share: finished fraction of the work, for parts of different lengths; None: done / total.
         """
         share, now = done / max(total, 1) if share is None else share, time.monotonic()
         if self._first is None:
@@ -129,13 +133,13 @@ class ProgressReport:
         left = elapsed / gained * (1 - share) if gained > 0 else None
         if sys.stderr.isatty():
             self._draw(f"{done:,}/{total:,}", words, share, None if left is None else now + left)
-        elif now - self._spoken >= LOG_EVERY_SECONDS or (done == total and now - self._started >= LOG_EVERY_SECONDS):
-            self._spoken = now
+        elif now - self._printed >= LOG_EVERY_SECONDS or (done == total and now - self._started >= LOG_EVERY_SECONDS):
+            self._printed = now
             remaining = "" if left is None else f"{duration(left)} left"
             self.reporter.notice("  ".join(filter(None, (f"{self.verb} {done:,}/{total:,}", words, remaining))))
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -156,7 +160,7 @@ class ProgressReport:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them: 45 s, 12 min, 3 h 05 min."""
+    """A time in words: 45 s, 12 min, 3 h 05 min."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -164,12 +168,12 @@ def duration(seconds: float) -> str:
 
 
 def percent(value: float, digits: int = 2) -> str:
-    """A share as a percentage."""
+    """A fraction as a percentage."""
     return f"{100 * value:.{digits}f} %"
 
 
 def p_value(value: float) -> str:
-    """A p value in three digits; empty where it is not a number."""
+    """A p value with three digits; empty for NaN."""
     if math.isnan(value):
         return ""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -92,6 +92,11 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, or the error's type; at most 300 characters."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]
+
+
 def install(extra: str) -> str:
     """How to install an extra of this program, for the `fix` of an error. No package index has the program."""
     clone = Path(__file__).parents[1]

@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from vit.checkpoints.format import FORMAT, KEY, Description, file_hash, load
+from vit.checkpoints.format import FORMAT, KEY, Description, checkpoint_content
+from vit.checkpoints.io import file_hash, write_checkpoint
+from vit.checkpoints.load import load
 from vit.checkpoints.run import checkpoint_of
 from vit.data.preprocess import Preprocess
 from vit.errors import CheckpointError, ResourceError
-from vit.models.catalog import build, resolve
+from vit.models.spec import NetworkSpec, create_network
 from vit.training.checkpoint_io import DurableCheckpointIO
 
 CLASSES = ("cat", "dög", "a b/../c")
@@ -35,18 +37,17 @@ class Marker:
 @pytest.fixture(scope="module")
 def network():
     torch.manual_seed(0)
-    made = build(resolve({"name": "vit_nano_patch2_8", "depth": 2}, 8, 3)).eval()
+    made = create_network("vit_nano_patch2_8", 3, 8, depth=2).eval()
     torch.nn.init.normal_(made.head.weight)
     return made
 
 
 @pytest.fixture
 def content(network):
-    description = Description(
-        CLASSES, resolve({"name": "vit_nano_patch2_8", "depth": 2}, 8, 3), Preprocess(8), metrics={"val/acc1": 0.5}
-    )
-    state = {f"network.{key}": value.clone() for key, value in network.state_dict().items()}
-    return {KEY: description.to_dict(), "state_dict": state, "epoch": 3}
+    spec = NetworkSpec.named("vit_nano_patch2_8", 3, {"depth": 2})
+    description = Description(CLASSES, spec, Preprocess(8), metrics={"val/acc1": 0.5})
+    weights = {name: value.clone() for name, value in network.state_dict().items()}
+    return {**checkpoint_content(description, weights), "epoch": 3}
 
 
 def refused(path, *words):
@@ -59,7 +60,7 @@ def refused(path, *words):
 
 def test_round_trip_gives_equal_logits_and_the_same_description(network, content, tmp_path):
     path = tmp_path / "a.ckpt"
-    DurableCheckpointIO().save_checkpoint(content, path)
+    write_checkpoint(content, path)
     loaded, description = load(path)
     images = torch.randn(5, 3, 8, 8)
     with torch.inference_mode():
@@ -73,12 +74,10 @@ def test_round_trip_gives_equal_logits_and_the_same_description(network, content
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet10_small", "vit_mini_patch4_28"])
 def test_every_kind_of_network_comes_back(name, tmp_path):
-    resolved = resolve({"name": name}, 32, 3)
+    description = Description(CLASSES, NetworkSpec.named(name, 3), Preprocess(32))
     torch.manual_seed(0)
-    network = build(resolved).eval()
-    state = {f"network.{key}": value for key, value in network.state_dict().items()}
-    plain = Description(CLASSES, resolved, Preprocess(32)).to_dict()
-    torch.save({KEY: plain, "state_dict": state}, tmp_path / "a.ckpt")
+    network = description.build().eval()
+    torch.save(checkpoint_content(description, network.state_dict()), tmp_path / "a.ckpt")
     loaded, _ = load(tmp_path / "a.ckpt")
     images = torch.randn(2, 3, 32, 32)
     with torch.inference_mode():
@@ -99,8 +98,8 @@ def test_cut_short_anywhere(content, tmp_path):
 @pytest.mark.parametrize(
     ("start", "guess"),
     [
-        (b"", "no PyTorch file"),
-        (b"accuracy 0.97\n", "no PyTorch file"),
+        (b"", "not a PyTorch file"),
+        (b"accuracy 0.97\n", "not a PyTorch file"),
         (b"<!DOCTYPE html><html>404</html>", "HTML"),
         (b"\n<HTML>login</HTML>", "HTML"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "git-lfs"),
@@ -202,6 +201,26 @@ def test_the_checkpoint_of_the_first_format_says_what_it_said_then():
     assert description.versions["vit-lightning"] == "0.1.0"
 
 
+def test_each_fact_stands_once(content):
+    """Since format 3: the classes' names are counted, and the image size is the preprocessing's."""
+    assert content[KEY]["format"] == 3 and set(content[KEY]["network"]) == {
+        "name", "patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["vit_nano_patch2_8", "resnet18"])
+def test_the_second_format_repeats_facts_and_is_read(tmp_path, name):
+    side = 8 if name == "vit_nano_patch2_8" else 32
+    description = Description(CLASSES, NetworkSpec.named(name, 3), Preprocess(side, resize_mode="squash"))
+    content = checkpoint_content(description, description.build().state_dict())
+    content[KEY]["format"] = 2
+    content[KEY]["network"] |= {"image_size": side, "num_classes": 3}
+    if name == "resnet18":
+        content[KEY]["network"]["model"] = name
+    torch.save(content, tmp_path / "a.ckpt")
+    assert load(tmp_path / "a.ckpt")[1] == description
+
+
 @pytest.mark.faults("C11")
 def test_plain_weights_are_not_ours(network, tmp_path):
     torch.save(network.state_dict(), tmp_path / "x.ckpt")
@@ -211,7 +230,7 @@ def test_plain_weights_are_not_ours(network, tmp_path):
 @pytest.mark.faults("F2", simulated="torch.save fails")
 def test_a_failed_write_leaves_the_old_file_whole(content, tmp_path, monkeypatch):
     path = tmp_path / "last.ckpt"
-    DurableCheckpointIO().save_checkpoint(content, path)
+    write_checkpoint(content, path)
     before = file_hash(path)
     newer = deepcopy(content)
     newer["state_dict"]["network.head.bias"] += 1.0
@@ -224,10 +243,10 @@ def test_a_failed_write_leaves_the_old_file_whole(content, tmp_path, monkeypatch
         with monkeypatch.context() as patch:
             patch.setattr(torch, "save", fail)
             with pytest.raises(ResourceError, match=str(error.args[-1])):
-                DurableCheckpointIO().save_checkpoint(newer, path)
+                write_checkpoint(newer, path)
         assert file_hash(path) == before and os.listdir(tmp_path) == ["last.ckpt"]
     with pytest.raises(ResourceError, match=r"last\.ckpt"):
-        DurableCheckpointIO().save_checkpoint(content, path / "below" / "last.ckpt")
+        write_checkpoint(content, path / "below" / "last.ckpt")
 
 
 @pytest.mark.faults("R13", simulated="calls are recorded, no power is cut")
@@ -236,7 +255,7 @@ def test_a_write_is_synced_before_it_is_renamed(content, tmp_path, monkeypatch):
     for name in ("fsync", "replace"):
         original = getattr(os, name)
         monkeypatch.setattr(os, name, lambda *a, name=name, original=original: (order.append(name), original(*a))[1])
-    DurableCheckpointIO().save_checkpoint(content, tmp_path / "new" / "last.ckpt")
+    write_checkpoint(content, tmp_path / "new" / "last.ckpt")
     assert order == ["fsync", "replace", "fsync"]
     with zipfile.ZipFile(tmp_path / "new" / "last.ckpt") as archive:
         assert archive.testzip() is None
@@ -244,6 +263,6 @@ def test_a_write_is_synced_before_it_is_renamed(content, tmp_path, monkeypatch):
 
 @pytest.mark.faults("C13")
 def test_description_survives_only_with_plain_values():
-    kept = replace(Description(CLASSES, {"num_classes": 3}, Preprocess(8)), metrics={"x": Path("/tmp")})
+    kept = replace(Description(CLASSES, NetworkSpec("vit", 3), Preprocess(8)), metrics={"x": Path("/tmp")})
     with pytest.raises(TypeError):
         kept.to_dict()

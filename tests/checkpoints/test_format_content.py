@@ -6,17 +6,25 @@ import time
 import pytest
 import torch
 
-from vit.checkpoints.format import KEY, Description, load
+from vit.checkpoints.format import KEY, Description, checkpoint_content
+from vit.checkpoints.load import load
 from vit.data.preprocess import Preprocess
 from vit.errors import CheckpointError
-from vit.models.catalog import build, resolve
+from vit.models.spec import NetworkSpec
 
 
 @pytest.fixture
 def content():
-    resolved = resolve({"name": "vit_nano_patch2_8", "depth": 2}, 8, 3)
-    state = {f"network.{key}": value for key, value in build(resolved).state_dict().items()}
-    return {KEY: Description(("a", "b", "c"), resolved, Preprocess(8)).to_dict(), "state_dict": state}
+    spec = NetworkSpec.named("vit_nano_patch2_8", 3, {"depth": 2})
+    return checkpoint_content(Description(("a", "b", "c"), spec, Preprocess(8)), spec.build(8).state_dict())
+
+
+@pytest.fixture
+def old_content(content):
+    """The same in format 2, which repeats facts."""
+    content[KEY]["format"] = 2
+    content[KEY]["network"] |= {"image_size": 8, "num_classes": 3}
+    return content
 
 
 def refused(content, tmp_path, *words):
@@ -70,7 +78,8 @@ def test_descriptions_that_are_none(content, tmp_path, plain):
         ({"name": "../../etc/passwd"}, []),
         ({"name": ["vit_nano_patch2_8"]}, []),
         ({"name": None}, []),
-        ({"class_path": "os.system", "init_args": {"command": "true"}}, ["class_path"]),
+        ({"class_path": "os.system", "init_args": {"command": "true"}}, ["init_args"]),
+        ({"class_path": "os.system"}, ["class_path"]),
         ({"network": {"class_path": "subprocess.run"}}, ["network"]),
         ({"depth": {"class_path": "x"}}, []),
         ({"depth": 2.5}, ["depth"]),
@@ -80,8 +89,9 @@ def test_descriptions_that_are_none(content, tmp_path, plain):
         ({"embed_dim": 10**6 * 4}, ["does not fit"]),
         ({"mlp_ratio": 1e30}, []),
         ({"mlp_ratio": math.nan}, []),
-        ({"num_classes": 10**9}, ["3 class names"]),
-        ({"image_size": 10**9}, ["image sizes"]),
+        ({"num_classes": 10**9}, ["num_classes is not set here"]),
+        ({"image_size": 10**9}, ["image_size is not set here"]),
+        ({"model": "resnet50"}, ["model"]),
         ({"pos_embed": "evil"}, ["pos_embed"]),
         ({"patch_size": 3}, ["patch_size 3"]),
         ({"num_heads": 7}, []),
@@ -94,8 +104,26 @@ def test_hostile_networks(content, tmp_path, change, words):
 
 
 @pytest.mark.faults("C7")
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"num_classes": 10**9}, ["3 class names"]),
+        ({"num_classes": None}, ["3 class names"]),
+        ({"image_size": 10**9}, ["image sizes"]),
+        ({"depth": 10**9}, ["1000000000 blocks"]),
+        ({"name": "os.system"}, ["os.system"]),
+    ],
+)
+def test_hostile_networks_of_the_second_format(old_content, tmp_path, change, words):
+    torch.save(old_content, tmp_path / "sound.ckpt")
+    assert load(tmp_path / "sound.ckpt")[1].spec.num_classes == 3
+    old_content[KEY]["network"].update(change)
+    refused(old_content, tmp_path, *words)
+
+
+@pytest.mark.faults("C7")
 def test_a_cnn_of_a_billion_blocks(content, tmp_path):
-    content[KEY]["network"] = resolve({"name": "resnet10_small"}, 8, 3) | {"layers": [10**9, 1, 1, 1]}
+    content[KEY]["network"] = {"name": "resnet10_small", "layers": [10**9, 1, 1, 1]}
     refused(content, tmp_path, "1000000000 blocks")
 
 
@@ -105,7 +133,6 @@ def test_a_cnn_of_a_billion_blocks(content, tmp_path):
         ({"classes": []}, ["class names"]),
         ({"classes": ["a", "b", 3]}, ["class names"]),
         ({"classes": ["a", "b", "x" * 1001]}, ["class names"]),
-        ({"classes": ["a", "b"]}, ["2 class names for 3 classes"]),
         ({"classes": 3}, []),
         ({"precision": "64-true"}, ["64-true"]),
         ({"precision": ["32-true"]}, []),
@@ -125,6 +152,21 @@ def test_hostile_descriptions(content, tmp_path, change, words):
     refused(content, tmp_path, "broken description", *words)
 
 
+def test_class_names_of_the_second_format_are_as_many_as_it_says(old_content, tmp_path):
+    old_content[KEY]["classes"] = ["a", "b"]
+    refused(old_content, tmp_path, "broken description", "2 class names for 3 classes")
+
+
+def test_class_names_must_be_as_many_as_the_outputs(content, tmp_path):
+    content[KEY]["classes"] = ["a", "b"]
+    refused(content, tmp_path, "head.bias is (3,) float32, not (2,)")
+
+
+def test_an_image_size_that_the_weights_are_not_for(content, tmp_path):
+    content[KEY]["preprocess"]["image_size"] = 16
+    refused(content, tmp_path, "pos_embed is (1, 17, 64)")
+
+
 @pytest.mark.parametrize("key", ["classes", "network", "preprocess", "precision", "temperature", "metrics", "versions"])
 def test_a_description_without_one_of_its_keys(content, tmp_path, key):
     del content[KEY][key]
@@ -134,7 +176,8 @@ def test_a_description_without_one_of_its_keys(content, tmp_path, key):
 @pytest.mark.parametrize(
     "change",
     [
-        {"image_size": 16},
+        {"image_size": 0},
+        {"image_size": 10**9},
         {"image_size": 8.0},
         {"image_size": "8"},
         {"crop_fraction": 0.0},

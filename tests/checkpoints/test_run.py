@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vit.checkpoints.run import RunDirectory, checkpoint_of, slug, versions, write_json
+from vit.atomic_files import write_json
+from vit.checkpoints.result import versions
+from vit.checkpoints.run import RunDirectory, checkpoint_of, slug
 from vit.errors import ResourceError, UsageError
 
 HOSTILE = ["../../etc", "/etc/passwd", "..", ".", "", "a/../../b", "con\x00", "-rf", ".hidden", "ü" * 300, "a\nb", "~"]

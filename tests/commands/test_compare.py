@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from vit.checkpoints.result import RunResult
 from vit.commands.command_line import run_command
 from vit.commands.compare import compare
 from vit.errors import DataError, ResourceError, UsageError
+from vit.models.spec import NetworkSpec
 
-HEADER = ("path", "label", "predicted", "probability", "loss")
+HEADER = ("path", "label", "predicted", "probability", "loss", "uncalibrated")
 
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -27,18 +29,21 @@ def run(here):
         folder = here / name
         (folder / "predictions").mkdir(parents=True)
         (folder / "config.yaml").write_text("")
-        result = {
-            "network": {"name": network}, "data": "photos", "images": {"train": 9, "test": len(guesses)},
-            "fingerprints": {"train": "xyz", "test": print_of_test},
-        }  # fmt: skip
-        (folder / "result.json").write_text(json.dumps(result))
+        result = RunResult(
+            spec=NetworkSpec(network, 2), image_size=8, parameters=1, flops=1, data="photos",
+            num_images={"train": 9, "test": len(guesses)}, fingerprints={"train": "xyz", "test": print_of_test},
+            seed=0, epochs=1.0, steps=1, batch_size=1, seconds=1.0, images_per_second=1.0, device="cpu",
+            precision="32-true", best_epoch=0, validation={}, metrics={}, versions={},
+        )  # fmt: skip
+        result.write(folder / "result.json")
         with open(folder / "predictions" / "test.csv", "w", newline="", errors="surrogateescape") as file:
             writer = csv.writer(file)
             writer.writerow(HEADER)
             for place, guess in enumerate(guesses):
                 label = labels[place] if labels else "cat"
                 loss = 0.1 if guess == label else 1.0 + place
-                writer.writerow((paths[place] if paths else f"{place}.png", label, guess, "0.900000", f"{loss:.6f}"))
+                path = paths[place] if paths else f"{place}.png"
+                writer.writerow((path, label, guess, "0.900000", f"{loss:.6f}", "0.900000"))
         return folder
 
     return make
@@ -170,11 +175,11 @@ def test_rows_that_do_not_belong_together_are_refused(run, change):
     [
         "",
         "path,label\n",
-        ",".join(HEADER) + "\n0.png,cat,cat,0.9,0.1\n",
-        ",".join(HEADER) + "\n0.png,cat,cat,x,0.1\n" * 2,
+        ",".join(HEADER) + "\n0.png,cat,cat,0.9,0.1,0.9\n",
+        ",".join(HEADER) + "\n0.png,cat,cat,x,0.1,0.9\n" * 2,
         ",".join(HEADER) + "\n0.png,cat\n1.png\n",
-        ",".join(HEADER) + "\n" + "0.png,cat,cat,0.9,0.1,0.8\n" * 2,
-        ",".join(HEADER) + ",uncalibrated\n" + "0.png,cat,cat,0.9,0.1\n" * 2,
+        ",".join(HEADER) + "\n" + "0.png,cat,cat,0.9,0.1,0.8,0.7\n" * 2,
+        ",".join(HEADER[:-1]) + "\n" + "0.png,cat,cat,0.9,0.1\n" * 2,
     ],
 )
 def test_damaged_predictions(run, here, text):

@@ -7,8 +7,9 @@ import pytest
 
 from vit.commands.configs import shipped_configs
 from vit.commands.recipe_options import read_recipe
-from vit.commands.study_options import grid_of, parse_study, series_of
-from vit.models import catalog
+from vit.commands.study_options import read_words
+from vit.commands.study_series import series_of
+from vit.models.spec import NetworkSpec
 from vit.study.grid import Inputs, make_cells
 from vit.training.plan import make_plan
 from vit.training.recipe_values import plain
@@ -19,6 +20,11 @@ STUDIES = sorted(set(CONFIGS) - set(RECIPES))
 TREE = Path(__file__).parents[2] / "configs"
 
 
+def spec_of(recipe):
+    options = {key: value for key, value in recipe.model.network.items() if key != "name"}
+    return NetworkSpec.named(recipe.model.network["name"], 10, options)
+
+
 def test_every_file_of_the_tree_is_shipped():
     found = {str(path.relative_to(TREE).with_suffix("")) for path in TREE.rglob("*.yaml")}
     assert {"digits", "fashion_mnist"} <= found and found == set(CONFIGS)
@@ -27,11 +33,10 @@ def test_every_file_of_the_tree_is_shipped():
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_parses_and_its_network_can_be_built(name):
     recipe = read_recipe(CONFIGS[name])
-    description = recipe.model.network
-    if description["name"] != "auto":
-        resolved = catalog.resolve(description, recipe.model.preprocess.image_size, 10)
-        parameters, flops = catalog.cost(resolved)
-        assert parameters > 1000 and flops > 1000
+    if recipe.model.network["name"] != "auto":
+        spec = spec_of(recipe)
+        cost = spec.cost(recipe.model.preprocess.image_size or spec.default_image_size)
+        assert cost.parameters > 1000 and cost.flops > 1000
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -43,7 +48,7 @@ def test_a_recipe_fits_some_data(name, draw_classes, tmp_path):
         recipe = replace(recipe, optim=replace(recipe.optim, batch_size=8 * recipe.optim.accumulate))
     plan = make_plan(recipe)
     assert plan.total_steps >= recipe.optim.epochs
-    assert plan.preprocess.image_size == plan.network["image_size"]
+    assert plan.preprocess.image_size == plan.build_network().image_size
 
 
 @pytest.mark.parametrize("name", sorted(CONFIGS))
@@ -64,11 +69,12 @@ def test_the_digits_recipe_is_the_default(vit, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_compares_recipes_that_can_be_built(name):
-    given = parse_study(["--config", name.removeprefix("studies/")])
+    given = read_words(["--config", name.removeprefix("studies/")])
     series = series_of(given)
-    budget, sizes, seeds = grid_of(given, 60_000)
+    budget, sizes, seeds = given.grid(60_000)
     cells = make_cells(series, sizes, seeds, budget, Inputs("photos", {}))
     assert len(cells) == len(series) * len(sizes) * len(seeds) > 5
     assert f"{len(cells)} cells" in CONFIGS[name].read_text()
     for recipe in (choice for choices in series.values() for choice in choices.values()):
-        catalog.build(catalog.resolve(recipe.model.network, recipe.model.preprocess.image_size, 10))
+        spec = spec_of(recipe)
+        spec.build(recipe.model.preprocess.image_size or spec.default_image_size)

@@ -8,9 +8,9 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
-from vit.checkpoints.format import load
+from vit.checkpoints.load import load
 from vit.data.preprocess import Preprocess
-from vit.models.catalog import build, resolve
+from vit.models.spec import create_network
 
 QUICK = ("--epochs", 1, "--optim.warmup", 0, "--wandb", "off")
 
@@ -18,7 +18,7 @@ QUICK = ("--epochs", 1, "--optim.warmup", 0, "--wandb", "off")
 @pytest.fixture(scope="module")
 def network():
     torch.manual_seed(0)
-    made = build(resolve({"name": "vit_nano_patch2_8", "depth": 2, "num_heads": 1, "qk_norm": True}, 8, 3)).eval()
+    made = create_network("vit_nano_patch2_8", 3, 8, depth=2, num_heads=1, qk_norm=True).eval()
     torch.nn.init.normal_(made.head.weight)
     return made
 
@@ -85,7 +85,7 @@ def test_hostile_sources(vit, network, colors, tmp_path):
         "surprise.safetensors": "surprise is unexpected",
         "unknown.safetensors": "no ViT that is known",
         "shape.safetensors": "norm.weight is (5,)",
-        "cut.safetensors": "no whole safetensors file",
+        "cut.safetensors": "not a whole safetensors file",
         "code.pth": "would run code",
         "gone.pth": "there is no file",
     }
@@ -118,7 +118,7 @@ def test_options_stand_above_the_weights(vit, folder, colors, tmp_path):
     (best,) = (tmp_path / "runs").glob("**/best.ckpt")
     description = load(best)[1]
     assert description.preprocess.mean == (0.1, 0.2, 0.3) and description.preprocess.std == (0.5, 0.5, 0.5)
-    assert description.network["drop_path_rate"] == 0.1
+    assert description.spec.options["drop_path_rate"] == 0.1
 
 
 def test_a_word_to_those_who_train_a_vit_on_few_photographs(vit, tmp_path, draw_classes):

@@ -21,7 +21,7 @@ from vit.explain.explainer import Explainer
 from vit.inference.devices import choose_device
 from vit.inference.engine import Engine
 from vit.inference.predictor import Predictor, load
-from vit.models.catalog import build, resolve
+from vit.models.spec import create_network
 from vit.report.overlay import overlay
 
 needs_gradio = pytest.mark.skipif(importlib.util.find_spec("gradio") is None, reason="gradio is not installed")
@@ -90,7 +90,7 @@ def test_the_map_is_that_of_explain(digits_run, mixed):
 
 def test_a_cnn_has_a_map_and_an_onnx_file_says_that_it_has_none(mixed):
     pytest.importorskip("pytorch_grad_cam")
-    network = build(resolve({"name": "resnet10_small", "widths": (4, 4, 4, 4)}, 16, 2)).eval()
+    network = create_network("resnet10_small", 2, 16, widths=(4, 4, 4, 4)).eval()
     cnn = Predictor(Engine(network, Preprocess(16), choose_device("cpu"), "32-true"), ("cat", "\x1b[31mred"))
     picture, words = module.look_at(cnn, str(mixed / "a b.png"))
     assert picture.shape == (224, 224, 3) and "(gradcam)" in words and "\x1b" not in words

@@ -32,7 +32,7 @@ quick = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--model.
 full = ask("train", sys.argv[1], *quick, "--out", f"{folder}/full")
 locked = ask("train", sys.argv[1], *quick, "--out", f"{folder}/locked")
 left = [os.path.join(place, name) for place, _, names in os.walk(f"{folder}/full") for name in names]
-from vit.checkpoints.format import read
+from vit.checkpoints.io import read_checkpoint
 from pathlib import Path
 steps = {path: read(Path(path))["global_step"] for path in left if path.endswith(".ckpt")}
 print(json.dumps([[a.code, a.err] for a in (full, locked)] + [left, steps]))

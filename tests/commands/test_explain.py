@@ -7,9 +7,9 @@ import pytest
 import torch
 from PIL import Image
 
-from vit.checkpoints.format import KEY, Description
+from vit.checkpoints.format import Description, checkpoint_content
 from vit.data.preprocess import Preprocess
-from vit.models.catalog import build, resolve
+from vit.models.spec import NetworkSpec
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -25,10 +25,9 @@ def picture(here):
 def cnn(here):
     """A checkpoint of a small CNN with random weights and classes that are text."""
     class_names = ("=1+1", "<b>bold</b>")
-    resolved = resolve({"name": "resnet10_small", "widths": (4, 4, 4, 4)}, 16, len(class_names))
-    weights = {f"network.{name}": value for name, value in build(resolved).state_dict().items()}
-    about = Description(class_names, resolved, Preprocess(16))
-    torch.save({KEY: about.to_dict(), "state_dict": weights}, here / "cnn.ckpt")
+    spec = NetworkSpec.named("resnet10_small", len(class_names), {"widths": (4, 4, 4, 4)})
+    about = Description(class_names, spec, Preprocess(16))
+    torch.save(checkpoint_content(about, spec.build(16).state_dict()), here / "cnn.ckpt")
     return here / "cnn.ckpt"
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from vit.checkpoints.format import load
-from vit.models.catalog import build, create_network, resolve
+from vit.checkpoints.load import load
+from vit.models.spec import create_network
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -26,7 +26,7 @@ def test_a_run_is_inspected_over_its_own_images(vit, digits_run, here):
     assert "quadratic in the 16 patches" in answer.out
     assert answer.out.strip().splitlines()[-1] == f"Next: vit explain {digits_run.path} IMAGES"
     assert vit("inspect", digits_run.path, "--limit", 1).code == 0 and (here / "inspection-2").is_dir()
-    assert description.network["name"] in answer.err
+    assert description.spec.name in answer.err
 
 
 def test_a_lone_checkpoint_needs_images_for_attention(vit, digits_run, mixed, here):
@@ -55,7 +55,7 @@ def test_weights_of_others_are_inspected(vit, here):
 
 
 def test_what_cannot_be_inspected(vit, here):
-    save_file(build(resolve({"name": "resnet10_small"}, 8, 10)).state_dict(), here / "cnn.safetensors")
+    save_file(create_network("resnet10_small", 10, 8).state_dict(), here / "cnn.safetensors")
     answer = vit("inspect", "cnn.safetensors")
     assert answer.code == 4 and "plain ViT" in answer.err
     assert not (here / "inspection").exists()

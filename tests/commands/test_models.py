@@ -2,7 +2,8 @@
 
 from itertools import takewhile
 
-from vit.models.catalog import CATALOG, build, resolve
+from vit.models.catalog import CATALOG
+from vit.models.spec import create_network
 
 
 def names(answer):
@@ -16,7 +17,7 @@ def test_the_catalog_with_its_true_sizes(vit):
     assert answer.code == 0 and answer.err == ""
     assert names(answer) == list(CATALOG)
     (line,) = [line for line in answer.out.splitlines() if line.startswith("vit_nano_patch2_8 ")]
-    network = build(resolve({"name": "vit_nano_patch2_8"}, None, 1000))
+    network = create_network("vit_nano_patch2_8", 1000)
     assert f" {sum(p.numel() for p in network.parameters()):,} " in line
     assert answer.out.strip().splitlines()[-1].startswith("Next: vit train DATA --network ")
 

@@ -12,11 +12,11 @@ from PIL import Image
 
 from tests.runs import run_folder
 from tests.tables import rows
-from vit.checkpoints.format import load
+from vit.checkpoints.load import load
+from vit.checkpoints.result import RunResult
 from vit.commands.recipe_options import read_recipe
 from vit.data.sources import open_source
 from vit.data.split import complete
-from vit.models.catalog import build
 from vit.training.callbacks.metrics_csv import COLUMNS
 from vit.training.plan import make_plan
 from vit.training.recipe_values import dump, plain
@@ -72,7 +72,9 @@ def test_result_tells_the_whole_run(digits_run):
     assert result["images"] == {"train": 1259, "validation": 179, "test": 359}
     assert (result["seed"], result["epochs"], result["steps"], result["batch_size"]) == (3, 2, 18, 128)
     assert result["network"]["name"] == "vit_nano_patch2_8" and result["classes"] == 10
-    assert result["parameters"] == sum(parameter.numel() for parameter in build(result["network"]).parameters())
+    assert result["parameters"] == sum(parameter.numel() for parameter in load(digits_run.best)[0].parameters())
+    read = RunResult.read(digits_run.path / "result.json")
+    assert read.spec == load(digits_run.best)[1].spec and read.image_size == 8
     assert result["seconds"] > 0 and result["images_per_second"] > 0 and result["flops"] > 0
     assert result["device"].startswith("cpu") and result["precision"] == "32-true"
 
@@ -204,7 +206,7 @@ def test_images_choose_their_network(draw_classes, tmp_path, side, network, imag
     recipe = Recipe()
     plan = make_plan(replace(recipe, data=replace(recipe.data, source=str(tmp_path))))
     assert plan.recipe.model.network == {"name": network}
-    assert plan.network["image_size"] == plan.preprocess.image_size == image_size
+    assert plan.build_network().image_size == plan.preprocess.image_size == image_size
 
 
 def test_weights_of_a_run_are_a_start(vit, digits_run, tmp_path):

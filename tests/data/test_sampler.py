@@ -105,7 +105,7 @@ def test_one_process_evaluates_in_order() -> None:
 @pytest.mark.parametrize("consumed", range(12))
 def test_iterations_of_another_length_follow_the_passes_without_a_gap(consumed: int) -> None:
     passes = epochs(TrainSampler(17, 4, seed=3), 5)  # of 4 batches each
-    sampler = TrainSampler(17, 4, seed=3, batches=6)
+    sampler = TrainSampler(17, 4, seed=3, num_batches=6)
     sampler.consumed = consumed
     assert len(sampler) == 6
     assert list(sampler) == passes[consumed : 6 if consumed < 6 else 12]

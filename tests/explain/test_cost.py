@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from vit.explain.cost import PRODUCTS, cost_by_part, cost_by_size, image_sizes_around, quadratic_share
-from vit.models.catalog import cost, resolve
+from vit.models.spec import NetworkSpec
 from vit.models.vit_config import ViTConfig
 
 TINY = ViTConfig(embed_dim=192, num_heads=3)
@@ -19,8 +19,8 @@ NANO = ViTConfig(
 @pytest.mark.parametrize("values", [{}, {"norm_placement": "post", "pos_embed": "none"}])
 def test_parts_add_up_to_the_whole(values):
     found = cost_by_part(replace(NANO, **values))
-    resolved = resolve({"name": "vit_nano_patch2_8", "pool": "mean", **values}, None, 10)
-    assert tuple(map(sum, zip(*found.values(), strict=True))) == cost(resolved)
+    cost = NetworkSpec.named("vit_nano_patch2_8", 10, {"pool": "mean", **values}).cost(8)
+    assert tuple(map(sum, zip(*found.values(), strict=True))) == (cost.parameters, cost.flops)
 
 
 def test_parts_of_vit_tiny_by_hand():

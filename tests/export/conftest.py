@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from vit.checkpoints.format import KEY, PREFIX, Description
+from vit.checkpoints.format import Description, checkpoint_content
 from vit.data.preprocess import Preprocess, ResizeMode
 from vit.export.deployed import Trained
-from vit.models.catalog import build, resolve
+from vit.models.spec import NetworkSpec
 from vit.weights.adapt import head_names
 
 CLASSES = ("cat", "dög", "<b>hat</b>")
@@ -26,12 +26,13 @@ SMALL: dict[str, dict[str, Any]] = {
 def make(kind: str, temperature: float = 1.0, resize_mode: ResizeMode = "shortest") -> Trained:
     """A network of `SMALL` for 8 pixels (timm's: 32)."""
     torch.manual_seed(0)
-    values = resolve(SMALL[kind], 32 if kind == "timm" else 8, len(CLASSES))
-    network = build(values).eval()
+    spec, side = NetworkSpec.from_plain(SMALL[kind], len(CLASSES)), 32 if kind == "timm" else 8
+    spec = NetworkSpec.named(spec.name, spec.num_classes, spec.options)
+    network = spec.build(side).eval()
     for name in head_names(network):
         torch.nn.init.normal_(network.get_parameter(name), std=0.5)
-    preprocess = Preprocess(values["image_size"], 0.9, (0.5, 0.4, 0.3), (0.25, 0.2, 0.3), "bilinear", resize_mode)
-    return Trained(network, Description(CLASSES, values, preprocess, temperature=temperature))
+    preprocess = Preprocess(side, 0.9, (0.5, 0.4, 0.3), (0.25, 0.2, 0.3), "bilinear", resize_mode)
+    return Trained(network, Description(CLASSES, spec, preprocess, temperature=temperature))
 
 
 @pytest.fixture(scope="session")
@@ -46,9 +47,8 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
     def write(kind: str, temperature: float = 1.0) -> Path:
         made = make(kind, temperature)
-        weights = {f"{PREFIX}{name}": value for name, value in made.network.state_dict().items()}
         path = tmp_path_factory.mktemp("checkpoint") / f"{kind}.ckpt"
-        torch.save({"state_dict": weights, KEY: made.description.to_dict()}, path)
+        torch.save(checkpoint_content(made.description, made.network.state_dict()), path)
         return path
 
     return write

@@ -22,9 +22,7 @@ from vit.export.timm_file import _crop_pct
 from vit.export.verify import Difference, compare, random_images
 from vit.export.weights import Weights
 from vit.inference.engine import Engine
-from vit.models.catalog import build
-from vit.weights.pretrained import open_pretrained
-from vit.weights.start import start_from
+from vit.weights.open import open_pretrained
 
 NAMES = {"onnx": "m.onnx", "pt2": "m.pt2", "safetensors": "m.safetensors", "timm": "m.safetensors", "hf": "m"}
 FRACTIONS = (0.8, 0.85, 0.875, 0.9, 0.91, 0.93, 0.95, 0.96, 1.0)
@@ -129,7 +127,7 @@ def test_an_exported_file_does_not_name_this_machine_s_folders(trained, written,
 def test_formats_keep_the_calibrated_answers(trained, tmp_path, kind, name):
     made, path = trained(kind, temperature=0.5), tmp_path / "new" / NAMES[name]
     found = export(made, name, path)
-    assert found.images == 8 and found.largest < 1e-5 and found.labels == 0
+    assert found.num_images == 8 and found.largest < 1e-5 and found.num_labels == 0
     batch = images(made.network.image_size, 4)
     with torch.inference_mode():
         theirs = FORMATS[name].read(made, path)(batch).numpy()
@@ -141,8 +139,8 @@ def test_formats_keep_the_calibrated_answers(trained, tmp_path, kind, name):
 def test_an_export_is_taken_back_by_this_program(trained, tmp_path, name):
     made, path = trained("vit"), tmp_path / NAMES[name]
     export(made, name, path)
-    network = build(made.description.network)
-    start_from(network, open_pretrained(str(path)))
+    network = made.description.build()
+    open_pretrained(str(path)).fill(network)
     again, expected = network.state_dict(), made.network.state_dict()
     assert all(torch.equal(again[key], expected[key]) for key in expected)
 
@@ -201,7 +199,7 @@ def test_peers_see_files_as_the_checkpoint_does(trained, tmp_path, scene, name, 
     clear.save(tmp_path / "clear.png")
     files += [str(tmp_path / other) for other in ("turned.jpg", "whole.png", "clear.png")]
     seen = export(made, name, tmp_path / NAMES[name], files).peer
-    assert seen.images == 7 and seen.others == 1 and seen.gray < 0.3 and seen.largest < 0.05
+    assert seen.num_images == 7 and seen.num_others == 1 and seen.gray < 0.3 and seen.largest < 0.05
 
 
 @pytest.mark.parametrize(("size", "fraction"), [(size, f) for size in (8, 12, 96, 224, 299, 384) for f in FRACTIONS])
@@ -213,7 +211,9 @@ def test_timm_resizes_to_our_side(size, fraction):
 
 def test_a_peer_that_cuts_one_pixel_beside_is_found(trained, tmp_path, monkeypatch):
     monkeypatch.setattr(timm_file, "_crop_pct", lambda plain: plain.image_size / (plain.resize_side + 1))
-    with pytest.raises(CheckpointError, match=r"timm's own transform prepares a random picture .* nothing was written"):
+    with pytest.raises(
+        CheckpointError, match=r"the transform of timm prepares a random picture .* nothing was written"
+    ):
         export(trained("vit"), "timm", tmp_path / "m.safetensors")
     assert not list(tmp_path.iterdir())
 
@@ -286,7 +286,7 @@ def test_real_images_are_compared_and_unreadable_ones_passed_over(trained, tmp_p
 
     files = list_files([mixed], recursive=False)
     found = export(trained("vit"), "safetensors", tmp_path / "m.safetensors", files)
-    assert found.images == len(files) - 6
+    assert found.num_images == len(files) - 6
     with pytest.raises(DataError, match="none of 1 files is an image"):
         export(trained("vit"), "safetensors", tmp_path / "n.safetensors", [str(mixed / "notes.txt")])
 

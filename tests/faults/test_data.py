@@ -223,7 +223,8 @@ def test_training_images_that_cannot_be_read_are_counted_and_told(vit, damaged, 
     answer = vit("train", damaged, *TINY, "--data.test", 0, "--data.cache", cache, "--out", tmp_path / "runs")
     assert answer.code == 0, answer.err
     (warning,) = [line for line in answer.err.splitlines() if line.startswith("WARNING")]
-    assert ": 2; " in warning and "dark/03.png: not one of JPEG" in warning and "light/05.png: " in warning
+    assert "2 training images cannot be read" in warning
+    assert "dark/03.png: not one of JPEG" in warning and "light/05.png: " in warning
     assert "2 training images; others stood in" in answer.out
     result = json.loads((run_folder(tmp_path / "runs") / "result.json").read_text())
     assert result["unreadable_images"] == 2
@@ -238,7 +239,7 @@ def test_what_could_not_be_read_is_remembered_on_resume(vit, damaged, tmp_path, 
         )  # of 10; the first epoch has asked for all images
         assert vit(*line).code == 1
     run = run_folder(tmp_path / "runs")
-    for bad in ("dark/03.png", "light/05.png"):  # mended since: it stays true that others stood in
+    for bad in ("dark/03.png", "light/05.png"):  # replaced since: it stays true that others stood in
         (damaged / "train" / bad).write_bytes((damaged / "train" / "dark" / "00.png").read_bytes())
     answer = vit("train", "--resume", run)
     assert answer.code == 0, answer.err

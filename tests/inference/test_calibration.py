@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from vit.checkpoints.format import load
+from vit.checkpoints.io import store_temperature
+from vit.checkpoints.load import load
 from vit.inference.calibration import fit_temperature
 from vit.inference.metrics import with_intervals
 from vit.inference.predictor import load as load_predictor
 from vit.inference.scored_images import ScoredImages
-from vit.training.checkpoint_io import store_temperature
 
 
 def scored(count, temperature, seed=0, num_classes=5, scale=3.0):

@@ -14,7 +14,7 @@ from vit.data.samples import Samples, Source
 from vit.errors import DataError
 from vit.inference.engine import Engine, _in_order, score
 from vit.inference.scored_images import ScoredImages
-from vit.models.catalog import create_network
+from vit.models.spec import create_network
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from vit.errors import UsageError
-from vit.models.catalog import CATALOG, build, cost, create_network, describe, entry, names, resolve
+from vit.models.catalog import CATALOG, entry, names
+from vit.models.spec import NetworkSpec, create_network, describe
 from vit.models.timm_network import SmallImageResNet, TimmNetwork
 from vit.models.vision_transformer import VisionTransformer
 
@@ -27,8 +28,9 @@ def test_every_entry_builds_and_classifies_an_image(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*SMALL, "vit_tiny_patch16_224", "convnext_atto"])
 def test_cost_counts_the_parameters_that_are_built(name: str) -> None:
-    resolved = resolve({"name": name}, None, 10)
-    assert cost(resolved)[0] == sum(parameter.numel() for parameter in build(resolved).parameters())
+    spec = NetworkSpec.named(name, 10)
+    network = spec.build(spec.default_image_size)
+    assert spec.cost(network.image_size).parameters == sum(parameter.numel() for parameter in network.parameters())
 
 
 def test_cost_counts_the_operations_of_the_papers_equations() -> None:
@@ -38,13 +40,13 @@ def test_cost_counts_the_operations_of_the_papers_equations() -> None:
     block = T * D * 3 * D + 2 * T * T * D + T * D * D + 2 * T * D * 4 * D
     last = T * D * 2 * D + D * D + 2 * T * D + D * D + 2 * D * 4 * D  # only the class token goes on
     multiplications = N * 3 * P * P * D + (L - 1) * block + last + D * C
-    assert cost(resolve({"name": "vit_mini_patch4_28"}, None, C))[1] == 2 * multiplications
+    assert NetworkSpec.named("vit_mini_patch4_28", C).cost(S).flops == 2 * multiplications
 
 
 def test_cost_does_not_allocate_the_network() -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    parameters, _ = cost(resolve({"name": "vit_huge_patch14_224", "depth": 100}, None, 10))
-    assert parameters > 1.9e9  # 7.9 GB
+    cost = NetworkSpec.named("vit_huge_patch14_224", 10, {"depth": 100}).cost(224)
+    assert cost.parameters > 1.9e9  # 7.9 GB
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # KB
 
 
@@ -93,27 +95,23 @@ def test_typo_in_a_name_is_answered_with_the_nearest(typo: str, meant: str) -> N
 )
 def test_wrong_value_is_refused_by_its_key(name: str, key: str, value: object) -> None:
     with pytest.raises(UsageError, match=rf"model\.network\.{key}"):
-        resolve({"name": name, key: value}, None, 10)
+        NetworkSpec.named(name, 10, {key: value})
 
 
 def test_misspelt_value_and_choice_are_answered_with_the_nearest() -> None:
     with pytest.raises(UsageError, match="'depth'"):
-        resolve({"name": "vit_tiny_cifar", "detph": 3}, None, 10)
+        NetworkSpec.named("vit_tiny_cifar", 10, {"detph": 3})
     with pytest.raises(UsageError, match="'learned'"):
-        resolve({"name": "vit_tiny_cifar", "pos_embed": "learnt"}, None, 10)
+        NetworkSpec.named("vit_tiny_cifar", 10, {"pos_embed": "learnt"})
 
 
-@pytest.mark.parametrize(
-    ("description", "image_size"),
-    [
-        ({"name": "vit_tiny_cifar"}, 30),
-        ({"name": "vit_tiny_cifar"}, -16),
-        ({"name": "vit_tiny_cifar", "num_heads": 5}, 32),
-    ],
-)
-def test_values_that_do_not_fit_together_are_a_usage_error(description: dict[str, object], image_size: int) -> None:
-    with pytest.raises(UsageError, match="image_size"):
-        build(resolve(description, image_size, 10))
+@pytest.mark.parametrize(("options", "image_size"), [({}, 30), ({}, -16), ({"num_heads": 5}, 32)])
+def test_values_that_do_not_fit_together_are_a_usage_error(options: dict[str, object], image_size: int) -> None:
+    """Before anything is built, and where options were not checked before, as those of a file."""
+    for spec in (NetworkSpec.named("vit_tiny_cifar", 10, options), NetworkSpec("vit_tiny_cifar", 10, options)):
+        for use in (spec.config, spec.build):
+            with pytest.raises(UsageError, match="image_size"):
+                use(image_size)
 
 
 @pytest.mark.faults("K5")
@@ -134,17 +132,18 @@ def test_a_description_can_name_nothing_to_import(network: type) -> None:
 
 @pytest.mark.parametrize("name", [*CATALOG, "convnext_atto"])
 def test_description_survives_json(name: str) -> None:
-    resolved = resolve({"name": name}, None, 10)
-    read = json.loads(json.dumps(resolved))
-    with torch.device("meta"):
-        before, after = build(resolved).state_dict(), build(read).state_dict()
+    spec = NetworkSpec.named(name, 10)
+    read = NetworkSpec.from_plain(json.loads(json.dumps(spec.to_plain())), 10)
+    assert read == spec
+    side = spec.default_image_size
+    before, after = spec.build_empty(side).state_dict(), read.build_empty(side).state_dict()
     assert {key: value.shape for key, value in before.items()} == {key: value.shape for key, value in after.items()}
 
 
 def test_given_values_win_over_the_catalogs() -> None:
-    resolved = resolve({"name": "vit_tiny_cifar", "depth": 2, "mlp_ratio": 2, "pool": "mean"}, 64, 3)
-    assert resolved["mlp_ratio"] == 2.0 and type(resolved["mlp_ratio"]) is float
-    network = build(resolved)
+    spec = NetworkSpec.named("vit_tiny_cifar", 3, {"depth": 2, "mlp_ratio": 2, "pool": "mean"})
+    assert spec.options["mlp_ratio"] == 2.0 and type(spec.options["mlp_ratio"]) is float
+    network = spec.build(64)
     assert isinstance(network, VisionTransformer)
     assert (
         len(network.blocks) == 2
@@ -196,4 +195,5 @@ def test_names_filter_by_pattern_and_ours_come_first() -> None:
 
 def test_describe_tells_size_and_cost() -> None:
     (line,) = describe(["vit_tiny_patch16_224"])
-    assert line[:3] == ("vit_tiny_patch16_224", 224, 5_717_416) and line[4] == entry("vit_tiny_patch16_224").about
+    assert line[:2] == ("vit_tiny_patch16_224", 224) and line[2].parameters == 5_717_416
+    assert line[3] == entry("vit_tiny_patch16_224").about

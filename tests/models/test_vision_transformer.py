@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit.models.catalog import build, create_network, resolve
+from vit.models.spec import create_network
 from vit.models.vision_transformer import Attention, PatchEmbed, VisionTransformer, attend
 from vit.models.vit_config import ViTConfig
 
@@ -73,7 +73,7 @@ def test_state_dict_has_timms_keys_and_shapes(size: str) -> None:
 @pytest.mark.parametrize(("size", "count"), [("tiny", 5_717_416), ("small", 22_050_664), ("base", 86_567_656)])
 def test_parameter_counts_are_the_published_ones(size: str, count: int) -> None:
     with torch.device("meta"):
-        network = build(resolve({"name": f"vit_{size}_patch16_224"}, 224, 1000))
+        network = create_network(f"vit_{size}_patch16_224", 1000, 224)
     assert sum(parameter.numel() for parameter in network.parameters()) == count
 
 

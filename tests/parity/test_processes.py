@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from tests.tables import rows
-from vit.checkpoints.format import load
+from vit.checkpoints.load import load
 from vit.inference.rows import from_json
 
 ROOT = Path(__file__).parents[2]

@@ -8,10 +8,11 @@ import pytest
 import torch
 from PIL import Image
 
-from vit.checkpoints.format import KEY, Description, load
+from vit.checkpoints.format import Description, checkpoint_content
+from vit.checkpoints.load import load
 from vit.checkpoints.run import RunDirectory
 from vit.data.preprocess import Preprocess
-from vit.models.catalog import build, resolve
+from vit.models.spec import NetworkSpec
 from vit.report import run_attention
 from vit.report.overlay import overlay
 
@@ -22,13 +23,11 @@ IMAGES = list(torch.randint(0, 256, (2, 3, 8, 8), generator=torch.Generator().ma
 def cnn(tmp_path):
     """A run folder with nothing but the checkpoint of a small CNN with random weights."""
     class_names = ("cat", "dog")
-    resolved = resolve({"name": "resnet10_small", "widths": (4, 4, 4, 4)}, 16, len(class_names))
-    weights = {f"network.{name}": value for name, value in build(resolved).state_dict().items()}
+    spec = NetworkSpec.named("resnet10_small", len(class_names), {"widths": (4, 4, 4, 4)})
     run = RunDirectory(tmp_path)
     run.best_path.parent.mkdir()
-    torch.save(
-        {KEY: Description(class_names, resolved, Preprocess(16)).to_dict(), "state_dict": weights}, run.best_path
-    )
+    about = Description(class_names, spec, Preprocess(16))
+    torch.save(checkpoint_content(about, about.build().state_dict()), run.best_path)
     return run
 
 

@@ -19,7 +19,7 @@ from vit.study.runner import Machine
 )
 def test_a_cell_takes_one_of_the_gpus_that_its_study_may_use(tmp_path, monkeypatch, visible, gpus, seen):
     found = []
-    for name in ("_end_with_parent", "_speak_into"):  # this process is no cell's
+    for name in ("_end_with_parent", "_redirect_output"):  # this process is no cell's
         monkeypatch.setattr(cell, name, lambda *_: None)
     monkeypatch.setattr(cell, "_train", lambda *_: found.append(os.environ.get("CUDA_VISIBLE_DEVICES")))
     machine = Machine(jobs=3, threads=1, gpus=gpus)

@@ -95,7 +95,7 @@ def test_the_key_changes_with_all_that_decides_and_with_nothing_else():
         replace(recipe, model=replace(recipe.model, init_from="weights.ckpt")),
     ]
     keys = {key, *(key_of(other, CONTENTS) for other in others)}
-    changed = [replace(CONTENTS, data="digits"), replace(CONTENTS, images={**CONTENTS.images, "test": "d"})]
+    changed = [replace(CONTENTS, data="digits"), replace(CONTENTS, image_hashes={**CONTENTS.image_hashes, "test": "d"})]
     keys |= {key_of(recipe, contents) for contents in changed}
     assert len(keys) == 1 + len(others) + len(changed)
 
@@ -106,7 +106,7 @@ def test_weights_are_known_by_their_content():
         replace(recipe, model=replace(recipe.model, init_from=name)) for name in ("weights.ckpt", "moved.ckpt")
     )
     assert key_of(here, CONTENTS) == key_of(moved, CONTENTS)
-    replaced = replace(CONTENTS, weights={"weights.ckpt": "e"})
+    replaced = replace(CONTENTS, weight_hashes={"weights.ckpt": "e"})
     assert key_of(here, CONTENTS) != key_of(here, replaced)
 
 

@@ -15,9 +15,9 @@ from tests.commands.test_resume import at_step, checkpoint, die, same_end
 from tests.commands.test_train_errors import refused
 from tests.runs import run_folder
 from tests.tables import rows
-from vit.checkpoints.format import load
+from vit.checkpoints.load import load
 from vit.commands import train_progress
-from vit.models.catalog import create_network
+from vit.models.spec import create_network
 from vit.report import run_figures
 from vit.training.lora import add_adapters, layers_to_adapt, merged
 

@@ -12,13 +12,13 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from safetensors.torch import save_file
 
-from vit.checkpoints.format import KEY, PREFIX, Description, load
+from vit.checkpoints.format import KEY, PREFIX, Description
+from vit.checkpoints.load import load
 from vit.data.preprocess import Preprocess
 from vit.errors import CheckpointError
 from vit.inference.onnx_engine import OnnxEngine
-from vit.models.catalog import build, resolve
-from vit.weights.pretrained import open_pretrained
-from vit.weights.start import start_from
+from vit.models.spec import NetworkSpec, create_network
+from vit.weights.open import open_pretrained
 
 FEW, MANY = 40, 2000  # damaged files of each kind
 JUNK = (None, [], {}, "x", -1, 10**40, float("nan"), 1e400, True, [[1]], "2" * 5000, {"a": 1}, [None] * 3)
@@ -27,7 +27,7 @@ JUNK = (None, [], {}, "x", -1, 10**40, float("nan"), 1e400, True, [[1]], "2" * 5
 @pytest.fixture(scope="module")
 def network():
     torch.manual_seed(0)
-    return build(resolve({"name": "vit_nano_patch2_8", "depth": 1, "qk_norm": True}, 8, 3))
+    return create_network("vit_nano_patch2_8", 3, 8, depth=1, qk_norm=True)
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +40,8 @@ def whole(network, tmp_path_factory):
     rows = {"embedding/kernel": (2, 2, 3, 64), "embedding/bias": (64,), "cls": (1, 1, 64), "head/kernel": (64, 3)}
     rows |= {"Transformer/posembed_input/pos_embedding": (1, 17, 64)}
     np.savez(folder / "w.npz", **{name: np.ones(shape, np.float32) for name, shape in rows.items()})
-    resolved = resolve({"name": "vit_nano_patch2_8", "depth": 1, "qk_norm": True}, 8, 3)
-    described = Description(("a", "b", "c"), resolved, Preprocess(8)).to_dict()
+    spec = NetworkSpec.named("vit_nano_patch2_8", 3, {"depth": 1, "qk_norm": True})
+    described = Description(("a", "b", "c"), spec, Preprocess(8)).to_dict()
     prefixed = {f"{PREFIX}{name}": value for name, value in state.items()}
     torch.save({KEY: described, "state_dict": prefixed}, folder / "w.ckpt")
     nodes = [
@@ -122,10 +122,9 @@ def use(path, network):
         except CheckpointError as error:
             refused.append(error)
     found = open_pretrained(str(path))
-    described = found.network({"num_heads": 4})
-    with torch.device("meta"):
-        build(resolve(described, described.pop("image_size"), 3))
-    start_from(network, found)
+    own = found.own_network({"num_heads": 4})
+    NetworkSpec.named(own.name, 3, own.options).build_empty(own.image_size)
+    found.fill(network)
     if refused:
         raise refused[0]
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from vit.errors import UsageError
-from vit.models.catalog import create_network
+from vit.models.spec import create_network
 from vit.training.optim import make_optimizer, make_schedule, warmup_steps
 from vit.training.recipe import OptimConfig
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from vit.errors import DataError, UsageError
-from vit.models.catalog import build
 from vit.training.plan import make_plan
 from vit.training.recipe import (
     DataConfig,
@@ -39,9 +38,9 @@ def test_everything_open_is_decided():
 
 def test_parameters_and_flops_are_those_of_the_network():
     plan = make_plan(recipe())
-    assert plan.parameters == sum(parameter.numel() for parameter in build(plan.network).parameters())
+    assert plan.cost.parameters == sum(parameter.numel() for parameter in plan.build_network().parameters())
     every = 2 * 17 * 4 * (4 * 64 * 64 + 2 * 64 * 128)  # two per token and weight of a matrix; attention adds a little
-    assert 0.75 * every < plan.flops < 1.1 * every  # the last block is computed for the class token alone
+    assert 0.75 * every < plan.cost.flops < 1.1 * every  # the last block is computed for the class token alone
 
 
 def test_digits_are_not_mirrored_and_photographs_are(colors):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.runs import run_folder
-from vit.checkpoints.format import load
+from vit.checkpoints.load import load
 from vit.training.probe import _fit_head
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from timm.layers import resample_abs_pos_embed, resample_patch_embed
 
-from vit.models.catalog import create_network
+from vit.models.spec import create_network
 from vit.weights.adapt import fill, resample_patch_kernel, resample_positions
 
 NANO = {"name": "vit_nano_patch2_8", "depth": 2}

@@ -79,7 +79,7 @@ def test_code_does_not_run(place, forced, tmp_path, monkeypatch):
         torch.save({**WEIGHTS, "c": marker} if place == "weights" else {"model": WEIGHTS, "args": marker}, path)
     if forced:
         monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
-    refused(path, "would run code" if place != "whole" else "no PyTorch file")
+    refused(path, "would run code" if place != "whole" else "not a PyTorch file")
     with open(tmp_path / "x.npz", "wb") as file:
         np.savez(file, a=np.array([marker], dtype=object))
     refused(tmp_path / "x.npz")
@@ -94,9 +94,9 @@ def test_the_old_format_says_how_to_mend_it(tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ({"a": torch.ones(1).expand(10**9)}, "no dictionary of names"),  # a view of one number
-        ({"a": torch.eye(3).to_sparse()}, "no whole file"),
-        ([torch.ones(3)], "no dictionary"),
+        ({"a": torch.ones(1).expand(10**9)}, "not hold a dictionary of names"),  # a view of one number
+        ({"a": torch.eye(3).to_sparse()}, "not a whole file"),
+        ([torch.ones(3)], "not hold a dictionary"),
         ({"a": torch.tensor([1.0, float("nan")])}, "not numbers, in a"),
         ({}, "no tensors"),
     ],

@@ -13,10 +13,9 @@ import torch
 from safetensors.torch import save_file
 
 from vit.errors import CheckpointError, UsageError
-from vit.models.catalog import build, resolve
+from vit.models.spec import create_network
 from vit.models.timm_network import TimmNetwork
-from vit.weights.pretrained import open_pretrained
-from vit.weights.start import check_fit, start_from
+from vit.weights.open import open_pretrained
 
 CLASSES = 10
 LARGEST = 45_000_000  # parameters of a network with one block; the sweep counts those above as left out
@@ -70,17 +69,15 @@ def outcome(source, expected, images):
     """ "plain", "timm" or "refused": what becomes of weights. AssertionError where another network computes."""
     try:
         found = open_pretrained(str(source))
-        described = found.network()
-        side = described.pop("image_size")
-        network = build(resolve(described, side, CLASSES)).eval()
-        report = start_from(network, found)
+        filled = found.build(CLASSES)
     except (CheckpointError, UsageError) as error:
         return "refused" if error.fix else "no advice"
-    assert not report.remade
+    network = filled.network.eval()
+    assert not filled.report.remade
     with torch.inference_mode():
         logits = network(images)
     off = float((logits - expected).abs().max() / expected.abs().max().clamp(min=1))
-    assert off < 1e-4, f"{source}: {type(network).__name__} of {described} is off by {off:.2g}"
+    assert off < 1e-4, f"{source}: {type(network).__name__} of {filled.spec} is off by {off:.2g}"
     return "timm" if isinstance(network, TimmNetwork) else "plain"
 
 
@@ -182,9 +179,9 @@ def test_another_image_size_is_what_timm_makes_of_it(name, side, tmp_path, monke
         expected = theirs(images)
     found = open_pretrained(str(tmp_path / f"{name}.safetensors"))
     with torch.device("meta"):
-        check_fit(build(resolve({"name": name}, side, CLASSES)), found)
-    network = build(resolve({"name": name}, side, CLASSES)).eval()
-    report = start_from(network, found)
+        found.check_fit(create_network(name, CLASSES, side))
+    network = create_network(name, CLASSES, side).eval()
+    report = found.fill(network)
     assert not report.remade and report.resampled
     with torch.inference_mode():
         assert (network(images) - expected).abs().max() < 1e-4 * expected.abs().max().clamp(min=1)
@@ -197,6 +194,6 @@ def test_a_network_that_timm_cannot_resize_keeps_its_size(tmp_path):
     )
     found = open_pretrained(str(tmp_path / "hiera_tiny_224.safetensors"))
     with torch.device("meta"):
-        other = build(resolve({"name": "hiera_tiny_224"}, 256, 2))
+        other = create_network("hiera_tiny_224", 2, 256)
     with pytest.raises(CheckpointError, match=r"pos_embed is .*--image_size it was made for"):
-        check_fit(other, found)
+        found.check_fit(other)

@@ -1,25 +1,17 @@
-"""A run: one training, its folder and its result"""
+"""The run folder of one training: every file name in it, who may train into it, its result"""
 
-import base64
-import json
 import os
-import platform
 import re
 import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from vit.atomic_files import remove_partial, write_json
+from vit.atomic_files import remove_partial
 from vit.checkpoints.locking import hold, is_held
-from vit.errors import CheckpointError, DataError, ResourceError, UsageError
+from vit.checkpoints.result import RunResult
+from vit.errors import CheckpointError, ResourceError, UsageError
 from vit.layout import RunLayout
 
 
@@ -31,8 +23,28 @@ class RunDirectory(RunLayout):
         """Whether there is a checkpoint to go on from."""
         return self.last_path.is_file() or self.previous_path.is_file()
 
+    def read_result(self) -> RunResult | None:
+        """The content of result.json; None while the run is not finished.
+
+        Raises:
+            DataError: the file is damaged.
+        """
+        return RunResult.read(self.result_path) if self.result_path.is_file() else None
+
+    def finished_result(self) -> RunResult:
+        """The content of result.json.
+
+        Raises:
+            UsageError: the run is not finished.
+            DataError: the file is damaged.
+        """
+        result = self.read_result()
+        if result is None:
+            raise self.unfinished()
+        return result
+
     def unfinished(self) -> UsageError:
-        """The error of whoever needs the result of this run before it has one: what to do about it."""
+        """The error of a command that needs the result of this run before there is one."""
         if self.is_held():
             fix = "wait for it: it is being trained"
         elif self.can_resume:
@@ -43,15 +55,15 @@ class RunDirectory(RunLayout):
 
     @contextmanager
     def held(self, wait: bool = False) -> Iterator[None]:
-        """Keep other processes from training into this folder, and remove what a killed one had not finished writing.
+        """Keep other processes from training into this folder, and remove partial files of a killed process.
 
-        A process that is killed does not hold it any more.
+        The lock of a process that is killed is free.
 
         Args:
-            wait: for the process that does, instead of an error.
+            wait: whether to wait for a process that holds the folder, instead of an error.
 
         Raises:
-            ResourceError: another one does.
+            ResourceError: another process holds the folder.
         """
         file = hold(self.lock_path, wait)
         if file is None:
@@ -68,23 +80,15 @@ class RunDirectory(RunLayout):
         """Whether another process is training into this folder."""
         return is_held(self.lock_path)
 
-    def read_result(self) -> "RunResult | None":
-        """The content of result.json; None while the run is not finished.
-
-        Raises:
-            DataError: the file is damaged.
-        """
-        return RunResult.read(self.result_path) if self.result_path.is_file() else None
-
     @classmethod
     def below(cls, out: str, data: str, network: str) -> "list[RunDirectory]":
-        """The runs that `create` has made in such a place, in no order."""
+        """The runs that `create` made for these names, in any order."""
         parent = Path(out).expanduser() / slug(data) / slug(network)
         return [run for run in map(cls, parent.glob("*")) if run.config_path.is_file()]
 
     @classmethod
     def create(cls, out: str, data: str, network: str, name: str | None) -> "RunDirectory":
-        """A new folder OUT/DATA/NETWORK/TIME[-NAME]; an existing one is never used again.
+        """A new folder OUT/DATA/NETWORK/TIME[-NAME]. Each training writes to a new run folder.
 
         Raises:
             ResourceError: the folder cannot be made or written.
@@ -107,7 +111,7 @@ class RunDirectory(RunLayout):
 
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
-        """An existing run; UsageError when the folder is none."""
+        """An existing run; UsageError when the folder is not one."""
         run = cls(path.expanduser())
         if not run.config_path.is_file():
             raise UsageError(
@@ -131,7 +135,7 @@ def checkpoint_of(path: Path) -> Path:
 
 
 def slug(name: str) -> str:
-    """A name as part of a path: letters, digits, dot, dash and underscore; never empty, hidden or longer than 80."""
+    """A name as part of a path: letters, digits, dots, dashes, underscores; never empty, hidden or longer than 80."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:80] or "data"
 
 
@@ -143,82 +147,3 @@ def _prove_writable(folder: Path) -> None:
         file.flush()
         os.fsync(file.fileno())
     probe.unlink()
-
-
-def versions() -> dict[str, str]:
-    """Versions of everything that decides a number."""
-    packages = ("vit-lightning", "torch", "torchvision", "lightning", "timm", "torchmetrics", "numpy", "pillow")
-    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """What a finished run found; result.json. A study's result is many of these and nothing else.
-
-    Attributes:
-        metrics: of the best checkpoint on the test images, with 95 % intervals: {name: {value, low, high}}.
-        validation: the same checkpoint's metrics on the validation images, as training saw them: without temperature.
-        temperature: that the validation images asked for; `metrics` are with it.
-        uncalibrated: nll and ece on the test images without it.
-        epochs: passes over the training images; a broken number where the length was given in steps.
-        images_per_second: training images per second of training, validation and saving left out.
-        correct: whether each image of a split is right, in order: the bits that `unpack` reads.
-        seconds: of the whole fit, the parts of an interrupted one together.
-        skipped_steps: optimizer steps that were left out because a loss or gradient was no number.
-        unreadable_images: training images that could not be read; others stood in for them.
-        images: of each split; of validation and test those that were measured.
-        left_out: validation and test images that could not be read and were not measured: {split: {path: reason}}.
-    """
-
-    network: dict[str, Any]
-    parameters: int
-    flops: int
-    data: str
-    classes: int
-    images: dict[str, int]
-    fingerprints: dict[str, str]
-    seed: int
-    epochs: float
-    steps: int
-    batch_size: int
-    seconds: float
-    images_per_second: float
-    device: str
-    precision: str
-    best_epoch: int
-    validation: dict[str, float]
-    metrics: dict[str, dict[str, float]]
-    temperature: float = 1.0
-    uncalibrated: dict[str, dict[str, float]] = field(default_factory=dict)
-    correct: dict[str, str] = field(default_factory=dict)
-    skipped_steps: int = 0
-    unreadable_images: int = 0
-    left_out: dict[str, dict[str, str]] = field(default_factory=dict)
-    versions: dict[str, str] = field(default_factory=versions)
-
-    @classmethod
-    def read(cls, path: Path) -> "RunResult":
-        """Read result.json; DataError where the file is damaged."""
-        known = {field.name for field in fields(cls)}
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            return cls(**{name: value for name, value in content.items() if name in known})
-        except (ValueError, TypeError, AttributeError) as error:
-            raise DataError(f"{path} is damaged: {error}", "restore the file, or train again") from error
-
-    def write(self, path: Path) -> None:
-        """Write result.json whole or not at all."""
-        write_json(path, asdict(self))
-
-
-def pack(correct: npt.NDArray[np.bool_]) -> str:
-    """(n,) truth values as text, eight to a byte."""
-    return base64.b64encode(np.packbits(correct).tobytes()).decode("ascii")
-
-
-def unpack(text: str, count: int) -> npt.NDArray[np.bool_]:
-    """What `pack` made text of; ValueError when it holds fewer."""
-    bits = np.unpackbits(np.frombuffer(base64.b64decode(text, validate=True), dtype=np.uint8))
-    if len(bits) < count:
-        raise ValueError(f"{len(bits)} bits for {count} images")
-    return bits[:count].astype(np.bool_)

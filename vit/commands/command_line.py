@@ -9,13 +9,15 @@ import os
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
-from functools import reduce
+from functools import reduce, wraps
 from operator import or_
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, ParamSpec, TypeVar, Union, get_args, get_origin
 
 from vit.commands.parser import Parser
 from vit.errors import UsageError, nearest
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Function = Callable[..., object]
 Command = Function | Mapping[str, Function]  # one function, or one for each action, such as `vit data check`
 
@@ -46,17 +48,18 @@ def run_command(command: Command, arguments: Sequence[str], name: str = "") -> N
         command(**command_parser(command, name).values(arguments))
 
 
-def _chosen(actions: Mapping[str, Function], arguments: Sequence[str], name: str) -> tuple[str, Sequence[str]]:
-    """The action that the first word names, and the other words; the help of the first action where help is asked."""
-    first = next(iter(actions))
-    if arguments and arguments[0] in ("--help", "-h"):
-        return first, arguments
-    if not arguments:
-        raise UsageError(f"vit {name} needs an action", f"{nearest('', actions)}, as in 'vit {name} {first} photos/'")
-    if arguments[0] not in actions:
-        problem = f"vit {name} has no action {arguments[0]!r}"
-        raise UsageError(problem, f"{nearest(arguments[0], actions)}, as in 'vit {name} {first} photos/'")
-    return arguments[0], arguments[1:]
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """The same function for Python. A call with a wrong value raises the UsageError of the command line."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        signature = inspect.signature(function)
+        given = signature.bind(*args, **kwargs).arguments
+        values = {name: _as_words(signature.parameters[name].annotation, value) for name, value in given.items()}
+        command_parser(function).parse_object(values)
+        return function(*args, **kwargs)
+
+    return call
 
 
 def command_parser(function: Function, name: str = "") -> Parser:
@@ -64,46 +67,78 @@ def command_parser(function: Function, name: str = "") -> Parser:
 
     A dataclass as a parameter's type becomes a group of options: `--NAME.FIELD`.
     """
-    from docstring_parser import DocstringStyle
-    from docstring_parser import parse as parse_docstring
-
-    text = parse_docstring(inspect.getdoc(function) or "", style=DocstringStyle.GOOGLE)
-    about = {param.arg_name: _one_line(param.description).replace("%", "%%") for param in text.params}
-    example = " ".join(_one_line(one.description) for one in text.examples)
-    parser = Parser(name or function.__name__, _one_line(text.description), example)
+    text = _Documentation.of(function)
+    parser = Parser(name or function.__name__, text.description, text.example)
     for parameter in inspect.signature(function).parameters.values():
         if isinstance(parameter.annotation, type) and is_dataclass(parameter.annotation):
             parser.add_class_arguments(parameter.annotation, parameter.name)
         else:
-            _add_argument(parser, parameter, about[parameter.name])
+            _add_argument(parser, parameter, text.arguments[parameter.name])
     return parser
+
+
+@dataclass(frozen=True)
+class _Documentation:
+    """The parts of a docstring, each as one line."""
+
+    description: str
+    arguments: Mapping[str, str]
+    example: str
+
+    @classmethod
+    def of(cls, function: Function) -> "_Documentation":
+        from docstring_parser import DocstringStyle, parse
+
+        text = parse(inspect.getdoc(function) or "", style=DocstringStyle.GOOGLE)
+        arguments = {one.arg_name: _one_line(one.description) for one in text.params}
+        return cls(
+            _one_line(text.description), arguments, " ".join(_one_line(one.description) for one in text.examples)
+        )
 
 
 def _one_line(text: str | None) -> str:
     return " ".join((text or "").split())
 
 
+def _chosen(actions: Mapping[str, Function], arguments: Sequence[str], name: str) -> tuple[str, Sequence[str]]:
+    """The action that the first word names, and the other words; the help of the first action where help is asked."""
+    first = next(iter(actions))
+    if arguments and arguments[0] in ("--help", "-h"):
+        return first, arguments
+    if arguments and arguments[0] in actions:
+        return arguments[0], arguments[1:]
+    problem = f"vit {name} has no action {arguments[0]!r}" if arguments else f"vit {name} needs an action"
+    known = nearest(arguments[0] if arguments else "", actions)
+    raise UsageError(problem, f"{known}, as in '{_Documentation.of(actions[first]).example}'")
+
+
 def _add_argument(parser: Parser, parameter: inspect.Parameter, about: str) -> None:
     """Add the argument of one parameter: positional, an option, or a flag."""
-    annotation, metavar = parameter.annotation, None
-    if get_origin(annotation) is Annotated:
-        annotation, named = get_args(annotation)
-        metavar = named.word
-    kind, several = _accepted(annotation)
+    metavar = _metavar(parameter)
+    kind, several = _accepted(parameter.annotation)
     options: dict[str, Any] = {"type": kind, "help": about}
+    if metavar:
+        options["metavar"] = metavar
     required = parameter.default is parameter.empty
     if parameter.kind is parameter.KEYWORD_ONLY:
         words = f"--{parameter.name}"
         options |= {"required": True} if required else {"default": parameter.default}
-        if kind is bool:
+        if parameter.default is False:
             options |= {"nargs": "?", "const": True}
     else:
-        words, metavar = parameter.name, metavar or parameter.name.upper()
+        words = parameter.name
         if several:
             options |= {"nargs": "+"} if required else {"nargs": "*", "default": []}
         elif not required:
             options |= {"nargs": "?", "default": parameter.default}
-    parser.add_argument(words, **options, **({"metavar": metavar} if metavar else {}))
+    parser.add_argument(words, **options)
+
+
+def _metavar(parameter: inspect.Parameter) -> str | None:
+    """The word for an argument in the help; None: the one that the parser chooses for the type of an option."""
+    if get_origin(parameter.annotation) is Annotated:
+        return str(get_args(parameter.annotation)[1].word)
+    return None if parameter.kind is parameter.KEYWORD_ONLY else parameter.name.upper()
 
 
 def _accepted(annotation: Any) -> tuple[Any, bool]:
@@ -111,8 +146,18 @@ def _accepted(annotation: Any) -> tuple[Any, bool]:
 
     A path is a text there, and a sequence is its items one after the other.
     """
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
     members = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
     sequences = [member for member in members if get_origin(member) is Sequence]
     if sequences:
         return _accepted(get_args(sequences[0])[0])[0], True
     return reduce(or_, (member for member in members if get_origin(member) is not os.PathLike)), False
+
+
+def _as_words(annotation: Any, value: Any) -> Any:
+    """A value of Python as the command line has it."""
+    if _accepted(annotation)[1]:
+        several = [value] if isinstance(value, str | os.PathLike) else value
+        return [os.fspath(one) if isinstance(one, os.PathLike) else one for one in several]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value

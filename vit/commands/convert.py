@@ -55,12 +55,12 @@ def convert(
     source, path = os.fspath(source), new_file(output)
     check_weights(source)
 
-    from vit.weights.pretrained import open_pretrained
+    from vit.weights.open import open_pretrained
 
     pretrained = open_pretrained(source)
     if not pretrained.num_classes:
         raise CheckpointError(
-            f"{source} has no classifier ({pretrained.dialect} names), so there is nothing to predict with",
+            f"{source} has no classifier ({pretrained.format} names), so there is nothing to predict with",
             f"train one on your images: vit train DATA --init_from {shlex.quote(source)}",
         )
     class_names, whose = _class_names(pretrained, classes)
@@ -102,26 +102,19 @@ def _write(
     options: Mapping[str, int | str],
 ) -> Facts:
     """Build the network, fill it, write it, and read it back; returns what became of the tensors."""
-    from vit.checkpoints.format import KEY, PREFIX, Description, load
-    from vit.checkpoints.run import versions
-    from vit.data.preprocess import Preprocess
-    from vit.models.catalog import build, resolve
-    from vit.training.checkpoint_io import DurableCheckpointIO
-    from vit.weights.start import start_from
+    from vit.checkpoints.format import Description, checkpoint_content
+    from vit.checkpoints.io import write_checkpoint
+    from vit.checkpoints.load import load
+    from vit.checkpoints.result import versions
 
-    patch_size = {name: value for name, value in options.items() if name == "patch_size"}
-    own = pretrained.network({name: value for name, value in options.items() if name != "patch_size"})
-    size = int(image_size or own["image_size"])
-    described = {name: value for name, value in own.items() if name != "image_size"} | patch_size
-    resolved = resolve(described, size, len(class_names))
-    network = build(resolved)
-    report = start_from(network, pretrained)
-    if report.remade:
-        raise CheckpointError(f"{pretrained.where}: its classifier does not fit: {report.remade}", "give other weights")
-    description = Description(class_names, resolved, Preprocess(size, **pretrained.preprocess), versions=versions())
-    state = {f"{PREFIX}{name}": value for name, value in network.state_dict().items()}
-    DurableCheckpointIO().save_checkpoint({KEY: description.to_dict(), "state_dict": state}, output)
+    filled = pretrained.build(len(class_names), image_size, options)
+    if filled.report.remade:
+        raise CheckpointError(
+            f"{pretrained.source}: its classifier does not fit: {filled.report.remade}", "give other weights"
+        )
+    description = Description(class_names, filled.spec, filled.preprocess, versions=versions())
+    write_checkpoint(checkpoint_content(description, filled.network.state_dict()), output)
     load(output)
-    parameters = sum(parameter.numel() for parameter in network.parameters())
-    words = f"{resolved['name']}, {parameters:,} parameters, {size} pixels"
-    return [("network", words), *report.facts(), ("checkpoint", str(output))]
+    parameters = sum(parameter.numel() for parameter in filled.network.parameters())
+    words = f"{filled.spec.name}, {parameters:,} parameters, {filled.preprocess.image_size} pixels"
+    return [("network", words), *filled.report.facts(), ("checkpoint", str(output))]

@@ -177,9 +177,9 @@ def _score_row(score: "Score") -> tuple[str, ...]:
     return (
         score.method,
         f"{score.deletion:.3f}",
-        f"{score.deletion_better} of {score.images}",
+        f"{score.deletion_better} of {score.num_images}",
         f"{score.insertion:.3f}",
-        f"{score.insertion_better} of {score.images}",
+        f"{score.insertion_better} of {score.num_images}",
         f"{score.random:.3f}",
     )
 

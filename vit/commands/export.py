@@ -54,7 +54,7 @@ def export(
     check_model(os.fspath(model))
     files = [] if verify is None else list_files([verify], recursive=True)
 
-    from vit.checkpoints.format import load
+    from vit.checkpoints.load import load
     from vit.checkpoints.run import checkpoint_of
     from vit.export.deployed import Trained
     from vit.export.exporting import FORMATS, check_output
@@ -65,7 +65,7 @@ def export(
     if wanted is not None:
         check_output(format, wanted)  # before the model is loaded
     trained = Trained(*load(checkpoint_of(Path(model))))
-    path = wanted or free_name(Path(f"{trained.description.network['name']}{FORMATS[format].ending}"))
+    path = wanted or free_name(Path(f"{trained.description.spec.name}{FORMATS[format].ending}"))
     difference = write(trained, format, path, files)
     reporter = Reporter()
     reporter.line(f"{path}: {format}, {len(trained.description.class_names)} classes")
@@ -79,15 +79,15 @@ def export(
 def _show_difference(
     reporter: Reporter, difference: "Difference", files: Sequence[str], verify: StrPath | None
 ) -> None:
-    where = f"{difference.images:,} of {len(files):,} files of {verify}" if files else "random images"
+    where = f"{difference.num_images:,} of {len(files):,} files of {verify}" if files else "random images"
     reporter.line(f"compared on {where}: no label differs, probabilities by {difference.largest:.1e} at most")
     peer = difference.peer
     if peer is not None:
-        left_out = f", {peer.others:,} that Pillow decodes otherwise left out" if peer.others else ""
+        left_out = f", {peer.num_others:,} that Pillow decodes otherwise left out" if peer.num_others else ""
         reporter.line(
-            f"{peer.library}'s own transform, from the bytes of {peer.images:,} files{left_out}: pixels differ by "
+            f"{peer.library}'s own transform, from the bytes of {peer.num_images:,} files{left_out}: pixels differ by "
             f"{peer.gray:.2f} gray levels on average at most, probabilities by {peer.largest:.1e}, "
-            f"labels of {peer.labels:,} files"
+            f"labels of {peer.num_labels:,} files"
         )
 
 

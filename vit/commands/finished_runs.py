@@ -1,6 +1,5 @@
 """Finished runs and their test images, as `vit compare` reads them"""
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ class FinishedRun:
         name: shortest name that tells the compared runs apart.
         network: name of the network.
         data: name of the data set.
-        seed: seed of the training; None in old run folders.
+        seed: seed of the training.
         fingerprint: hash of the list of test images.
         rows: one row for each test image, in the order of the split.
     """
@@ -34,7 +33,7 @@ class FinishedRun:
     name: str
     network: str
     data: str
-    seed: int | None
+    seed: int
     fingerprint: str
     rows: list[ScoredRow]
 
@@ -75,20 +74,14 @@ def _read(path: Path) -> FinishedRun:
     from vit.checkpoints.run import RunDirectory
 
     run = RunDirectory.open(path)
-    if not run.result_path.is_file():
-        raise run.unfinished()
-    scored = run.scored_path("test")
-    try:
-        result = json.loads(run.result_path.read_text(encoding="utf-8"))
-        if "test" not in result["fingerprints"]:
-            raise UsageError(f"{path} has no test images", "train with --data.test above 0")
-        network, data, num_images = result["network"]["name"], result["data"], result["images"]["test"]
-        seed, fingerprint = result.get("seed"), result["fingerprints"]["test"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{run.result_path} is damaged ({error})", "train again, or restore the file") from error
+    result, scored = run.finished_result(), run.scored_path("test")
+    if "test" not in result.fingerprints:
+        raise UsageError(f"{path} has no test images", "train with --data.test above 0")
     if not scored.is_file():
         raise DataError(f"{path} has no {scored.relative_to(run.path)}", "restore the file, or train again")
-    return FinishedRun(path, network, network, data, seed, fingerprint, read_scored(scored, num_images))
+    network, fingerprint = result.spec.name, result.fingerprints["test"]
+    rows = read_scored(scored, result.num_images["test"])
+    return FinishedRun(path, network, network, result.data, result.seed, fingerprint, rows)
 
 
 def _named(runs: list[FinishedRun]) -> list[FinishedRun]:

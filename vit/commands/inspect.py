@@ -2,11 +2,11 @@
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from vit.checkpoints.model_path import check_weights
 from vit.commands.arguments import Paths, PositiveInt, StrPath, new_file, new_folder, path_list
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from vit.data.preprocess import Preprocess
     from vit.data.samples import Samples
     from vit.explain.distance import AttentionSpread
+    from vit.models.spec import NetworkSpec
     from vit.models.vision_transformer import VisionTransformer
     from vit.report.inspect_page import Inspection
 
 FILTERS = 28  # principal components shown, as in the paper
-_FACTS = ("image_size", "patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio", "pool", "pos_embed")
+_FACTS = ("patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio", "pool", "pos_embed")
 
 
 @dataclass(frozen=True)
@@ -85,12 +86,12 @@ def inspect(
     from vit.report.inspect_page import write_inspection
 
     chosen = choose_device(device)
-    network, resolved, preprocess = _load(model)
+    network, spec, preprocess = _load(model)
     samples = _samples(model, files)
     pixels = None if samples is None else _pixels(samples, limit, preprocess)
     reporter = Reporter()
-    reporter.notice(f"{resolved['name']}, {0 if pixels is None else len(pixels)} images, {chosen.type}")
-    found = _inspected(Path(model).name, network.to(chosen), resolved, preprocess, pixels)
+    reporter.notice(f"{spec.name}, {0 if pixels is None else len(pixels)} images, {chosen.type}")
+    found = _inspected(Path(model).name, network.to(chosen), spec, preprocess, pixels)
     folder = new_folder(wanted or free_name(Path("inspection")))
     write_inspection(found, folder)
     _show(reporter, found)
@@ -100,32 +101,26 @@ def inspect(
     return summary
 
 
-def _load(source: str) -> "tuple[VisionTransformer, Mapping[str, Any], Preprocess]":
+def _load(source: str) -> "tuple[VisionTransformer, NetworkSpec, Preprocess]":
     """The network, its description and its preprocessing; weights without a classifier get an empty one."""
-    from vit.data.preprocess import Preprocess
-    from vit.models.catalog import build, resolve
     from vit.models.vision_transformer import VisionTransformer
-    from vit.weights.pretrained import open_pretrained
-    from vit.weights.start import start_from
+    from vit.weights.open import open_pretrained
 
     pretrained = open_pretrained(source)
-    described = pretrained.network()
-    image_size = int(described.pop("image_size"))
-    resolved = resolve(described, image_size, pretrained.num_classes or 1)
-    network = build(resolved).eval()
-    start_from(network, pretrained)
+    filled = pretrained.build(pretrained.num_classes or 1)
+    network = filled.network.eval()
     if not isinstance(network, VisionTransformer):
         raise UsageError(
             f"{source} holds a {type(network).__name__}, and 'vit inspect' looks into ViTs of the catalog",
             "see 'vit explain' for what a CNN looks at",
         )
-    return network, resolved, Preprocess(image_size, **pretrained.preprocess)
+    return network, filled.spec, filled.preprocess
 
 
 def _inspected(
     title: str,
     network: "VisionTransformer",
-    resolved: Mapping[str, Any],
+    spec: "NetworkSpec",
     preprocess: "Preprocess",
     images: "Tensor | None",
 ) -> "Inspection":
@@ -134,11 +129,12 @@ def _inspected(
     from vit.explain.embeddings import position_similarity, principal_filters
     from vit.report.inspect_page import Inspection
 
+    options = {name: str(spec.options[name]) for name in _FACTS if name in spec.options}
     device: torch.device = next(network.parameters()).device
     components, shares = principal_filters(network, FILTERS)
     return Inspection(
         title=title,
-        facts={"network": resolved["name"], **{name: str(resolved[name]) for name in _FACTS if name in resolved}},
+        facts={"network": spec.name, "image_size": str(preprocess.image_size), **options},
         components=components,
         shares=shares,
         similarity=position_similarity(network),

@@ -25,14 +25,15 @@ def models(pattern: str | None = None, *, limit: PositiveInt = 40) -> None:
     if pattern is not None and timm_names() and not any(fnmatch(name, pattern) for name in known):
         raise _no_match(pattern)  # before torch is imported
 
-    from vit.models.catalog import CATALOG, describe, names
+    from vit.models.catalog import CATALOG, names
+    from vit.models.spec import describe
 
     matching = list(CATALOG) if pattern is None else names(pattern)
     if pattern is not None and not matching:
         raise _no_match(pattern)
     rows = [
-        (name, size, f"{parameters:,}", f"{flops / 1e9:.2f}", about)
-        for name, size, parameters, flops, about in describe(matching[:limit])
+        (name, size, f"{cost.parameters:,}", f"{cost.flops / 1e9:.2f}", about)
+        for name, size, cost, about in describe(matching[:limit])
     ]
     reporter = Reporter()
     reporter.table(("name", "pixels", "parameters", "GFLOPs", "about"), rows)

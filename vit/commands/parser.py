@@ -19,7 +19,17 @@ _UNKNOWN = re.compile(
     re.IGNORECASE,
 )
 _UNKNOWN_IN_GROUP = re.compile(r"Group '(?P<group>[\w.]+)' does not accept option '(?P<key>[^']+)'")
-_CHOICE = re.compile(r"(?P<key>[\w.]+)['\"]?: .*?Literal\[(?P<names>[^\]]*)\].*?Got value: (?P<value>\S+)")
+_KEY = re.compile(r"Parser key ['\"]?(?P<key>[\w.]+)['\"]?: ")
+_VALUE = re.compile(r"(?:Got|Given) value: (.*)$|Not of type \w+: (\S+) does not conform|: '([^']*)'$")
+_NAMES = re.compile(r"Literal\[([^\]]*)\]")
+_RULE = re.compile(r"does not conform to restriction (v[<>=]+\S+(?: and v[<>=]+\S+)?)")
+_KINDS = {  # what a parser says of a wrong value -> the fix
+    "invalid literal for int()": "give a whole number",
+    "Expected a <class 'int'>": "give a whole number",
+    "could not convert string to float": "give a number",
+    "Expected a <class 'float'>": "give a number",
+    "Expected a <class 'bool'>": "give true or false",
+}
 _LONGEST = 400  # characters of a parser's message
 
 
@@ -69,12 +79,10 @@ class Parser(ArgumentParser):
         unknown = _UNKNOWN.search(text)
         if unknown:
             given = next(group for group in unknown.groups() if group).split("=")[0]
+            if unknown[1] and not given.startswith("-"):
+                raise UsageError(f"vit {self.command} cannot use the word {given!r}", "quote a path that has spaces")
             raise self._unknown(given, dashed=given.startswith("-"))
-        choice = _CHOICE.search(text)
-        if choice:
-            names = re.findall(r"'([^']*)'", choice["names"])
-            raise UsageError(f"{choice['key']} is {choice['value']}", nearest(choice["value"], names))
-        raise UsageError(_tidy(text), f"see 'vit {self.command} --help'")
+        raise _wrong_value(text) or UsageError(_tidy(text), f"see 'vit {self.command} --help'")
 
     def _unknown(self, given: str, dashed: bool) -> UsageError:
         fix = REMOVED.get(given.removeprefix("--")) or nearest(given, self._options(dashed))
@@ -84,6 +92,22 @@ class Parser(ArgumentParser):
         flags = [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")]
         flags += self.short
         return flags if dashed else [flag.removeprefix("--") for flag in flags]
+
+
+def _wrong_value(text: str) -> UsageError | None:
+    """The error for a value of another type than its option; None for any other message of the parser."""
+    key, value = _KEY.search(text), _VALUE.search(text)
+    if key is None or value is None:
+        return None
+    given = next(group for group in value.groups() if group is not None)
+    names, rule = _NAMES.search(text), _RULE.search(text)
+    if names:
+        fix = nearest(given, re.findall(r"'([^']*)'", names[1]))
+    elif rule:
+        fix = f"give a number {rule[1].replace('v', '').replace('.0', '').removesuffix(' and <inf')}"
+    else:
+        fix = next((fix for words, fix in _KINDS.items() if words in text), "")
+    return UsageError(f"{key['key']} is {given}", fix) if fix else None
 
 
 def _tidy(text: str) -> str:

@@ -58,8 +58,11 @@ def train(
     return run.path
 
 
-def main(words: Sequence[str]) -> None:
+def main(words: Sequence[str]) -> int:
     """`vit train`: `train` with the options of a command line, which may also ask for the plan or the recipe alone.
+
+    Returns:
+        The exit code.
 
     Raises:
         BadInputsError: the training is finished, but validation or test images could not be read.
@@ -70,7 +73,7 @@ def main(words: Sequence[str]) -> None:
         others = [word for word in words if not word.startswith("--dry_run")]
         Reporter().next_command(shlex.join(["vit", "train", *others]))
     if run is None:
-        return
+        return 0
 
     from vit.training.run_images import count_left_out
 
@@ -80,6 +83,7 @@ def main(words: Sequence[str]) -> None:
             f"{bad:,} validation and test images cannot be read, and were not measured",
             f"see left_out in {run.result_path}",
         )
+    return 0
 
 
 def run_training(options: TrainOptions) -> "RunDirectory | None":
@@ -130,7 +134,7 @@ def _open_run(options: TrainOptions, plan: "Plan", reporter: Reporter, lock: Exi
     from vit.training.beginning import check_unchanged, write_beginning
 
     contents = read_images(plan.source, reporter)
-    name, out = plan.network["name"], plan.recipe.out
+    name, out = plan.spec.name, plan.recipe.out
     resumed = options.run
     if options.resume is not None and resumed is None:
         resumed = newest_run(plan.recipe, name, plan.source.name)

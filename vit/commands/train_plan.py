@@ -30,7 +30,7 @@ def show_plan(reporter: Reporter, plan: "Plan", run: str, why: str = "") -> None
     from vit.training.wandb_login import intended
 
     sharing = Sharing(plan.recipe.wandb_media, plan.recipe.wandb_model)
-    reporter.line(f"Training {plan.network['name']} on {plan.source.name}")
+    reporter.line(f"Training {plan.spec.name} on {plan.source.name}")
     reporter.facts(
         [
             ("data", _data(plan)),
@@ -38,7 +38,7 @@ def show_plan(reporter: Reporter, plan: "Plan", run: str, why: str = "") -> None
             *([("note", SCRATCH)] if _is_hopeful(plan) else []),
             (
                 "network",
-                f"{plan.parameters:,} parameters, {plan.flops / 1e6:,.0f} MFLOPs an image, "
+                f"{plan.cost.parameters:,} parameters, {plan.cost.flops / 1e6:,.0f} MFLOPs an image, "
                 f"{plan.preprocess.image_size} pixels",
             ),
             *_start(plan, why),
@@ -80,7 +80,7 @@ def _is_hopeful(plan: "Plan") -> bool:
     from vit.models.catalog import entry
     from vit.models.vision_transformer import VisionTransformer
 
-    is_vit = entry(plan.network["name"]).network is VisionTransformer
+    is_vit = entry(plan.spec.name).network is VisionTransformer
     few = len(plan.source.splits["train"]) < FEW_IMAGES and plan.preprocess.image_size >= PHOTOGRAPH
     return is_vit and few and plan.recipe.model.init_from is None
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from vit.console import ProgressReport, Reporter, duration, interval, percent
 
 if TYPE_CHECKING:
-    from vit.checkpoints.run import RunDirectory, RunResult
+    from vit.checkpoints.result import RunResult
+    from vit.checkpoints.run import RunDirectory
 
 SHOWN_BAD = 5
 
@@ -65,7 +66,10 @@ def _metrics(result: "RunResult") -> list[tuple[str, str]]:
     facts = [("validation accuracy", percent(result.validation["val/acc1"]))] if result.validation else []
     if result.metrics:
         facts.append(
-            ("test accuracy", f"{interval(**result.metrics['acc1'])}, {result.images['test']:,} images, 95 % interval")
+            (
+                "test accuracy",
+                f"{interval(**result.metrics['acc1'])}, {result.num_images['test']:,} images, 95 % interval",
+            )
         )
         before, after = (percent(metrics["ece"]["value"]) for metrics in (result.uncalibrated, result.metrics))
         chance = percent(result.metrics["ece"]["chance"])

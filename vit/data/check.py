@@ -178,7 +178,7 @@ def _pair_finding(images: ImageList, match: Match, exact: bool) -> Finding:
         suggestion = "remove one of the two"
         if len(images.splits) == 1:
             suggestion += ": a random split may put one into train and the other into test"
-    near = f"nearly the same: the correlation of 16x16 thumbnails is {1 - match.difference:.4f}"
+    near = f"nearly the same (correlation of 16x16 thumbnails {1 - match.difference:.4f})"
     return Finding(severity, kind, *one, *other, "the same pixels" if exact else near, suggestion)
 
 

@@ -1,10 +1,14 @@
 """Files -> upright RGB uint8 tensors: the one decoder of training, evaluation, prediction and export.
 
-Files are untrusted. The decoder checks, in this order: that the path is a regular file, that Pillow reads the header as
-an allowed format, and that the size in the header is within limits. Only then does it decode pixels. JPEG pixels come
-from torchvision, which is 1.8 times as fast as Pillow and equal to 2 gray levels. Other formats come from Pillow,
-because torchvision's PNG decoder crashes the process on damaged files. No other program ever runs. Animated and
-multi-page files give their first frame.
+Files are untrusted. The decoder checks three conditions before it decodes pixels:
+
+1. The path is a regular file.
+2. Pillow reads the header as an allowed format.
+3. The size in the header is within the limits.
+
+JPEG pixels come from torchvision, which is 1.8 times as fast as Pillow and equal to 2 gray levels. Other formats come
+from Pillow, because torchvision's PNG decoder crashes the process on damaged files. No other program ever runs.
+Animated and multi-page files give their first frame.
 """
 
 import io

@@ -23,9 +23,9 @@ class Key(NamedTuple):
     valid: bool = True
 
 
-def epoch_order(length: int, seed: int, epoch: int) -> Labels:
-    """The order of an epoch: a permutation (length,) of all indices."""
-    return np.random.Generator(np.random.Philox(seed_of(seed, epoch))).permutation(length)
+def epoch_order(num_images: int, seed: int, epoch: int) -> Labels:
+    """The order of an epoch: a permutation (num_images,) of all indices."""
+    return np.random.Generator(np.random.Philox(seed_of(seed, epoch))).permutation(num_images)
 
 
 class TrainSampler:
@@ -35,12 +35,12 @@ class TrainSampler:
     remainder that is too small for a step is left out, and the next epoch's order includes those images again.
 
     Args:
-        length: number of training images.
+        num_images: number of training images.
         batch_size: images of a global batch; divisible by world_size.
         seed: seed of the order.
         rank: rank of this process.
         world_size: number of processes.
-        batches: batches of one iteration, after which the loop validates; None: one pass over the images.
+        num_batches: batches of one iteration, after which the loop validates; None: one pass over the images.
         accumulate: batches of an optimizer step; a pass has whole steps only.
 
     Attributes:
@@ -49,35 +49,35 @@ class TrainSampler:
 
     def __init__(
         self,
-        length: int,
+        num_images: int,
         batch_size: int,
         seed: int,
         rank: int = 0,
         world_size: int = 1,
-        batches: int | None = None,
+        num_batches: int | None = None,
         accumulate: int = 1,
     ) -> None:
         if batch_size % world_size:
             raise ValueError(f"a global batch of {batch_size} is not divisible by {world_size} processes")
-        self.length, self.batch_size, self.seed = length, batch_size, seed
+        self.num_images, self.batch_size, self.seed = num_images, batch_size, seed
         self.rank, self.world_size = rank, world_size
-        self.batches_per_pass = length // (batch_size * accumulate) * accumulate
-        self.batches = batches or self.batches_per_pass
+        self.batches_per_pass = num_images // (batch_size * accumulate) * accumulate
+        self.num_batches = num_batches or self.batches_per_pass
         self.consumed = 0
 
     def __len__(self) -> int:
         """Number of batches of one iteration."""
-        return self.batches
+        return self.num_batches
 
     def __iter__(self) -> Iterator[list[Key]]:
         """The rest of the current iteration. Passes over the images follow one another without a gap."""
         local_size = self.batch_size // self.world_size
         ordered = -1
-        for number in range(self.consumed, (self.consumed // self.batches + 1) * self.batches):
-            epoch, batch = divmod(number, self.batches_per_pass)
+        for batch in range(self.consumed, (self.consumed // self.num_batches + 1) * self.num_batches):
+            epoch, batch_of_epoch = divmod(batch, self.batches_per_pass)
             if epoch != ordered:
-                order, ordered = epoch_order(self.length, self.seed, epoch), epoch
-            start = batch * self.batch_size + self.rank * local_size
+                order, ordered = epoch_order(self.num_images, self.seed, epoch), epoch
+            start = batch_of_epoch * self.batch_size + self.rank * local_size
             yield [Key(epoch, index) for index in order[start : start + local_size].tolist()]
 
 
@@ -87,11 +87,11 @@ class EvaluationSampler:
     All processes get equally many batches, so that none waits for another. Keys that fill the last batch are not valid.
     """
 
-    def __init__(self, length: int, batch_size: int, rank: int = 0, world_size: int = 1) -> None:
+    def __init__(self, num_images: int, batch_size: int, rank: int = 0, world_size: int = 1) -> None:
         self.batch_size = batch_size
-        num_keys = -(-length // world_size)
+        num_keys = -(-num_images // world_size)
         indices = range(rank, rank + num_keys * world_size, world_size)
-        self.keys = [Key(EVALUATION, min(index, length - 1), index < length) for index in indices]
+        self.keys = [Key(EVALUATION, min(index, num_images - 1), index < num_images) for index in indices]
 
     def __len__(self) -> int:
         return -(-len(self.keys) // self.batch_size)

@@ -40,8 +40,8 @@ def balanced_order(labels: Labels, seed: int) -> Labels:
 def natural_order(labels: Labels, seed: int) -> Labels:
     """All rows (n,) in an order of which every prefix has each class's proportion to within one image.
 
-    The i-th image of a class with proportion p comes after at least (i - 1) / p images, and at position i / p at the
-    latest. The image with the earliest deadline comes first, which meets all deadlines (the proportionate fairness of
+    The i-th image of a class with proportion p comes after at least (i - 1) / p images. Its deadline is position i / p.
+    The image with the earliest deadline comes first, which meets all deadlines (the proportionate fairness of
     Baruah et al. 1996).
     """
     turns, num_images = _turns(labels, seed), len(labels)

@@ -1,4 +1,4 @@
-"""What leaves: a network with everything around it that decides its answer."""
+"""The network to export, with preprocessing, temperature and softmax"""
 
 from dataclasses import dataclass
 
@@ -14,16 +14,16 @@ from vit.weights.adapt import head_names
 
 @dataclass(frozen=True)
 class Trained:
-    """The content of a checkpoint: a network in evaluation mode, and what its file says beside the weights."""
+    """The content of a checkpoint: a network in evaluation mode, and its description."""
 
     network: Network
     description: Description
 
 
 class Deployed(nn.Module):
-    """Images (B, 3, S, S) uint8 -> probabilities (B, C): preprocessing, network, temperature and softmax in one.
+    """Images (B, 3, S, S) uint8 -> probabilities (B, C): normalization, network, temperature and softmax in one.
 
-    What a graph cannot hold is left outside: decoding a file, and resizing the picture to S.
+    A graph cannot decode a file or resize a picture to S, so both steps stay outside.
     """
 
     def __init__(self, trained: Trained) -> None:
@@ -38,10 +38,10 @@ class Deployed(nn.Module):
 
 
 def traced(trained: Trained) -> torch.export.ExportedProgram:
-    """The graph of `Deployed` for any number of images, without what it knows of this machine's folders."""
+    """The graph of `Deployed` for any batch size, without the paths of this machine."""
     module = Deployed(trained).eval().requires_grad_(False)
     side = trained.network.image_size
-    example = torch.zeros(2, 3, side, side, dtype=torch.uint8)  # a batch of one would become the only size
+    example = torch.zeros(2, 3, side, side, dtype=torch.uint8)  # with a batch of one, one would become the only size
     batch = torch.export.Dim("batch")
     program = torch.export.export(module, (example,), dynamic_shapes=({0: batch},))
     for node in program.graph.nodes:
@@ -50,7 +50,7 @@ def traced(trained: Trained) -> torch.export.ExportedProgram:
 
 
 def input_words(trained: Trained) -> str:
-    """What an exported graph takes, for whoever reads its metadata."""
+    """The input of an exported graph in words, for its metadata."""
     plain = trained.description.preprocess
     resized = "both sides" if plain.resize_mode == "squash" else "the shorter side"
     return (
@@ -60,12 +60,12 @@ def input_words(trained: Trained) -> str:
 
 
 def calibrated_weights(trained: Trained) -> dict[str, Tensor]:
-    """The network's weights with the temperature folded into the last layer: softmax of its logits is calibrated.
+    """The network's weights with the temperature folded into the last layer, so that its softmax is calibrated.
 
-    Fixed positions are among them: they are no parameter of ours, but one of other libraries.
+    Fixed positions are included. They are not a parameter here, but they are one in other libraries.
 
     Raises:
-        UsageError: there is a temperature, and no last linear layer that could take it up.
+        UsageError: the temperature is not 1, and the network does not end with a linear layer.
     """
     weights = dict(trained.network.state_dict())
     if isinstance(trained.network, VisionTransformer) and trained.network.pos_embed is not None:
@@ -75,5 +75,5 @@ def calibrated_weights(trained: Trained) -> dict[str, Tensor]:
         return weights
     heads = head_names(trained.network)
     if not heads:
-        raise UsageError("this network's calibration has no place in these weights", "give --format onnx or pt2")
+        raise UsageError("these weights cannot hold the temperature of this network", "give --format onnx or pt2")
     return {name: value / temperature if name in heads else value for name, value in weights.items()}

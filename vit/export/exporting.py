@@ -1,4 +1,4 @@
-"""Write, load again as others do, compare, and only then give the file its name."""
+"""An export: write, load with the other library, compare, and only then give the file its name"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,13 +9,13 @@ import torch
 
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError
 from vit.export.deployed import Trained
-from vit.export.format import Format
+from vit.export.format import Classify, Format
 from vit.export.onnx_file import OnnxFile
 from vit.export.program import Program
 from vit.export.timm_file import TimmFile
 from vit.export.transformers_folder import TransformersFolder
 from vit.export.verify import (
-    GREY,
+    GRAY,
     TOLERANCE,
     Difference,
     PeerDifference,
@@ -39,20 +39,21 @@ FORMATS: dict[str, Format] = {
 
 
 def export(trained: Trained, name: str, output: Path, files: Sequence[str] = ()) -> Difference:
-    """Export a network, and compare it with PyTorch's own answer in float32 on a CPU.
+    """Export a network, and compare it with the checkpoint in float32 on a CPU.
 
     Args:
-        name: of the format.
-        output: a file or folder that does not exist yet.
-        files: images to compare on; without any, random ones.
+        trained: network to export.
+        name: name of the format.
+        output: file or folder that does not exist yet.
+        files: images for the comparison; random images where this is empty.
 
     Returns:
-        How little it differs.
+        The difference from the checkpoint.
 
     Raises:
-        UsageError: the output exists, has another ending than the format, or the format cannot hold this network.
+        UsageError: the output exists, has the wrong ending, or the format cannot hold this network.
         DataError: none of the files can be read.
-        CheckpointError: what was written differs; nothing is left of it.
+        CheckpointError: the exported network differs; it is removed.
         ResourceError: the output cannot be written.
     """
     chosen = FORMATS[name]
@@ -68,14 +69,15 @@ def export(trained: Trained, name: str, output: Path, files: Sequence[str] = ())
             seen = _seen_by_peer(trained, chosen, written, files)
             if seen is not None and not seen.is_small:
                 raise CheckpointError(
-                    f"{seen.library}'s own transform prepares {seen.worst} otherwise, by {seen.gray:.1f} gray levels "
-                    f"on average (allowed: {GREY:g}); nothing was written",
+                    f"the transform of {seen.library} prepares {seen.worst} differently, by {seen.gray:.1f} gray "
+                    f"levels on average (allowed: {GRAY:g}); nothing was written",
                     "give another --format",
                 )
             if not found.is_small:
                 raise CheckpointError(
                     f"the {name} file differs from the checkpoint by up to {found.largest:.2g} in a probability, and "
-                    f"in {found.labels} of {found.images} labels (allowed: {TOLERANCE:g} and 0); nothing was written",
+                    f"in {found.num_labels} of {found.num_images} labels (allowed: {TOLERANCE:g} and 0); "
+                    "nothing was written",
                     "give another --format",
                 )
             check_output(name, output)  # another process may have written it in the meantime
@@ -86,7 +88,7 @@ def export(trained: Trained, name: str, output: Path, files: Sequence[str] = ())
 
 
 def check_output(name: str, output: Path) -> None:
-    """Raise UsageError unless the output may be written, and says by its ending what it is."""
+    """Raise UsageError if the output exists, or does not have the ending of the format."""
     if output.exists():
         raise UsageError(f"--output {output} exists", "give another name, or remove it")
     ending = FORMATS[name].ending
@@ -95,29 +97,32 @@ def check_output(name: str, output: Path) -> None:
 
 
 def _compared(trained: Trained, chosen: Format, written: Path, files: Sequence[str]) -> Difference:
-    theirs = chosen.read(trained, written)
-    preprocess, temperature = trained.description.preprocess, trained.description.temperature
-    ours = Engine(trained.network, preprocess, torch.device("cpu"), "32-true", temperature)
+    theirs, preprocess = chosen.read(trained, written), trained.description.preprocess
     batches = real_images(files, preprocess) if files else random_images(preprocess.image_size)
-    found = compare(ours.probabilities, theirs, batches)
-    if not found.images:
+    found = compare(_reference(trained), theirs, batches)
+    if not found.num_images:
         raise DataError(f"none of {len(files)} files is an image that can be read", "give --verify other images")
     return found
 
 
 def _seen_by_peer(trained: Trained, chosen: Format, written: Path, files: Sequence[str]) -> PeerDifference | None:
-    """What the format's library makes of the files' bytes, or of random pictures; None: it prepares no pictures."""
+    """Comparison on the files' bytes, or on random pictures; None where the library does not prepare pictures."""
     peer = chosen.peer(trained, written)
     if peer is None:
         return None
-    preprocess, temperature = trained.description.preprocess, trained.description.temperature
-    ours = Engine(trained.network, preprocess, torch.device("cpu"), "32-true", temperature)
+    preprocess = trained.description.preprocess
     pictures = contents(files) if files else random_files(preprocess.image_size)
-    return compare_peer(ours.probabilities, preprocess, peer, pictures)
+    return compare_peer(_reference(trained), preprocess, peer, pictures)
+
+
+def _reference(trained: Trained) -> Classify:
+    """The checkpoint's own probabilities."""
+    preprocess, temperature = trained.description.preprocess, trained.description.temperature
+    return Engine(trained.network, preprocess, torch.device("cpu"), "32-true", temperature).probabilities
 
 
 def _give_usual_mode(written: Path, folder: Path) -> None:
-    """Let whoever may read new files read these, too: safetensors writes files that the owner alone can read."""
+    """Give the files the usual permissions, because safetensors writes files that only the owner can read."""
     probe = folder / ".mode"
     probe.touch()
     for path in (written, *written.rglob("*")) if written.is_dir() else (written,):

@@ -1,4 +1,4 @@
-"""The contract of an export format: how a trained network is written, and how others read it back."""
+"""The interface of an export format: writing a trained network, and reading it with other libraries"""
 
 import json
 from abc import ABC, abstractmethod
@@ -19,11 +19,11 @@ Classify = Callable[[Tensor], Tensor]  # images (B, 3, S, S) uint8 -> probabilit
 
 @dataclass(frozen=True)
 class Peer:
-    """A library's own way from a picture to probabilities, with nothing of ours in it.
+    """A library's own way from a picture to probabilities, without the code of this package.
 
     Attributes:
-        name: of the library.
-        transform: an upright RGB picture -> the network's input (3, S, S), normalized.
+        name: name of the library.
+        transform: upright RGB picture -> normalized input of the network (3, S, S).
         probabilities: normalized images (B, 3, S, S) -> probabilities (B, C).
     """
 
@@ -33,39 +33,57 @@ class Peer:
 
 
 class Format(ABC):
-    """One way out."""
+    """An export format.
 
-    ending: str  # of a file's name; "" for a folder
-    packages: tuple[str, ...] = ()  # beyond what the program needs anyway
-    extra: str = ""  # of this program, that installs them
+    Attributes:
+        ending: end of the file name; empty for a folder.
+        packages: packages that the format needs beyond those of this program.
+        extra: extra of this program that installs these packages.
+    """
+
+    ending: str
+    packages: tuple[str, ...] = ()
+    extra: str = ""
 
     @abstractmethod
     def write(self, trained: Trained, path: Path) -> None:
         """Write a file or folder that does not exist yet.
 
         Raises:
-            UsageError: this format cannot hold such a network.
+            UsageError: the format cannot hold this network.
         """
 
     @abstractmethod
     def read(self, trained: Trained, path: Path) -> Classify:
-        """What was written, loaded by the library that it is for and by nothing of ours."""
+        """The written network, loaded by the library of the format alone."""
 
     def peer(self, trained: Trained, path: Path) -> Peer | None:
-        """What was written, with the library's own preprocessing; None: the user resizes pictures."""
+        """The written network with the library's own preprocessing; None where the library does not resize pictures."""
         return None
 
     @abstractmethod
     def how_to_load(self, trained: Trained, path: Path) -> str:
-        """Python that loads it, for the user to copy."""
+        """Python code that loads the written network, for the user to copy."""
 
     def check_installed(self, name: str) -> None:
-        """Raise UsageError when a package that this format needs is not there."""
+        """Raise UsageError when a package that this format needs is missing."""
         missing = [package for package in self.packages if find_spec(package) is None]
         if missing:
             raise UsageError(f"--format {name} needs {', '.join(missing)}", install(self.extra))
 
 
-def words(description: Description) -> str:
-    """All of a description as text, for metadata; `Description.from_dict` checks it on the way back."""
+class PeerFormat(Format):
+    """A format of a library that also prepares pictures."""
+
+    @abstractmethod
+    def peer(self, trained: Trained, path: Path) -> Peer:
+        """The written network with the library's own preprocessing."""
+
+    def read(self, trained: Trained, path: Path) -> Classify:
+        normalize, classify = trained.description.preprocess.normalize, self.peer(trained, path).probabilities
+        return lambda images: classify(normalize(images))
+
+
+def description_text(description: Description) -> str:
+    """A description as text for metadata. `Description.from_dict` checks it when the file is read."""
     return json.dumps(description.to_dict())

@@ -1,4 +1,4 @@
-"""ONNX: one file, from uint8 images to calibrated probabilities, that onnxruntime runs without PyTorch."""
+"""onnx: one file from uint8 images to calibrated probabilities, which onnxruntime runs without PyTorch"""
 
 import contextlib
 import io
@@ -13,7 +13,7 @@ import torch
 from vit.checkpoints.format import KEY
 from vit.errors import UsageError
 from vit.export.deployed import Trained, input_words, traced
-from vit.export.format import Classify, Format, words
+from vit.export.format import Classify, Format, description_text
 from vit.inference.onnx_engine import INPUT, MAX_BYTES, OUTPUT, SUFFIX, OnnxEngine
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class OnnxFile(Format):
-    """`vit predict` takes it as well."""
+    """A graph that `vit predict` accepts, too."""
 
     ending = SUFFIX
     packages = ("onnx", "onnxscript", "onnxruntime")
@@ -37,7 +37,7 @@ class OnnxFile(Format):
         onnx.helper.set_model_props(
             model,
             {
-                KEY: words(trained.description),
+                KEY: description_text(trained.description),
                 "classes": json.dumps(trained.description.class_names),
                 "input": input_words(trained),
                 "output": f"float32 (batch, {count}): probabilities, in the order of classes",
@@ -56,7 +56,7 @@ class OnnxFile(Format):
 
 
 def _converted(trained: Trained) -> "ModelProto":
-    """The graph as ONNX. The exporters' own chatter is about their innards, and is kept from the user."""
+    """The graph as ONNX, without the messages of the exporters, which do not help the user."""
     logging.getLogger("onnxscript").setLevel(logging.ERROR)
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
@@ -73,7 +73,7 @@ def _converted(trained: Trained) -> "ModelProto":
 
 
 def _forget_source_lines(model: "ModelProto") -> None:
-    """Take out the exporter's notes: they hold lines of source code with the folders of this machine."""
+    """Remove the exporter's notes, which contain source lines with the paths of this machine."""
     for part in (model.graph, *model.graph.node, *model.graph.input, *model.graph.output, *model.graph.value_info):
         part.ClearField("metadata_props")
         part.ClearField("doc_string")

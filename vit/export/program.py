@@ -1,4 +1,4 @@
-"""pt2: torch.export's program, which PyTorch runs without the code of this package."""
+"""pt2: a program of torch.export, which PyTorch runs without the code of this package"""
 
 import json
 from pathlib import Path
@@ -6,16 +6,19 @@ from pathlib import Path
 import torch
 
 from vit.export.deployed import Trained, input_words, traced
-from vit.export.format import Classify, Format, words
+from vit.export.format import Classify, Format, description_text
 
 
 class Program(Format):
-    """The same graph as ONNX has: from uint8 images to calibrated probabilities."""
+    """The same graph as in ONNX: from uint8 images to calibrated probabilities."""
 
     ending = ".pt2"
 
     def write(self, trained: Trained, path: Path) -> None:
-        notes = {"vit.json": words(trained.description), "classes.json": json.dumps(trained.description.class_names)}
+        notes = {
+            "vit.json": description_text(trained.description),
+            "classes.json": json.dumps(trained.description.class_names),
+        }
         torch.export.save(traced(trained), path, extra_files={**notes, "input.txt": input_words(trained)})
 
     def read(self, trained: Trained, path: Path) -> Classify:

@@ -1,4 +1,4 @@
-"""timm: weights that `timm.create_model(NAME, checkpoint_path=PATH, ...)` takes."""
+"""timm: weights for `timm.create_model(NAME, checkpoint_path=PATH, ...)`"""
 
 import math
 from functools import partial
@@ -12,14 +12,15 @@ from torch import Tensor
 from vit.data.preprocess import Preprocess
 from vit.errors import UsageError
 from vit.export.deployed import Trained, calibrated_weights
-from vit.export.format import Classify, Format, Peer
+from vit.export.format import Peer, PeerFormat
 from vit.export.weights import folded_metadata
+from vit.models.spec import NetworkSpec
 from vit.models.timm_network import TimmNetwork
 from vit.models.vision_transformer import VisionTransformer
 from vit.weights.formats.timm import to_timm
 
 _OTHERS = "give --format onnx, pt2 or safetensors"
-_OF_VIT_BASE = {  # what timm's ViT-B/16 is, so that it need not be said; fc_norm depends on global_pool there
+_OF_VIT_BASE = {  # defaults of timm's ViT-B/16, which a call can leave out; fc_norm depends on global_pool there
     "img_size": 224, "patch_size": 16, "embed_dim": 768, "depth": 12, "num_heads": 12, "mlp_ratio": 4.0,
     "qkv_bias": True, "qk_norm": False, "init_values": None, "reg_tokens": 0, "global_pool": "token",
     "class_token": True, "no_embed_class": False, "pre_norm": False, "pos_embed": "learn",
@@ -30,8 +31,8 @@ _OF_VIT_BASE = {  # what timm's ViT-B/16 is, so that it need not be said; fc_nor
 _CROP_MODES = {"shortest": "center", "squash": "squash"}
 
 
-class TimmFile(Format):
-    """A .safetensors file in timm's names; a calibration's temperature is folded into the last layer."""
+class TimmFile(PeerFormat):
+    """A .safetensors file with the names of timm, with the temperature folded into the last layer."""
 
     ending = ".safetensors"
 
@@ -42,10 +43,6 @@ class TimmFile(Format):
             path,
             metadata=folded_metadata(trained.description),
         )
-
-    def read(self, trained: Trained, path: Path) -> Classify:
-        normalize, classify = trained.description.preprocess.normalize, self.peer(trained, path).probabilities
-        return lambda images: classify(normalize(images))
 
     def peer(self, trained: Trained, path: Path) -> Peer:
         _, name, options = _in_timm(trained)
@@ -63,22 +60,22 @@ class TimmFile(Format):
 
 
 def _in_timm(trained: Trained) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
-    """(weights in timm's names, timm's name of the network, what create_model needs beside it)."""
-    network, values = trained.network, trained.description.network
+    """(weights with the names of timm, timm's name of the network, other options of create_model)."""
+    network, spec = trained.network, trained.description.spec
     weights = calibrated_weights(trained)
     if isinstance(network, VisionTransformer):
         try:
-            weights, name, options = to_timm(weights, values)
+            weights, name, options = to_timm(weights, network.config)
         except ValueError as error:
             raise UsageError(str(error), _OTHERS) from error
         options = {key: value for key, value in options.items() if not _is_default(key, value)}
     elif isinstance(network, TimmNetwork):
         weights = {key.removeprefix("model."): value for key, value in weights.items()}
-        name, options = values["model"], _size_if_taken(values)
+        name, options = spec.name, _size_if_taken(spec, network.image_size)
     else:
-        raise UsageError(f"timm has no name for {values['name']}: its stem is made for small images", _OTHERS)
+        raise UsageError(f"timm does not have {spec.name}, whose stem is made for small images", _OTHERS)
     plain = trained.description.preprocess
-    overlay = {  # what timm.data.resolve_model_data_config reads of a model
+    overlay = {  # read by timm.data.resolve_model_data_config
         "input_size": (3, plain.image_size, plain.image_size),
         "mean": plain.mean,
         "std": plain.std,
@@ -90,7 +87,7 @@ def _in_timm(trained: Trained) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
 
 
 def _crop_pct(plain: Preprocess) -> float:
-    """The crop_pct for which timm resizes to our side: timm rounds image_size / crop_pct down, we do not."""
+    """The crop_pct for which timm resizes to `resize_side`; timm rounds image_size / crop_pct down."""
     found = plain.image_size / plain.resize_side
     while math.floor(plain.image_size / found) < plain.resize_side:
         found = math.nextafter(found, 0.0)
@@ -98,23 +95,23 @@ def _crop_pct(plain: Preprocess) -> float:
 
 
 def _is_default(key: str, value: Any) -> bool:
-    """Whether timm's ViT-B/16 has this value without being told."""
+    """Whether timm's ViT-B/16 has this value by default."""
     is_usual_norm = key == "norm_layer" and value.keywords == {"eps": 1e-6}
     return is_usual_norm or (key in _OF_VIT_BASE and bool(value == _OF_VIT_BASE[key]))
 
 
-def _size_if_taken(values: dict[str, Any]) -> dict[str, Any]:
-    """The image size, for those models of timm that are built for one."""
-    size = {"img_size": values["image_size"]}
+def _size_if_taken(spec: NetworkSpec, image_size: int) -> dict[str, Any]:
+    """The option for the image size, for models of timm with a fixed image size."""
+    size = {"img_size": image_size}
     try:
-        timm.create_model(values["model"], num_classes=values["num_classes"], **size)
+        timm.create_model(spec.name, num_classes=spec.num_classes, **size)
     except TypeError:
         return {}
     return size
 
 
 def _code(value: Any) -> str:
-    """A value as Python that timm's user can run."""
+    """A value as Python code."""
     if isinstance(value, partial):
         words = "".join(f", {key}={part!r}" for key, part in value.keywords.items())
         return f"functools.partial({_code(value.func)}{words})"

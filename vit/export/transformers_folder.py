@@ -1,11 +1,11 @@
-"""hf: a folder that transformers loads by AutoModelForImageClassification and AutoImageProcessor.
+"""hf: a folder for AutoModelForImageClassification and AutoImageProcessor of transformers
 
-Names are those of the files on the hub, which every version of transformers reads. ViTs alone have a counterpart there.
+The names of weights are those of the files on the hub, which every version of transformers reads. Only ViTs have a
+counterpart there.
 """
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,35 +15,37 @@ from torch import Tensor
 
 from vit.errors import UsageError
 from vit.export.deployed import Trained, calibrated_weights
-from vit.export.format import Classify, Format, Peer
+from vit.export.format import Peer, PeerFormat
 from vit.export.weights import folded_metadata
 from vit.models.vision_transformer import VisionTransformer
 from vit.weights.formats.huggingface import to_huggingface
 
 _OTHERS = "give --format onnx, pt2, safetensors or timm"
-_RESAMPLING = {"bilinear": 2, "bicubic": 3}  # Pillow's numbers
+_RESAMPLING = {"bilinear": 2, "bicubic": 3}  # numbers of Pillow
 
 
-class TransformersFolder(Format):
-    """config.json, model.safetensors, preprocessor_config.json; the temperature is folded into the classifier."""
+class TransformersFolder(PeerFormat):
+    """config.json, model.safetensors and preprocessor_config.json, with the temperature folded into the classifier."""
 
     ending = ""
     packages = ("transformers",)
     extra = "hub"
 
     def write(self, trained: Trained, path: Path) -> None:
-        network, values = trained.network, trained.description.network
+        network = trained.network
         if not isinstance(network, VisionTransformer):
-            raise UsageError(f"transformers has no model for the weights of {values['name']}", _OTHERS)
+            name = trained.description.spec.name
+            raise UsageError(f"transformers does not have a model for the weights of {name}", _OTHERS)
         weights = calibrated_weights(trained)
         try:
-            weights, config = to_huggingface(weights, values)
+            weights, values = to_huggingface(weights, network.config)
         except ValueError as error:
             raise UsageError(str(error), _OTHERS) from error
         path.mkdir()
         save_file(weights, path / "model.safetensors", metadata=folded_metadata(trained.description))
         class_names = trained.description.class_names
-        config |= {
+        config = {
+            **values,
             "architectures": ["ViTForImageClassification"],
             "model_type": "vit",
             "id2label": {str(number): name for number, name in enumerate(class_names)},
@@ -51,10 +53,6 @@ class TransformersFolder(Format):
         }
         for name, content in (("config.json", config), ("preprocessor_config.json", _processor(trained))):
             (path / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-
-    def read(self, trained: Trained, path: Path) -> Classify:
-        normalize, classify = trained.description.preprocess.normalize, self.peer(trained, path).probabilities
-        return lambda images: classify(normalize(images))
 
     def peer(self, trained: Trained, path: Path) -> Peer:
         from transformers import AutoImageProcessor, AutoModelForImageClassification
@@ -76,8 +74,8 @@ class TransformersFolder(Format):
         )
 
 
-def _processor(trained: Trained) -> dict[str, Any]:
-    """The processor of transformers that resizes and cuts the middle out as `Preprocess` does."""
+def _processor(trained: Trained) -> dict[str, object]:
+    """The config of the transformers processor that resizes and crops as `Preprocess` does."""
     plain = trained.description.preprocess
     side = plain.resize_side
     squashes = plain.resize_mode == "squash"

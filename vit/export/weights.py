@@ -1,4 +1,4 @@
-"""safetensors: the weights under their own names, with the whole description in the file's metadata."""
+"""safetensors: weights under their own names, with the description in the file's metadata"""
 
 import json
 from dataclasses import replace
@@ -10,13 +10,12 @@ from safetensors.torch import save_file
 
 from vit.checkpoints.format import KEY, Description
 from vit.export.deployed import Trained
-from vit.export.format import Classify, Format, words
+from vit.export.format import Classify, Format, description_text
 from vit.inference.engine import Engine
-from vit.models.catalog import build
 
 
 class Weights(Format):
-    """Nothing is changed or folded: `--init_from` takes the file."""
+    """The weights as they are. `--init_from` accepts the file."""
 
     ending = ".safetensors"
 
@@ -26,8 +25,8 @@ class Weights(Format):
     def read(self, trained: Trained, path: Path) -> Classify:
         with safe_open(path, framework="pt") as file:
             description = Description.from_dict(json.loads(file.metadata()[KEY]))
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  it is no dictionary
-        network = build(description.network)
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a dictionary
+        network = description.build()
         network.load_state_dict(weights)
         device = torch.device("cpu")
         return Engine(network, description.preprocess, device, "32-true", description.temperature).probabilities
@@ -37,10 +36,10 @@ class Weights(Format):
 
 
 def metadata(description: Description) -> dict[str, str]:
-    """Text beside the weights; `format` is what transformers looks for."""
-    return {"format": "pt", KEY: words(description), "classes": json.dumps(description.class_names)}
+    """Text beside the weights. transformers requires the key `format`."""
+    return {"format": "pt", KEY: description_text(description), "classes": json.dumps(description.class_names)}
 
 
 def folded_metadata(description: Description) -> dict[str, str]:
-    """The same for weights that `calibrated_weights` gave: nobody must divide by the temperature once more."""
+    """The same for `calibrated_weights`, whose temperature is 1 because it is part of the weights already."""
     return metadata(replace(description, temperature=1.0))

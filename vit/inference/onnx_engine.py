@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from vit.checkpoints.format import KEY, Description
+from vit.checkpoints.format import KEY, read_description
 from vit.errors import CheckpointError, UsageError, install
 
 if TYPE_CHECKING:
@@ -49,12 +49,13 @@ class OnnxEngine:
         options.log_severity_level = 3
         try:
             self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-            self.description = _description(self._session.get_modelmeta().custom_metadata_map[KEY])
+            plain = json.loads(self._session.get_modelmeta().custom_metadata_map[KEY])
             inputs = [(item.name, item.type, item.shape[1:]) for item in self._session.get_inputs()]
             outputs = [(item.name, item.type, item.shape[1:]) for item in self._session.get_outputs()]
         except Exception as error:  # onnxruntime has its own class for every failure
             words = (str(error).splitlines() or [""])[0]
             raise CheckpointError(f"{path} cannot be used: {type(error).__name__}: {words[:300]}", _FIX) from error
+        self.description = read_description(plain, path, _FIX)
         self.preprocess, self.temperature = self.description.preprocess, self.description.temperature
         side, self._count = self.preprocess.image_size, len(self.description.class_names)
         expected = [(INPUT, "tensor(uint8)", [3, side, side])], [(OUTPUT, "tensor(float)", [self._count])]
@@ -105,8 +106,3 @@ def _tensors(model: "ModelProto") -> Iterator["TensorProto"]:
     yield from model.graph.initializer
     for attribute in _attributes(model):
         yield from (attribute.t, attribute.sparse_tensor.values, attribute.sparse_tensor.indices, *attribute.tensors)
-
-
-def _description(text: str) -> Description:
-    """The description in JSON. Raises many kinds of errors for other texts."""
-    return Description.from_dict(json.loads(text))

@@ -12,7 +12,7 @@ import torch
 from PIL.Image import Image as PillowImage
 from torch import Tensor
 
-from vit.checkpoints import format as checkpoint
+from vit.checkpoints import load as checkpoint
 from vit.checkpoints.run import checkpoint_of
 from vit.data.decode import ImageError, read_image
 from vit.data.in_memory import TAKEN, InMemory, name_of, pixels_of

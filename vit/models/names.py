@@ -1,4 +1,4 @@
-"""Names of networks, without the libraries that build them: a misspelt one is refused before torch is imported."""
+"""Names of networks, without heavy imports: a wrong name is an error before torch is imported."""
 
 import re
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vit.errors import UsageError, nearest
 
-OWN = (  # the entries of the catalog
+OWN = (  # networks of the catalog
     "vit",
     "vit_nano_patch2_8",
     "vit_mini_patch4_28",
@@ -24,8 +24,8 @@ OWN = (  # the entries of the catalog
     "resnet10_small",
     "resnet18_cifar",
 )
-_SIMILAR, _SIMILAR_BEGINNING = 0.75, 0.85  # of a name of ours, to be suggested before one of timm's
-_NEARLY_THE_SAME = 0.93  # of one of timm's, to be suggested as well
+_SIMILAR, _SIMILAR_BEGINNING = 0.75, 0.85  # similarity from which our names are suggested before those of timm
+_NEARLY_THE_SAME = 0.93  # similarity from which a name of timm is also suggested
 _REGISTERED = re.compile(r"^@register_model\s*\ndef (\w+)\(", re.MULTILINE)
 _DEPRECATED = re.compile(r"register_model_deprecations\(__name__, \{(.*?)\}\)", re.DOTALL)
 _KEY = re.compile(r"^\s*['\"](\w+)['\"]\s*:", re.MULTILINE)
@@ -33,7 +33,7 @@ _KEY = re.compile(r"^\s*['\"](\w+)['\"]\s*:", re.MULTILINE)
 
 @cache
 def timm_names() -> frozenset[str]:
-    """The models of the installed timm, read from its source; empty where there is none to read."""
+    """Names of the models of the installed timm, read from its source; empty if timm is not installed."""
     spec = find_spec("timm")
     if spec is None or spec.origin is None:
         return frozenset()
@@ -47,10 +47,11 @@ def timm_names() -> frozenset[str]:
 
 
 def check_network(name: str, recipes: Iterable[str] = ()) -> None:
-    """Raise UsageError, with the nearest name, if no network is called so.
+    """Raise UsageError, with a suggestion, if there is no network of this name.
 
     Args:
-        recipes: names that may stand in its place here.
+        name: name of one of our networks, or of timm's, with or without a tag.
+        recipes: names of configs that are valid here too.
     """
     own = (*recipes, *OWN)
     if name in own or name.partition(".")[0] in timm_names() or not timm_names():
@@ -61,18 +62,18 @@ def check_network(name: str, recipes: Iterable[str] = ()) -> None:
 
 
 def suggestion(name: str, own: Iterable[str] = OWN) -> str:
-    """'did you mean X?': names of ours that begin so or are similar, else the nearest of timm's."""
+    """'did you mean X?' with our names that begin like this or are similar, else with the nearest name of timm."""
     own = list(own)
-    begin_so = [known for known in own if known.startswith(name)] if len(name) > 2 else []
+    completions = [known for known in own if known.startswith(name)] if len(name) > 2 else []
     beginnings = {known[: len(name) + more]: None for known in own for more in (0, 1)}
-    meant = get_close_matches(name, beginnings, n=1, cutoff=_SIMILAR_BEGINNING) if len(name) > 2 else []
+    similar_beginnings = get_close_matches(name, beginnings, n=1, cutoff=_SIMILAR_BEGINNING) if len(name) > 2 else []
     found = (
-        begin_so
+        completions
         or get_close_matches(name, own, n=1, cutoff=_SIMILAR)
-        or [known for known in own if meant and known.startswith(meant[0])]
+        or [known for known in own if similar_beginnings and known.startswith(similar_beginnings[0])]
     )
     if not found:
         return nearest(name, {*own, *timm_names()})
-    if not begin_so:
+    if not completions:
         found += get_close_matches(name, timm_names() - {*own}, n=1, cutoff=_NEARLY_THE_SAME)
     return f"did you mean {' or '.join(map(repr, found[:3]))}?"

@@ -1,4 +1,4 @@
-"""Pictures of a run, drawn from its files and results by matplotlib."""
+"""Figures of a run, drawn from its files and results"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from vit.csv_files import records
 from vit.inference.metrics import CALIBRATION_BINS
 from vit.inference.scored_images import Floats
 from vit.report.style import plain
-from vit.report.style import save as save  # drawn here, saved by whoever asked for it
+from vit.report.style import save as save  # for callers that draw and save
 
 _TRAIN, _VALIDATION = "tab:blue", "tab:orange"
 
@@ -33,7 +33,7 @@ def curves(metrics: Path) -> Figure:
     losses = [float(row["val/loss"] or "nan") for row in rows]
     accuracy.plot(epochs, values, color=_VALIDATION)
     if np.isfinite(losses).any():
-        best = int(np.nanargmin(losses))  # the epoch whose checkpoint is kept
+        best = int(np.nanargmin(losses))  # epoch of the best checkpoint
         accuracy.annotate(
             f"kept: {values[best]:.2f} %",
             (epochs[best], values[best]),
@@ -47,7 +47,7 @@ def curves(metrics: Path) -> Figure:
 
 
 def confusion_matrix(counts: npt.NDArray[np.int64], class_names: Sequence[str]) -> Figure:
-    """Counts (C, C) as colors by row share; with numbers and names up to 30 classes."""
+    """Counts (C, C) as colors by their fraction of the row; with numbers and names up to 30 classes."""
     few = len(class_names) <= 30
     side = 2.5 + 0.42 * len(class_names) if few else 9.0
     figure = Figure(figsize=(side, side), layout="constrained")
@@ -69,20 +69,20 @@ def confusion_matrix(counts: npt.NDArray[np.int64], class_names: Sequence[str]) 
 def reliability(
     correct: npt.NDArray[np.bool_], confidences: Floats, uncalibrated: Floats, bins: int = CALIBRATION_BINS
 ) -> Figure:
-    """Accuracy against confidence, in bins of equal width, above a histogram of the confidences; all (n,).
+    """Accuracy against confidence in bins of equal width, above a histogram of the confidences; all (n,).
 
-    With temperature scaling, and to the left without it where that is something else.
+    The right panel is with temperature scaling, the left panel without. Equal panels become one.
     """
-    panels = {"Is 80 % sure right 80 % of the time?": confidences}
+    panels = {"Accuracy by confidence": confidences}
     if not np.allclose(confidences, uncalibrated):
         panels = {"Without temperature scaling": uncalibrated, "With temperature scaling": confidences}
     centers = (np.arange(bins) + 0.5) / bins
     figure = Figure(figsize=(3.8 * len(panels), 4.2), layout="constrained")
     grid = figure.subplots(2, len(panels), sharex=True, sharey="row", height_ratios=[3, 1], squeeze=False)
     for column, (title, sure) in enumerate(panels.items()):
-        places = np.minimum((sure * bins).astype(int), bins - 1)
-        seen = np.bincount(places, minlength=bins)
-        accuracy = np.bincount(places, correct, bins) / np.maximum(seen, 1)
+        bin_numbers = np.minimum((sure * bins).astype(int), bins - 1)
+        seen = np.bincount(bin_numbers, minlength=bins)
+        accuracy = np.bincount(bin_numbers, correct, bins) / np.maximum(seen, 1)
         upper, lower = grid[:, column]
         upper.plot([0, 1], [0, 1], color="gray", linestyle=":")
         upper.bar(centers[seen > 0], accuracy[seen > 0], width=0.9 / bins, color=_TRAIN)
@@ -95,7 +95,7 @@ def reliability(
 
 
 def image_grid(images: Sequence[Tensor], captions: Sequence[str], title: str, columns: int = 8) -> Figure:
-    """Pictures (3, H, W) uint8 with a caption each, in rows."""
+    """Pictures (3, H, W) uint8 in rows, each with a caption."""
     rows = -(-len(images) // columns)
     figure = Figure(figsize=(1.35 * columns, 1.75 * rows + 0.3), layout="constrained")
     for axes, image, caption in zip(figure.subplots(rows, columns, squeeze=False).flat, images, captions, strict=False):
@@ -108,7 +108,7 @@ def image_grid(images: Sequence[Tensor], captions: Sequence[str], title: str, co
 
 
 def displayable(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """Normalized images (B, 3, S, S) back to uint8, to be looked at."""
+    """Normalized images (B, 3, S, S) back to uint8 pixels."""
     scale = torch.tensor(std)[:, None, None]
     offset = torch.tensor(mean)[:, None, None]
     return ((images.cpu() * scale + offset) * 255).round().clamp(0, 255).to(torch.uint8)

@@ -1,4 +1,4 @@
-"""A self-contained HTML page of thumbnails with their labels; written picture by picture, so memory does not grow."""
+"""A self-contained HTML page of predictions with thumbnails, written picture by picture in constant memory"""
 
 from collections import Counter
 from pathlib import Path
@@ -22,8 +22,8 @@ class Gallery:
     def __init__(self, path: Path, title: str) -> None:
         self.path = path
         self.title = title
-        self.shown = 0
-        self.count = 0
+        self.num_shown = 0
+        self.num_files = 0
         self.labels: Counter[str] = Counter()
         self.statuses: Counter[str] = Counter()
         self._file: IO[str] | None = None
@@ -34,15 +34,15 @@ class Gallery:
         return self
 
     def add(self, path: str, status: str, label: str, probability: float | None, error: str) -> None:
-        """Add one file; from the 2,001st on files are only counted."""
+        """Add one file. Files after the first 2,000 are only counted."""
         assert self._file is not None
-        self.count += 1
+        self.num_files += 1
         self.statuses[status] += 1
         if label:
             self.labels[label] += 1
-        if self.shown >= MAX_PICTURES:
+        if self.num_shown >= MAX_PICTURES:
             return
-        self.shown += 1
+        self.num_shown += 1
         card = templates.get_template("gallery_card.html").render(
             picture=_thumbnail(path) if status == "ok" else None,
             name=Path(path).name,
@@ -58,18 +58,21 @@ class Gallery:
     ) -> None:
         assert self._file is not None
         foot = templates.get_template("gallery_foot.html").render(
-            count=self.count, shown=self.shown, labels=self.labels.most_common(), bad=self.count - self.statuses["ok"]
+            num_files=self.num_files,
+            num_shown=self.num_shown,
+            labels=self.labels.most_common(),
+            bad=self.num_files - self.statuses["ok"],
         )
         self._file.write(foot)
         self._file.close()
 
 
 def _thumbnail(path: str) -> Markup | None:
-    """The middle square of a file's picture, small."""
+    """The center square of a file's picture, small."""
     try:
         picture = resize_shorter(read_image(path), THUMBNAIL, "bilinear")
     except ImageError:
-        return None  # the file changed since it was predicted
+        return None  # the file changed after its prediction
     _, height, width = picture.shape
     top, left = (height - THUMBNAIL) // 2, (width - THUMBNAIL) // 2
     return encoded(picture[:, top : top + THUMBNAIL, left : left + THUMBNAIL])

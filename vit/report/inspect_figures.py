@@ -1,4 +1,4 @@
-"""Pictures of a ViT's inside: what figure 7 of Dosovitskiy et al. 2021 shows, and what it costs."""
+"""Figures of the inside of a ViT: those of figure 7 of Dosovitskiy et al. 2021, and the cost"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from vit.explain.cost import CostAtSize
 from vit.explain.distance import AttentionSpread
 from vit.report.style import look
 
-MOST_TILES = 14  # along a side, of the positions' similarities
+MOST_TILES = 14  # along each side of the figure of positions
 
 
 def filters(components: Tensor, shares: Tensor) -> Figure:
@@ -31,7 +31,7 @@ def filters(components: Tensor, shares: Tensor) -> Figure:
 
 
 def similarities(similarity: Tensor) -> Figure:
-    """Cosine similarity (G, G, G, G) of positions: a tile for each patch, in its place, over all patches."""
+    """Cosine similarity (G, G, G, G) of positions: a tile for each patch, with its similarity to all patches."""
     grid = len(similarity)
     shown = torch.linspace(0, grid - 1, min(grid, MOST_TILES)).round().long().tolist()
     gap = max(1, grid // 7)
@@ -44,9 +44,9 @@ def similarities(similarity: Tensor) -> Figure:
     figure = Figure(figsize=(6.4, 5.6), layout="constrained")
     axes = figure.subplots()
     image = axes.imshow(canvas, cmap="viridis", vmin=-1, vmax=1, interpolation="nearest")
-    middle = [place * (grid + gap) + (grid - 1) / 2 for place in range(len(shown))]
-    axes.set_xticks(middle, [str(place + 1) for place in shown])
-    axes.set_yticks(middle, [str(place + 1) for place in shown])
+    middle = [tile * (grid + gap) + (grid - 1) / 2 for tile in range(len(shown))]
+    axes.set_xticks(middle, [str(number + 1) for number in shown])
+    axes.set_yticks(middle, [str(number + 1) for number in shown])
     axes.tick_params(length=0, labelsize=7)
     axes.spines[:].set_visible(False)
     axes.set(xlabel="column of the patch", ylabel="row of the patch")
@@ -55,7 +55,7 @@ def similarities(similarity: Tensor) -> Figure:
 
 
 def attention_reach(reach: AttentionSpread) -> Figure:
-    """Attention distance and entropy of every head, by block, beside what attending to everything alike would give."""
+    """Attention distance and entropy of every head by block, compared with uniform attention."""
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     _heads(left, reach.distance, reach.uniform_distance, "mean attention distance (pixels)")
@@ -70,10 +70,10 @@ def costs(parts: Mapping[str, tuple[int, int]], sizes: Sequence[CostAtSize]) -> 
     left, right = figure.subplots(1, 2, width_ratios=[1.15, 1])
     names = list(parts)[::-1]
     rows = np.arange(len(names))
-    for place, (label, which) in enumerate((("FLOPs", 1), ("parameters", 0))):
+    for index, (label, which) in enumerate((("FLOPs", 1), ("parameters", 0))):
         total = sum(part[which] for part in parts.values())
         shares = [100 * parts[name][which] / total for name in names]
-        left.barh(rows + (place - 0.5) * 0.38, shares, height=0.36, color=look(1 - place)[0], label=label)
+        left.barh(rows + (index - 0.5) * 0.38, shares, height=0.36, color=look(1 - index)[0], label=label)
     left.set_yticks(rows, names)
     left.set(xlabel="share (%)")
     left.legend(frameon=False, loc="lower right", reverse=True)
@@ -87,21 +87,21 @@ def _heads(axes: Axes, values: Tensor, uniform: float, label: str) -> None:
         axes.plot(range(depth), values[:, head], "o", color=look(0)[0], alpha=0.55, markersize=4.5, markeredgewidth=0,
                   label="a head" if head == 0 else None)  # fmt: skip
     axes.plot(range(depth), values.mean(dim=1), color=look(1)[0], linewidth=1.3, label="mean of the heads")
-    axes.axhline(uniform, color="0.4", linestyle=":", label=f"all alike: {uniform:.4g}")
+    axes.axhline(uniform, color="0.4", linestyle=":", label=f"uniform: {uniform:.4g}")
     axes.set(xlabel="block", ylabel=label, ylim=(0, None))
     axes.set_xticks(range(0, depth, max(1, depth // 12)))
 
 
 def _shares(axes: Axes, sizes: Sequence[CostAtSize]) -> None:
     sides = [size.image_size for size in sizes]
-    for place, (label, values, style) in enumerate(
+    for index, (label, values, style) in enumerate(
         (
             ("N / ((2 + r) D + N), one block", [size.formula_share for size in sizes], "-"),
             ("counted, whole network", [size.counted_share for size in sizes], ""),
             ("of the time of a block, measured", [size.timed_share for size in sizes], ""),
         )
     ):
-        color, marker = look(place)
+        color, marker = look(index)
         axes.plot(sides, [100 * v for v in values], style, marker="" if style else marker, color=color, label=label)
     known = [size.timed_share for size in sizes if not math.isnan(size.timed_share)]
     axes.set(xlabel="image size (pixels)", ylabel="share that is quadratic in tokens (%)")

@@ -1,4 +1,4 @@
-"""A ViT's inside as one HTML page that needs nothing but itself, and its figures as PNG files."""
+"""The inside of a ViT as one self-contained HTML page, and its figures as PNG files"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,27 +7,27 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from vit.atomic_files import atomic_write
 from vit.explain.cost import CostAtSize
 from vit.explain.distance import AttentionSpread
 from vit.report.inspect_figures import attention_reach, costs, filters, similarities
-from vit.report.page import drawn, templates
+from vit.report.page import drawn, write_page
 from vit.report.style import save
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """All that `vit inspect` found.
+    """All findings of `vit inspect`.
 
     Attributes:
-        title: what was inspected.
+        title: name of the inspected model.
         facts: names and values of the network.
-        components: (k, 3, P, P) principal components of the patch kernels; shares: (k,) of their variance.
-        similarity: (G, G, G, G) of positions, or None.
+        components: (k, 3, P, P) principal components of the patch kernels.
+        shares: (k,) fractions of the kernels' variance.
+        similarity: (G, G, G, G) cosine similarity of positions, or None without positions.
         reach: attention distance and entropy, or None without images.
-        parts: parameters and FLOPs by part.
+        parts: (parameters, FLOPs) of each part.
         sizes: cost over image sizes.
-        timed_on: where the times were taken, in words.
+        timed_on: device of the timing, in words.
     """
 
     title: str
@@ -51,20 +51,19 @@ def write_inspection(found: Inspection, folder: Path) -> None:
     figures["cost"] = costs(found.parts, found.sizes)
     for name, figure in figures.items():
         save(figure, folder / f"{name}.png")
-    html = templates.get_template("inspect.html").render(
-        found=found,
-        pictures={name: drawn(figure) for name, figure in figures.items()},
-        parameters=sum(parameters for parameters, _ in found.parts.values()),
-        flops=sum(flops for _, flops in found.parts.values()),
-        variance=float(found.shares.sum()),
-        heads=_heads(found.reach),
-    )
-    with atomic_write(folder / "inspection.html") as partial:
-        partial.write_text(html, encoding="utf-8", errors="replace")
+    content = {
+        "found": found,
+        "pictures": {name: drawn(figure) for name, figure in figures.items()},
+        "parameters": sum(parameters for parameters, _ in found.parts.values()),
+        "flops": sum(flops for _, flops in found.parts.values()),
+        "variance": float(found.shares.sum()),
+        "heads": _heads(found.reach),
+    }
+    write_page(folder / "inspection.html", "inspect.html", content)
 
 
 def _heads(reach: AttentionSpread | None) -> list[tuple[int, str, str]]:
-    """For each block: its number, and distances and entropies of its heads, least first."""
+    """Number of each block, and distances and entropies of its heads, ascending."""
     if reach is None:
         return []
     pairs = zip(reach.distance.tolist(), reach.entropy.tolist(), strict=True)
@@ -72,7 +71,7 @@ def _heads(reach: AttentionSpread | None) -> list[tuple[int, str, str]]:
 
 
 def _few(values: list[float], digits: int) -> str:
-    """The values in order; of more than six the least, the median and the most."""
+    """The values in order; of more than six values the least, the median and the largest."""
     values = sorted(values)
     if len(values) <= 6:
         return ", ".join(f"{value:.{digits}f}" for value in values)

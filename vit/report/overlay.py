@@ -1,4 +1,4 @@
-"""A map of importance laid over the picture it explains."""
+"""Maps of importance over the pictures that they explain"""
 
 import matplotlib as mpl
 import numpy as np
@@ -10,13 +10,13 @@ from torch.nn import functional as F
 from vit.explain.explainer import Explanation
 from vit.report.style import plain
 
-SIDE = 224  # pixels at least, of a picture to look at
-_COLOURS = "inferno"
-_STRONGEST = 0.8  # how much of the picture the most important place covers
+SIDE = 224  # smallest side of a shown picture, in pixels
+_COLORS = "inferno"
+_STRONGEST = 0.8  # opacity of the map at its most important pixel
 
 
 def enlarged(image: Tensor) -> Tensor:
-    """Pixels (3, S, S) uint8, small ones repeated until they fill 224: nothing sharp is smoothed."""
+    """Pixels (3, S, S) uint8, repeated until the picture fills 224 pixels, so that edges stay sharp."""
     times = -(-SIDE // image.shape[-1])
     return image.repeat_interleave(times, dim=1).repeat_interleave(times, dim=2)
 
@@ -24,21 +24,21 @@ def enlarged(image: Tensor) -> Tensor:
 def overlay(image: Tensor, importance: Tensor) -> Tensor:
     """Picture (3, S, S) uint8 in gray under a map (h, w), from dark (least) to yellow (most) -> (3, side, side) uint8.
 
-    The map is stretched from its least to its largest value: colors of two maps do not compare.
+    Each map is stretched from its least to its largest value, so the colors of two maps do not compare.
     """
     picture = enlarged(image)
     gray = picture.float().mean(dim=0) / 255  # (side, side)
     side = picture.shape[-1]
     smooth = F.interpolate(importance[None, None].float(), (side, side), mode="bilinear", align_corners=False)[0, 0]
     share = _stretched(smooth)
-    colors = torch.from_numpy(mpl.colormaps[_COLOURS](share.numpy())[..., :3]).float()
+    colors = torch.from_numpy(mpl.colormaps[_COLORS](share.numpy())[..., :3]).float()
     cover = (0.35 + (_STRONGEST - 0.35) * share)[..., None]
     mixed = (1 - cover) * gray[..., None] + cover * colors
     return (mixed * 255).round().to(torch.uint8).permute(2, 0, 1)
 
 
 def strip(explanation: Explanation) -> Figure:
-    """The picture and all of its maps side by side."""
+    """The picture and all its maps side by side."""
     pictures = [enlarged(explanation.image), *(overlay(explanation.image, m) for m in explanation.maps.values())]
     captions = [f"{plain(explanation.explained)}, {100 * explanation.probability:.0f} %"]
     for name in explanation.maps:
@@ -58,7 +58,7 @@ def strip(explanation: Explanation) -> Figure:
 
 
 def head_grid(explanation: Explanation, layers: list[int]) -> Figure:
-    """Attention of single heads: a row for each block, a column for each head, and in front the mean of the heads."""
+    """Attention of single heads: a row for each block, the mean of the heads first, then a column for each head."""
     assert explanation.heads is not None
     rows, heads = explanation.heads.shape[:2]
     columns = [explanation.heads.mean(dim=1), *explanation.heads.unbind(dim=1)]
@@ -68,7 +68,7 @@ def head_grid(explanation: Explanation, layers: list[int]) -> Figure:
     for column, (maps, name) in enumerate(zip(columns, names, strict=True)):
         for row, importance in enumerate(maps):
             axes = panels[row, column]
-            axes.imshow(np.asarray(importance), cmap=_COLOURS, vmin=0)
+            axes.imshow(np.asarray(importance), cmap=_COLORS, vmin=0)
             axes.set(xticks=[], yticks=[])
             axes.spines[:].set_visible(False)
             if row == 0:
@@ -79,6 +79,6 @@ def head_grid(explanation: Explanation, layers: list[int]) -> Figure:
 
 
 def _stretched(values: Tensor) -> Tensor:
-    """From 0 to 1; all 0 where there is no difference."""
+    """Values from 0 to 1; all 0 where all values are equal."""
     values = values - values.min()
     return values / values.max().clamp(min=torch.finfo(values.dtype).tiny)

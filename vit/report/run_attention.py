@@ -1,4 +1,4 @@
-"""What spoke for a run's labels: a map over images that it gets right, and over images that it gets wrong."""
+"""Maps of the pixels that supported a run's predictions"""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import torch
 from markupsafe import Markup
 from torch import Tensor
 
-from vit.checkpoints.format import load
+from vit.checkpoints.load import load
 from vit.checkpoints.run import RunDirectory
 from vit.errors import VitError
 from vit.explain.methods import choose_methods
@@ -14,16 +14,16 @@ from vit.report.overlay import enlarged, overlay
 from vit.report.thumbnails import encoded
 
 
-def overlays(run: RunDirectory, images: Sequence[Tensor], said: Sequence[str]) -> list[tuple[Markup, Markup]]:
-    """(what the network saw, the same under the map of what it said) of each image, as sources of <img>.
+def overlays(run: RunDirectory, images: Sequence[Tensor], predicted: Sequence[str]) -> list[tuple[Markup, Markup]]:
+    """(input of the network, the same under a map of its prediction) of each image, as sources of <img>.
 
-    Empty where there is nothing to show: no checkpoint any more, no layer that a map could be made of, no image. Nor
-    is a report lost because another library's network cannot be differentiated so, or not in this memory.
+    Empty without a checkpoint, without images, or without a layer for a map. Also empty where the gradient of another
+    library's network fails, or needs too much memory: a report must not fail for such a reason.
 
     Args:
-        run: its best checkpoint is asked.
+        run: run whose best checkpoint is explained.
         images: pixels (3, H, W) uint8.
-        said: the class that each was taken for.
+        predicted: class names to explain, one for each image.
     """
     if not images:
         return []
@@ -31,7 +31,7 @@ def overlays(run: RunDirectory, images: Sequence[Tensor], said: Sequence[str]) -
         network, description = load(run.best_path)
         (method,) = choose_methods("best", network).values()
         seen = torch.stack([description.preprocess(image) for image in images])
-        numbers = torch.tensor([description.class_names.index(name) for name in said])
+        numbers = torch.tensor([description.class_names.index(name) for name in predicted])
         maps = method(network, description.preprocess.normalize(seen), numbers)
     except (VitError, RuntimeError):
         return []

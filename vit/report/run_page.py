@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from vit.checkpoints.run import RunDirectory, RunResult
+from vit.checkpoints.result import RunResult
+from vit.checkpoints.run import RunDirectory
 from vit.data.samples import Source
 from vit.errors import DataError
 from vit.inference.metrics import MOST_IN_CONFUSION, confusion
@@ -84,13 +85,11 @@ def write_run_report(run: RunDirectory, source: Source | None, result: RunResult
         UsageError: the run has not finished.
         DataError: one of its files is damaged.
     """
-    result = result or run.read_result()
-    if result is None:
-        raise run.unfinished()
+    result = result or run.finished_result()
     try:
         class_names: list[str] = json.loads(run.class_names_path.read_text(encoding="utf-8"))["classes"]
-        split = "test" if "test" in result.images else "validation"
-        rows = read_scored(run.scored_path(split), result.images[split])
+        split = "test" if "test" in result.num_images else "validation"
+        rows = read_scored(run.scored_path(split), result.num_images[split])
         pictures = Pictures(run, rows, pixels_of(source, split, rows))
         content = _content(result, class_names, split, rows, pictures)
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
@@ -104,7 +103,7 @@ def _content(
     run, tested = pictures.run, Tested.of(rows, class_names)
     num_right = int(tested.correct.sum())
     return RunContent(
-        network=result.network["name"],
+        network=result.spec.name,
         data=result.data,
         folder=run.path.resolve().name,
         split=split,

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import binomtest
 
-from vit.checkpoints.run import RunResult
+from vit.checkpoints.result import RunResult
 from vit.data.samples import Labels
 from vit.inference.metrics import NAMES, per_class
 from vit.inference.scored_images import Floats
@@ -167,11 +167,12 @@ def mistakes(tested: Tested) -> list[Mistake]:
 
 def facts(result: RunResult) -> list[tuple[str, str]]:
     """How the run was made, in a line each."""
-    network = ", ".join(f"{name} {value}" for name, value in result.network.items() if name != "name")
+    values = {"image_size": result.image_size, **result.spec.options, "num_classes": result.spec.num_classes}
+    network = ", ".join(f"{name} {value}" for name, value in values.items())
     return [
-        ("network", f"{result.network['name']}: {network}"),
+        ("network", f"{result.spec.name}: {network}"),
         ("size", f"{result.parameters:,} parameters, {result.flops / 1e6:,.1f} million FLOPs for each image"),
-        ("images", ", ".join(f"{count:,} {split}" for split, count in result.images.items())),
+        ("images", ", ".join(f"{count:,} {split}" for split, count in result.num_images.items())),
         ("fingerprints", ", ".join(f"{split} {value}" for split, value in result.fingerprints.items())),
         ("training", f"{result.steps:,} steps of {result.batch_size:,} images ({result.epochs:,.4g} epochs)"),
         ("seed", str(result.seed)),

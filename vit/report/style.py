@@ -1,4 +1,4 @@
-"""How every picture looks and becomes a file. Nothing here imports torch, so that `vit report` starts at once."""
+"""The look of every figure, and figures as files; does not import torch, so that `vit report` starts fast"""
 
 import io
 import warnings
@@ -16,23 +16,23 @@ mpl.rcParams.update({
     "axes.spines.top": False,
     "axes.spines.right": False,
     "font.size": 9,
-    "svg.hashsalt": "vit",  # or the same picture is another file every time
+    "svg.hashsalt": "vit",  # makes the file of a figure reproducible
 })  # fmt: skip
 
-# Okabe and Ito's colors, told apart by people who confuse red and green; without their yellow, too pale on white.
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+# The colors of Okabe and Ito, which are distinct for color-blind readers; without their yellow, too pale on white.
+_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
-def look(place: int) -> tuple[str, str]:
-    """Color and marker of the series at a place; the pair repeats after 56."""
-    return _COLOURS[place % len(_COLOURS)], _MARKERS[place % len(_MARKERS)]
+def look(index: int) -> tuple[str, str]:
+    """Color and marker of a series by its index; the pairs repeat after 56."""
+    return _COLORS[index % len(_COLORS)], _MARKERS[index % len(_MARKERS)]
 
 
 def plain(name: str, limit: int = 22) -> str:
-    """A name on a picture: one short line, and no dollar signs, which matplotlib would read as mathematics.
+    """A name on a figure: one short line with escaped dollar signs, which matplotlib would read as mathematics.
 
-    What cannot be printed becomes a question mark: a control character would make an SVG unreadable.
+    Control characters become question marks, because they would make an SVG unreadable.
     """
     line = " ".join(name.encode("utf-8", "replace").decode("utf-8").split())
     line = "".join(letter if letter.isprintable() else "?" for letter in line)
@@ -40,7 +40,7 @@ def plain(name: str, limit: int = 22) -> str:
 
 
 def size_axis(axes: Axes, sizes: Sequence[int], end: float) -> None:
-    """A logarithmic axis of image counts with a label at each measured size that has room for one."""
+    """A logarithmic axis of numbers of images, with a label at each measured size where there is room."""
     shown: list[int] = []
     for size in reversed(sizes):
         if not shown or np.log(shown[0] / size) > 0.075 * np.log(end / sizes[0]):
@@ -56,7 +56,7 @@ def size_axis(axes: Axes, sizes: Sequence[int], end: float) -> None:
 def log_axis(
     axes: Axes, which: str, low: float, high: float, ladders: Sequence[Sequence[float]], label: Callable[[float], str]
 ) -> None:
-    """A logarithmic axis from low to high; its labels come from the first ladder with three of them in between."""
+    """A logarithmic axis from low to high. Its labels come from the first ladder with three values in this range."""
     for ladder in [*ladders, list(MaxNLocator(4).tick_values(low, high))]:
         ticks = [value for value in ladder if low <= value <= high]
         if len(ticks) >= 3:
@@ -67,7 +67,7 @@ def log_axis(
 
 
 def decades(steps: Sequence[float], first: int, last: int) -> list[float]:
-    """The steps times each power of ten from `first` to `last`, ascending where the steps are and lie below ten."""
+    """The steps times each power of ten from `first` to `last`; ascending if the steps are ascending and below ten."""
     return [step * 10.0**power for power in range(first, last + 1) for step in steps]
 
 
@@ -75,7 +75,7 @@ def rendered(figure: Figure, kind: Literal["png", "svg"], dpi: int = 120) -> byt
     """A figure as the bytes of a file."""
     buffer = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # a box stands for a letter that the font lacks
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a letter that the font lacks becomes a box
         metadata = {"Date": None} if kind == "svg" else None
         figure.savefig(buffer, format=kind, dpi=dpi, bbox_inches="tight", metadata=metadata)
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""Small pictures for pages, made anew from decoded pixels: nothing of a file but its picture is in a page."""
+"""Small pictures for pages, encoded from decoded pixels, so that a page contains nothing else of a file"""
 
 import io
 
@@ -9,13 +9,13 @@ from torchvision.transforms.v2 import functional as TF
 
 from vit.report.page import inline
 
-CRISP = 64  # pixels: a picture up to this side is small enough to be kept exactly
+LOSSLESS = 64  # pixels: a picture up to this side is stored without loss
 
 
 def encoded(picture: Tensor) -> Markup:
     """Pixels (3, H, W) uint8 as the source of an <img>."""
     buffer = io.BytesIO()
-    kind = "PNG" if max(picture.shape[1:]) <= CRISP else "JPEG"
+    kind = "PNG" if max(picture.shape[1:]) <= LOSSLESS else "JPEG"
     Image.fromarray(picture.permute(1, 2, 0).numpy()).save(buffer, kind, quality=80)
     return inline(buffer.getvalue(), f"image/{kind.lower()}")
 

@@ -1,4 +1,4 @@
-"""One cell of a study, in a process of its own: an ordinary run, in a folder that is known beforehand."""
+"""One cell of a study in its own process: an ordinary run in a folder that is known beforehand"""
 
 import os
 import sys
@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from multiprocessing import connection, parent_process
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -30,26 +29,31 @@ from vit.training.tracking import open_tracker
 def run_cell(
     recipe: Recipe, folder: Path, threads: int, gpu: int | None, group: str, digests: Mapping[str, str]
 ) -> None:
-    """Train a cell into its folder, or go on with it; what it prints is in log.txt, why it failed in failure.txt.
+    """Train a cell into its folder, or resume it; log.txt gets its output, and failure.txt the reason of a failure.
 
-    The process ends with code 0, or 1 after a failure. It ends at once if the process that began it is gone: the study
-    may have been started again, and two trainings must not write into one folder.
+    The process ends with code 0, or with 1 after a failure. It ends at once if its parent process is gone: a new
+    process of the same study may train this cell, and two trainings must not write into one folder.
 
     Args:
+        recipe: recipe of the cell.
+        folder: run folder.
+        threads: number of CPU threads.
+        gpu: index among the visible GPUs; None: the CPU.
+        group: group at Weights & Biases.
         digests: {path: digest} of the images, which the study has read already.
     """
     _end_with_parent()
     forget_launcher()
     folder.mkdir(parents=True, exist_ok=True)
     run = RunDirectory(folder)
-    _speak_into(run.log_path)
+    _redirect_output(run.log_path)
     _see_one_gpu(gpu)
     torch.set_num_threads(threads)
     with run.held(wait=True):
         run.failure_path.unlink(missing_ok=True)
         try:
             _train(recipe, run, group, digests)
-        except BaseException as error:  # noqa: BLE001  whatever it was, the study must be able to say it
+        except BaseException as error:  # noqa: BLE001  the study must be able to report any failure
             traceback.print_exc()
             words = str(error) if isinstance(error, VitError) else f"{type(error).__name__}: {error}"
             run.failure_path.write_text(" ".join(words.split())[:1000] + "\n", encoding="utf-8")
@@ -58,7 +62,7 @@ def run_cell(
 
 def _train(recipe: Recipe, run: RunDirectory, group: str, digests: Mapping[str, str]) -> None:
     if run.result_path.is_file():
-        return  # another shard or an earlier start has done it
+        return  # another shard, or an earlier start of the study, has trained this cell
     plan = make_plan(recipe)
     resume = (
         run.can_resume
@@ -77,14 +81,14 @@ def _train(recipe: Recipe, run: RunDirectory, group: str, digests: Mapping[str, 
     fitted = fit(plan, run, [TrackedRows(tracker)], resume=resume)
     values = {name: metric["value"] for name, metric in fitted.result.metrics.items()}
     finish(run, fitted, tracker, lambda: tracker.summary(values))
-    run.last_path.unlink(missing_ok=True)  # it is for going on; a study of large networks would fill a disk with them
+    run.last_path.unlink(missing_ok=True)  # only for resuming; in a study of large networks they would fill a disk
 
 
-def time_cell(recipe: Recipe, threads: int, gpu: int | None, answer: Any) -> None:
-    """Send (seconds of a training step, seconds of scoring an image) of a cell's network through a pipe."""
+def time_cell(recipe: Recipe, threads: int, gpu: int | None, answer: connection.Connection) -> None:
+    """Send the seconds of a training step and of scoring an image through a pipe; the words of an error instead."""
     _end_with_parent()
     forget_launcher()
-    _speak_into(Path(os.devnull))
+    _redirect_output(Path(os.devnull))
     _see_one_gpu(gpu)
     torch.set_num_threads(threads)
     try:
@@ -96,9 +100,8 @@ def time_cell(recipe: Recipe, threads: int, gpu: int | None, answer: Any) -> Non
 def _timed(plan: Plan) -> tuple[float, float]:
     from vit.inference.devices import autocast
     from vit.inference.engine import Engine
-    from vit.models.catalog import build
 
-    network = build(plan.network).to(plan.device).train()
+    network = plan.build_network().to(plan.device).train()
     engine = Engine(network, plan.preprocess, plan.device, plan.precision)
     data = plan.data_module()
     batch = next(iter(data.train_dataloader()))
@@ -122,9 +125,12 @@ def _timed(plan: Plan) -> tuple[float, float]:
 
 
 def _see_one_gpu(gpu: int | None) -> None:
-    """Leave one of the visible GPUs visible, by its place among them; nothing has touched CUDA yet.
+    """Hide all visible GPUs but one, before anything uses CUDA.
 
-    A scheduler or a person may have chosen GPUs of the machine by number or by name: "2,3", "GPU-8932f937,MIG-...".
+    A scheduler or a user may have chosen GPUs of the machine by number or by name: "2,3", "GPU-8932f937,MIG-...".
+
+    Args:
+        gpu: index among the visible GPUs.
     """
     if gpu is not None:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
@@ -133,6 +139,7 @@ def _see_one_gpu(gpu: int | None) -> None:
 
 
 def _end_with_parent() -> None:
+    """End this process as soon as its parent is gone."""
     parent = parent_process()
     assert parent is not None
     sentinel = parent.sentinel
@@ -144,8 +151,8 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _speak_into(path: Path) -> None:
-    """From here on, everything this process prints goes to the end of a file."""
+def _redirect_output(path: Path) -> None:
+    """Append all further output of this process to a file."""
     sys.stdout.flush()
     sys.stderr.flush()
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vit.atomic_files import write_json
-from vit.checkpoints.run import RunDirectory, RunResult, unpack
+from vit.checkpoints.result import RunResult, unpack
+from vit.checkpoints.run import RunDirectory
 from vit.errors import UsageError
 from vit.layout import StudyLayout
 from vit.study.findings import CellResult, FailedCell, JsonValue, Protocol
@@ -188,7 +189,7 @@ def _distinct(values: Iterable[str]) -> str:
 def _cell_result(cell: ListedCell, result: RunResult) -> CellResult:
     return CellResult(
         series=cell.series,
-        network=result.network["name"],
+        network=result.spec.name,
         num_images=cell.num_images,
         seed=cell.seed,
         accuracy=result.metrics["acc1"]["value"],
@@ -202,5 +203,5 @@ def _cell_result(cell: ListedCell, result: RunResult) -> CellResult:
         seconds=result.seconds,
         images_per_second=result.images_per_second,
         run=cell.folder,
-        correct=unpack(result.correct["test"], result.images["test"]),
+        correct=unpack(result.correct["test"], result.num_images["test"]),
     )

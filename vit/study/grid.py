@@ -19,13 +19,13 @@ from vit.training.recipe import UNDECIDING, Recipe
 from vit.training.recipe_values import plain
 
 _BUDGET = re.compile(r"(steps|epochs):(\d+)")
-_VERSION = 2  # of keys; to be raised when one recipe comes to mean another training
+_VERSION = 2  # of keys; a new version is needed when the same recipe starts to mean another training
 _UNDECIDING_DATA = {"source", "root", "download", "cache", "num_workers"}
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How long a cell trains: so many steps, so many epochs, or the longer of the two."""
+    """Length of a cell's training: a number of steps, a number of epochs, or the longer of both."""
 
     steps: int | None
     epochs: int | None
@@ -44,23 +44,23 @@ class Budget:
         return ",".join(parts)
 
     def words(self) -> str:
-        """For titles and tables."""
+        """The budget for titles and tables."""
         if self.steps is None:
             return f"{self.epochs:,} epochs at every size (few steps at small sizes)"
         if self.epochs is None:
             return f"{self.steps:,} optimizer steps at every size"
         return f"{self.steps:,} optimizer steps or {self.epochs:,} epochs, whichever is longer"
 
-    def apply(self, recipe: Recipe, images: int) -> Recipe:
-        """The recipe of a cell with this length; its batch is never larger than its images."""
+    def apply(self, recipe: Recipe, num_images: int) -> Recipe:
+        """The recipe of a cell with this length and a batch of at most `num_images`."""
         optim = recipe.optim
-        batch = optim.batch_size or automatic_batch_size(recipe, images)
-        if batch > images:
+        batch = optim.batch_size or automatic_batch_size(recipe, num_images)
+        if batch > num_images:
             multiple = batch_multiple(recipe)
-            batch = max(multiple, images - images % multiple)
+            batch = max(multiple, num_images - num_images % multiple)
         optim = replace(optim, batch_size=batch)
         if self.epochs is not None and self.steps is not None:
-            longer = max(self.steps, self.epochs * (images // batch))
+            longer = max(self.steps, self.epochs * (num_images // batch))
             optim = replace(optim, steps=longer)
         elif self.steps is not None:
             optim = replace(optim, steps=self.steps)
@@ -74,8 +74,9 @@ class Cell:
     """One training of the grid.
 
     Attributes:
-        choice: the values that tuning tries here, as text; empty where nothing is tuned.
-        folder: of its run, relative to the study's folder.
+        num_images: number of training images.
+        choice: values that tuning tries, as text; empty where nothing is tuned.
+        folder: run folder, relative to the study's folder.
     """
 
     series: str
@@ -87,12 +88,12 @@ class Cell:
 
     @property
     def group(self) -> tuple[str, int]:
-        """Cells among which tuning chooses."""
+        """Key of the cells among which tuning chooses."""
         return self.series, self.num_images
 
     @property
     def images_shown(self) -> int:
-        """Images that its training shows to the network, each as often as it is shown: nearly all of its work."""
+        """Number of images that training shows to the network, with repetitions: a measure of the cell's work."""
         optim = self.recipe.optim
         return (
             optim.epochs * self.num_images
@@ -101,7 +102,7 @@ class Cell:
         )
 
     def words(self) -> str:
-        """Its name for people."""
+        """The cell in a message."""
         tried = f", {self.choice}" if self.choice else ""
         return f"{self.series}, {self.num_images:,} images, seed {self.seed}{tried}"
 
@@ -109,8 +110,12 @@ class Cell:
 def parse_sizes(sizes: Sequence[int | str], pool: int) -> list[int]:
     """Numbers of training images from counts, percentages ("10%") and "all", ascending.
 
+    Args:
+        sizes: sizes as on the command line.
+        pool: number of all training images.
+
     Raises:
-        UsageError: a size is no such thing, or larger than the pool.
+        UsageError: a size is neither of these, or larger than the pool.
     """
     found: set[int] = set()
     for given in sizes:
@@ -132,28 +137,28 @@ def parse_sizes(sizes: Sequence[int | str], pool: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What cells learn from: replaced files are others, and moved ones are the same.
+    """Hashes of the files that cells learn from. A replaced file has another hash; a moved file has the same.
 
     Attributes:
-        data: the name of the data, which may decide their augmentation.
-        images: {split: hash} of the names, labels and content of all images.
-        weights: {init_from: hash} of the weights that recipes start from.
+        data: name of the data, which may decide the augmentation.
+        image_hashes: {split: hash} of the names, labels and content of all images.
+        weight_hashes: {init_from: hash} of the weights that recipes start from.
     """
 
     data: str
-    images: Mapping[str, str]
-    weights: Mapping[str, str] = field(default_factory=dict)
+    image_hashes: Mapping[str, str]
+    weight_hashes: Mapping[str, str] = field(default_factory=dict)
 
 
 def key_of(recipe: Recipe, inputs: Inputs) -> str:
-    """A hash of all that decides a cell: its recipe without names and places, its weights, and all images."""
+    """A hash of everything that decides a cell's result: recipe without names and paths, weights, and all images."""
     values = {name: value for name, value in plain(recipe).items() if name not in UNDECIDING}
     values["trainer"].pop("checkpoint_every", None)
     values["optim"]["min_lr"] = values["optim"].pop("min_lr_ratio")  # its name when keys of this version began
     values["data"] = {name: value for name, value in values["data"].items() if name not in _UNDECIDING_DATA}
     if recipe.model.init_from is not None:
-        values["model"]["init_from"] = inputs.weights[recipe.model.init_from]
-    text = json.dumps([_VERSION, values, inputs.data, dict(inputs.images)], sort_keys=True)
+        values["model"]["init_from"] = inputs.weight_hashes[recipe.model.init_from]
+    text = json.dumps([_VERSION, values, inputs.data, dict(inputs.image_hashes)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
@@ -164,26 +169,30 @@ def make_cells(
     budget: Budget,
     inputs: Inputs,
 ) -> list[Cell]:
-    """Every cell, small sizes first: an early answer at all sizes' cost is worth more than a late one at one size.
+    """Every cell, small sizes first, because small cells are cheap and give an early answer.
 
     Args:
         series: {name: {choice: recipe}}; one choice, named "", where nothing is tuned.
+        sizes: numbers of training images.
+        seeds: seeds of subset and training.
+        budget: length of every training.
+        inputs: hashes of images and weights.
     """
     cells = []
-    for images in sizes:
+    for num_images in sizes:
         for seed in seeds:
             for name, choices in series.items():
                 for choice, recipe in choices.items():
-                    data = replace(recipe.data, train_images=images, subset_seed=seed)
-                    whole = budget.apply(replace(recipe, data=data, seed=seed), images)
+                    data = replace(recipe.data, train_images=num_images, subset_seed=seed)
+                    whole = budget.apply(replace(recipe, data=data, seed=seed), num_images)
                     ending = f"-{slug(choice)}" if choice else ""
-                    place = f"{slug(name)}/{images:07d}/seed{seed}{ending}-{key_of(whole, inputs)}"
-                    cells.append(Cell(name, images, seed, choice, whole, Path(CELLS) / place))
+                    folder = f"{slug(name)}/{num_images:07d}/seed{seed}{ending}-{key_of(whole, inputs)}"
+                    cells.append(Cell(name, num_images, seed, choice, whole, Path(CELLS) / folder))
     return cells
 
 
 def shard(cells: Sequence[Cell], part: int, parts: int) -> list[Cell]:
-    """The cells of one of several machines, numbered from 1; those among which tuning chooses stay together."""
+    """The cells of one of several machines, numbered from 1. Cells among which tuning chooses stay together."""
     if any(cell.choice for cell in cells):
         groups = {group: number for number, group in enumerate(dict.fromkeys(cell.group for cell in cells))}
         return [cell for cell in cells if groups[cell.group] % parts == part - 1]

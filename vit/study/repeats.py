@@ -1,50 +1,54 @@
-"""Runs that differ in their seed alone: one network, trained several times on the same images."""
+"""Runs that differ only in their seed: one recipe, trained several times on the same images"""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from vit.study.crossed import Bools, mean_error
-from vit.study.findings import Difference, Interval
+from vit.study.findings import Difference, Interval, JsonValue
 from vit.study.paired import difference, hochberg, pairs
 
-_UNDECIDING = ("seed", "name", "out", "wandb")  # of a recipe: what does not make a run another experiment
+_UNDECIDING = ("seed", "name", "out", "wandb")  # values of a recipe that do not change the experiment
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run on the test images that all share.
+    """A finished run on the test images that all runs share.
 
     Attributes:
-        config: its recipe, as plain values.
-        wrong: (T,) which test images are wrong.
+        config: recipe as plain values.
+        wrong: (T,) whether the prediction for each test image is wrong.
     """
 
     name: str
     network: str
     seed: int | None
-    config: Mapping[str, Any]
+    config: Mapping[str, JsonValue]
     wrong: Bools
 
 
 @dataclass(frozen=True)
 class Repeated:
-    """The runs of one recipe, by seed; named by its network, or by its first run where that names two recipes."""
+    """The runs of one recipe, by seed.
+
+    Attributes:
+        name: name of the network, or of the first run where two recipes share a network.
+        wrong: {seed: (T,) whether the prediction for each test image is wrong}.
+    """
 
     name: str
     wrong: dict[int, Bools]
 
     @property
     def error(self) -> Interval:
-        """Mean over the seeds; its interval is about other seeds and other test images."""
+        """Mean error of the seeds; its interval covers other seeds and other test images."""
         return mean_error(np.stack(list(self.wrong.values())))
 
 
 def repeated(runs: Sequence[Run]) -> list[Repeated]:
-    """The recipes in the order of their first run; empty where no recipe has two seeds, or a seed comes twice."""
+    """The recipes in the order of their first run; empty where no recipe has two seeds, or has a seed twice."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(_recipe(run), []).append(run)
@@ -59,7 +63,7 @@ def repeated(runs: Sequence[Run]) -> list[Repeated]:
 
 
 def differences(groups: Sequence[Repeated]) -> list[tuple[str, Difference | None]]:
-    """The first group with each other one on their common seeds, corrected together; None where they share no seed."""
+    """The first recipe against each other one on their common seeds, corrected together; None without common seeds."""
     first, *others = groups
     found: list[tuple[str, Difference | None]] = []
     for other in others:
@@ -74,7 +78,7 @@ def differences(groups: Sequence[Repeated]) -> list[tuple[str, Difference | None
 
 
 def _recipe(run: Run) -> str:
-    """What two runs have in common where they differ in their seed alone; the path of one that does not say it."""
+    """A text that is equal for runs that differ only in their seed; the name of a run without a recipe."""
     if not run.config or run.seed is None:
         return run.name
     values = {name: value for name, value in run.config.items() if name not in _UNDECIDING}

@@ -1,4 +1,4 @@
-"""Runs cells side by side, each in a fresh process that a warm one forks off: torch is imported once for all."""
+"""Cells in parallel, each in a fresh process; a server process imports torch once and forks all of them"""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from multiprocessing import connection, get_all_start_methods, get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 from vit.checkpoints.run import RunDirectory
 from vit.errors import UsageError
@@ -14,26 +14,37 @@ from vit.study.cell import run_cell, time_cell
 from vit.study.grid import Cell
 from vit.training.recipe import Recipe
 
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkServerContext, SpawnContext
+
+Event = Literal["started", "done", "failed"]
+
 MOST_JOBS = 8
 PRELOADED = ["vit.study.cell", "sklearn.datasets"]
-_PATIENCE = 30.0
+_PATIENCE = 30.0  # seconds until a terminated process is killed
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What cells run on: so many at a time, each on some threads of the CPU, or on a GPU of its own."""
+    """The share of a machine that each cell gets.
+
+    Attributes:
+        jobs: number of cells at a time.
+        threads: number of CPU threads for each cell.
+        gpus: number of GPUs.
+    """
 
     jobs: int
     threads: int
     gpus: int
 
     def gpu(self, slot: int) -> int | None:
-        """The GPU of the n-th cell at a time."""
+        """Index of the GPU for one of the cells that run at the same time; None without GPUs."""
         return slot % self.gpus if self.gpus else None
 
 
 def machine(jobs: int | None) -> Machine:
-    """This machine; by default a cell on every GPU, or on a CPU one on every core: small networks scale badly."""
+    """This machine. By default every GPU gets a cell, or every core of a CPU, because small networks scale badly."""
     import torch
 
     from vit.data.threads import available_cores
@@ -46,44 +57,49 @@ def machine(jobs: int | None) -> Machine:
 def run_cells(
     study: Path,
     cells: Sequence[Cell],
-    place: Machine,
+    share: Machine,
     group: str,
     digests: Mapping[str, str],
-    told: Callable[[Cell, str], None],
+    notify: Callable[[Cell, Event], None],
 ) -> None:
-    """Run every cell that has no result yet, in order; one that fails does not stop the rest.
+    """Run every cell without a result, in order. A failed cell does not stop the others.
 
     Args:
+        study: folder of the study.
+        cells: cells to run.
+        share: share of the machine that each cell gets.
+        group: group at Weights & Biases.
         digests: {path: digest} of the images.
-        told: called with a cell and "started", "done" or "failed".
+        notify: function that gets a cell and its event.
     """
-    context: Any = _context()
+    context = _context()
     waiting = deque(cell for cell in cells if not RunDirectory(study / cell.folder).result_path.is_file())
-    free = list(range(place.jobs))[::-1]
-    running: dict[Any, tuple[BaseProcess, Cell, int]] = {}
+    free = list(range(share.jobs))[::-1]
+    running: dict[int, tuple[BaseProcess, Cell, int]] = {}
     try:
         while waiting or running:
             while waiting and free:
                 cell, slot = waiting.popleft(), free.pop()
-                about = (cell.recipe, study / cell.folder, place.threads, place.gpu(slot), group, digests)
+                about = (cell.recipe, study / cell.folder, share.threads, share.gpu(slot), group, digests)
                 process = context.Process(target=run_cell, args=about)
                 process.start()
                 running[process.sentinel] = (process, cell, slot)
-                told(cell, "started")
-            for sentinel in connection.wait(list(running)):
-                process, cell, slot = running.pop(sentinel)
-                process.join()
+                notify(cell, "started")
+            ready = connection.wait(list(running))
+            for sentinel in [one for one in running if one in ready]:
+                ended_process, cell, slot = running.pop(sentinel)
+                ended_process.join()
                 free.append(slot)
-                told(cell, _outcome(RunDirectory(study / cell.folder), process.exitcode))
+                notify(cell, _outcome(RunDirectory(study / cell.folder), ended_process.exitcode))
     finally:
         _end([process for process, _, _ in running.values()])
 
 
-def time_network(recipe: Recipe, place: Machine) -> tuple[float, float]:
-    """(seconds of a training step, seconds of scoring an image), in a process like those of the cells."""
-    context: Any = _context()
+def time_network(recipe: Recipe, share: Machine) -> tuple[float, float]:
+    """(seconds of a training step, seconds of scoring an image), in a process like that of a cell."""
+    context = _context()
     here, there = context.Pipe()
-    process = context.Process(target=time_cell, args=(recipe, place.threads, place.gpu(0), there))
+    process = context.Process(target=time_cell, args=(recipe, share.threads, share.gpu(0), there))
     process.start()
     there.close()
     try:
@@ -92,23 +108,24 @@ def time_network(recipe: Recipe, place: Machine) -> tuple[float, float]:
         answer = "its process ended without an answer"
     process.join()
     if isinstance(answer, str):
-        raise UsageError(f"a step of {recipe.model.network['name']} could not be timed: {answer}", "fix it first")
+        raise UsageError(f"a step of {recipe.model.network['name']} cannot be timed: {answer}", "fix this error first")
     step, image = answer
     return float(step), float(image)
 
 
-def _context() -> Any:
-    method = "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
-    context = get_context(method)
+def _context() -> "ForkServerContext | SpawnContext":
+    if "forkserver" not in get_all_start_methods():
+        return get_context("spawn")
+    context = get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     return context
 
 
-def _outcome(run: RunDirectory, code: int | None) -> str:
+def _outcome(run: RunDirectory, code: int | None) -> Event:
     if run.result_path.is_file():
         return "done"
     if not run.failure_path.is_file():  # a killed process cannot write its reason
-        killed = f"its process was ended by signal {-code} (out of memory?)" if code and code < 0 else f"code {code}"
+        killed = f"signal {-code} ended its process (out of memory?)" if code and code < 0 else f"code {code}"
         run.path.mkdir(parents=True, exist_ok=True)
         run.failure_path.write_text(f"{killed}\n", encoding="utf-8")
     return "failed"

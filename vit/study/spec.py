@@ -1,32 +1,32 @@
-"""What a study compares, from the words of its command line or file: networks, varied values, values to tune."""
+"""The series of a study: networks, varied values, and values to tune"""
 
 import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from vit.errors import UsageError
+from vit.study.findings import JsonValue
 from vit.training.recipe import Recipe
 from vit.training.recipe_values import plain
 
-Grid = Mapping[str, Sequence[Any]]
+Grid = Mapping[str, Sequence[JsonValue]]
 Reader = Callable[[Sequence[str]], Recipe]
 _FACTOR = re.compile(r"x(\d+(\.\d+)?)")
 
 
 def make_series(
-    networks: Mapping[str, Sequence[str]], shared: Mapping[str, Any], vary: Grid, tune: Grid, read: Reader
+    networks: Mapping[str, Sequence[str]], shared: Mapping[str, JsonValue], vary: Grid, tune: Grid, read: Reader
 ) -> dict[str, dict[str, Recipe]]:
     """{series: {choice: recipe}}: every network with every combination of the varied values, and of those to tune.
 
-    A series is named by what tells it from the others: its network, its varied values, or both.
+    The name of a series is its network, its varied values, or both, as far as they differ between series.
 
     Args:
-        networks: {name: the options that make its recipe}.
-        shared: options that all have in common, by dotted name.
-        vary: {dotted option: values} that are compared.
-        tune: {dotted option: values} that are chosen among on validation images; "x0.3" means 0.3 times the recipe's.
-        read: makes a recipe of options as they stand on the command line of `vit train`.
+        networks: {name: options of its recipe}.
+        shared: {dotted option: value} of all networks.
+        vary: {dotted option: values} to compare.
+        tune: {dotted option: values} to choose from on validation images; "x0.3" means 0.3 times the recipe's value.
+        read: function from options of the command line of `vit train` to a recipe.
     """
     series: dict[str, dict[str, Recipe]] = {}
     for name, beginning in networks.items():
@@ -43,11 +43,11 @@ def make_series(
     return series
 
 
-def _combinations(grid: Grid) -> list[dict[str, Any]]:
+def _combinations(grid: Grid) -> list[dict[str, JsonValue]]:
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
 
-def _options(values: Mapping[str, Any]) -> list[str]:
+def _options(values: Mapping[str, JsonValue]) -> list[str]:
     return [f"--{option}={_text(value)}" for option, value in values.items()]
 
 
@@ -56,21 +56,21 @@ def _word(option: str, value: object) -> str:
 
 
 def _text(value: object) -> str:
-    """A value as the command line takes it."""
+    """A value as on the command line."""
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _scaled(values: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
-    """The same values with factors multiplied out."""
-    result: dict[str, Any] = {}
+def _scaled(values: Mapping[str, JsonValue], recipe: Recipe) -> dict[str, JsonValue]:
+    """The same values, with each factor multiplied by the recipe's value."""
+    result: dict[str, JsonValue] = {}
     for option, value in values.items():
         factor = _FACTOR.fullmatch(str(value))
         if factor is None:
             result[option] = value
             continue
-        own: Any = plain(recipe)
+        own: object = plain(recipe)
         for part in option.split("."):
             own = own.get(part) if isinstance(own, dict) else None
         if not isinstance(own, int | float) or isinstance(own, bool):

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import torch
 
-from vit.checkpoints.format import Description, load
+from vit.checkpoints.format import Description
+from vit.checkpoints.load import load
 from vit.data.module import ImageDataModule
 from vit.inference.calibration import Temperature, fit_temperature
 from vit.inference.engine import Engine, score

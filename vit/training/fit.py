@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from lightning.pytorch import seed_everything
 
+from vit.checkpoints.io import store_temperature
 from vit.checkpoints.run import RunDirectory
 from vit.training.best_weights import measure_checkpoint
 from vit.training.callbacks.listener import Listener
-from vit.training.checkpoint_io import store_temperature
 from vit.training.failures import explained, how_to_resume
 from vit.training.initial_network import initial_network
 from vit.training.optimize import optimize

@@ -3,14 +3,12 @@
 from collections.abc import Callable
 
 from vit.checkpoints.format import Description
-from vit.checkpoints.run import versions
-from vit.models.catalog import build
+from vit.checkpoints.result import versions
 from vit.models.network import Network
 from vit.training.distributed.batch_norm import synchronized
 from vit.training.lora import add_adapters
 from vit.training.plan import Plan
-from vit.weights.pretrained import open_pretrained
-from vit.weights.start import start_from
+from vit.weights.open import open_pretrained
 
 
 def initial_network(plan: Plan, resume: bool, notice: Callable[[str], None]) -> Network:
@@ -20,12 +18,12 @@ def initial_network(plan: Plan, resume: bool, notice: Callable[[str], None]) -> 
         resume: whether a checkpoint will replace the weights, so that pretrained weights are not needed.
         notice: receiver of the origin of all weights, line by line.
     """
-    network = build(plan.network)
+    network = plan.build_network()
     model = plan.recipe.model
     facts: list[tuple[str, str]] = []
     if model.init_from is not None and not resume:
         pretrained = open_pretrained(model.init_from)
-        report = start_from(network, pretrained)
+        report = pretrained.fill(network)
         facts += [*pretrained.facts(), *report.facts()]
     if model.lora is not None:
         facts += add_adapters(network, model.lora)
@@ -38,4 +36,4 @@ def initial_network(plan: Plan, resume: bool, notice: Callable[[str], None]) -> 
 
 def describe(plan: Plan) -> Description:
     """The description that every checkpoint of a training holds."""
-    return Description(plan.source.class_names, plan.network, plan.preprocess, plan.precision, versions=versions())
+    return Description(plan.source.class_names, plan.spec, plan.preprocess, plan.precision, versions=versions())

@@ -8,7 +8,6 @@ The weights of a checkpoint are the sums, so its readers do not need LoRA. The p
 resumed training reads them.
 """
 
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -16,27 +15,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from vit.errors import UsageError, install
+from vit.errors import UsageError
 from vit.models.network import Network
 from vit.training.classifier import Classifier
-from vit.training.recipe import ModelConfig, OptimConfig
+from vit.training.recipe import OptimConfig
 from vit.weights.adapt import head_names
 
 ALPHA = 16  # as in peft's guide for ViTs (rank 16) and QLoRA (rank 64); the rank does not change it (Hu et al., 4.1)
 PARTS = "lora"
 _NAME = "default"  # peft's name of an adapter
-
-
-def check_choice(model: ModelConfig) -> None:
-    """Raise UsageError if the recipe asks for LoRA, and another option or the machine excludes it."""
-    if model.lora is None:
-        return
-    if model.init_from is None:
-        raise UsageError("--lora without weights to start from", "give --init_from")
-    if model.freeze == "backbone":
-        raise UsageError("--lora with --freeze backbone, which trains the last layer alone", "leave one of them out")
-    if find_spec("peft") is None:
-        raise UsageError("--lora needs peft", install("lora"))
 
 
 def layers_to_adapt(network: Network, rank: int) -> list[str]:

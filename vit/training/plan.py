@@ -1,8 +1,7 @@
-"""From a recipe to everything that training needs to know, worked out and checked before the first step."""
+"""A recipe becomes a plan: everything that a training needs to know, decided and checked before the first step"""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -12,18 +11,17 @@ from vit.data.preprocess import Preprocess
 from vit.data.samples import Source
 from vit.data.sources import open_source
 from vit.data.split import complete
-from vit.errors import UsageError
-from vit.models import catalog
-from vit.training.automatic_network import automatic_network
+from vit.inference.devices import choose_precision
+from vit.models.network import Network
+from vit.models.spec import Cost, NetworkSpec
 from vit.training.batch_size import choose_batch_size
+from vit.training.compatibility import Machine, check_compatibility
 from vit.training.distributed.batch_norm import check_batch_norm
-from vit.training.distributed.devices import check_sharding, decide_precision, device_and_world_size
+from vit.training.distributed.devices import device_and_world_size
 from vit.training.images import check_shares, chosen_part, subset_seed, with_subset
-from vit.training.lora import check_choice, layers_to_adapt
+from vit.training.network_choice import ChosenNetwork, choose_network, wanted_network
 from vit.training.optim import warmup_steps
 from vit.training.recipe import AugmentConfig, PreprocessConfig, Recipe, seconds
-from vit.weights.pretrained import Pretrained, open_pretrained
-from vit.weights.start import check_fit
 
 UNMIRRORED = frozenset({"digits", "mnist", "kmnist", "svhn", "gtsrb"})  # letters, digits and signs
 ROUNDS = 10
@@ -31,37 +29,56 @@ PENALTIES = tuple(10.0 ** (-half / 2) for half in range(1, 11))  # of a linear p
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A training, fully decided.
+class Schedule:
+    """How many optimizer steps a training takes, and when it validates.
 
     Attributes:
-        recipe: with every open choice filled in: what the run's config.yaml holds.
-        source: images of all splits.
-        network: the catalog's description, completed.
-        parameters: of the network.
-        flops: of one image's forward pass.
-        batch_size: images of one optimizer step, over all processes.
-        steps_per_epoch: optimizer steps of a pass over the training images.
-        rounds: how often training validates and saves: once an epoch, or 5 to 10 times where its length is in steps.
-        steps_per_round: optimizer steps between.
-        precision: chosen.
-        checkpoint_seconds: between two checkpoints; None: only when training validates.
+        batch_size: number of images of one optimizer step, over all processes.
+        steps_per_epoch: number of optimizer steps of a pass over the training images.
+        rounds: number of validations: one an epoch, or five to ten where the length is given in steps.
+        steps_per_round: number of optimizer steps between two validations.
     """
 
-    recipe: Recipe
-    source: Source
-    network: dict[str, Any]
-    preprocess: Preprocess
-    augment: Augment
-    parameters: int
-    flops: int
     batch_size: int
     steps_per_epoch: int
     rounds: int
     steps_per_round: int
-    world_size: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A training, fully decided.
+
+    Attributes:
+        recipe: the recipe with every open choice filled in: the content of the run's config.yaml.
+        source: images of all splits.
+        spec: the network.
+        preprocess: how an image becomes the network's input.
+        augment: how training images are varied.
+        cost: parameters and FLOPs of the network.
+        device: device of this process.
+        world_size: number of processes over all machines.
+        precision: precision of the training.
+        batch_size: number of images of one optimizer step, over all processes.
+        steps_per_epoch: number of optimizer steps of a pass over the training images.
+        rounds: number of validations; a checkpoint is saved at each.
+        steps_per_round: number of optimizer steps between two validations.
+        checkpoint_seconds: time between two checkpoints; None: they are saved at validations only.
+    """
+
+    recipe: Recipe
+    source: Source
+    spec: NetworkSpec
+    preprocess: Preprocess
+    augment: Augment
+    cost: Cost
     device: torch.device
+    world_size: int
     precision: str
+    batch_size: int
+    steps_per_epoch: int
+    rounds: int
+    steps_per_round: int
     checkpoint_seconds: float | None
 
     @property
@@ -81,13 +98,17 @@ class Plan:
 
     @property
     def ema_decay(self) -> float:
-        """The recipe's, or less: averaging over more than a fifth of the training would keep its beginning."""
+        """The recipe's decay, or less: an average over more than a fifth of the training would keep its beginning."""
         return min(self.recipe.optim.ema_decay, max(0.0, 1 - 5 / self.total_steps))
 
     @property
     def checkpoint_bytes(self) -> int:
         """About the size of a checkpoint: float32 weights, their average, and two numbers of the optimizer for each."""
-        return 4 * self.parameters * (3 + (self.ema_decay > 0))
+        return 4 * self.cost.parameters * (3 + (self.ema_decay > 0))
+
+    def build_network(self) -> Network:
+        """The network with random weights."""
+        return self.spec.build(self.preprocess.image_size)
 
     def data_module(self) -> ImageDataModule:
         """The loaders of this plan."""
@@ -101,93 +122,70 @@ class Plan:
 
 
 def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
-    """Work a recipe out.
+    """Decide everything that a recipe leaves open, and refuse what cannot be.
 
     Args:
-        found: what `open_source` made of its data, where somebody has read it already.
+        found: images of the recipe's data, where they are listed already.
 
     Raises:
         CheckpointError: the weights to start from cannot be used.
-        UsageError: its values contradict each other, or the machine.
-        DataError: its data cannot be used.
+        UsageError: options contradict each other, or the machine.
+        DataError: the data cannot be used.
     """
-    device, world_size = device_and_world_size(recipe)
-    check_choice(recipe.model)
+    machine = Machine(*device_and_world_size(recipe))
+    wanted = wanted_network(recipe.model)
+    check_compatibility(recipe, machine, wanted.name)
     if recipe.model.freeze == "backbone":
-        recipe = _frozen(recipe, world_size)
-    precision = decide_precision(recipe.trainer.precision, device)
+        recipe = replace(recipe, augment=AugmentConfig(name="none"))  # features are computed once
+    found = found or open_source(recipe.data.source, recipe.data.root, recipe.data.download, recipe.data.allow_empty)
+    network = choose_network(recipe.model, wanted, found)
+    recipe, source = _choose_images(recipe, found)
+    schedule = _schedule(recipe, network, len(source.splits["train"]), machine.world_size)
+    precision = choose_precision(recipe.trainer.precision, machine.device)
+    augment = _augment(recipe.augment, network.preprocess.image_size, source.name)
     every = recipe.trainer.checkpoint_every
-    checkpoint_seconds = None if every is None else seconds(every)
-    description, image_size = dict(recipe.model.network), recipe.model.preprocess.image_size
-    start = _start(recipe)
-    if start is not None and description.get("name", "auto") == "auto":
-        own = start.network({name: value for name, value in description.items() if name != "name"})
-        image_size = image_size or own["image_size"]
-        description = {name: value for name, value in own.items() if name != "image_size"}
-    if description.get("name", "auto") != "auto":  # refuse a wrong name or value before any data is read
-        with torch.device("meta"):
-            empty = catalog.build(catalog.resolve(description, image_size, num_classes=2))
-        if recipe.model.lora is not None:
-            layers_to_adapt(empty, recipe.model.lora)
-    data = recipe.data
-    if found is None:
-        found = open_source(data.source, data.root, data.download, data.allow_empty)
-    if description.get("name", "auto") == "auto":
-        name, side = automatic_network(found.splits["train"])
-        description["name"] = name
-        image_size = image_size or side
-    network = catalog.resolve(description, image_size, len(found.class_names))
-    if start is not None:
-        with torch.device("meta"):
-            empty = catalog.build(network)
-        check_fit(empty, start)
-    if recipe.trainer.strategy == "fsdp":
-        check_sharding(recipe, network["name"])
-    parameters, flops = catalog.cost(network)
-    check_shares(found, data)
-    source = complete(found, data.validation, data.test, data.split_seed)
-    if data.train_images is not None:
-        recipe = with_subset(source, recipe)
-        source = chosen_part(source, recipe)
-    preprocess = _preprocess(recipe.model.preprocess, network["image_size"], {} if start is None else start.preprocess)
-    augment = _augment(recipe, network["image_size"], source.name)
-    images = len(source.splits["train"])
-    batch_size = choose_batch_size(recipe, images, world_size)
-    check_batch_norm(network, batch_size // recipe.optim.accumulate, recipe)
-    steps_per_epoch = images // batch_size
-    rounds, steps_per_round = _rounds(recipe, steps_per_epoch)
     return Plan(
-        recipe=_resolved(recipe, description, preprocess, augment, batch_size, precision),
+        recipe=_with_choices(recipe, network, augment, schedule.batch_size, precision),
         source=source,
-        network=network,
-        preprocess=preprocess,
+        spec=network.spec,
+        preprocess=network.preprocess,
         augment=augment,
-        parameters=parameters,
-        flops=flops,
-        batch_size=batch_size,
-        steps_per_epoch=steps_per_epoch,
-        rounds=rounds,
-        steps_per_round=steps_per_round,
-        world_size=world_size,
-        device=device,
+        cost=network.cost,
+        device=machine.device,
+        world_size=machine.world_size,
         precision=precision,
-        checkpoint_seconds=checkpoint_seconds,
+        batch_size=schedule.batch_size,
+        steps_per_epoch=schedule.steps_per_epoch,
+        rounds=schedule.rounds,
+        steps_per_round=schedule.steps_per_round,
+        checkpoint_seconds=None if every is None else seconds(every),
     )
 
 
-def _frozen(recipe: Recipe, world_size: int) -> Recipe:
-    """The recipe of a linear probe, whose images are not varied."""
-    if recipe.model.init_from is None:
-        raise UsageError("--freeze backbone without weights to start from", "give --init_from")
-    if world_size > 1:
-        raise UsageError(f"--freeze backbone on {world_size} processes", "give --devices 1")
-    return replace(recipe, augment=AugmentConfig(name="none"))
+def _choose_images(recipe: Recipe, found: Source) -> tuple[Recipe, Source]:
+    """The images of all splits, and the recipe with the kind of subset that they ask for."""
+    data = recipe.data
+    check_shares(found, data)
+    source = complete(found, data.validation, data.test, data.split_seed)
+    if data.train_images is None:
+        return recipe, source
+    recipe = with_subset(source, recipe)
+    return recipe, chosen_part(source, recipe)
+
+
+def _schedule(recipe: Recipe, network: ChosenNetwork, num_images: int, world_size: int) -> Schedule:
+    """The steps of a training on so many images."""
+    batch_size = choose_batch_size(recipe, num_images, world_size)
+    check_batch_norm(network.shapes, network.spec.name, batch_size // recipe.optim.accumulate, recipe)
+    steps_per_epoch = num_images // batch_size
+    return Schedule(batch_size, steps_per_epoch, *_rounds(recipe, steps_per_epoch))
 
 
 def _rounds(recipe: Recipe, steps_per_epoch: int) -> tuple[int, int]:
-    """(validations, optimizer steps between); a linear probe has a validation for each penalty.
+    """(number of validations, number of optimizer steps between two).
 
-    A length in steps takes the number of validations from five to ten that divides it, or else overshoots it least.
+    A linear probe has a validation for each penalty. A length in steps has five to ten: the number that divides the
+    length, or else overshoots it least.
     """
     if recipe.model.freeze == "backbone":
         return len(PENALTIES), steps_per_epoch
@@ -199,38 +197,16 @@ def _rounds(recipe: Recipe, steps_per_epoch: int) -> tuple[int, int]:
     return rounds, -(-steps // rounds)
 
 
-def _start(recipe: Recipe) -> Pretrained | None:
-    """The weights to start from, where they still decide something; a run's config.yaml has it all filled in."""
-    is_open = recipe.model.network.get("name", "auto") == "auto" or None in vars(recipe.model.preprocess).values()
-    return open_pretrained(recipe.model.init_from) if recipe.model.init_from is not None and is_open else None
-
-
-def _preprocess(config: PreprocessConfig, image_size: int, pretrained: dict[str, Any]) -> Preprocess:
-    given = {name: value for name, value in vars(config).items() if value is not None}
-    return Preprocess(**{**pretrained, **given, "image_size": image_size})
-
-
-def _augment(recipe: Recipe, image_size: int, data: str) -> Augment:
-    base = preset(recipe.augment.name, image_size, mirrored=data not in UNMIRRORED)
-    given = {key: value for key, value in vars(recipe.augment).items() if key != "name" and value is not None}
+def _augment(config: AugmentConfig, image_size: int, data: str) -> Augment:
+    base = preset(config.name, image_size, mirrored=data not in UNMIRRORED)
+    given = {key: value for key, value in vars(config).items() if key != "name" and value is not None}
     return replace(base, **given)
 
 
-def _absolute(name: str) -> str:
-    """A path as it is found from any folder; other names as they are."""
-    path = Path(name).expanduser()
-    return str(path.absolute()) if path.exists() else name
-
-
-def _resolved(
-    recipe: Recipe,
-    description: dict[str, Any],
-    preprocess: Preprocess,
-    augment: Augment,
-    batch_size: int,
-    precision: str,
-) -> Recipe:
+def _with_choices(recipe: Recipe, network: ChosenNetwork, augment: Augment, batch_size: int, precision: str) -> Recipe:
+    """The recipe with every open choice filled in."""
     data = recipe.data
+    options = {name: list(value) if isinstance(value, tuple) else value for name, value in network.options.items()}
     return replace(
         recipe,
         data=replace(
@@ -241,10 +217,16 @@ def _resolved(
         ),
         model=replace(
             recipe.model,
-            network=description,
-            preprocess=PreprocessConfig(**vars(preprocess)),
+            network={"name": network.spec.name, **options},
+            preprocess=PreprocessConfig(**vars(network.preprocess)),
         ),
         augment=replace(recipe.augment, **augment.to_dict()),
         optim=replace(recipe.optim, batch_size=batch_size),
         trainer=replace(recipe.trainer, precision=precision),  # type: ignore[arg-type]
     )
+
+
+def _absolute(name: str) -> str:
+    """A path as it is found from any folder; other names as they are."""
+    path = Path(name).expanduser()
+    return str(path.absolute()) if path.exists() else name

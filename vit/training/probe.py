@@ -16,7 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchmetrics.functional.classification import multiclass_accuracy, multiclass_calibration_error
 
-from vit.checkpoints.format import KEY, PREFIX, Description
+from vit.checkpoints.format import Description, checkpoint_content
+from vit.checkpoints.io import write_checkpoint
 from vit.checkpoints.run import RunDirectory
 from vit.csv_files import new_table
 from vit.data.batch import Batch
@@ -26,7 +27,6 @@ from vit.inference.engine import Engine
 from vit.models.network import Network
 from vit.training.callbacks.listener import Listener
 from vit.training.callbacks.metrics_csv import COLUMNS
-from vit.training.checkpoint_io import DurableCheckpointIO
 from vit.training.initial_network import describe
 from vit.training.plan import PENALTIES, Plan
 from vit.training.result import TrainingStats
@@ -47,7 +47,7 @@ def probe(
         UsageError: the network does not end in one linear layer.
     """
     began = time.perf_counter()
-    name, head = _head(network, plan.network["name"])
+    name, head = _head(network, plan.spec.name)
     network.set_submodule(name, nn.Identity())  # now the network returns the features that its head reads
     engine = Engine(network, plan.preprocess, plan.device, plan.precision)
     features, labels = _features(engine, data.evaluation_loader("train"))
@@ -150,5 +150,4 @@ def _set_head(head: nn.Linear, fitted: nn.Linear, mean: Tensor, std: Tensor) -> 
 
 
 def _save(network: Network, description: Description, run: RunDirectory) -> None:
-    state = {f"{PREFIX}{key}": value for key, value in network.state_dict().items()}
-    DurableCheckpointIO().save_checkpoint({"state_dict": state, KEY: description.to_dict()}, run.best_path)
+    write_checkpoint(checkpoint_content(description, network.state_dict()), run.best_path)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from vit.checkpoints.run import RunResult, pack
+from vit.checkpoints.result import RunResult, pack, versions
 from vit.data.module import ImageDataModule
 from vit.inference.metrics import uncalibrated, with_intervals
 from vit.inference.scored_images import ScoredImages
@@ -60,12 +60,12 @@ def run_result(plan: Plan, stats: TrainingStats, best: MeasuredCheckpoint) -> Ru
     }
     metrics = best.description.metrics
     return RunResult(
-        network=plan.network,
-        parameters=plan.parameters,
-        flops=plan.flops,
+        spec=plan.spec,
+        image_size=plan.preprocess.image_size,
+        parameters=plan.cost.parameters,
+        flops=plan.cost.flops,
         data=plan.source.name,
-        classes=num_classes,
-        images={split: len(samples) for split, samples in measured.items()},
+        num_images={split: len(samples) for split, samples in measured.items()},
         fingerprints={split: samples.fingerprint() for split, samples in measured.items()},
         seed=plan.recipe.seed,
         epochs=plan.total_steps / plan.steps_per_epoch,
@@ -78,6 +78,7 @@ def run_result(plan: Plan, stats: TrainingStats, best: MeasuredCheckpoint) -> Ru
         best_epoch=int(metrics["epoch"]),
         validation={name: value for name, value in metrics.items() if name.startswith("val/")},
         metrics=with_intervals(scored["test"], num_classes).to_dict() if "test" in scored else {},
+        versions=versions(),
         temperature=best.temperature,
         uncalibrated=uncalibrated(scored["test"], num_classes).to_dict() if "test" in scored else {},
         correct={split: pack(some.correct) for split, some in scored.items()},

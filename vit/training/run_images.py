@@ -130,7 +130,5 @@ def count_left_out(run: RunDirectory) -> int:
 
 def _left_out(run: RunDirectory) -> dict[str, dict[str, str]]:
     """{split: {path: reason}} of images that a run could not measure. Empty before the run is finished."""
-    if not run.result_path.is_file():
-        return {}
-    found: dict[str, dict[str, str]] = json.loads(run.result_path.read_text(encoding="utf-8")).get("left_out", {})
-    return found
+    result = run.read_result()
+    return {} if result is None else result.left_out

@@ -1,7 +1,7 @@
-"""Files of weights from anywhere, as names and float32 tensors. They are strangers' files: nothing in them is run.
+"""Untrusted files of weights, read as names and float32 tensors: nothing in them is run
 
-.safetensors; .pth, .pt and .bin with `weights_only=True`; .npz without pickles. No file is given more memory than its
-own size justifies.
+Read are .safetensors, .pth, .pt and .bin (with `weights_only=True`), and .npz (without pickles). No file is given more
+memory than its own size justifies.
 """
 
 import argparse
@@ -11,7 +11,6 @@ import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,10 +18,9 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
-from vit.checkpoints.format import are_weights, first_line, load_plain
-from vit.errors import CheckpointError
-
-Weights = dict[str, Tensor]
+from vit.checkpoints.io import are_weights, load_plain
+from vit.errors import CheckpointError, first_line
+from vit.weights.formats.weight_format import Config, Weights
 
 FOLDER_FILES = ("model.safetensors", "pytorch_model.bin", "open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 _INDEX = "model.safetensors.index.json"
@@ -36,7 +34,7 @@ def read_weights_file(path: Path) -> Weights:
     """The tensors of a file, or of the weights in a folder; float32, on the CPU.
 
     Raises:
-        CheckpointError: it is damaged, holds anything but weights, or numbers that are none.
+        CheckpointError: the file is damaged, or holds something else than finite weights.
     """
     if path.is_dir():
         weights: Weights = {}
@@ -51,7 +49,7 @@ def read_weights_file(path: Path) -> Weights:
     except Exception as error:  # parsers of untrusted bytes raise whatever they meet: TokenError, struct.error, ...
         what = {".safetensors": "safetensors file", ".npz": "file of numpy arrays"}.get(path.suffix, "file of weights")
         size = f"{path.stat().st_size:,} bytes"
-        raise CheckpointError(f"{path} ({size}) is no whole {what}: {first_line(error)}", _REMEDY) from error
+        raise CheckpointError(f"{path} ({size}) is not a whole {what}: {first_line(error)}", _REMEDY) from error
     if not weights:
         raise CheckpointError(f"{path} holds no tensors", _REMEDY)
     weights = {name: value.float() if value.is_floating_point() else value for name, value in weights.items()}
@@ -62,7 +60,7 @@ def read_weights_file(path: Path) -> Weights:
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """Text that stands beside the tensors of a .safetensors file; {} where there is none.
+    """The metadata of a .safetensors file: text beside the tensors.
 
     Raises:
         CheckpointError: the file cannot be read.
@@ -71,11 +69,11 @@ def read_metadata(path: Path) -> dict[str, str]:
         with safe_open(path, framework="pt") as file:
             return dict(file.metadata() or {})
     except Exception as error:  # as above
-        raise CheckpointError(f"{path} is no whole safetensors file: {first_line(error)}", _REMEDY) from error
+        raise CheckpointError(f"{path} is not a whole safetensors file: {first_line(error)}", _REMEDY) from error
 
 
-def read_config(path: Path) -> dict[str, Any]:
-    """The JSON object of a file; {} where there is none. CheckpointError when it is no such thing."""
+def read_config(path: Path) -> Config:
+    """The JSON object of a file, or {} without a file; CheckpointError when the file holds something else."""
     if not path.is_file():
         return {}
     if path.stat().st_size > _MAX_JSON:
@@ -83,9 +81,9 @@ def read_config(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is no JSON: {first_line(error)}", "download it again") from error
+        raise CheckpointError(f"{path} is not JSON: {first_line(error)}", "download it again") from error
     if not isinstance(content, dict):
-        raise CheckpointError(f"{path} holds no JSON object", "download it again")
+        raise CheckpointError(f"{path} does not hold a JSON object", "download it again")
     return content
 
 
@@ -120,7 +118,7 @@ def _pytorch(path: Path) -> Weights:
     if isinstance(content, Mapping):  # OpenAI's CLIP has numbers beside its weights
         content = {name: value for name, value in content.items() if isinstance(value, Tensor)}
     if not are_weights(content, path.stat().st_size):
-        raise ValueError("it holds no dictionary of names and tensors")
+        raise ValueError("it does not hold a dictionary of names and tensors")
     return {name: value.detach() for name, value in content.items()}
 
 
@@ -150,6 +148,6 @@ def _npz(path: Path) -> Weights:
             elif array.dtype.kind in "fiu":
                 tensor = torch.from_numpy(np.ascontiguousarray(array).copy())
             else:
-                raise ValueError(f"{entry.filename} holds {array.dtype}, no numbers")
+                raise ValueError(f"{entry.filename} holds {array.dtype}, not numbers")
             weights[entry.filename.removesuffix(".npy")] = tensor
     return weights

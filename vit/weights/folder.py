@@ -1,52 +1,60 @@
-"""What stands beside weights in a folder: config.json of transformers or timm, OpenCLIP's config, the preprocessing."""
+"""The configs beside weights in a folder: config.json, open_clip_config.json, preprocessor_config.json
+
+transformers, timm and OpenCLIP write them.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from vit.checkpoints.format import MAX_SIDE
 from vit.errors import CheckpointError
 from vit.weights.file import read_config
 from vit.weights.formats.timm_models import TimmModel, timm_model
-from vit.weights.preprocess_config import from_hugging_face_config, from_open_clip_config, from_timm_config
+from vit.weights.preprocess_config import (
+    Config,
+    StatedPreprocess,
+    from_hugging_face_config,
+    from_open_clip_config,
+    from_timm_config,
+)
 
 _FREE_ARGUMENTS = {"dynamic_img_size", "dynamic_img_pad", "strict_img_size"}  # of timm; one size is used here
 
 
 @dataclass(frozen=True)
 class FolderConfig:
-    """What the JSON files of a folder say of its weights.
+    """Facts about weights that stand beside them.
 
     Attributes:
         config: config.json and open_clip_config.json as one.
-        model: the model of timm that they name; None: they name none.
-        preprocess: (values of `Preprocess`, the file that says so); None: no file does.
-        class_names: class names; None: unknown.
+        model: model of timm that is named; None: none is.
+        preprocess: preprocessing that is stated; None: none is.
+        class_names: names of the classes; None: unknown.
     """
 
-    config: Mapping[str, Any]
-    model: TimmModel | None
-    preprocess: tuple[dict[str, Any], str] | None
-    class_names: tuple[str, ...] | None
+    config: Config = field(default_factory=dict)
+    model: TimmModel | None = None
+    preprocess: StatedPreprocess | None = None
+    class_names: tuple[str, ...] | None = None
 
 
 def read_folder(folder: Path) -> FolderConfig:
     """The configs of a folder with weights.
 
     Raises:
-        CheckpointError: one of them cannot be read, or asks for what cannot be done.
+        CheckpointError: one of them cannot be read, or asks for something that is not supported.
     """
     config = read_config(folder / "config.json")
     open_clip, preprocessor = (read_config(folder / f"{name}_config.json") for name in ("open_clip", "preprocessor"))
-    preprocess: tuple[dict[str, Any], str] | None = None
+    preprocess = None
     try:
         if preprocessor:
-            preprocess = from_hugging_face_config(preprocessor), "preprocessor_config.json"
+            preprocess = StatedPreprocess(from_hugging_face_config(preprocessor), "preprocessor_config.json")
         elif "pretrained_cfg" in config:
-            preprocess = from_timm_config(config["pretrained_cfg"]), "config.json"
+            preprocess = StatedPreprocess(from_timm_config(config["pretrained_cfg"]), "config.json")
         elif "preprocess_cfg" in open_clip:
-            preprocess = from_open_clip_config(open_clip["preprocess_cfg"]), "open_clip_config.json"
+            preprocess = StatedPreprocess(from_open_clip_config(open_clip["preprocess_cfg"]), "open_clip_config.json")
     except Exception as error:  # an untrusted file may hold anything
         raise CheckpointError(
             f"{folder} has preprocessing that cannot be used: {error!r}", "change its config to what is supported"
@@ -54,8 +62,8 @@ def read_folder(folder: Path) -> FolderConfig:
     return FolderConfig({**config, **open_clip}, _model(folder, config, open_clip), preprocess, _labels(config))
 
 
-def _model(folder: Path, config: Mapping[str, Any], open_clip: Mapping[str, Any]) -> TimmModel | None:
-    """The model of timm that a folder names; None where it names none."""
+def _model(folder: Path, config: Config, open_clip: Config) -> TimmModel | None:
+    """The model of timm that a folder names, if it names one."""
     try:
         tower = open_clip.get("model_cfg", {}).get("vision_cfg", {}).get("timm_model_name")
         arguments = dict(config.get("model_args") or {})
@@ -77,8 +85,8 @@ def _model(folder: Path, config: Mapping[str, Any], open_clip: Mapping[str, Any]
     return model
 
 
-def _labels(config: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Class names of a config.json; None where there are none but LABEL_0, LABEL_1, ..."""
+def _labels(config: Config) -> tuple[str, ...] | None:
+    """Class names of a config.json; None without any, or with the placeholders LABEL_0, LABEL_1, ..."""
     labels = config.get("id2label")
     if not isinstance(labels, Mapping) or not all(str(key).isdigit() for key in labels):
         return None

@@ -1,9 +1,9 @@
-"""What the weights to start from are, in a few letters."""
+"""A short hash of the weights to start from, so that a study knows them by their content"""
 
 import hashlib
 from pathlib import Path
 
-from vit.checkpoints.format import file_hash
+from vit.checkpoints.io import file_hash
 from vit.checkpoints.run import checkpoint_of
 from vit.errors import CheckpointError
 from vit.weights.file import FOLDER_FILES
@@ -11,7 +11,7 @@ from vit.weights.hubs import from_hugging_face
 
 
 def weights_hash(source: str) -> str:
-    """A hash of the files that an `init_from` means, wherever they lie; of a library's own model (timm:NAME), its name.
+    """A hash of the files that an `init_from` means, wherever they are. A library's own model has its name instead.
 
     Raises:
         CheckpointError, ResourceError: as `open_pretrained`.

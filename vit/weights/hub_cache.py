@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from vit.checkpoints.format import first_line
+from vit.errors import first_line
 
 FILE = "model.safetensors"
 PATIENCE = 5.0  # seconds until the hub must have answered

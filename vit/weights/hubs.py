@@ -1,30 +1,33 @@
-"""Pretrained weights by name, fetched by the libraries that publish them: timm:NAME, torchvision:NAME, hf:ORG/NAME."""
+"""Pretrained weights by name, fetched by the library that publishes them: timm, torchvision, Hugging Face"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from torch import Tensor
 
-from vit.errors import ResourceError, UsageError, nearest
+from vit.errors import ResourceError, UsageError, first_line, nearest
 from vit.weights.hub_cache import cached_file
+from vit.weights.preprocess_config import PreprocessValues
 
 _HF_FILES = ("*.json", "model*.safetensors", "open_clip_model.safetensors")
 _HF_FILES_PICKLED = ("*.json", "pytorch_model.bin", "open_clip_pytorch_model.bin")
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class Fetched:
-    """Weights of torchvision, with their preprocessing (as `Preprocess` takes it) and class names."""
+    """Weights of torchvision, with their preprocessing and class names."""
 
     weights: dict[str, Tensor]
-    preprocess: dict[str, Any]
+    preprocess: PreprocessValues
     class_names: tuple[str, ...]
 
 
 def from_timm(name: str) -> dict[str, Tensor]:
-    """Weights of timm. UsageError: it has none of that name; ResourceError: they cannot be fetched."""
+    """Weights of timm. UsageError: timm has none of that name; ResourceError: they cannot be fetched."""
     import timm
 
     if not timm.is_model(name):
@@ -37,8 +40,7 @@ def from_timm(name: str) -> dict[str, Tensor]:
     def fetch() -> dict[str, Tensor]:
         return dict(timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay).state_dict())
 
-    state: dict[str, Tensor] = _fetch(f"timm:{name}", fetch)
-    return state
+    return _fetch(f"timm:{name}", fetch)
 
 
 def from_torchvision(name: str) -> Fetched:
@@ -57,7 +59,7 @@ def from_torchvision(name: str) -> Fetched:
     weights = choices[chosen] if chosen else choices.DEFAULT
     state = _fetch(f"torchvision:{name}", lambda: weights.get_state_dict(progress=False, check_hash=True))
     seen = weights.transforms()
-    preprocess = {
+    preprocess: PreprocessValues = {
         "mean": tuple(seen.mean),
         "std": tuple(seen.std),
         "interpolation": seen.interpolation.value,
@@ -67,7 +69,7 @@ def from_torchvision(name: str) -> Fetched:
 
 
 def from_hugging_face(name: str) -> Path:
-    """The folder of a model of the Hugging Face hub, fetched or from its cache: config and weights alone, no code."""
+    """The folder of a model of the Hugging Face hub, fetched or cached. It has configs and weights, and no code."""
     from huggingface_hub import snapshot_download
 
     fetch: Callable[[tuple[str, ...]], str] = lambda files: snapshot_download(name, allow_patterns=list(files))  # noqa: E731
@@ -77,13 +79,12 @@ def from_hugging_face(name: str) -> Path:
     return folder
 
 
-def _fetch(source: str, fetch: Callable[[], Any]) -> Any:
-    """What `fetch` gives; ResourceError in place of the many errors of networks and hubs."""
+def _fetch(source: str, fetch: Callable[[], T]) -> T:
+    """The result of `fetch`. ResourceError stands for the many errors of networks and hubs."""
     try:
         return fetch()
     except Exception as error:
-        words = (str(error).splitlines() or [""])[0][:200]
         raise ResourceError(
-            f"{source} cannot be fetched: {type(error).__name__}: {words}",
-            "look at the name and the network connection, or download the weights and give the file",
+            f"{source} cannot be fetched: {type(error).__name__}: {first_line(error)}",
+            "check the name and the network connection, or download the weights and give the file",
         ) from error

@@ -1,19 +1,51 @@
-"""Preprocessing as other libraries write it down, as values of `Preprocess`: mean, std, interpolation, crop, resizing.
+"""Preprocessing that comes with weights, from the configs of timm, transformers and OpenCLIP
 
-What ours cannot do is refused: padding a picture to a square.
+Padding a picture to a square is refused, because `Preprocess` cannot do it.
 """
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypedDict
 
 from vit.data.preprocess import Interpolation, ResizeMode
-from vit.weights.formats.reading import IMAGENET
 
-Values = dict[str, Any]
+Channels = tuple[float, float, float]  # red, green, blue
+Config = Mapping[str, Any]  # JSON from elsewhere
+
+
+class PreprocessValues(TypedDict, total=False):
+    """The values of `Preprocess` that are known before an image size is chosen; the others have its defaults."""
+
+    mean: Channels
+    std: Channels
+    interpolation: Interpolation
+    crop_fraction: float
+    resize_mode: ResizeMode
+
+
+@dataclass(frozen=True)
+class StatedPreprocess:
+    """Preprocessing, and who states it.
+
+    Attributes:
+        values: values of `Preprocess`.
+        source: file or library that states them, for the terminal.
+    """
+
+    values: PreprocessValues
+    source: str
+
+
+IMAGENET: PreprocessValues = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+HALF: PreprocessValues = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
+CLIP: PreprocessValues = {
+    "mean": (0.48145466, 0.4578275, 0.40821073),
+    "std": (0.26862954, 0.26130258, 0.27577711),
+}
 
 _PIL = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
-_TIMM_CROP = 0.875  # what timm.data takes where a configuration has none
+_TIMM_CROP = 0.875  # timm.data's default
 _TIMM_MODES: Mapping[Any, ResizeMode] = {None: "shortest", "center": "shortest", "squash": "squash"}
 _OPEN_CLIP_MODES: Mapping[Any, ResizeMode] = {None: "shortest", "shortest": "shortest", "squash": "squash"}
 _SHORTEST = (
@@ -25,8 +57,8 @@ _SHORTEST = (
 )  # processors for which a single number is the shorter side
 
 
-def from_timm_config(config: Mapping[str, Any]) -> Values:
-    """timm's pretrained_cfg; as timm, the side before the crop is rounded down (224 / 0.9 is 248).
+def from_timm_config(config: Config) -> PreprocessValues:
+    """timm's pretrained_cfg. As in timm, the side before the crop is rounded down (224 / 0.9 is 248).
 
     Raises:
         ValueError: pictures are padded (crop_mode "border").
@@ -36,12 +68,12 @@ def from_timm_config(config: Mapping[str, Any]) -> Values:
         "mean": _three(config.get("mean") or IMAGENET["mean"]),
         "std": _three(config.get("std") or IMAGENET["std"]),
         "interpolation": _interpolation(config.get("interpolation") or "bicubic"),
-        "crop_fraction": _share(side / math.floor(side / _share(config.get("crop_pct") or _TIMM_CROP))),
+        "crop_fraction": _fraction(side / math.floor(side / _fraction(config.get("crop_pct") or _TIMM_CROP))),
         "resize_mode": _mode("crop_mode", config.get("crop_mode"), _TIMM_MODES),
     }
 
 
-def from_hugging_face_config(config: Mapping[str, Any]) -> Values:
+def from_hugging_face_config(config: Config) -> PreprocessValues:
     """A preprocessor_config.json of transformers.
 
     Raises:
@@ -60,17 +92,17 @@ def from_hugging_face_config(config: Mapping[str, Any]) -> Values:
         "mean": _three(config["image_mean"]) if normalized and config.get("image_mean") else (0.0, 0.0, 0.0),
         "std": _three(config["image_std"]) if normalized and config.get("image_std") else (1.0, 1.0, 1.0),
         "interpolation": _interpolation(config.get("resample", 2)),
-        "crop_fraction": _share(side / resized) if side and resized else 1.0,
+        "crop_fraction": _fraction(side / resized) if side and resized else 1.0,
         "resize_mode": _transformers_mode(config),
     }
 
 
-def _crops(config: Mapping[str, Any]) -> bool:
+def _crops(config: Config) -> bool:
     return bool(config.get("do_center_crop", "crop_size" in config))
 
 
-def _transformers_mode(config: Mapping[str, Any]) -> ResizeMode:
-    """What a processor resizes: height and width, or the shorter side; a single number means either, by its type."""
+def _transformers_mode(config: Config) -> ResizeMode:
+    """Whether a processor resizes both sides or the shorter one. A single number means either, by the type."""
     size = config.get("size", 224)
     if isinstance(size, Mapping):
         if "longest_edge" in size and "shortest_edge" not in size:
@@ -84,8 +116,8 @@ def _transformers_mode(config: Mapping[str, Any]) -> ResizeMode:
     return "squash" if squashes and config.get("do_resize", True) else "shortest"
 
 
-def from_open_clip_config(config: Mapping[str, Any]) -> Values:
-    """ "preprocess_cfg" of an open_clip_config.json.
+def from_open_clip_config(config: Config) -> PreprocessValues:
+    """The "preprocess_cfg" of an open_clip_config.json.
 
     Raises:
         ValueError: pictures are padded (resize_mode "longest").
@@ -107,20 +139,20 @@ def _mode(name: str, word: Any, modes: Mapping[Any, ResizeMode]) -> ResizeMode:
     return modes[word]
 
 
-def _three(numbers: Any) -> tuple[float, ...]:
+def _three(numbers: Any) -> Channels:
     three = tuple(float(number) for number in numbers)
     if len(three) != 3 or not all(map(math.isfinite, three)):
-        raise ValueError(f"{numbers!r} are no three numbers")
-    return three
+        raise ValueError(f"{numbers!r} are not three numbers")
+    return three[0], three[1], three[2]
 
 
-def _share(value: Any) -> float:
+def _fraction(value: Any) -> float:
     if not float(value) > 0:
         raise ValueError(f"the crop is {value!r}")
     return min(1.0, float(value))
 
 
 def _interpolation(word: Any) -> Interpolation:
-    """Ours has two; the others are sharper than bilinear and nearest to bicubic."""
+    """One of the two that `Preprocess` has. The others are sharper than bilinear, and nearest to bicubic."""
     name = _PIL.get(word, str(word))
     return "bilinear" if name == "bilinear" else "bicubic"

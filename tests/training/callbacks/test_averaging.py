@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import torch
 
-from vit.models.catalog import create_network
+from vit.models.spec import create_network
 from vit.training.callbacks.averaging import Averaging
 from vit.training.callbacks.non_finite import NonFinite
 from vit.training.classifier import Classifier

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from vit.models.catalog import create_network
+from vit.models.spec import create_network
 from vit.training.distributed.batch_norm import has_batch_norm, synchronized
 
 

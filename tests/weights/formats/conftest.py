@@ -7,10 +7,10 @@ import torch
 from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
-from vit.models.catalog import build, resolve
+from vit.models.spec import create_network
 from vit.weights.adapt import fill
-from vit.weights.formats.find import read_weights
-from vit.weights.formats.reading import options_of
+from vit.weights.formats.detect import convert_weights
+from vit.weights.formats.shapes import shown_network
 
 
 @pytest.fixture(scope="session")
@@ -29,18 +29,17 @@ def shaken() -> Callable[[nn.Module], nn.Module]:
 
 @pytest.fixture(scope="session")
 def ours() -> Callable[..., nn.Module]:
-    """`ours(weights, dialect, config, image_size, **given)`: our network from foreign weights, of a dialect by name."""
+    """`ours(weights, name, config, image_size, **given)`: our network from foreign weights of a format."""
 
-    def make(weights, dialect, config=None, image_size=None, **given):
-        found, reading = read_weights(dict(weights), config or {})
-        assert found.name == dialect
-        values = options_of(reading.weights, {**reading.values, **given})
-        size = values.pop("image_size")
-        class_names = len(reading.weights["head.weight"]) if "head.weight" in reading.weights else 3
-        network = build(resolve({"name": "vit", **values}, image_size or size, class_names))
-        report = fill(network, reading.weights, reading.dropped)
-        assert ("pos_embed" in report.resampled) == (image_size not in (None, size))
-        assert bool(report.remade) == ("head.weight" not in reading.weights)
+    def make(weights, name, config=None, image_size=None, **given):
+        found, converted = convert_weights(dict(weights), config or {})
+        assert found.name == name
+        shown = shown_network(converted.weights, {**converted.options, **given})
+        num_classes = len(converted.weights["head.weight"]) if "head.weight" in converted.weights else 3
+        network = create_network("vit", num_classes, image_size or shown.image_size, **shown.options)
+        report = fill(network, converted.weights, converted.dropped)
+        assert ("pos_embed" in report.resampled) == (image_size not in (None, shown.image_size))
+        assert bool(report.remade) == ("head.weight" not in converted.weights)
         if report.remade:
             network.head = nn.Identity()  # features are compared
         return network.eval()

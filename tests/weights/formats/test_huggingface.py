@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from vit.models.catalog import build, resolve
+from vit.models.spec import create_network
 from vit.weights.formats import huggingface
 from vit.weights.formats.huggingface import to_huggingface
 
@@ -70,20 +70,19 @@ def test_logits(family, head, values, dialect, prefix, transformers, shaken, our
 
 @pytest.mark.parametrize("values", [{}, {"qkv_bias": False, "activation": "gelu_tanh"}], ids=str)
 def test_our_weights_in_transformers(values, transformers, shaken, same, tmp_path):
-    resolved = resolve({"name": "vit", "patch_size": 4, "embed_dim": 24, "depth": 2, "num_heads": 3, **values}, 16, 5)
-    network = shaken(build(resolved))
-    state, config = to_huggingface(network.state_dict(), resolved)
+    network = shaken(create_network("vit", 5, 16, patch_size=4, embed_dim=24, depth=2, num_heads=3, **values))
+    state, config = to_huggingface(network.state_dict(), network.config)
     save_file(state, tmp_path / "model.safetensors", {"format": "pt"})
     transformers.ViTConfig(**config, num_labels=5).save_pretrained(tmp_path)
     theirs, info = transformers.ViTForImageClassification.from_pretrained(tmp_path, output_loading_info=True)
     assert not any(info.values()), info
     same(Logits(theirs.eval()), network, 16)
-    back = huggingface.read(state, config).weights
+    back = huggingface.convert(state, config).weights
     assert all(torch.equal(back[name], value) for name, value in network.state_dict().items())
 
 
 @pytest.mark.parametrize(("name", "value"), [("pool", "mean"), ("layer_scale", 0.1), ("activation", "swiglu")])
 def test_what_transformers_vit_has_not_is_refused(name, value):
-    resolved = resolve({"name": "vit_nano_patch2_8", name: value}, 8, 5)
+    network = create_network("vit_nano_patch2_8", 5, 8, **{name: value})
     with pytest.raises(ValueError, match=name):
-        to_huggingface(build(resolved).state_dict(), resolved)
+        to_huggingface(network.state_dict(), network.config)

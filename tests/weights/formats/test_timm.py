@@ -4,9 +4,9 @@ import pytest
 import timm
 import torch
 
-from vit.models.catalog import build, resolve
+from vit.models.spec import create_network
 from vit.weights.formats.timm import to_timm
-from vit.weights.formats.timm_models import timm_model, values_of
+from vit.weights.formats.timm_models import options_of_model, timm_model
 
 FULL = [
     "vit_tiny_patch16_224", "vit_small_patch16_224", "vit_base_patch16_224", "vit_large_patch16_224",
@@ -28,7 +28,7 @@ OURS = [
 
 
 def check(theirs, ours, same, native: int, other: int) -> None:
-    known = values_of(theirs)
+    known = options_of_model(theirs)
     same(theirs, ours(theirs.state_dict(), "timm", **known), native)
     made = ours(theirs.state_dict(), "timm", image_size=other, **known)
     theirs.set_input_size(img_size=other)  # resamples positions
@@ -57,9 +57,8 @@ def test_logits_of_full_size(name, shaken, ours, same):
 
 @pytest.mark.parametrize("values", OURS, ids=str)
 def test_our_weights_in_timm(values, shaken, same):
-    resolved = resolve({"name": "vit", "patch_size": 4, "embed_dim": 24, "depth": 2, "num_heads": 3, **values}, 16, 5)
-    network = shaken(build(resolved))
-    state, name, arguments = to_timm(network.state_dict(), resolved)
+    network = shaken(create_network("vit", 5, 16, patch_size=4, embed_dim=24, depth=2, num_heads=3, **values))
+    state, name, arguments = to_timm(network.state_dict(), network.config)
     theirs = timm.create_model(name, **arguments)
     theirs.load_state_dict(state)
     same(theirs.eval(), network, 16)
@@ -69,17 +68,17 @@ def test_our_weights_in_timm(values, shaken, same):
     "values", [{"pool": "cls_mean"}, {"norm_placement": "post"}, {"pool": "cls_dist", "num_registers": 1}]
 )
 def test_what_timm_has_not_is_refused(values):
-    resolved = resolve({"name": "vit_nano_patch2_8", **values}, 8, 5)
-    with pytest.raises(ValueError, match="timm has no ViT"):
-        to_timm(build(resolved).state_dict(), resolved)
+    network = create_network("vit_nano_patch2_8", 5, 8, **values)
+    with pytest.raises(ValueError, match="timm does not have a ViT"):
+        to_timm(network.state_dict(), network.config)
 
 
 def test_timm_knows_its_models_by_name():
     known = timm_model("deit_tiny_patch16_224.fb_in1k")
     assert known.name == "deit_tiny_patch16_224" and known.config["crop_pct"] == 0.9
-    assert known.values["num_heads"] == 3 and known.values["pool"] == "cls"
-    assert timm_model("resnet18").values is None and timm_model("no_such_model") is None
-    assert timm_model("vit_base_patch16_rpn_224").values is None  # its blocks are others
+    assert known.options["num_heads"] == 3 and known.options["pool"] == "cls"
+    assert timm_model("resnet18").options is None and timm_model("no_such_model") is None
+    assert timm_model("vit_base_patch16_rpn_224").options is None  # its blocks are others
 
 
 def test_a_tower_of_openclip(shaken, ours, same):

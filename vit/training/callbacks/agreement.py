@@ -7,7 +7,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch.distributed.tensor import DTensor
 
-from vit.checkpoints.run import versions
+from vit.checkpoints.result import versions
 from vit.errors import DisagreementError
 from vit.training.distributed.processes import gathered
 from vit.training.plan import Plan

@@ -5,7 +5,6 @@ computes the same.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -15,7 +14,6 @@ from torch.autograd.function import FunctionCtx
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from vit.errors import UsageError
-from vit.models import catalog
 from vit.models.network import Network
 from vit.training.recipe import Recipe
 
@@ -25,21 +23,20 @@ def has_batch_norm(network: nn.Module) -> bool:
     return any(isinstance(layer, _BatchNorm) for layer in network.modules())
 
 
-def check_batch_norm(description: Mapping[str, Any], micro_batch_size: int, recipe: Recipe) -> None:
+def check_batch_norm(network: Network, name: str, micro_batch_size: int, recipe: Recipe) -> None:
     """Raise UsageError if batch norm would see one image at a time.
 
     Args:
-        description: complete description of the network.
+        network: the network, on any device.
+        name: name of the network, for the error.
         micro_batch_size: images of a micro-batch, over all processes.
     """
     if micro_batch_size > 1 or recipe.model.freeze == "backbone":
         return
-    with torch.device("meta"):
-        network = catalog.build(description)
     if has_batch_norm(network):
         least = 2 * recipe.optim.accumulate
         raise UsageError(
-            f"{description['name']} has batch norm, which needs 2 images or more at a time, and gets 1 with "
+            f"{name} has batch norm, which needs 2 images or more at a time, and gets 1 with "
             f"--batch_size {recipe.optim.batch_size or 'null'}",
             f"give --batch_size {least} or more, or more training images",
         )

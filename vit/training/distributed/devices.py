@@ -1,4 +1,4 @@
-"""Where a recipe trains: device, number of processes, strategy and precision"""
+"""Where a recipe trains: the device and the number of processes"""
 
 import os
 
@@ -6,10 +6,8 @@ import torch
 from lightning.fabric.plugins.environments import ClusterEnvironment, LightningEnvironment, TorchElasticEnvironment
 
 from vit.errors import UsageError, nearest
-from vit.inference.devices import choose_device, choose_precision
+from vit.inference.devices import choose_device
 from vit.launch import is_launched
-from vit.models.catalog import CATALOG
-from vit.models.vision_transformer import VisionTransformer
 from vit.training.recipe import Recipe, TrainerConfig
 
 STRATEGIES = ("auto", "ddp", "fsdp")
@@ -79,29 +77,3 @@ class LaunchedEnvironment(TorchElasticEnvironment):
 def lightning_environment() -> ClusterEnvironment:
     """How Lightning finds its processes. Its own SLURM support does not know every way to start tasks."""
     return LaunchedEnvironment() if is_launched() else LightningEnvironment()
-
-
-def decide_precision(wanted: str, device: torch.device) -> str:
-    """The precision for a device. Raises UsageError if the device does not support it."""
-    if wanted == "16-mixed" and device.type == "cpu":
-        raise UsageError("--precision 16-mixed needs a GPU", "give --precision auto, bf16-mixed or 32-true")
-    return choose_precision(wanted, device)
-
-
-def check_sharding(recipe: Recipe, network: str) -> None:
-    """Raise UsageError if the recipe contains something that sharded weights do not support.
-
-    Args:
-        network: name of the network in the catalog.
-    """
-    wanted = {
-        "a network that is not one of our ViTs": network not in CATALOG
-        or CATALOG[network].network is not VisionTransformer,
-        "--optim.optimizer muon, which works on whole matrices": recipe.optim.optimizer == "muon",
-        "--optim.ema_decay above 0, whose average would be whole on every process": recipe.optim.ema_decay > 0,
-        "--lora": recipe.model.lora is not None,
-        "--freeze backbone": recipe.model.freeze == "backbone",
-    }
-    for name, is_wanted in wanted.items():
-        if is_wanted:
-            raise UsageError(f"--strategy fsdp does not go with {name}", "change that, or give --strategy ddp")

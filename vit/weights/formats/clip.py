@@ -1,57 +1,72 @@
-"""Image towers of CLIP: OpenCLIP's and OpenAI's own names. OpenCLIP's towers that are timm's models are in timm.py.
+"""Hugging Face transformers' names for the image towers of CLIP and SigLIP
 
-Source: mlfoundations/open_clip, src/open_clip/transformer.py. The map into CLIP's common space with texts is no
-classifier and is left out.
+Source: transformers 5, models/clip and models/siglip.
 """
 
 from collections.abc import Set
-from typing import Any
 
-from vit.weights.formats.reading import CLIP, Config, Dialect, Reading, Weights, renamed, without
+from vit.weights.formats.huggingface import options_of_config
+from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, fused, renamed, without
+from vit.weights.preprocess_config import CLIP, HALF, PreprocessValues
 
-_LAYER = r"visual\.transformer\.resblocks\.(\d+)\."
+_TOWER = r"(?:vision_model\.)?"
+_LAYER = _TOWER + r"encoder\.layers\.(\d+)\."
 _RULES = {
-    r"visual\.class_embedding": "cls_token",
-    r"visual\.positional_embedding": "pos_embed",
-    r"visual\.conv1\.(.*)": r"patch_embed.proj.\1",
-    r"visual\.ln_pre\.(.*)": r"norm_pre.\1",
-    r"visual\.ln_post\.(.*)": r"norm.\1",
-    _LAYER + r"ln_([12])\.(.*)": r"blocks.\1.norm\2.\3",
-    _LAYER + r"attn\.in_proj_(.*)": r"blocks.\1.attn.qkv.\2",
-    _LAYER + r"attn\.out_proj\.(.*)": r"blocks.\1.attn.proj.\2",
-    _LAYER + r"mlp\.c_fc\.(.*)": r"blocks.\1.mlp.fc1.\2",
-    _LAYER + r"mlp\.c_proj\.(.*)": r"blocks.\1.mlp.fc2.\2",
-    _LAYER + r"ls_([12])\.gamma": r"blocks.\1.ls\2.gamma",
+    _TOWER + r"embeddings\.class_embedding": "cls_token",
+    _TOWER + r"embeddings\.position_embedding\.weight": "pos_embed",
+    _TOWER + r"embeddings\.patch_embedding\.(.*)": r"patch_embed.proj.\1",
+    _TOWER + r"pre_layrnorm\.(.*)": r"norm_pre.\1",
+    _TOWER + r"post_layernorm\.(.*)": r"norm.\1",
+    _LAYER + r"layer_norm([12])\.(.*)": r"blocks.\1.norm\2.\3",
+    _LAYER + r"self_attn\.(q_proj|k_proj|v_proj)\.(.*)": r"blocks.\1.attn.\2.\3",
+    _LAYER + r"self_attn\.out_proj\.(.*)": r"blocks.\1.attn.proj.\2",
+    _LAYER + r"mlp\.fc([12])\.(.*)": r"blocks.\1.mlp.fc\2.\3",
+    _TOWER + r"head\.probe": "attn_pool.latent",
+    _TOWER + r"head\.layernorm\.(.*)": r"attn_pool.norm.\1",
+    _TOWER + r"head\.attention\.out_proj\.(.*)": r"attn_pool.proj.\1",
+    _TOWER + r"head\.mlp\.fc([12])\.(.*)": r"attn_pool.mlp.fc\1.\2",
+    r"classifier\.(.*)": r"head.\1",
 }
 _LEFT_OUT = {
-    r"visual\.proj": "the map into CLIP's common space of images and texts",
-    r"(?!visual\.).*": "the text tower",
+    r"visual_projection\.weight": "the map into CLIP's common space of images and texts",
+    r".*embeddings\.position_ids": "numbers from 0",
+    r"text_model\..*|text_projection\..*|logit_.*": "the text tower",
 }
-_OPENAI = {"input_resolution", "context_length", "vocab_size"}  # in OpenAI's files alone, which use quick_gelu
 
 
-def speaks(names: Set[str]) -> bool:
-    """Whether there is an image tower called visual with residual blocks."""
-    return {"visual.conv1.weight", "visual.transformer.resblocks.0.ln_1.weight"} <= names
+def matches(names: Set[str]) -> bool:
+    """Whether there is a patch embedding, and the first layer has a projection for queries alone."""
+    return any(
+        {f"{p}embeddings.patch_embedding.weight", f"{p}encoder.layers.0.self_attn.q_proj.weight"} <= names
+        for p in ("", "vision_model.")
+    )
 
 
-def read(weights: Weights, config: Config) -> Reading:
-    """Quick GELU is in no name and no shape: OpenAI's files are known by three names, others say it in their config."""
-    openai = names_openai(weights)
-    quick = openai or bool(config.get("model_cfg", config).get("quick_gelu", False))
+def convert(weights: Weights, config: Config) -> Converted:
+    """CLIP's class token is read, SigLIP pools by attention; a classifier on SigLIP reads the mean of the patches."""
+    config = config.get("vision_config", config)
     weights, dropped = without(weights, _LEFT_OUT)
-    weights = renamed(weights, _RULES)
-    for name, axes in (("cls_token", 2), ("pos_embed", 1)):
-        if name in weights:
-            weights[name] = weights[name].reshape((1,) * axes + tuple(weights[name].shape))
-    values: dict[str, Any] = {"norm_eps": 1e-5} | ({"activation": "quick_gelu"} if quick else {})
-    undecided = () if openai or config else ("activation",)
-    return Reading(weights, values, dropped, {**CLIP, "interpolation": "bicubic"}, undecided)
+    weights = fused(renamed(weights, _RULES), "qkv", ("q_proj", "k_proj", "v_proj"))
+    is_clip = "cls_token" in weights
+    if "cls_token" in weights:
+        weights["cls_token"] = weights["cls_token"].reshape(1, 1, -1)
+    if "pos_embed" in weights:
+        weights["pos_embed"] = weights["pos_embed"][None]
+    for prefix in ("", "vision_model."):
+        for kind in ("weight", "bias"):
+            joined = weights.pop(f"{prefix}head.attention.in_proj_{kind}", None)
+            if joined is not None:
+                third = len(joined) // 3
+                weights[f"attn_pool.q.{kind}"], weights[f"attn_pool.kv.{kind}"] = joined.split((third, 2 * third))
+    options = options_of_config(
+        {"hidden_act": "quick_gelu" if is_clip else "gelu_pytorch_tanh", **config}, norm_eps=1e-5 if is_clip else 1e-6
+    )
+    undecided: tuple[str, ...] = ()
+    if is_clip and not config:  # OpenAI's has quick GELU, LAION's GELU
+        options.pop("activation", None)
+        undecided = ("activation",)
+    preprocess: PreprocessValues = CLIP if is_clip else {**HALF, "resize_mode": "squash"}  # as transformers' processors
+    return Converted(weights, options, dropped, {**preprocess, "interpolation": "bicubic"}, undecided)
 
 
-def names_openai(weights: Weights) -> bool:
-    """Whether OpenAI made the file."""
-    return weights.keys() >= _OPENAI
-
-
-DIALECT = Dialect("CLIP", speaks, read)
+FORMAT = WeightFormat("Hugging Face CLIP, SigLIP", matches, convert)

@@ -1,11 +1,16 @@
-"""Hugging Face transformers' names: ViT, DeiT and DINOv2, as `save_pretrained` writes them. Source: transformers 5."""
+"""Hugging Face transformers' names for ViT, DeiT and DINOv2, and our ViTs in these names
+
+Source: transformers 5, files as `save_pretrained` writes them.
+"""
 
 from collections.abc import Mapping, Set
-from typing import Any
 
 import torch
 
-from vit.weights.formats.reading import IMAGENET, Config, Dialect, Reading, Weights, fused, renamed, without
+from vit.models.options import Value
+from vit.models.vit_config import ViTConfig
+from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, fused, renamed, without
+from vit.weights.preprocess_config import IMAGENET
 
 _TRUNK = r"(?:(?:vit|deit|dinov2|dinov2_with_registers)\.)?"
 _LAYER = _TRUNK + r"encoder\.layer\.(\d+)\."
@@ -34,13 +39,13 @@ _LEFT_OUT = {
 ACTIVATIONS = {"gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh", "quick_gelu": "quick_gelu"}
 
 
-def speaks(names: Set[str]) -> bool:
+def matches(names: Set[str]) -> bool:
     """Whether queries of a first layer are named as in BERT."""
     return any(name.endswith("encoder.layer.0.attention.attention.query.weight") for name in names)
 
 
-def read(weights: Weights, config: Config) -> Reading:
-    """DINOv2 with registers gives positions to the class token alone, which is added to that token once and for all."""
+def convert(weights: Weights, config: Config) -> Converted:
+    """DINOv2 with registers has a position for the class token alone: it is added to that token here."""
     is_dino = any(name.endswith("layer_scale1.lambda1") for name in weights)
     weights, dropped = without(weights, _LEFT_OUT)
     weights = fused(renamed(weights, _RULES), "qkv", ("query", "key", "value"))
@@ -48,23 +53,23 @@ def read(weights: Weights, config: Config) -> Reading:
         weights = renamed(weights, {"dist_token": "reg_token"})
     elif "reg_token" in weights:
         weights = with_position_in_class_token(weights)
-    values = values_of(config, norm_eps=1e-6 if is_dino else 1e-12)
+    options = options_of_config(config, norm_eps=1e-6 if is_dino else 1e-12)
     if "blocks.0.mlp.fc1.weight" in weights and _is_swiglu(weights):
-        values.pop("activation", None)
-    return Reading(weights, values, dropped, {**IMAGENET, "interpolation": "bicubic" if is_dino else "bilinear"})
+        options.pop("activation", None)
+    return Converted(weights, options, dropped, {**IMAGENET, "interpolation": "bicubic" if is_dino else "bilinear"})
 
 
-def values_of(config: Config, norm_eps: float) -> dict[str, Any]:
-    """What a config.json of transformers says that shapes do not."""
+def options_of_config(config: Config, norm_eps: float) -> dict[str, Value]:
+    """Options that a config.json of transformers says and shapes do not show."""
     activation = config.get("hidden_act", "gelu")
     if activation not in ACTIVATIONS:
-        raise ValueError(f"config.json: hidden_act {activation!r} is none of {', '.join(ACTIVATIONS)}")
-    values: dict[str, Any] = {"norm_eps": float(config.get("layer_norm_eps", norm_eps))}
+        raise ValueError(f"config.json: hidden_act {activation!r} is not one of {', '.join(ACTIVATIONS)}")
+    options: dict[str, Value] = {"norm_eps": float(config.get("layer_norm_eps", norm_eps))}
     if ACTIVATIONS[activation] != "gelu":
-        values["activation"] = ACTIVATIONS[activation]
+        options["activation"] = ACTIVATIONS[activation]
     if "num_attention_heads" in config:
-        values["num_heads"] = int(config["num_attention_heads"])
-    return values
+        options["num_heads"] = int(config["num_attention_heads"])
+    return options
 
 
 def _is_swiglu(weights: Weights) -> bool:
@@ -78,7 +83,7 @@ def with_position_in_class_token(weights: Weights) -> Weights:
     return {**weights, **own}
 
 
-DIALECT = Dialect("Hugging Face", speaks, read)
+FORMAT = WeightFormat("Hugging Face", matches, convert)
 
 _BACK = {
     "cls_token": "vit.embeddings.cls_token",
@@ -93,33 +98,32 @@ _BACK = {
     r"norm\.(.*)": r"vit.layernorm.\1",
     r"head\.(.*)": r"classifier.\1",
 }
-_PLAIN = {
-    "pool": "cls",
+_ACCEPTED: Mapping[str, tuple[Value, ...]] = {  # options of ours that transformers' ViT computes
+    "pool": ("cls",),
     "pos_embed": ("learned", "sincos2d"),
-    "prefix_positions": True,
-    "num_registers": 0,
-    "layer_scale": 0.0,
-    "qk_norm": False,
-    "embed_norm": False,
-    "norm_placement": "pre",
-    "activation": ("gelu", "gelu_tanh", "quick_gelu"),
+    "prefix_positions": (True,),
+    "num_registers": (0,),
+    "layer_scale": (0.0,),
+    "qk_norm": (False,),
+    "embed_norm": (False,),
+    "norm_placement": ("pre",),
+    "activation": tuple(ACTIVATIONS.values()),
 }
 
 
-def to_huggingface(weights: Weights, values: Mapping[str, Any]) -> tuple[Weights, dict[str, Any]]:
-    """Our weights for transformers' ViTForImageClassification: (state dict in its files' names, values of ViTConfig).
+def to_huggingface(weights: Weights, config: ViTConfig) -> tuple[Weights, dict[str, Value]]:
+    """Our weights for transformers' ViTForImageClassification: (state dict in its files' names, values of its config).
 
     Args:
         weights: a state dict of VisionTransformer, with the buffer `pos_embed` of fixed positions put in.
-        values: the network's description.
+        config: the network.
 
     Raises:
-        ValueError: transformers' ViT has no such network.
+        ValueError: transformers does not have such a ViT.
     """
-    for name, accepted in _PLAIN.items():
-        choices = accepted if isinstance(accepted, tuple) else (accepted,)
-        if values.get(name, choices[0]) not in choices:
-            raise ValueError(f"transformers' ViT has no {name} {values[name]!r}")
+    for name, accepted in _ACCEPTED.items():
+        if getattr(config, name) not in accepted:
+            raise ValueError(f"transformers' ViT does not have {name} {getattr(config, name)!r}")
     parts: Weights = {}
     for name, value in weights.items():
         if ".attn.qkv." in name:
@@ -128,15 +132,15 @@ def to_huggingface(weights: Weights, values: Mapping[str, Any]) -> tuple[Weights
         else:
             parts[name] = value
     back = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
-    config = {
-        "hidden_size": values["embed_dim"],
-        "num_hidden_layers": values["depth"],
-        "num_attention_heads": values["num_heads"],
-        "intermediate_size": int(values["embed_dim"] * values["mlp_ratio"]),
-        "image_size": values["image_size"],
-        "patch_size": values["patch_size"],
-        "qkv_bias": values.get("qkv_bias", True),
-        "layer_norm_eps": values.get("norm_eps", 1e-6),
-        "hidden_act": back[values.get("activation", "gelu")],
+    theirs: dict[str, Value] = {
+        "hidden_size": config.embed_dim,
+        "num_hidden_layers": config.depth,
+        "num_attention_heads": config.num_heads,
+        "intermediate_size": config.mlp_dim,
+        "image_size": config.image_size,
+        "patch_size": config.patch_size,
+        "qkv_bias": config.qkv_bias,
+        "layer_norm_eps": config.norm_eps,
+        "hidden_act": back[config.activation],
     }
-    return {name: torch.as_tensor(value).contiguous() for name, value in renamed(parts, _BACK).items()}, config
+    return {name: torch.as_tensor(value).contiguous() for name, value in renamed(parts, _BACK).items()}, theirs

@@ -1,16 +1,17 @@
-"""Google's .npz files: vision_transformer (AugReg, ViT) and big_vision (SimpleViT, SigLIP).
+"""Google's .npz files: vision_transformer (AugReg, ViT) and big_vision (SimpleViT, SigLIP)
 
-The two number the layers inside a block differently; big_vision may stack all blocks along a first axis, and gives the
+The two number the layers inside a block differently. big_vision may stack all blocks along a first axis, and gives the
 class token no position. Sources: google-research/vision_transformer/vit_jax/models_vit.py, big_vision/models/vit.py.
 """
 
 import re
 from collections.abc import Set
-from typing import Any
 
 import torch
 
-from vit.weights.formats.reading import HALF, Config, Dialect, Reading, Weights, fused, renamed, without
+from vit.models.options import Value
+from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, fused, renamed, without
+from vit.weights.preprocess_config import HALF, PreprocessValues
 
 _PREFIXES = ("opt/target/", "params/img/", "params/", "")
 _BLOCK = r"Transformer/encoderblock_(\d+)/"
@@ -36,12 +37,12 @@ _RULES = {
 }
 
 
-def speaks(names: Set[str]) -> bool:
+def matches(names: Set[str]) -> bool:
     """Whether the patch embedding is called embedding/kernel, below one of four prefixes."""
     return any(f"{prefix}embedding/kernel" in names for prefix in _PREFIXES)
 
 
-def read(weights: Weights, config: Config) -> Reading:
+def convert(weights: Weights, config: Config) -> Converted:
     """Kernels (in, out) become (out, in), heads are laid side by side, stacked blocks are taken apart."""
     prefix = next(prefix for prefix in _PREFIXES if f"{prefix}embedding/kernel" in weights)
     outside = {name: "not the image tower" for name in weights if not name.startswith(prefix)}
@@ -50,13 +51,13 @@ def read(weights: Weights, config: Config) -> Reading:
     weights = _apart(weights)
     ours = renamed(weights, _RULES)
     query = ours.get("blocks.0.attn.query.kernel")  # (D, H, D / H)
-    values: dict[str, Any] = {} if query is None or query.ndim != 3 else {"num_heads": query.shape[1]}
+    options: dict[str, Value] = {} if query is None or query.ndim != 3 else {"num_heads": query.shape[1]}
     named = {_ending(name): _turned(name, value) for name, value in ours.items()}
     named = fused(fused(named, "qkv", ("query", "key", "value")), "kv", ("key", "value"))
     if "pos_embed" not in named:  # big_vision's ViTs have learned positions, or fixed ones that no file holds
-        values |= {"pos_embed": "sincos2d", "prefix_positions": False}
-    preprocess = {**HALF, "interpolation": "bilinear"}
-    return Reading(named, values, outside | {f"{prefix}{name}": why for name, why in dropped.items()}, preprocess)
+        options |= {"pos_embed": "sincos2d", "prefix_positions": False}
+    preprocess: PreprocessValues = {**HALF, "interpolation": "bilinear"}
+    return Converted(named, options, outside | {f"{prefix}{name}": why for name, why in dropped.items()}, preprocess)
 
 
 def _apart(weights: Weights) -> Weights:
@@ -88,4 +89,4 @@ def _turned(name: str, value: torch.Tensor) -> torch.Tensor:
     return value.flatten() if name.endswith(".bias") else value
 
 
-DIALECT = Dialect("JAX", speaks, read)
+FORMAT = WeightFormat("JAX", matches, convert)

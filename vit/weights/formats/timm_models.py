@@ -1,4 +1,4 @@
-"""What timm knows of a model by its name: whether it is a plain ViT, the values that shapes do not show, its config."""
+"""A model of timm by its name: whether it is a plain ViT, options that shapes do not show, its config"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,11 +11,13 @@ from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import Block, LayerScale, VisionTransformer
 from torch import Tensor, nn
 
-from vit.models.vision_transformer import VisionTransformer as OurVisionTransformer
-from vit.models.vit_config import ViTConfig
+from vit.errors import UsageError
+from vit.models.options import Options, Value
+from vit.models.spec import NetworkSpec
 from vit.weights.adapt import adapt
-from vit.weights.formats.find import read_weights
-from vit.weights.formats.reading import Weights, options_of
+from vit.weights.formats.detect import convert_weights
+from vit.weights.formats.shapes import shown_network
+from vit.weights.formats.weight_format import Config, Weights
 
 _POOLS = {"token": "cls", "": "cls", "map": "map"}
 _ACTIVATIONS = {"GELU": "gelu", "GELUTanh": "gelu_tanh", "QuickGELU": "quick_gelu"}
@@ -29,14 +31,14 @@ class TimmModel:
     Attributes:
         name: without the tag of its weights.
         config: timm's pretrained_cfg: input_size, mean, std, interpolation, crop_pct, num_classes.
-        values: options of our VisionTransformer; None: the model is not a plain ViT.
+        options: options of our VisionTransformer; None: the model is not a plain ViT.
         image_size: side of its images, in pixels.
-        shapes: shapes of its tensors, by their names.
+        shapes: shape of each tensor, by name.
     """
 
     name: str
-    config: dict[str, Any]
-    values: dict[str, Any] | None
+    config: Config
+    options: Options | None
     image_size: int
     shapes: Mapping[str, torch.Size]
 
@@ -69,7 +71,7 @@ class TimmModel:
 
 
 def timm_model(name: str, image_size: int | None = None) -> TimmModel | None:
-    """The model of that name, with or without the tag of its weights; None when timm has none.
+    """The model of that name, with or without the tag of its weights; None when timm does not have it.
 
     Args:
         image_size: side of its images in pixels; None: as timm builds it.
@@ -86,10 +88,10 @@ def timm_model(name: str, image_size: int | None = None) -> TimmModel | None:
     shapes = {key: value.shape for key, value in model.state_dict().items()}
     told = {} if config is None else config.to_dict()
     side = image_size or int(told.get("input_size", (3, 224, 224))[-1])
-    return TimmModel(name.split(".")[0], told, values_of(model), side, shapes)
+    return TimmModel(name.split(".")[0], told, options_of_model(model), side, shapes)
 
 
-def values_of(model: Any) -> dict[str, Any] | None:
+def options_of_model(model: Any) -> Options | None:
     """Options of our VisionTransformer for a model of timm that shapes do not show; None: it is not a plain ViT.
 
     Plain means that every part is of a type which ours computes, and that ours takes all its tensors.
@@ -99,16 +101,20 @@ def values_of(model: Any) -> dict[str, Any] | None:
     if not all(_is_plain(block) for block in model.blocks) or getattr(model, "pool_include_prefix", False):
         return None
     first: Any = model.blocks[0]
-    values = {"num_heads": first.attn.num_heads, "norm_eps": first.norm1.eps, "embed_dim": model.embed_dim}
+    options: dict[str, Value] = {
+        "num_heads": first.attn.num_heads,
+        "norm_eps": first.norm1.eps,
+        "embed_dim": model.embed_dim,
+    }
     activation = _ACTIVATIONS.get(type(first.mlp.act).__name__)
     if activation not in (None, "gelu"):
-        values["activation"] = activation
+        options["activation"] = activation
     if not isinstance(model, VisionTransformerDistilled):
         if model.global_pool not in ("avg", *_POOLS):
             return None
         averaged = "patch_mean" if model.has_class_token else "mean"
-        values["pool"] = averaged if model.global_pool == "avg" else _POOLS[model.global_pool]
-    return values if _fits(model, values) else None
+        options["pool"] = averaged if model.global_pool == "avg" else _POOLS[model.global_pool]
+    return options if _fits(model, options) else None
 
 
 def _is_plain(block: Any) -> bool:
@@ -123,21 +129,20 @@ def _is_plain(block: Any) -> bool:
     return type(mlp) is Mlp and activation.__name__ in _ACTIVATIONS and isinstance(mlp.norm, nn.Identity)
 
 
-def _fits(model: nn.Module, values: Mapping[str, Any]) -> bool:
-    """Whether our network of these values has exactly the model's tensors."""
+def _fits(model: nn.Module, options: Options) -> bool:
+    """Whether our network of these options has exactly the model's tensors."""
     weights: dict[str, Tensor] = {
         name: torch.empty_like(value, device="meta") for name, value in model.state_dict().items()
     }
     try:
-        reading = read_weights(weights, {})[1]
-        options = options_of(reading.weights, {**reading.values, **values})
-        if options.pop("embed_dim") != values["embed_dim"]:
+        _, converted = convert_weights(weights, {})
+        others = {name: value for name, value in options.items() if name != "embed_dim"}
+        shown = shown_network(converted.weights, {**converted.options, **others})
+        if shown.options["embed_dim"] != options["embed_dim"]:
             return False
-        head = reading.weights.get("head.weight")
-        with torch.device("meta"):
-            num_classes = 1 if head is None else len(head)
-            ours = OurVisionTransformer(ViTConfig(**options, embed_dim=values["embed_dim"], num_classes=num_classes))
-        adapt(ours, reading.weights)
-    except ValueError:
+        head = converted.weights.get("head.weight")
+        ours = NetworkSpec.named("vit", 1 if head is None else len(head), shown.options).build_empty(shown.image_size)
+        adapt(ours, converted.weights)
+    except (ValueError, UsageError):
         return False
     return True

@@ -1,8 +1,12 @@
-"""torchvision's names for its VisionTransformer. Source: torchvision/models/vision_transformer.py."""
+"""torchvision's names for its VisionTransformer
+
+Source: torchvision/models/vision_transformer.py.
+"""
 
 from collections.abc import Set
 
-from vit.weights.formats.reading import IMAGENET, Config, Dialect, Reading, Weights, renamed
+from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, renamed
+from vit.weights.preprocess_config import IMAGENET, PreprocessValues
 
 _LAYER = r"encoder\.layers\.encoder_layer_(\d+)\."
 _RULES = {
@@ -19,15 +23,15 @@ _RULES = {
 }
 
 
-def speaks(names: Set[str]) -> bool:
+def matches(names: Set[str]) -> bool:
     """Whether layers are called encoder_layer_N."""
     return "conv_proj.weight" in names and "encoder.layers.encoder_layer_0.ln_1.weight" in names
 
 
-def read(weights: Weights, config: Config) -> Reading:
-    """torchvision's weights; a hidden layer in its head (`representation_size`) has no place here."""
-    preprocess = {**IMAGENET, "interpolation": "bilinear", "crop_fraction": 0.875}
-    return Reading(renamed(weights, _RULES), preprocess=preprocess)
+def convert(weights: Weights, config: Config) -> Converted:
+    """torchvision's weights. A hidden layer in the head (`representation_size`) has no place in our networks."""
+    preprocess: PreprocessValues = {**IMAGENET, "interpolation": "bilinear", "crop_fraction": 0.875}
+    return Converted(renamed(weights, _RULES), preprocess=preprocess)
 
 
-DIALECT = Dialect("torchvision", speaks, read)
+FORMAT = WeightFormat("torchvision", matches, convert)

@@ -1,4 +1,4 @@
-"""What Meta's own files hold beyond timm's names: DINO, DINOv2, MAE and DeiT III as they were released.
+"""Meta's names for DINO, DINOv2, MAE and DeiT III, as released
 
 Sources: facebookresearch/dino, dinov2, mae and deit on GitHub.
 """
@@ -8,7 +8,8 @@ from collections.abc import Set
 
 from vit.weights.formats import timm
 from vit.weights.formats.huggingface import with_position_in_class_token
-from vit.weights.formats.reading import IMAGENET, Config, Dialect, Reading, Weights, renamed, without
+from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, renamed, without
+from vit.weights.preprocess_config import IMAGENET
 
 _RULES = {
     r"blocks\.(\d+)\.gamma_([12])": r"blocks.\1.ls\2.gamma",
@@ -24,20 +25,20 @@ _LEFT_OUT = {
 _ROTARY = "timm's ViTs with rotary positions (vit_base_patch16_rope_224)"
 
 
-def speaks(names: Set[str]) -> bool:
-    """Whether there is a name that timm's files have not."""
+def matches(names: Set[str]) -> bool:
+    """Whether there is a name that timm's files do not have."""
     own = {"mask_token", "register_tokens", "blocks.0.gamma_1", "blocks.0.mlp.w12.weight", "head.mlp.0.weight"}
-    return timm.speaks(names) and bool(own & names)
+    return timm.matches(names) and bool(own & names)
 
 
-def read(weights: Weights, config: Config) -> Reading:
-    """DINOv2 with registers gives positions to the class token alone, which is added to that token once and for all."""
+def convert(weights: Weights, config: Config) -> Converted:
+    """DINOv2 with registers has a position for the class token alone: it is added to that token here."""
     doubt = _ROTARY if "blocks.0.gamma_1" in weights and not _has_class_position(weights) else ""
     weights, dropped = without(weights, _LEFT_OUT)
     weights = renamed(weights, _RULES)
     if "reg_token" in weights:
         weights = with_position_in_class_token(weights)
-    return Reading(weights, {}, dropped, {**IMAGENET, "interpolation": "bicubic"}, doubt=doubt)
+    return Converted(weights, {}, dropped, {**IMAGENET, "interpolation": "bicubic"}, doubt=doubt)
 
 
 def _has_class_position(weights: Weights) -> bool:
@@ -45,4 +46,4 @@ def _has_class_position(weights: Weights) -> bool:
     return "pos_embed" in weights and math.isqrt(weights["pos_embed"].shape[1]) ** 2 != weights["pos_embed"].shape[1]
 
 
-DIALECT = Dialect("DINO, MAE, DeiT III", speaks, read)
+FORMAT = WeightFormat("DINO, MAE, DeiT III", matches, convert)

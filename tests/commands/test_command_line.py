@@ -1,0 +1,179 @@
+"""A function's signature and docstring are its command line: positional arguments, options, flags, help, errors."""
+
+import inspect
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+
+from vit.__main__ import COMMANDS
+from vit.commands.arguments import Paths, PositiveInt, StrPath
+from vit.commands.command_line import Metavar, checked, command_parser, run_command
+from vit.errors import UsageError
+
+calls = []
+
+
+def paint(
+    model: Annotated[StrPath, Metavar("RUN|CKPT")],
+    images: Paths,
+    *,
+    color: Literal["red", "blue"] = "red",
+    top_k: PositiveInt | None = None,
+    deep: bool = False,
+    careful: bool = True,
+    output: StrPath | None = None,
+) -> str:
+    """Paint images.
+
+    Args:
+        model: a run, 100 % of it
+        images: files,
+            folders
+        color: 50 % of the paint
+        top_k: how many
+        deep: below the surface
+        careful: with care
+        output: null: none
+
+    Returns:
+        Something that is not in the help.
+
+    Example:
+        vit paint runs/1 a.png
+            --deep
+    """
+    calls.append((model, images, color, top_k, deep, careful, output))
+    return "painted"
+
+
+def label(text: str | None = None, images: Paths = ()) -> None:
+    """Label.
+
+    Args:
+        text: a text
+        images: files
+
+    Example:
+        vit label
+    """
+    calls.append((text, images))
+
+
+def called(function, line):
+    calls.clear()
+    run_command(function, line.split())
+    return calls.pop()
+
+
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ("m a b", ("m", ["a", "b"], "red", None, False, True, None)),
+        ("7 8 --color blue --top_k 3", ("7", ["8"], "blue", 3, False, True, None)),
+        ("--deep m a", ("m", ["a"], "red", None, True, True, None)),
+        ("--deep true m a", ("m", ["a"], "red", None, True, True, None)),
+        ("m a --deep=false --careful false", ("m", ["a"], "red", None, False, False, None)),
+        ("m a --output 5 --top_k null", ("m", ["a"], "red", None, False, True, "5")),
+        ("--careful true m -- --deep -rf.png", ("m", ["--deep", "-rf.png"], "red", None, False, True, None)),
+    ],
+)
+def test_words_become_values(line, values):
+    assert called(paint, line) == values
+
+
+def test_numbers_are_plain():
+    assert type(called(paint, "m a --top_k 3")[3]) is int, "else a checkpoint would hold the parser's type"
+
+
+@pytest.mark.parametrize(("line", "values"), [("", (None, [])), ("t", ("t", [])), ("t a b", ("t", ["a", "b"]))])
+def test_positional_arguments_with_defaults_may_be_left_out(line, values):
+    assert called(label, line) == values
+
+
+def test_help_has_the_docstring_and_the_types(capsys):
+    with pytest.raises(SystemExit):
+        run_command(paint, ["--help"])
+    out = " ".join(capsys.readouterr().out.split())
+    for words in (
+        "usage: vit paint ", "RUN|CKPT IMAGES [IMAGES ...]",
+        "Paint images.", "a run, 100 % of it (required, type: str)",
+        "files, folders", "--color {red,blue} 50 % of the paint", "--output OUTPUT",
+        "how many (type: PositiveInt | null, default: null)",
+    ):  # fmt: skip
+        assert words in out
+    assert out.endswith("example: vit paint runs/1 a.png --deep") and "Something" not in out
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("m", "arguments are required: images"),
+        ("m a --colour red", "vit paint has no option --colour; did you mean '--color'?"),
+        ("m a --color blu", "color is blu; did you mean 'blue'?"),
+        ("m a --top_k 0", "top_k is 0; give a number >0"),
+        ("m a --top_k x", "top_k is x; give a whole number"),
+        ("m a --deep=perhaps", "deep is perhaps; give true or false"),
+        ("m a --careful maybe", "careful is maybe; give true or false"),
+        ("m a --deep maybe b", "cannot use the word 'maybe'"),
+    ],
+)
+def test_wrong_words_are_told(line, words):
+    with pytest.raises(UsageError, match=words.replace("?", r"\?")):
+        run_command(paint, line.split())
+
+
+def test_actions_of_one_name(capsys):
+    actions = {"paint": paint, "label": label}
+    run_command(actions, ["label", "t"], "do")
+    assert calls.pop() == ("t", [])
+    wrong = {"": "vit do needs an action", "lable": "no action 'lable'; did you mean 'label'", "-x": "no action '-x'"}
+    for words, problem in ((line.split(), problem) for line, problem in wrong.items()):
+        with pytest.raises(UsageError, match=f"{problem}.*as in 'vit paint runs/1 a.png --deep'"):
+            run_command(actions, words, "do")
+    with pytest.raises(SystemExit):
+        run_command(actions, ["-h"], "do")
+    assert "usage: vit do paint " in capsys.readouterr().out
+
+
+def test_python_values_are_checked_in_the_same_words():
+    function = checked(paint)
+    assert function(Path("m"), [Path("a"), "b"], top_k=2) == "painted" and calls.pop()[:2] == (
+        Path("m"), [Path("a"), "b"]
+    )  # fmt: skip
+    assert function("m", images=Path("a")) == "painted" and calls.pop()[1] == Path("a")
+    for wrong, words in (({"top_k": 0}, "top_k is 0; give a number >0"), ({"color": "blu"}, "did you mean 'blue'")):
+        with pytest.raises(UsageError, match=words):
+            function("m", "a", **wrong)
+    with pytest.raises(TypeError, match="colour"):
+        function("m", "a", colour="red")
+    assert not calls and function.__doc__ == paint.__doc__ and inspect.signature(function) == inspect.signature(paint)
+
+
+def functions():
+    """(name, function) of each command but train and study, which have the options of a recipe."""
+    for name in sorted(set(COMMANDS) - {"train", "study"}):
+        command = getattr(import_module(f"vit.commands.{name}"), name)
+        yield from (
+            [(f"{name} {action}", one) for action, one in command.items()]
+            if isinstance(command, Mapping)
+            else [(name, command)]
+        )
+
+
+@pytest.mark.parametrize(("name", "function"), list(functions()))
+def test_the_signature_is_the_command_line(name, function):
+    parser = command_parser(function, name)
+    actions = {action.dest: action for action in parser._actions if action.dest != "help"}
+    parameters = inspect.signature(function).parameters
+    assert list(actions) == list(parameters)
+    for dest, action in actions.items():
+        is_option = parameters[dest].kind is inspect.Parameter.KEYWORD_ONLY
+        assert action.option_strings == ([f"--{dest}"] if is_option else [])
+        assert action.help and (not action.help.endswith(".") or action.help.endswith("...")), dest
+    assert parser.epilog.startswith(f"example: vit {name} ")
+    documented = inspect.getdoc(function)
+    returned = inspect.signature(function).return_annotation
+    assert ("Returns:" in documented) == (returned is not None), name

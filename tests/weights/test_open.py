@@ -1,0 +1,297 @@
+"""Where weights come from, and what comes with them: network, preprocessing, class names."""
+
+import json
+
+import pytest
+import timm
+import torch
+from safetensors.torch import save_file
+
+from vit.errors import CheckpointError, ResourceError, UsageError
+from vit.models.spec import create_network
+from vit.weights import hubs
+from vit.weights.open import imagenet_classes, open_pretrained
+from vit.weights.pretrained import OwnNetwork
+
+IMAGENET = (0.485, 0.456, 0.406)
+HALF = (0.5, 0.5, 0.5)
+
+
+def weights_of(num_classes=7, **values):
+    options = {"depth": 2, "num_heads": 1, "qk_norm": True, **values}
+    network = create_network("vit_nano_patch2_8", num_classes, 8, **options)
+    return {name: value.contiguous() for name, value in network.state_dict().items()}
+
+
+def test_a_bare_file(tmp_path):
+    save_file(weights_of(1000), tmp_path / "mine.safetensors")
+    found = open_pretrained(str(tmp_path / "mine.safetensors"))
+    assert found.own_network().options["mlp_ratio"] == 2.0
+    assert found.own_network().name == "vit" and found.own_network().image_size == 8
+    assert found.own_network().options["num_heads"] == 1
+    assert found.own_network({"num_heads": 4}).options["num_heads"] == 4
+    assert found.preprocess["mean"] == IMAGENET and "default" in found.preprocess_from
+    assert found.class_names == imagenet_classes(1000) and found.class_names[:2] == ("tench", "goldfish")
+
+
+def test_a_file_with_a_name_of_timm_has_its_preprocessing(tmp_path):
+    theirs = timm.create_model("vit_tiny_patch16_224", depth=1)
+    for name in ("vit_tiny_patch16_224.augreg_in21k_ft_in1k", "deit_tiny_patch16_224-a1311bcf"):
+        save_file(theirs.state_dict(), tmp_path / f"{name}.safetensors")
+    augreg = open_pretrained(str(tmp_path / "vit_tiny_patch16_224.augreg_in21k_ft_in1k.safetensors"))
+    deit = open_pretrained(str(tmp_path / "deit_tiny_patch16_224-a1311bcf.safetensors"))
+    assert augreg.preprocess["mean"] == HALF and deit.preprocess["mean"] == IMAGENET
+    assert deit.preprocess["crop_fraction"] == 224 / 248 and deit.preprocess["interpolation"] == "bicubic"
+    assert deit.own_network().options["num_heads"] == 3 and "deit_tiny" in deit.preprocess_from
+    words = dict(deit.facts())["preprocessing"]
+    assert "crop_fraction 0.9032, resize_mode shortest (" in words and "mean 0.485 0.456 0.406, " in words
+
+
+@pytest.mark.parametrize(
+    ("files", "expected", "whose"),
+    [
+        (
+            {"preprocessor_config.json": {"image_mean": HALF, "image_std": HALF, "resample": 2, "do_center_crop": True,
+                                          "size": {"shortest_edge": 10}, "crop_size": {"height": 8, "width": 8}}},
+            {"mean": HALF, "std": HALF, "interpolation": "bilinear", "crop_fraction": 0.8,
+             "resize_mode": "shortest"},
+            "preprocessor_config.json",
+        ),
+        (
+            {"config.json": {"pretrained_cfg": {"mean": HALF, "std": HALF, "crop_pct": 0.95, "crop_mode": "squash"}}},
+            {"mean": HALF, "std": HALF, "interpolation": "bicubic", "crop_fraction": 224 / 235,
+             "resize_mode": "squash"},
+            "config.json",
+        ),
+        (
+            {"open_clip_config.json": {"preprocess_cfg": {"mean": HALF, "std": IMAGENET, "resize_mode": "squash"}}},
+            {"mean": HALF, "std": IMAGENET, "interpolation": "bicubic", "crop_fraction": 1.0,
+             "resize_mode": "squash"},
+            "open_clip_config.json",
+        ),
+        ({}, {"mean": IMAGENET, "std": (0.229, 0.224, 0.225), "interpolation": "bicubic"}, "the default of timm"),
+    ],
+    ids=["transformers", "timm", "openclip", "nothing"],
+)  # fmt: skip
+def test_preprocessing_of_a_folder(files, expected, whose, tmp_path):
+    save_file(weights_of(), tmp_path / "model.safetensors")
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    found = open_pretrained(str(tmp_path))
+    assert found.preprocess == expected and found.preprocess_from.startswith(whose)
+
+
+@pytest.mark.parametrize(
+    ("config", "mode", "fraction"),
+    [
+        ({"size": {"height": 8, "width": 8}}, "squash", 1.0),
+        ({"size": 8}, "squash", 1.0),
+        ({"size": 8, "crop_size": 8, "do_center_crop": True}, "shortest", 1.0),
+        ({"size": 8, "image_processor_type": "CLIPImageProcessor"}, "shortest", 1.0),
+        ({"size": 10, "crop_size": 8, "feature_extractor_type": "DeiTFeatureExtractor"}, "squash", 0.8),
+        ({"size": {"height": 10, "width": 10}, "crop_size": {"height": 8, "width": 8}}, "squash", 0.8),
+        ({"size": {"shortest_edge": 8}}, "shortest", 1.0),
+        ({"size": {"height": 8, "width": 8}, "do_resize": False}, "shortest", 1.0),
+    ],
+)
+def test_a_library_that_squashes_pictures_is_followed(config, mode, fraction, tmp_path):
+    save_file(weights_of(), tmp_path / "model.safetensors")
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({"image_mean": HALF, "image_std": HALF, **config}))
+    found = open_pretrained(str(tmp_path)).preprocess
+    assert (found["resize_mode"], found["crop_fraction"]) == (mode, fraction)
+
+
+@pytest.mark.parametrize(
+    ("file", "config", "words"),
+    [
+        ("config.json", {"pretrained_cfg": {"crop_mode": "border"}}, "crop_mode is 'border'"),
+        (
+            "open_clip_config.json",
+            {"preprocess_cfg": {"mean": HALF, "std": HALF, "resize_mode": "longest"}},
+            "'longest'",
+        ),
+        ("preprocessor_config.json", {"size": {"longest_edge": 8}}, "padding a picture is not supported"),
+        ("preprocessor_config.json", {"size": {"height": 8, "width": 16}}, "not a square"),
+    ],
+)
+def test_a_library_that_pads_pictures_is_refused(file, config, words, tmp_path):
+    save_file(weights_of(), tmp_path / "model.safetensors")
+    (tmp_path / file).write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=words):
+        open_pretrained(str(tmp_path))
+
+
+def test_class_names_of_a_folder(tmp_path):
+    save_file(weights_of(2), tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": {"1": "dog", "0": "cat"}}))
+    assert open_pretrained(str(tmp_path)).class_names == ("cat", "dog")
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}))
+    assert open_pretrained(str(tmp_path)).class_names is None
+
+
+@pytest.mark.parametrize("config", [{"image_mean": [1]}, {"rescale_factor": 1 / 127.5}, {"size": "large"}])
+def test_preprocessing_that_cannot_be_used(config, tmp_path):
+    save_file(weights_of(), tmp_path / "model.safetensors")
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match="preprocessing"):
+        open_pretrained(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda w: {"conv1.weight": torch.ones(1), "fc.bias": torch.ones(1)}, "of no ViT that is known: conv1.weight"),
+        (lambda w: {**w, "pos_embed": torch.ones(1, 12, 64)}, "not a square of patches"),
+        (lambda w: {**w, "patch_embed.proj.weight": torch.ones(64, 12)}, r"not \(D, 3, P, P\)"),
+        (lambda w: {k.replace("blocks.1", "blocks.9999"): v for k, v in w.items()}, "with gaps"),
+    ],
+)
+def test_weights_of_no_vit(change, words, tmp_path):
+    save_file(change(weights_of()), tmp_path / "x.safetensors")
+    with pytest.raises(CheckpointError, match=words):
+        open_pretrained(str(tmp_path / "x.safetensors")).own_network()
+
+
+def test_heads_that_nothing_tells(tmp_path):
+    for width, heads in (
+        (24, 3),
+        (64, 4),
+        (128, 4),
+    ):  # of the last two timm's and our own networks have other heads than one
+        save_file(weights_of(embed_dim=width, num_heads=heads, qk_norm=False), tmp_path / "x.safetensors")
+        found = open_pretrained(str(tmp_path / "x.safetensors"))
+        with pytest.raises(CheckpointError, match="num_heads"):
+            found.own_network()
+        assert found.own_network({"num_heads": heads}).options["num_heads"] == heads
+
+
+def test_a_run_and_its_checkpoint(digits_run):
+    for source in (digits_run.path, digits_run.best):
+        found = open_pretrained(str(source))
+        assert found.format == "vit" and len(found.class_names) == 10
+        assert found.own_network().name == "vit_nano_patch2_8"
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("timm:vit_tiny_patch16_244", "vit_tiny_patch16_224"),
+        ("timm:vit_nano_patch2_8", "timm has no model"),
+        ("torchvision:vit_b_61", "vit_b_16"),
+        ("torchvision:resnet18", "no ViT"),
+        ("torchvision:vit_b_16.IMAGENET1K_V9", "IMAGENET1K_V1"),
+    ],
+)
+def test_a_name_that_a_library_does_not_know(source, words):
+    with pytest.raises(UsageError, match=words):
+        open_pretrained(source)
+
+
+@pytest.mark.parametrize("source", ["timm:vit_tiny_patch16_224", "torchvision:vit_b_16", "hf:org/name"])
+def test_no_network(source, monkeypatch):
+    import huggingface_hub
+
+    def fail(*_, **__):
+        raise OSError("no route to host\nsecond line")
+
+    monkeypatch.setattr(timm, "create_model", fail)
+    monkeypatch.setattr(torch.hub, "load_state_dict_from_url", fail)
+    monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", fail)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
+    with pytest.raises(ResourceError, match="cannot be fetched: OSError: no route to host") as caught:
+        open_pretrained(source)
+    assert source in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_what_libraries_fetch(monkeypatch, tmp_path):
+    import huggingface_hub
+
+    original = timm.create_model
+    small = {"depth": 1, "num_classes": 1000}
+    monkeypatch.setattr(timm, "create_model", lambda name, pretrained=False: original(name, **small))
+    vit = open_pretrained("timm:vit_tiny_patch16_224")
+    options = vit.own_network().options
+    assert options["num_heads"] == 3 and options["depth"] == 1 and vit.preprocess["mean"] == HALF
+
+    save_file(weights_of(), tmp_path / "model.safetensors")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, allow_patterns: str(tmp_path))
+    assert open_pretrained("hf:org/name").num_classes == 7
+
+
+def test_a_cnn_of_timm(monkeypatch):
+    state = timm.create_model("resnet18").state_dict()
+    monkeypatch.setattr(hubs, "_fetch", lambda source, fetch: state)
+    found = open_pretrained("timm:resnet18.a1_in1k")
+    assert found.own_network() == OwnNetwork("resnet18", 224) and "model.fc.weight" in found.weights
+    assert found.preprocess["crop_fraction"] == 224 / 235 and len(found.class_names) == 1000
+
+
+def test_what_vit_export_wrote_is_known_by_its_description(vit, digits_run, tmp_path):
+    """Four heads of width 16 show in no shape: the file's own words do."""
+    file = tmp_path / "exported.safetensors"
+    assert vit("export", digits_run.path, "--format", "safetensors", "--output", file).code == 0
+    found, own = open_pretrained(str(file)), open_pretrained(str(digits_run.best))
+    assert found.class_names == own.class_names and found.preprocess == own.preprocess
+    described, before = found.own_network(), own.own_network()
+    assert described.name == before.name
+    assert described.options["num_heads"] == before.options["num_heads"] == 4
+    content = file.read_bytes()
+    (tmp_path / "broken.safetensors").write_bytes(content.replace(b"crop_fraction", b"krop_fraction", 1))
+    with pytest.raises(CheckpointError, match="broken description"):
+        open_pretrained(str(tmp_path / "broken.safetensors"))
+
+
+def test_what_bare_files_of_clip_do_not_say_is_asked(tmp_path):
+    """OpenAI's CLIP has quick GELU, LAION's has GELU, and no name and no shape shows it."""
+    save_file(weights_of(embed_norm=True), tmp_path / "x.safetensors")
+    found = open_pretrained(str(tmp_path / "x.safetensors"))
+    with pytest.raises(CheckpointError, match=r"do not show its activation; .*--model\.network"):
+        found.own_network()
+    told = found.own_network({"activation": "quick_gelu"}).options
+    assert told["activation"] == "quick_gelu" and told["norm_eps"] == 1e-5
+    tower = {
+        "embeddings.patch_embedding.weight": torch.ones(192, 3, 4, 4),
+        "embeddings.class_embedding": torch.ones(192),
+        "encoder.layers.0.self_attn.q_proj.weight": torch.ones(192, 192),
+    }
+    save_file(tower, tmp_path / "tower.safetensors")
+    with pytest.raises(CheckpointError, match="activation"):
+        open_pretrained(str(tmp_path / "tower.safetensors")).own_network()
+
+
+def test_the_tower_of_an_openclip_folder_is_the_model_that_its_config_names(tmp_path):
+    """timm's SigLIP for 256 pixels in patches of 32 has GELU's tanh; its weights look as those of SigLIP with GELU."""
+    theirs = timm.create_model("vit_base_patch32_siglip_256", depth=1)
+    save_file({f"visual.trunk.{name}": value for name, value in theirs.state_dict().items()},
+              tmp_path / "open_clip_model.safetensors")  # fmt: skip
+    about = {"model_cfg": {"vision_cfg": {"timm_model_name": "vit_base_patch32_siglip_256"}}}
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(about))
+    assert open_pretrained(str(tmp_path)).own_network().options["activation"] == "gelu_tanh"
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"architecture": "vit_next_patch16_224"}, "does not have; upgrade timm"),
+        ({"architecture": "vit_tiny_patch16_224", "model_args": {"num_heads": 6}}, "by num_heads"),
+        ({"architecture": "vit_tiny_patch16_224", "model_args": {"img_size": 10**9}}, "by img_size"),
+        ({"architecture": "vit_tiny_patch16_224", "model_args": [1]}, "cannot be used"),
+    ],
+)
+def test_a_folder_whose_network_is_not_known_is_refused(config, words, tmp_path):
+    save_file(weights_of(), tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=words):
+        open_pretrained(str(tmp_path))
+
+
+def test_a_file_that_is_not_what_its_name_says_is_refused(tmp_path):
+    save_file(weights_of(), tmp_path / "resnet18.safetensors")
+    with pytest.raises(CheckpointError, match="named as timm's resnet18, whose tensors are others"):
+        open_pretrained(str(tmp_path / "resnet18.safetensors"))
+
+
+def test_a_network_without_positions_is_not_taken_for_a_plain_vit(tmp_path):
+    save_file(weights_of(pos_embed="none"), tmp_path / "x.safetensors")
+    with pytest.raises(CheckpointError, match="rotary or relative positions as well; rename"):
+        open_pretrained(str(tmp_path / "x.safetensors"))

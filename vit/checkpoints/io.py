@@ -1,0 +1,163 @@
+"""Checkpoint files on the disk: written whole or not at all, read without running anything in them
+
+Files from anywhere are read here, also files of weights: no file is given more memory than its size justifies.
+"""
+
+import hashlib
+import os
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vit.atomic_files import partial_name
+from vit.checkpoints.format import KEY, REMEDY, Content
+from vit.checkpoints.model_path import check_local
+from vit.errors import CheckpointError, ResourceError
+
+
+def write_checkpoint(content: Content, path: Path, previous: Path | None = None) -> None:
+    """Write beside the target, sync, then rename: after a crash or a full disk the previous file is whole.
+
+    Args:
+        content: plain values and tensors.
+        previous: second name under which the file that is replaced stays; None: it goes.
+
+    Raises:
+        ResourceError: the file cannot be written.
+    """
+    partial = partial_name(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(partial, "wb") as file:
+            torch.save(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        if previous is not None and path.is_file():
+            _keep(path, previous)
+        os.replace(partial, path)
+        _sync_folder(path.parent)
+    except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
+        with suppress(OSError):  # the folder itself may be gone
+            partial.unlink(missing_ok=True)
+        raise ResourceError(
+            f"could not write {path}: {error}", "free space or choose another --out; the previous file is whole"
+        ) from error
+
+
+def _keep(path: Path, previous: Path) -> None:
+    """Give a file that is about to be replaced a second name: there is no moment without a whole file."""
+    beside = partial_name(previous)
+    try:
+        os.link(path, beside)
+        os.replace(beside, previous)
+        beside.unlink(missing_ok=True)  # a rename between two names of one file does nothing
+    except OSError:  # a file system without links
+        os.replace(path, previous)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename in a folder survive a power cut, where a folder can be opened: not on Windows."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_checkpoint(path: Path) -> Content:
+    """The plain content of a checkpoint, tensors on the CPU.
+
+    Raises:
+        CheckpointError: the file is not there, is damaged, or was not written by this program.
+    """
+    check_local(path)
+    if not path.is_file():
+        raise CheckpointError(f"there is no checkpoint {path}", REMEDY)
+    try:
+        content = load_plain(path)
+    except ValueError as error:
+        raise CheckpointError(f"{path} ({path.stat().st_size:,} bytes) is not a checkpoint: {error}", REMEDY) from error
+    state = content.get("state_dict") if isinstance(content, dict) and KEY in content else None
+    if not are_weights(state, path.stat().st_size):
+        raise CheckpointError(f"{path} holds weights that vit did not write", REMEDY)
+    return dict(content)
+
+
+def store_temperature(path: Path, temperature: float) -> None:
+    """Write the temperature that was fitted into a checkpoint's description.
+
+    Raises:
+        CheckpointError: as `read_checkpoint`.
+        ResourceError: as `write_checkpoint`.
+    """
+    content = read_checkpoint(path)
+    content[KEY]["temperature"] = temperature
+    write_checkpoint(content, path)
+
+
+def load_plain(path: Path) -> Any:
+    """The plain values and tensors of a file that torch.save wrote, on the CPU. Nothing in the file is run.
+
+    Raises:
+        ValueError: it is not such a file; the text says what it seems to be.
+    """
+    os.environ.pop("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", None)  # it would override weights_only=True
+    try:
+        _check_archive(path)
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise ValueError(_guess(path, error)) from error
+
+
+def _check_archive(path: Path) -> None:
+    """Raise an error unless every byte is as it was written: torch reads numbers without their checksums.
+
+    Compressed or overlapping entries are refused too, because a small file could ask for much memory with them.
+    """
+    with zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+            raise zipfile.BadZipFile("it is compressed")
+        if sum(entry.file_size for entry in entries) > path.stat().st_size:
+            raise zipfile.BadZipFile("its entries overlap")
+        if archive.testzip() is not None:
+            raise zipfile.BadZipFile("a checksum is wrong")
+
+
+def are_weights(state: object, limit: int) -> bool:
+    """Whether this is a dictionary of names and ordinary tensors, of at most `limit` bytes together."""
+    return (
+        isinstance(state, dict)
+        and all(
+            isinstance(key, str) and isinstance(value, Tensor) and value.layout == torch.strided
+            for key, value in state.items()
+        )
+        and sum(value.numel() * value.element_size() for value in state.values()) <= limit
+    )
+
+
+def _guess(path: Path, error: Exception) -> str:
+    """What a file that cannot be loaded seems to be."""
+    with open(path, "rb") as file:
+        start = file.read(64)
+    if start.startswith(b"version https://git-lfs"):
+        return "it looks like a git-lfs pointer"
+    if start.lstrip().lower().startswith((b"<!doctype", b"<html")):
+        return "it is an HTML page"
+    if not start.startswith(b"PK"):
+        return "it is not a PyTorch file"
+    if "weights_only" in str(error) or "Unsupported" in str(error):
+        return "it holds objects that would run code"
+    return "it is damaged or cut short"
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file, in hex."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

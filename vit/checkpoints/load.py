@@ -1,0 +1,81 @@
+"""A checkpoint becomes a network: its description is checked, and its weights must fit exactly
+
+A checkpoint is an untrusted file. Shapes are compared before memory is allocated for the network.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from torch import Tensor
+
+from vit.checkpoints.format import KEY, REMEDY, Description, read_description, weights_of
+from vit.checkpoints.io import read_checkpoint
+from vit.errors import CheckpointError, first_line
+from vit.models.network import Network
+
+
+def load(path: Path) -> tuple[Network, Description]:
+    """The network of a checkpoint, in evaluation mode on the CPU, and its description.
+
+    Raises:
+        CheckpointError: the file is damaged, not ours, newer than this program, or its weights do not fit its network.
+    """
+    description, weights = read_described(path)
+    _compare(weights, expected_weights(description, len(weights), path), path)
+    network = description.build().eval()
+    network.load_state_dict(weights)
+    return network, description
+
+
+def read_described(path: Path) -> tuple[Description, dict[str, Tensor]]:
+    """The description and the weights of a checkpoint, which may not fit each other.
+
+    Raises:
+        CheckpointError: the file is damaged, not ours, or newer than this program.
+    """
+    content = read_checkpoint(path)
+    return read_description(content[KEY], path), weights_of(content)
+
+
+def expected_weights(description: Description, num_tensors: int, path: Path) -> Mapping[str, Tensor]:
+    """The tensors of a description's network as shapes, without memory: an untrusted number could ask for any amount.
+
+    Args:
+        num_tensors: number of tensors in the file.
+
+    Raises:
+        CheckpointError: the network cannot be built.
+    """
+    options = description.spec.options
+    layers = options.get("layers", ())
+    try:
+        for blocks in (options.get("depth", 1), *(layers if isinstance(layers, tuple) else ())):
+            if isinstance(blocks, int | float) and blocks > num_tensors:  # before the network is built, block by block
+                raise ValueError(f"{blocks} blocks of {num_tensors} tensors")
+        return description.spec.build_empty(description.preprocess.image_size).state_dict()
+    except Exception as error:
+        raise CheckpointError(
+            f"{path} describes a network that cannot be built: {first_line(error)}", REMEDY
+        ) from error
+
+
+def _compare(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor], path: Path) -> None:
+    """Raise CheckpointError unless names, shapes and types agree and all numbers are finite."""
+    wrong = [f"{key} is missing" for key in expected.keys() - weights.keys()]
+    wrong += [f"{key} is unknown" for key in weights.keys() - expected.keys()]
+    wrong += [
+        f"{key} is {_kind(weights[key])}, not {_kind(value)}"
+        for key, value in expected.items()
+        if key in weights and _kind(weights[key]) != _kind(value)
+    ]
+    if wrong:
+        raise CheckpointError(f"{path} does not fit its own network: {'; '.join(sorted(wrong)[:5])}", REMEDY)
+    broken = [key for key, value in weights.items() if value.is_floating_point() and not value.isfinite().all()]
+    if broken:
+        raise CheckpointError(
+            f"{path} has weights that are not numbers, in {broken[0]}", "take an earlier checkpoint of the run"
+        )
+
+
+def _kind(tensor: Tensor) -> str:
+    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"

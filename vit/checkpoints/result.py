@@ -1,0 +1,150 @@
+"""What a finished run found: the content of result.json, with its one writer and its one reader
+
+Imports neither torch nor timm: reports and comparisons read results of many runs.
+"""
+
+import base64
+import json
+import platform
+from dataclasses import dataclass, field, fields
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from vit.atomic_files import write_json
+from vit.errors import DataError
+from vit.models.spec import NetworkSpec
+
+_KEYS = {"num_images": "images"}  # attribute -> key of result.json, where they differ
+_IN_NETWORK = ("spec", "image_size")  # attributes that the key "network" holds
+_REPEATED = ("name", "image_size", "num_classes", "model")  # keys of "network" that are not options
+
+
+def versions() -> dict[str, str]:
+    """Versions of all packages that decide a number."""
+    packages = ("vit-lightning", "torch", "torchvision", "lightning", "timm", "torchmetrics", "numpy", "pillow")
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+
+
+@dataclass(frozen=True)
+class TrainingStats:
+    """What a training took.
+
+    Attributes:
+        seconds: duration of the whole training.
+        images_per_second: training images per second, without validation and saving.
+        steps: number of optimizer steps.
+        skipped_steps: number of steps left out because a loss or gradient was NaN or infinite.
+        unreadable_images: number of training images that could not be read.
+        is_first_process: whether this is the first of all processes that trained together.
+    """
+
+    seconds: float
+    images_per_second: float
+    steps: int
+    skipped_steps: int = 0
+    unreadable_images: int = 0
+    is_first_process: bool = True
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a finished run found. A study's result is many of these and nothing else.
+
+    Attributes:
+        spec: network that was trained.
+        image_size: side of its input, in pixels.
+        parameters: number of its parameters.
+        flops: floating-point operations of one image's forward pass.
+        data: name of the data set.
+        num_images: number of images in each split; of validation and test, those that were measured.
+        fingerprints: fingerprint of each split's images.
+        seed: seed of the training.
+        epochs: passes over the training images; a fraction where the length was given in steps.
+        steps: number of optimizer steps.
+        batch_size: images of one optimizer step.
+        seconds: duration of the whole training, all parts of an interrupted one together.
+        images_per_second: training images per second, without validation and saving.
+        device: device that trained.
+        precision: precision of the training.
+        best_epoch: validation that the best checkpoint was chosen at, counted from 0.
+        validation: validation metrics of the best checkpoint during training, without temperature.
+        metrics: test metrics of the best checkpoint with 95 % intervals: {name: {value, low, high}}.
+        versions: version of each package that decides a number.
+        temperature: temperature fitted on the validation images; `metrics` are with it.
+        uncalibrated: nll and ece on the test images without the temperature.
+        correct: whether each image of a split is right, in order: the bits that `unpack` reads.
+        skipped_steps: number of optimizer steps left out because a loss or gradient was NaN or infinite.
+        unreadable_images: number of training images that could not be read and were replaced by others.
+        left_out: validation and test images that could not be read and were not measured: {split: {path: reason}}.
+    """
+
+    spec: NetworkSpec
+    image_size: int
+    parameters: int
+    flops: int
+    data: str
+    num_images: dict[str, int]
+    fingerprints: dict[str, str]
+    seed: int
+    epochs: float
+    steps: int
+    batch_size: int
+    seconds: float
+    images_per_second: float
+    device: str
+    precision: str
+    best_epoch: int
+    validation: dict[str, float]
+    metrics: dict[str, dict[str, float]]
+    versions: dict[str, str]
+    temperature: float = 1.0
+    uncalibrated: dict[str, dict[str, float]] = field(default_factory=dict)
+    correct: dict[str, str] = field(default_factory=dict)
+    skipped_steps: int = 0
+    unreadable_images: int = 0
+    left_out: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def write(self, path: Path) -> None:
+        """Write result.json whole or not at all."""
+        values = {_KEYS.get(name, name): value for name, value in vars(self).items() if name not in _IN_NETWORK}
+        network = {
+            "name": self.spec.name,
+            "image_size": self.image_size,
+            **self.spec.options,
+            "num_classes": self.spec.num_classes,
+        }
+        write_json(path, {"network": network, "classes": self.spec.num_classes, **values})
+
+    @classmethod
+    def read(cls, path: Path) -> "RunResult":
+        """The result that `write` wrote, now or in an earlier version of this program.
+
+        Raises:
+            DataError: the file is damaged.
+        """
+        try:
+            plain = json.loads(path.read_text(encoding="utf-8"))
+            network = plain["network"]
+            options = {key: value for key, value in network.items() if key == "name" or key not in _REPEATED}
+            keys = {item.name: _KEYS.get(item.name, item.name) for item in fields(cls) if item.name not in _IN_NETWORK}
+            values = {name: plain[key] for name, key in keys.items() if key in plain}
+            spec = NetworkSpec.from_plain(options, int(network["num_classes"]))
+            return cls(spec=spec, image_size=int(network["image_size"]), **values)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"{path} is damaged ({error!r})", "restore the file, or train again") from error
+
+
+def pack(correct: npt.NDArray[np.bool_]) -> str:
+    """(n,) truth values as text, eight to a byte."""
+    return base64.b64encode(np.packbits(correct).tobytes()).decode("ascii")
+
+
+def unpack(text: str, count: int) -> npt.NDArray[np.bool_]:
+    """The truth values of a text that `pack` made; ValueError when it holds fewer."""
+    bits = np.unpackbits(np.frombuffer(base64.b64decode(text, validate=True), dtype=np.uint8))
+    if len(bits) < count:
+        raise ValueError(f"{len(bits)} bits for {count} images")
+    return bits[:count].astype(np.bool_)

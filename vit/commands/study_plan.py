@@ -1,0 +1,216 @@
+"""A study, fully decided: its cells, its protocol, and both on the terminal"""
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit.commands.reading import read_images
+from vit.commands.recipe_options import listed_images
+from vit.commands.study_options import StudyOptions
+from vit.commands.study_series import Series, series_of
+from vit.console import Reporter, duration
+from vit.errors import UsageError
+from vit.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from vit.data.contents import Contents
+    from vit.data.samples import Source
+    from vit.study.findings import JsonValue
+    from vit.study.folder import StudyDirectory
+    from vit.study.grid import Budget, Cell, Inputs
+    from vit.study.runner import Machine
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """A study, fully decided.
+
+    Attributes:
+        options: options of the study.
+        source: images of all splits.
+        contents: content of the images.
+        series: recipes to compare, with every automatic choice made.
+        budget: length of every training.
+        sizes: numbers of training images.
+        seeds: seeds of subset and training.
+        inputs: hashes of images and weights.
+        machine: share of the machine that each cell gets.
+    """
+
+    options: StudyOptions
+    source: "Source"
+    contents: "Contents"
+    series: Series
+    budget: "Budget"
+    sizes: list[int]
+    seeds: list[int]
+    inputs: "Inputs"
+    machine: "Machine"
+
+    @cached_property
+    def cells(self) -> "list[Cell]":
+        """The cells of the whole study."""
+        from vit.study.grid import make_cells
+
+        return make_cells(self.series, self.sizes, self.seeds, self.budget, self.inputs)
+
+    @cached_property
+    def own_cells(self) -> "list[Cell]":
+        """The cells of this machine's shard."""
+        from vit.study.grid import shard
+
+        return shard(self.cells, *self.options.part)
+
+    @property
+    def folder(self) -> "StudyDirectory":
+        """The folder of the study: of its name, its file's name, or the data's name."""
+        from vit.checkpoints.run import slug
+        from vit.study.folder import StudyDirectory
+
+        options = self.options
+        by_file = options.config_name if options.source is None else None
+        return StudyDirectory(Path(options.out).expanduser() / (options.name or by_file or slug(self.source.name)))
+
+    @cached_property
+    def protocol(self) -> "dict[str, JsonValue]":
+        """What study.json says of the study."""
+        choices = {name: list(found) for name, found in self.series.items()}
+        tuned = len(next(iter(choices.values())))
+        tuning = (
+            f"chosen among {tuned} settings at every size, on validation images, with seed {self.seeds[0]}; then fixed"
+        )
+        machine = self.machine
+        gpus = f", {machine.gpus} GPUs" if machine.gpus else ""
+        return {
+            "data": self.source.name,
+            "classes": len(self.source.class_names),
+            "images": {split: len(samples) for split, samples in self.source.splits.items()},
+            "fingerprints": dict(self.inputs.image_hashes),
+            "sizes": list(self.sizes),
+            "seeds": list(self.seeds),
+            "budget": str(self.budget),
+            "budget_words": self.budget.words(),
+            "tuning": tuning if tuned > 1 else "fixed recipe",
+            **({"settings": choices} if tuned > 1 else {}),
+            "subsets": self._subsets(),
+            "series": list(self.series),
+            "jobs": f"{machine.jobs} at a time, {machine.threads} threads each{gpus}",
+        }
+
+    def _subsets(self) -> str:
+        """How subsets of the training images are drawn."""
+        from vit.training.images import SUBSETS
+
+        kinds = " or ".join(SUBSETS[kind] for kind in sorted({recipe.data.subset for recipe in _recipes(self.series)}))
+        return f"{kinds}, each inside the next larger, drawn once per seed and shared by all networks"
+
+
+def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
+    """Decide a study: read its images, make every automatic choice, and check each series and its folder.
+
+    Raises:
+        UsageError: an option or a recipe is wrong, there are no test images, or the folder holds another study.
+        DataError: the data cannot be used.
+    """
+    series = series_of(options)
+    first = _recipes(series)[0]
+    listed = listed_images(first)
+
+    from vit.study.runner import machine
+    from vit.training.plan import make_plan
+
+    source = make_plan(first, listed).source
+    if "test" not in source.splits:
+        raise UsageError("a study needs test images", "give --data.test a fraction above 0")
+    contents = read_images(source, reporter)
+    series = _decided(series, source)
+    budget, sizes, seeds = options.grid(len(source.splits["train"]))
+    inputs = _inputs(series, source, contents)
+    plan = StudyPlan(options, source, contents, series, budget, sizes, seeds, inputs, machine(options.jobs))
+    for cell in {(cell.series, cell.choice): cell for cell in reversed(plan.cells)}.values():
+        make_plan(cell.recipe)  # refuses a wrong value now, before it fails in every cell
+    plan.folder.check_extends(plan.cells)
+    return plan
+
+
+def show_study(reporter: Reporter, plan: StudyPlan) -> None:
+    """Show what a study will do."""
+    cells, source = plan.own_cells, plan.source
+    images = ", ".join(f"{len(samples):,} {split}" for split, samples in source.splits.items())
+    mode = cells[0].recipe.wandb if cells else "off"
+    tracking = [("W&B", f"{mode}: numbers and configuration of every cell, no figures or images")]
+    reporter.line(f"Study of {source.name}")
+    reporter.facts(
+        [
+            ("data", f"{images}; {len(source.class_names)} classes"),
+            *(("note", note) for note in source.notes),
+            ("compare", "; ".join(plan.series)),
+            ("sizes", ", ".join(f"{size:,}" for size in plan.sizes)),
+            ("subsets", str(plan.protocol["subsets"])),
+            ("seeds", ", ".join(map(str, plan.seeds))),
+            ("budget", plan.budget.words()),
+            ("tuning", str(plan.protocol["tuning"])),
+            ("cells", f"{len(cells):,}, {plan.protocol['jobs']}"),
+            *(tracking if mode != "off" else []),
+            ("folder", str(plan.folder.path)),
+        ]
+    )
+
+
+def show_estimate(reporter: Reporter, study: StudyPlan) -> None:
+    """Time a step of every network, and show how long the cells would take."""
+    from vit.study.runner import time_network
+    from vit.training.plan import make_plan
+
+    cells, machine = study.own_cells, study.machine
+    largest = {cell.series: cell for cell in sorted(cells, key=lambda cell: cell.num_images)}
+    timed = {name: time_network(cell.recipe, machine) for name, cell in largest.items()}
+    groups: dict[tuple[str, int], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(cell.group, []).append(cell)
+    plans = {group: make_plan(same[0].recipe) for group, same in groups.items()}
+    rows, total = [], 0.0
+    for (series, num_images), same in groups.items():
+        plan, (step, image) = plans[series, num_images], timed[series]
+        relative_batch = plan.batch_size / plans[largest[series].group].batch_size
+        scored = plan.rounds * len(plan.source.splits["validation"]) + len(plan.source.splits["test"])
+        seconds = plan.total_steps * step * relative_batch + scored * image
+        total += seconds * len(same)
+        rows.append((series, f"{num_images:,}", len(same), f"{plan.total_steps:,}", plan.batch_size, duration(seconds)))
+    reporter.table(("series", "images", "cells", "steps", "batch", "time each"), rows)
+    reporter.line(
+        f"\n{len(cells):,} cells, about {duration(total / machine.jobs)} with {machine.jobs} at a time on "
+        f"{os.cpu_count()} cores; a step of each network was timed, reading images and saving are not in it"
+    )
+
+
+def _recipes(series: Series) -> list[Recipe]:
+    return [recipe for choices in series.values() for recipe in choices.values()]
+
+
+def _decided(series: Series, source: "Source") -> Series:
+    """The series with every "auto" decided for these images: one kind of subset for all sizes, a network's name."""
+    from vit.training.images import with_subset
+    from vit.training.plan import make_plan
+
+    def named(name: str, recipe: Recipe) -> str:
+        network, space, values = name.partition(" ")
+        return make_plan(recipe).spec.name + space + values if network == "auto" else name
+
+    found: Series = {}
+    for name, tried in series.items():
+        own = {choice: with_subset(source, recipe) for choice, recipe in tried.items()}
+        found[named(name, next(iter(own.values())))] = own
+    return found
+
+
+def _inputs(series: Series, source: "Source", contents: "Contents") -> "Inputs":
+    """Hashes of the images and weights that cells learn from."""
+    from vit.study.grid import Inputs
+    from vit.weights.hashing import weights_hash
+
+    starts = {recipe.model.init_from for recipe in _recipes(series)}
+    weights = {start: weights_hash(start) for start in starts if start is not None}
+    return Inputs(source.name, contents.split_hashes(source), weights)

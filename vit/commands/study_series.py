@@ -1,0 +1,66 @@
+"""The recipes that a study compares, from its options"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from vit.commands.configs import find_config, shipped_configs
+from vit.commands.recipe_options import check_names, make_parser, to_recipe
+from vit.commands.study_options import StudyOptions, items
+from vit.errors import UsageError
+from vit.models.names import check_network
+from vit.training.recipe import Recipe
+
+Series = dict[str, dict[str, Recipe]]  # {name: {tried values: recipe}}
+
+
+def series_of(options: StudyOptions) -> Series:
+    """The recipes of every series, whose names of networks and data are checked.
+
+    Raises:
+        UsageError: a name or a value is wrong, or the recipes name different data.
+    """
+    from vit.study.spec import make_series
+
+    parser = make_parser()
+
+    def read(words: Sequence[str]) -> Recipe:
+        return to_recipe(parser, parser.parse_args(list(words)))
+
+    data = {f"data.{key}": value for key, value in options.data.items()}
+    if options.source is not None:
+        data["data.source"] = options.source
+    shared = {**data, **options.set, "wandb": _tracking(options)}
+    assert not isinstance(options.tune, str)
+    vary, tune = ({key: items(values) for key, values in grid.items()} for grid in (options.vary, options.tune))
+    series = make_series(_networks(options), shared, vary, tune, read)
+    recipes = [recipe for choices in series.values() for recipe in choices.values()]
+    for recipe in recipes:
+        check_names(recipe)
+    sources = {recipe.data.source for recipe in recipes}
+    if len(sources) > 1:
+        raise UsageError(f"the recipes name different data: {', '.join(sorted(sources))}", "give DATA")
+    return series
+
+
+def _networks(options: StudyOptions) -> dict[str, list[str]]:
+    """{name: words of a command line that choose a network or a recipe}."""
+    given = options.networks
+    found = {}
+    for label, word in (given if isinstance(given, dict) else {word: word for word in items(given)}).items():
+        is_recipe = word in shipped_configs() or Path(word).expanduser().suffix in (".yaml", ".yml")
+        if not is_recipe and word != "auto":
+            check_network(word, [name for name in shipped_configs() if not name.startswith("studies/")])
+        found[str(label)] = [f"--config={find_config(word)}"] if is_recipe else [f"--model.network.name={word}"]
+    if not found:
+        raise UsageError("--networks is empty", "give at least one; 'vit models' lists them")
+    return found
+
+
+def _tracking(options: StudyOptions) -> str:
+    """Weights & Biases of the cells, where "auto" tracks only if somebody is logged in."""
+    if options.wandb != "auto":
+        return options.wandb
+
+    from vit.training.wandb_login import logged_in
+
+    return "online" if logged_in() else "off"

@@ -1,0 +1,159 @@
+"""The typed description of a network: name, number of classes and options
+
+Imports neither torch nor timm until a network is built, so that results are read without them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from vit.errors import UsageError
+from vit.models.options import Options, Value, checked_options, plain_options
+
+if TYPE_CHECKING:
+    from vit.models.network import Network, NetworkConfig
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a network costs.
+
+    Attributes:
+        parameters: number of parameters.
+        flops: floating-point operations of one image's forward pass; a multiply-add counts as two.
+    """
+
+    parameters: int
+    flops: int
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """A network without its weights. The size of its images is in `Preprocess` alone.
+
+    Attributes:
+        name: name in the catalog or in timm.
+        num_classes: number of classes, C.
+        options: value of each option that the catalog or the user sets: patch_size, depth, pool, ...
+    """
+
+    name: str
+    num_classes: int
+    options: Options = field(default_factory=dict)
+
+    @classmethod
+    def named(cls, name: str, num_classes: int, options: Mapping[str, object] | None = None) -> "NetworkSpec":
+        """A network of the catalog or of timm, with some of its options changed.
+
+        Raises:
+            UsageError: there is no such network, it has no such option, or a value is not of the option's type.
+        """
+        from vit.models.catalog import entry
+
+        known = entry(name)
+        return cls(name, num_classes, {**known.options, **checked_options(name, options or {}, known.kinds)})
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, object], num_classes: int) -> "NetworkSpec":
+        """The network that `to_plain` wrote. Whether the catalog has it shows when it is built.
+
+        Raises:
+            KeyError: there is no name.
+            ValueError: a value is not plain.
+        """
+        name = plain["name"]
+        if not isinstance(name, str):
+            raise ValueError(f"the name of the network is {name!r}")
+        return cls(name, num_classes, plain_options({key: value for key, value in plain.items() if key != "name"}))
+
+    def to_plain(self) -> dict[str, Value]:
+        """{"name": ..., option: value, ...}: the form of YAML, JSON and checkpoints."""
+        return {"name": self.name, **self.options}
+
+    @property
+    def default_image_size(self) -> int:
+        """Side of the images that the catalog or timm makes this network for, in pixels."""
+        from vit.models.catalog import entry
+
+        return entry(self.name).image_size
+
+    def config(self, image_size: int) -> "NetworkConfig":
+        """All values that the network is built from, each checked.
+
+        Raises:
+            UsageError: there is no such network, or its options do not fit together.
+        """
+        from vit.models.catalog import entry
+
+        known = entry(self.name)
+        options = checked_options(self.name, self.options, known.kinds)
+        with self._fitting():
+            return known.config(image_size, self.num_classes, options)
+
+    def build(self, image_size: int) -> "Network":
+        """The network with random weights, for images (B, 3, image_size, image_size).
+
+        Raises:
+            UsageError: as `config`, or timm cannot build it.
+        """
+        from vit.models.catalog import entry
+
+        config = self.config(image_size)
+        with self._fitting():
+            return entry(self.name).network(config)
+
+    def build_empty(self, image_size: int) -> "Network":
+        """The network as shapes alone, on the meta device: it takes no memory, whatever its size."""
+        import torch
+
+        with torch.device("meta"):
+            return self.build(image_size)
+
+    def cost(self, image_size: int) -> Cost:
+        """Parameters and FLOPs, counted without allocating the network."""
+        return count(self.build_empty(image_size))
+
+    @contextmanager
+    def _fitting(self) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, AssertionError) as error:
+            raise UsageError(f"{self.name}: {error}", "change model.network or --image_size") from error
+
+
+def count(network: "Network") -> Cost:
+    """The cost of a network on the meta device."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    side = network.image_size
+    was_training = network.training
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        network.eval()(torch.empty(1, 3, side, side, device="meta"))
+    network.train(was_training)
+    return Cost(sum(parameter.numel() for parameter in network.parameters()), counter.get_total_flops())
+
+
+def create_network(name: str, num_classes: int, image_size: int | None = None, **options: Value) -> "Network":
+    """A network with random weights by its name in the catalog or in timm.
+
+    >>> import torch
+    >>> create_network("vit_small_patch16_224", num_classes=10)(torch.zeros(1, 3, 224, 224)).shape
+    torch.Size([1, 10])
+    """
+    spec = NetworkSpec.named(name, num_classes, options)
+    return spec.build(image_size or spec.default_image_size)
+
+
+def describe(names: Iterable[str]) -> Iterator[tuple[str, int, Cost, str]]:
+    """(name, image size, cost with 1,000 classes, about) of each network; skips what timm cannot build."""
+    from vit.models.catalog import entry
+
+    for name in names:
+        spec = NetworkSpec.named(name, 1000)
+        try:
+            cost = spec.cost(spec.default_image_size)
+        except Exception:  # noqa: BLE001, S112  timm's models fail in many ways on the meta device; one must not end a list
+            continue
+        yield name, spec.default_image_size, cost, entry(name).about

@@ -1,0 +1,64 @@
+"""Options of a recipe that contradict each other or the machine, in one table"""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+import torch
+
+from vit.errors import UsageError, install
+from vit.models.catalog import CATALOG
+from vit.models.vision_transformer import VisionTransformer
+from vit.training.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where a recipe trains.
+
+    Attributes:
+        device: device of this process.
+        world_size: number of processes over all machines.
+    """
+
+    device: torch.device
+    world_size: int
+
+
+def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -> None:
+    """Raise UsageError if options of a recipe contradict each other or the machine.
+
+    Args:
+        network: name of the network; None: one of our ViTs, by the size of the images.
+    """
+    model, trainer, world_size = recipe.model, recipe.trainer, machine.world_size
+    has_lora, has_probe, is_scratch = model.lora is not None, model.freeze == "backbone", model.init_from is None
+    is_sharded, sharding, ddp = trainer.strategy == "fsdp", "--strategy fsdp does not go with", "give --strategy ddp"
+    is_ours = network is None or (network in CATALOG and CATALOG[network].network is VisionTransformer)
+    contradictions = [  # (condition, problem, fix)
+        (
+            trainer.precision == "16-mixed" and machine.device.type == "cpu",
+            "--precision 16-mixed needs a GPU",
+            "give --precision auto, bf16-mixed or 32-true",
+        ),
+        (has_lora and is_scratch, "--lora without weights to start from", "give --init_from"),
+        (has_lora and has_probe, "--lora with --freeze backbone, which trains the last layer alone", "leave one out"),
+        (has_lora and find_spec("peft") is None, "--lora needs peft", install("lora")),
+        (has_probe and is_scratch, "--freeze backbone without weights to start from", "give --init_from"),
+        (has_probe and world_size > 1, f"--freeze backbone on {world_size} processes", "give --devices 1"),
+        (is_sharded and not is_ours, f"{sharding} a network that is not one of our ViTs", ddp),
+        (
+            is_sharded and recipe.optim.optimizer == "muon",
+            f"{sharding} --optim.optimizer muon, which works on whole matrices",
+            ddp,
+        ),
+        (
+            is_sharded and recipe.optim.ema_decay > 0,
+            f"{sharding} --optim.ema_decay above 0, whose average would be whole on every process",
+            ddp,
+        ),
+        (is_sharded and has_lora, f"{sharding} --lora", ddp),
+        (is_sharded and has_probe, f"{sharding} --freeze backbone", ddp),
+    ]
+    for is_wrong, problem, fix in contradictions:
+        if is_wrong:
+            raise UsageError(problem, fix)

@@ -1,0 +1,48 @@
+"""The format of a file of weights, found from its names alone"""
+
+from dataclasses import replace
+
+from vit.weights.formats import clip, huggingface, jax, meta, openclip, timm, torchvision
+from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights
+
+FORMATS: tuple[WeightFormat, ...] = (
+    meta.FORMAT,
+    timm.FORMAT,
+    torchvision.FORMAT,
+    huggingface.FORMAT,
+    clip.FORMAT,
+    openclip.FORMAT,
+    jax.FORMAT,
+)
+_WRAPPERS = ("module.", "_orig_mod.", "model.", "backbone.", "encoder.", "visual_encoder.")
+_SHOWN = 4
+
+
+def convert_weights(weights: Weights, config: Config) -> tuple[WeightFormat, Converted]:
+    """The format of foreign weights, and the weights in our names.
+
+    Prefixes that training puts around a network (`module.`, `backbone.`) are taken off. Names outside are dropped.
+
+    Raises:
+        ValueError: no known format has these names, or a tensor is not of the shape that its format gives it.
+    """
+    outside: dict[str, str] = {}
+    for _ in range(4):  # module.backbone. and the like
+        found = next((each for each in FORMATS if each.matches(weights.keys())), None)
+        if found is not None:
+            try:
+                converted = found.convert(weights, config)
+            except Exception as error:  # tensors of any shape
+                raise ValueError(
+                    f"{found.name} weights that cannot be read ({type(error).__name__}: {error})"
+                ) from error
+            return found, replace(converted, dropped=outside | converted.dropped)
+        wrapper = next((w for w in _WRAPPERS if any(name.startswith(w) for name in weights)), None)
+        if wrapper is None:
+            break
+        outside |= {name: f"not below {wrapper}" for name in weights if not name.startswith(wrapper)}
+        weights = {name.removeprefix(wrapper): value for name, value in weights.items() if name.startswith(wrapper)}
+    first = ", ".join(sorted(weights)[:_SHOWN])
+    raise ValueError(
+        f"its {len(weights):,} names are of no ViT that is known: {first}{', ...' * (len(weights) > _SHOWN)}"
+    )

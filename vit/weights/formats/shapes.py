@@ -1,0 +1,107 @@
+"""The options of a ViT that the names and shapes of its weights show"""
+
+import math
+import re
+from dataclasses import dataclass
+
+from vit.models.options import Options, Value
+from vit.weights.formats.weight_format import Weights
+
+_DEFAULT_SIZE = 224  # of images, where no positions show it
+_HEADS = {1152: 16, 1280: 16, 1408: 16, 1664: 16}  # SigLIP so400m, ViT-H, ViT-g, ViT-G; in all others a head has 64
+_NARROW = 192  # the width of ViT-Ti; narrower networks have heads of any width
+_PLAIN: Options = {
+    "qkv_bias": True, "pool": "cls", "activation": "gelu", "pos_embed": "learned", "prefix_positions": True
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ShownNetwork:
+    """A VisionTransformer that fits given weights.
+
+    Attributes:
+        image_size: side of its images, in pixels.
+        options: its options, without those that are as the constructor has them.
+    """
+
+    image_size: int
+    options: Options
+
+
+def shown_network(weights: Weights, known: Options) -> ShownNetwork:
+    """The network that the shapes of weights show.
+
+    Args:
+        weights: tensors in our names.
+        known: options that shapes do not show, or that stand above what shapes show.
+
+    Raises:
+        ValueError: the weights are not a ViT's, or `num_heads` must be given.
+    """
+    for name in ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight", "blocks.0.mlp.fc1.weight"):
+        if name not in weights:
+            raise ValueError(f"there is no {name}")
+    kernel = weights["patch_embed.proj.weight"]
+    if kernel.ndim != 4 or kernel.shape[1] != 3 or kernel.shape[2] != kernel.shape[3]:
+        raise ValueError(f"patch_embed.proj.weight is {tuple(kernel.shape)}, not (D, 3, P, P)")
+    D, P = kernel.shape[0], kernel.shape[2]
+    hidden, narrowed = weights["blocks.0.mlp.fc1.weight"].shape[0], weights["blocks.0.mlp.fc2.weight"].shape[-1]
+    num_registers = weights["reg_token"].shape[1] if "reg_token" in weights else 0
+    sizes: dict[str, Value] = {"patch_size": P, "embed_dim": D, "depth": _depth(weights)}
+    sizes["mlp_ratio"] = hidden / D if int(D * (hidden / D)) == hidden else (hidden + 0.5) / D
+    sizes["num_heads"] = known.get("num_heads") or _num_heads(weights, D)
+    shown: dict[str, Value] = {
+        "qkv_bias": "blocks.0.attn.qkv.bias" in weights,
+        "qk_norm": "blocks.0.attn.q_norm.weight" in weights,
+        "layer_scale": 1e-5 if "blocks.0.ls1.gamma" in weights else 0.0,
+        "activation": "swiglu" if hidden == 2 * narrowed else "gelu",
+        "num_registers": num_registers,
+        "pool": _pool(weights, D),
+        "pool_norm": "fc_norm.weight" in weights,
+        "embed_norm": "norm_pre.weight" in weights,
+        "pos_embed": "learned" if "pos_embed" in weights else "none",
+    }
+    image_size = _DEFAULT_SIZE
+    if "pos_embed" in weights:
+        num_prefix = ("cls_token" in weights) + ("dist_token" in weights) + num_registers
+        grid, shown["prefix_positions"] = _grid(weights["pos_embed"].shape[1], num_prefix)
+        image_size = grid * P
+    others = {name: value for name, value in shown.items() if value != _PLAIN.get(name, type(value)())}
+    return ShownNetwork(image_size, {**sizes, **others, **known})
+
+
+def _depth(weights: Weights) -> int:
+    numbers = {int(match[1]) for name in weights if (match := re.match(r"blocks\.(\d{1,4})\.", name))}
+    if numbers != set(range(len(numbers))):
+        raise ValueError(f"blocks are numbered {sorted(numbers)[:3]} to {max(numbers)}, with gaps")
+    return len(numbers)
+
+
+def _num_heads(weights: Weights, embed_dim: int) -> int:
+    if "blocks.0.attn.q_norm.weight" in weights:
+        return embed_dim // len(weights["blocks.0.attn.q_norm.weight"])
+    if (embed_dim % 64 and embed_dim not in _HEADS) or embed_dim < _NARROW:
+        raise ValueError(f"nothing says how many heads attention of width {embed_dim} has: give num_heads")
+    return _HEADS.get(embed_dim, embed_dim // 64)
+
+
+def _grid(num_positions: int, num_prefix: int) -> tuple[int, bool]:
+    """(side of the grid of patches, whether the tokens in front of the patches have positions)."""
+    prefix_positions = num_prefix == 0 or math.isqrt(num_positions) ** 2 != num_positions
+    num_patches = num_positions - num_prefix if prefix_positions else num_positions
+    grid = math.isqrt(num_patches)
+    if grid * grid != num_patches:
+        raise ValueError(f"pos_embed has {num_positions} positions, which are not a square of patches")
+    return grid, prefix_positions
+
+
+def _pool(weights: Weights, embed_dim: int) -> str:
+    if "attn_pool.latent" in weights:
+        return "map"
+    if "cls_token" not in weights:
+        return "mean"
+    if "head_dist.weight" in weights:
+        return "cls_dist"
+    if "fc_norm.weight" in weights:
+        return "patch_mean"
+    return "cls_mean" if "head.weight" in weights and weights["head.weight"].shape[-1] == 2 * embed_dim else "cls"

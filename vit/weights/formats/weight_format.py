@@ -1,0 +1,86 @@
+"""The contract of a weight format: which files are of it, and their tensors in our names"""
+
+import re
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vit.models.options import Options
+from vit.weights.preprocess_config import PreprocessValues
+
+Weights = dict[str, Tensor]
+Config = Mapping[str, Any]  # JSON from elsewhere
+
+
+@dataclass(frozen=True)
+class Converted:
+    """Foreign weights in our names.
+
+    Attributes:
+        weights: our names -> tensors.
+        options: options of VisionTransformer that shapes do not show: norm_eps, activation, num_heads, pool.
+        dropped: foreign names that have no place in our networks, each with the reason.
+        preprocess: usual preprocessing of this format, as far as it is known.
+        undecided: options that names, shapes and config leave open, and that published networks choose differently.
+        doubt: another network that has the same names and shapes; "": none is known.
+    """
+
+    weights: Weights
+    options: Options = field(default_factory=dict)
+    dropped: dict[str, str] = field(default_factory=dict)
+    preprocess: PreprocessValues = field(default_factory=PreprocessValues)
+    undecided: tuple[str, ...] = ()
+    doubt: str = ""
+
+
+@dataclass(frozen=True)
+class WeightFormat:
+    """One library's way of naming the weights of a ViT.
+
+    Attributes:
+        name: name for the terminal.
+        matches: function of a file's names: whether the file is of this format.
+        convert: function of weights and the config.json beside them, or {}: the weights in our names.
+    """
+
+    name: str
+    matches: Callable[[Set[str]], bool]
+    convert: Callable[[Weights, Config], Converted]
+
+
+def renamed(weights: Weights, rules: Mapping[str, str]) -> Weights:
+    """The same tensors under other names: each rule is a regular expression for a whole name, and its replacement."""
+    result: Weights = {}
+    for name, value in weights.items():
+        rule = next((rule for rule in rules if re.fullmatch(rule, name)), None)
+        result[name if rule is None else re.sub(rule, rules[rule], name)] = value
+    return result
+
+
+def without(weights: Weights, reasons: Mapping[str, str]) -> tuple[Weights, dict[str, str]]:
+    """(weights that no regular expression matches, {name: reason} of the others)."""
+    dropped = {name: reason for name in weights for pattern, reason in reasons.items() if re.fullmatch(pattern, name)}
+    return {name: value for name, value in weights.items() if name not in dropped}, dropped
+
+
+def fused(weights: Weights, fused_name: str, parts: tuple[str, ...]) -> Weights:
+    """Weights with `PREFIX.part.weight` and `.bias` of all parts one below another as `PREFIX.fused_name.weight`.
+
+    A bias that some of the parts have is zero for the others (BEiT has none for the keys).
+    """
+    result = dict(weights)
+    prefixes = [name.removesuffix(f"{parts[0]}.weight") for name in weights if name.endswith(f".{parts[0]}.weight")]
+    for prefix in prefixes:
+        if not all(f"{prefix}{part}.weight" in weights for part in parts):
+            continue
+        matrices = [result.pop(f"{prefix}{part}.weight") for part in parts]
+        biases = [result.pop(f"{prefix}{part}.bias", None) for part in parts]
+        result[f"{prefix}{fused_name}.weight"] = torch.cat(matrices)
+        if any(bias is not None for bias in biases):
+            result[f"{prefix}{fused_name}.bias"] = torch.cat(
+                [torch.zeros(len(m)) if b is None else b for m, b in zip(matrices, biases, strict=True)]
+            )
+    return result
