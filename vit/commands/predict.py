@@ -106,7 +106,7 @@ def predict(
         _show(reporter, summary, tally)
         if summary.num_unlabeled and (on_bad == "fail" or not summary.label_counts):
             raise BadInputsError(f"{summary.num_unlabeled} files have no label", f"see the rows in {rows_file}")
-        reporter.next_command(f"vit evaluate {shlex.quote(model)} LABELLED_FOLDER")
+        reporter.next_command(f"vit evaluate {shlex.quote(model)} LABELED_FOLDER")
     return summary
 
 
