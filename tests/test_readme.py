@@ -25,6 +25,12 @@ def sentences(markdown):
     return [sentence.split() for sentence in found if sentence]
 
 
+def anchors(page):
+    """The anchors of a page's headings, as GitHub and MkDocs name them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
 def test_the_readme_is_short():
     assert len(README.splitlines()) <= 120
     lengths = [len(words) for words in sentences(README)]
@@ -46,3 +52,5 @@ def test_links_lead_to_files(page):
             generated = path.parent == ROOT / "docs" and path.name in ("contributing.md", "security.md")
             reference = ROOT / "docs" / "reference" in path.parents  # docs/site_hooks.py; `make docs` checks the rest
             assert path.exists() or generated or reference, target
+            if "#" in target and path.suffix == ".md" and path.exists():
+                assert target.split("#")[1] in anchors(path), target

@@ -1,0 +1,45 @@
+"""Every option of a `vit` command that the documentation shows exists: a page cannot promise a flag that is gone."""
+
+import re
+import shlex
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from vit.__main__ import COMMANDS
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")])
+PLACES = re.compile(r"```.*?```|`([^`]+)`", re.DOTALL)
+
+
+@cache
+def help_of(command):
+    words = ["data", "check"] if command == "data" else [command]
+    done = subprocess.run([sys.executable, "-m", "vit", *words, "--help"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def shown(page):
+    """The command lines of a page, in blocks of code and within sentences."""
+    for found in PLACES.finditer(page.read_text(encoding="utf-8")):
+        lines = [found[1]] if found[1] else found[0].splitlines()
+        for line in lines:
+            if re.match(r"(\$ |srun )?vit [a-z]+ ", line):
+                yield line[line.index("vit ") :]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_options_exist(page):
+    for line in shown(page):
+        _, command, *words = shlex.split(line.split(";")[0], comments=True)
+        assert command in COMMANDS, line
+        options = {word.split("=")[0] for word in words if word.startswith("--")} - {"--help", "--debug"}
+        for option in options:
+            if option.startswith("--model.network."):
+                continue  # the values of a network are those of its constructor
+            assert re.search(rf"{re.escape(option)}\b", help_of(command)), f"{line}: {option}"
