@@ -181,7 +181,7 @@ def test_a_run_that_ended_in_a_validation_ends_bit_equal(vit, colors, whole, tmp
             os.kill(os.getpid(), signal.SIGTERM)
         return step(classifier, batch, place)
 
-    monkeypatch.setattr("vit.data.module.EvaluationSampler", lambda n, _, *place: EvaluationSampler(n, 1, *place))
+    monkeypatch.setattr("vit.data.loader.EvaluationSampler", lambda n, _, *place: EvaluationSampler(n, 1, *place))
     with monkeypatch.context() as patch:
         patch.setattr(Classifier, "validation_step", act)
         answer = vit("train", colors, *options, *ALWAYS, "--out", tmp_path)

@@ -12,7 +12,7 @@ from vit.explain import methods
 from vit.explain.gradcam import gradcam
 from vit.explain.methods import METHODS, choose_methods
 from vit.models.network import Network, NetworkConfig
-from vit.models.timm_network import SmallImageResNet, SmallImageResNetConfig
+from vit.models.resnet import SmallImageResNet, SmallImageResNetConfig
 
 pytest.importorskip("pytorch_grad_cam")
 

@@ -41,13 +41,13 @@ processes.PATIENCE = timedelta(seconds=40)
 """
 ORPHANED = """
 import os, signal, time
-from vit.data import module
-begin = module.begin_worker
+from vit.data import loader
+begin = loader.begin_worker
 def killed_before(worker):
     os.kill(os.getppid(), signal.SIGKILL)
     time.sleep(0.5)
     begin(worker)
-module.begin_worker = killed_before
+loader.begin_worker = killed_before
 """
 
 
@@ -144,17 +144,17 @@ def test_a_loading_process_ends_though_its_training_was_killed_before_it_began(c
 
 READING = """
 import sys, time
-from vit.data import module
+from vit.data import loader, module
 from vit.data.augment import Augment
 from vit.data.preprocess import Preprocess
 from vit.data.sources import open_source
-module.START = sys.argv[2]
+loader.START = sys.argv[2]
 if __name__ == "__main__":
     options = module.LoaderOptions(14, num_workers=1, cache="none")
     data = module.ImageDataModule(open_source(sys.argv[1]), Preprocess(8), Augment(), options, seed=0)
-    loader, began = data.train_dataloader(), time.monotonic()
+    batches, began = data.train_dataloader(), time.monotonic()
     while True:
-        for batch in loader:  # of one worker, which stays
+        for batch in batches:  # of one worker, which stays
             print(time.monotonic() - began, flush=True)
             time.sleep(0.2)
 """

@@ -91,13 +91,11 @@ def _compared(runs: Sequence[FinishedRun]) -> tuple[Comparison, list[int]]:
 
 
 def _accuracy(run: FinishedRun) -> "Interval":
-    from scipy.stats import binomtest
-
+    from vit.inference.proportions import wilson_interval
     from vit.study.findings import Interval
 
     right, count = int(run.correct.sum()), len(run.rows)
-    within = binomtest(right, count).proportion_ci(0.95, "wilson")
-    return Interval(right / count, float(within.low), float(within.high))
+    return Interval(right / count, *wilson_interval(right, count))
 
 
 def _repeated(runs: Sequence[FinishedRun]) -> "list[Repeated]":

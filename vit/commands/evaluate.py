@@ -155,16 +155,12 @@ def _measured_images(
 
 
 def _score(predictor: "Predictor", data: str, split: str, samples: "Samples", reporter: Reporter) -> "ScoredImages":
-    from vit.data.augment import Augment
-    from vit.data.module import ImageDataModule, LoaderOptions
-    from vit.data.samples import Source
+    from vit.data.loader import labeled_images
     from vit.inference.engine import score
 
     engine = predictor.engine
     reporter.notice(f"{len(samples):,} images of {data} ({split}), {engine.device.type}, {engine.precision}")
-    labeled = Source(data, predictor.class_names, {split: samples})
-    images = ImageDataModule(labeled, predictor.preprocess, Augment(), LoaderOptions(1), seed=0)
-    return score(engine, images.evaluation_loader(split))
+    return score(engine, labeled_images(samples, predictor.preprocess))
 
 
 def _write(found: Evaluation, scored: "ScoredImages", class_names: tuple[str, ...]) -> None:

@@ -19,6 +19,7 @@ from vit.launch import is_first
 if TYPE_CHECKING:
     from vit.inference.predictor import Prediction
     from vit.inference.rows import RowWriter
+    from vit.report.gallery import Gallery
 
 SHOWN_BAD = 10
 SHOWN_FILES = 10  # more files are counted by label
@@ -188,18 +189,22 @@ class _Tally:
 
 
 def _write(rows: "Iterable[Prediction]", writer: "RowWriter", page: Path | None) -> _Tally:
-    from vit.report.gallery import Gallery
-
     tally = _Tally()
     with ExitStack() as stack:
         stack.enter_context(writer)
-        gallery = stack.enter_context(Gallery(page, page.stem)) if page else None
+        gallery = stack.enter_context(_gallery(page)) if page else None
         for row in rows:
             writer.write(row)
             tally.add(row)
             if gallery is not None:
                 gallery.add(row.path, row.status, row.label, row.probability, row.error)
     return tally
+
+
+def _gallery(page: Path) -> "Gallery":
+    from vit.report.gallery import Gallery  # imports jinja2
+
+    return Gallery(page, page.stem)
 
 
 def _show(reporter: Reporter, summary: PredictionSummary, tally: _Tally) -> None:

@@ -1,28 +1,24 @@
 """`ImageDataModule`: the splits of a source as loaders for this process."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from lightning.pytorch import LightningDataModule
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
+from torch.utils.data import DataLoader
 
 from vit.data.augment import Augment, BatchAugment, ImageAugment
 from vit.data.batch import Batch
 from vit.data.dataset import ImageDataset
+from vit.data.loader import AUTO_CACHE_BYTES, EVALUATION_BATCH_SIZE, batch_loader, evaluation_loader
 from vit.data.preprocess import Preprocess
-from vit.data.sampler import EvaluationSampler, Key, TrainSampler
+from vit.data.sampler import TrainSampler
 from vit.data.samples import Source
-from vit.data.threads import available_cores
-from vit.data.workers import START, begin_worker
 from vit.errors import DataError
 from vit.launch import rank_and_world_size
 
 Cache = Literal["auto", "memory", "none"]
-
-AUTO_CACHE_BYTES = 2 * 2**30  # "auto" keeps decoded images in memory up to this size
 
 
 @dataclass(frozen=True)
@@ -41,56 +37,9 @@ class LoaderOptions:
     batch_size: int
     num_workers: int | None = None
     cache: Cache = "auto"
-    evaluation_batch_size: int = 128
+    evaluation_batch_size: int = EVALUATION_BATCH_SIZE
     batches: int | None = None
     accumulate: int = 1
-
-
-@dataclass
-class _KeyBatches(Sampler[list[Key]]):
-    """One of our samplers, as the type that DataLoader takes for a batch sampler."""
-
-    batches: TrainSampler | EvaluationSampler = field(repr=False)
-
-    def __iter__(self) -> Iterator[list[Key]]:
-        return iter(self.batches)
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-
-def _as_is(batch: Batch) -> Batch:
-    """Collate nothing: the dataset yields whole batches. A module-level function, so that workers can import it."""
-    return batch
-
-
-@dataclass
-class _ErrorsAsValues(Dataset[Batch | DataError]):
-    """A dataset that returns its errors. An error that a worker process raises would lose its type and its fix."""
-
-    dataset: ImageDataset
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __getitems__(self, keys: list[Key]) -> Batch | DataError:
-        try:
-            batch = self.dataset.__getitems__(keys)
-        except DataError as error:
-            return error
-        if get_worker_info() is not None:
-            batch.share_memory()  # fails here if memory is short; in the sending thread it would hang the training
-        return batch
-
-
-class _Loader(DataLoader[Batch]):
-    """A loader that raises the errors of `_ErrorsAsValues`."""
-
-    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
-        for batch in super().__iter__():
-            if isinstance(batch, DataError):
-                raise batch
-            yield batch
 
 
 class ImageDataModule(LightningDataModule):
@@ -141,16 +90,14 @@ class ImageDataModule(LightningDataModule):
             accumulate,
         )
         self._train_sampler.consumed = self.consumed
-        return self._loader("train", self._train_sampler)
+        return batch_loader(self.dataset("train"), self._train_sampler, self.options.num_workers, keep_workers=True)
 
     def val_dataloader(self) -> DataLoader[Batch]:
         return self.evaluation_loader("validation")
 
     def evaluation_loader(self, split: str) -> DataLoader[Batch]:
         """Every image of a split once, in order, divided over all processes."""
-        rank, world_size = rank_and_world_size()
-        batch_size = self.options.evaluation_batch_size
-        return self._loader(split, EvaluationSampler(len(self.source.splits[split]), batch_size, rank, world_size))
+        return evaluation_loader(self.dataset(split), self.options.evaluation_batch_size, self.options.num_workers)
 
     def finished_batch(self) -> None:
         """Count one finished training batch. The next epoch continues the order of images from this count."""
@@ -184,27 +131,6 @@ class ImageDataModule(LightningDataModule):
             samples = self.source.splits[split]
             self._datasets[split] = ImageDataset(samples, self.preprocess, augment, self.seed, self.in_memory)
         return self._datasets[split]
-
-    def _loader(self, split: str, sampler: TrainSampler | EvaluationSampler) -> DataLoader[Batch]:
-        dataset = self.dataset(split)
-        workers = self._workers(dataset)
-        return _Loader(
-            _ErrorsAsValues(dataset),  # type: ignore[arg-type]
-            batch_sampler=_KeyBatches(sampler),
-            collate_fn=_as_is,  # type: ignore[arg-type]
-            num_workers=workers,
-            persistent_workers=workers > 0 and split == "train",
-            worker_init_fn=begin_worker if workers else None,
-            multiprocessing_context=START if workers else None,
-        )
-
-    def _workers(self, dataset: ImageDataset) -> int:
-        if self.options.num_workers is not None:
-            return self.options.num_workers
-        if dataset.is_stacked:
-            return 0
-        _, world_size = rank_and_world_size()
-        return min(8, max(1, available_cores() // world_size))
 
     def _decide_cache(self) -> bool:
         if self.options.cache != "auto":

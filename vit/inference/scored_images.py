@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import softmax
 
 from vit.data.samples import Labels
 
@@ -63,5 +62,7 @@ class ScoredImages:
 
     def at(self, temperature: float) -> "ScoredImages":
         """The same images at another temperature."""
-        changed = softmax(self.log_probabilities * (self.temperature / temperature), axis=1)
-        return replace(self, probabilities=changed.astype(np.float32), temperature=temperature)
+        logits = self.log_probabilities * (self.temperature / temperature)
+        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+        changed = (powers / powers.sum(axis=1, keepdims=True)).astype(np.float32)
+        return replace(self, probabilities=changed, temperature=temperature)

@@ -1,60 +1,13 @@
 """The catalog of networks: class, options and image size for each name"""
 
-import typing
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fnmatch import fnmatch
-from typing import Any
 
 from vit.errors import UsageError
-from vit.models.network import Network, NetworkConfig
+from vit.models.entry import Entry
 from vit.models.network_names import suggestion
-from vit.models.options import Options, Value
-from vit.models.timm_network import SmallImageResNet, TimmNetwork
+from vit.models.options import Value
+from vit.models.resnet import SmallImageResNet
 from vit.models.vision_transformer import VisionTransformer
-
-_DECIDED = ("image_size", "num_classes", "model")  # by the images, the classes and the name
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One line of the catalog.
-
-    Attributes:
-        network: class of the network.
-        image_size: side of the images that the network is made for, in pixels.
-        options: options that differ from the defaults of the network's config.
-        about: one line for `vit models`.
-    """
-
-    network: type[Network]
-    image_size: int
-    options: Options = field(default_factory=dict)
-    about: str = ""
-
-    @property
-    def kinds(self) -> dict[str, object]:
-        """Type of every option that may be set."""
-        hints = typing.get_type_hints(self.network.config_class)
-        return {name: kind for name, kind in hints.items() if name not in _DECIDED}
-
-    def config(self, image_size: int, num_classes: int, options: Mapping[str, Any]) -> NetworkConfig:
-        """The values that the network is built from; ValueError where they do not fit together."""
-        return self.network.config_class(image_size=image_size, num_classes=num_classes, **options)
-
-
-@dataclass(frozen=True)
-class TimmEntry(Entry):
-    """A model of timm.
-
-    Attributes:
-        model: name in timm.
-    """
-
-    model: str = ""
-
-    def config(self, image_size: int, num_classes: int, options: Mapping[str, Any]) -> NetworkConfig:
-        return super().config(image_size, num_classes, {"model": self.model, **options})
 
 
 def _vit(
@@ -85,18 +38,20 @@ CATALOG: dict[str, Entry] = {
 
 def names(pattern: str = "*") -> list[str]:
     """Names that match a shell pattern: ours first, then timm's."""
-    import timm
+    from vit.models import timm_catalog  # imports timm, which takes seconds
 
-    return [n for n in CATALOG if fnmatch(n, pattern)] + [n for n in timm.list_models(pattern) if n not in CATALOG]
+    return [name for name in CATALOG if fnmatch(name, pattern)] + [
+        name for name in timm_catalog.names(pattern) if name not in CATALOG
+    ]
 
 
 def entry(name: str) -> Entry:
     """The catalog's entry, or timm's model of that name; UsageError with the nearest name when there is neither."""
     if name in CATALOG:
         return CATALOG[name]
-    import timm
+    from vit.models import timm_catalog  # imports timm, which takes seconds
 
-    if timm.is_model(name):
-        size = timm.models.get_pretrained_cfg_value(name, "input_size") or (3, 224, 224)
-        return TimmEntry(TimmNetwork, size[-1], about="timm", model=name)
-    raise UsageError(f"no network is called {name!r} (--network)", f"{suggestion(name)} 'vit models' lists all")
+    found = timm_catalog.entry(name)
+    if found is None:
+        raise UsageError(f"no network is called {name!r} (--network)", f"{suggestion(name)} 'vit models' lists all")
+    return found

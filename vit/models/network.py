@@ -1,6 +1,7 @@
 """The contract of every network: a frozen config in, and images in, logits out"""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -46,6 +47,10 @@ class Network(nn.Module, ABC):
 
     def layers_above(self) -> dict[str, int]:
         """Number of blocks between each parameter and the head, by the parameter's name, or {} without an order."""
+        return {}
+
+    def resized(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Weights for another image size, resampled to `image_size`: those that change, or {} where none can."""
         return {}
 
     def check_images(self, images: Tensor) -> None:

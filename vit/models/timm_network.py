@@ -1,7 +1,4 @@
-"""timm's models behind the contract of `Network`, which brings in the CNN baselines
-
-`SmallImageResNet` is timm's ResNet with a stem for small images.
-"""
+"""timm's models behind the contract of `Network`"""
 
 import warnings
 from collections.abc import Mapping
@@ -12,7 +9,6 @@ from typing import Any, cast
 import timm
 import torch
 from timm.models import group_parameters
-from timm.models.resnet import BasicBlock, ResNet
 from torch import Tensor, nn
 
 from vit.models.network import Network, NetworkConfig
@@ -96,68 +92,6 @@ class TimmNetwork(Network):
                 return {}
         sized = native.state_dict()
         return {f"model.{name}": sized[name] for name in changed if sized[name].shape == expected[name].shape}
-
-
-@dataclass(frozen=True, kw_only=True)
-class SmallImageResNetConfig(NetworkConfig):
-    """What a SmallImageResNet is built from.
-
-    Attributes:
-        image_size: side of an image in pixels, S.
-        num_classes: number of classes, C.
-        layers: number of basic blocks in each of the four stages. Each of the last three stages halves the side.
-        widths: number of channels of each stage.
-        zero_init_last: whether the scale of the last normalization in a branch starts at 0 instead of 1.
-        drop_rate: dropout before the head.
-        drop_path_rate: rate of stochastic depth.
-    """
-
-    image_size: int = 32
-    num_classes: int = 10
-    layers: tuple[int, int, int, int] = (2, 2, 2, 2)
-    widths: tuple[int, int, int, int] = (64, 128, 256, 512)
-    zero_init_last: bool = False
-    drop_rate: float = 0.0
-    drop_path_rate: float = 0.0
-
-
-class SmallImageResNet(Network):
-    """timm's ResNet with the stem of CIFAR ResNets (He et al. 2016, section 4.2): 3x3, stride 1, no max-pool.
-
-    The ImageNet stem discards 15 of 16 pixels before the first block. A CNN baseline with this stem is unfairly weak on
-    images of 8 to 64 pixels. timm also multiplies each residual branch by zero at the start (Goyal et al. 2017). With
-    ten layers and a few hundred steps such a network learns far more slowly (docs/results.md).
-    """
-
-    config_class = SmallImageResNetConfig
-    config: SmallImageResNetConfig
-    memory_format = torch.channels_last
-
-    def __init__(self, config: SmallImageResNetConfig) -> None:
-        super().__init__(config)
-        self.model = ResNet(
-            BasicBlock,
-            tuple(config.layers),
-            num_classes=config.num_classes,
-            channels=tuple(config.widths),
-            zero_init_last=config.zero_init_last,
-            drop_rate=config.drop_rate,
-            drop_path_rate=config.drop_path_rate,
-        )
-        stem_width = self.model.conv1.out_channels
-        self.model.conv1 = nn.Conv2d(3, stem_width, kernel_size=3, padding=1, bias=False)
-        nn.init.kaiming_normal_(self.model.conv1.weight, mode="fan_out", nonlinearity="relu")
-        self.model.maxpool = nn.Identity()
-
-    def forward(self, images: Tensor) -> Tensor:
-        self.check_images(images)
-        return cast(Tensor, self.model(images))
-
-    def no_weight_decay(self) -> set[str]:
-        return set()
-
-    def layers_above(self) -> dict[str, int]:
-        return _layers_above(self.model)
 
 
 def _layers_above(model: Any) -> dict[str, int]:

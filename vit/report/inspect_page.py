@@ -6,8 +6,9 @@ from matplotlib.figure import Figure
 
 from vit.explain.distance import AttentionSpread
 from vit.explain.inspection import Inspection
+from vit.report.inline_figure import drawn
 from vit.report.inspect_figures import attention_reach, costs, filters, similarities
-from vit.report.page import drawn, write_page
+from vit.report.page import write_page
 from vit.report.style import save
 
 

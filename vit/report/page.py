@@ -6,11 +6,9 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from vit.atomic_files import atomic_write
 from vit.console import harmless
-from vit.report.style import rendered
 
 templates = Environment(
     loader=PackageLoader("vit.report"),
@@ -32,8 +30,3 @@ def write_page(path: Path, template: str, content: Mapping[str, object]) -> None
 def inline(content: bytes, kind: str) -> Markup:
     """The source of an <img> that needs no other file; `kind` is a media type."""
     return Markup("data:%s;base64,%s") % (kind, base64.b64encode(content).decode("ascii"))
-
-
-def drawn(figure: Figure) -> Markup:
-    """A figure as the source of an <img>."""
-    return inline(rendered(figure, "svg"), "image/svg+xml")

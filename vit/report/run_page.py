@@ -13,7 +13,8 @@ from vit.errors import DataError
 from vit.inference.metrics import MOST_IN_CONFUSION, confusion
 from vit.inference.scored_rows import ScoredRow, read_scored
 from vit.report.figures import confusion_matrix, curves, reliability
-from vit.report.page import drawn, write_page
+from vit.report.inline_figure import drawn
+from vit.report.page import write_page
 from vit.report.run_pictures import Card, ExplainedCard, Pictures, pixels_of
 from vit.report.run_tables import (
     ClassRow,

@@ -12,7 +12,8 @@ from vit.console import p_value
 from vit.errors import DataError
 from vit.layout import RunLayout
 from vit.report.gap_figures import gaps
-from vit.report.page import drawn, write_page
+from vit.report.inline_figure import drawn
+from vit.report.page import write_page
 from vit.report.study_figures import learning_curves, price
 from vit.report.style import rendered
 from vit.report.variants import variants

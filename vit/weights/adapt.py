@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vit.models.network import Network
-from vit.models.timm_network import TimmNetwork
 from vit.models.vision_transformer import VisionTransformer
 
 _SHOWN = 5
@@ -69,7 +68,7 @@ def adapt(
     resampled: dict[str, str] = {}
     if isinstance(network, VisionTransformer):
         resampled = _resample(network, taken)
-    elif isinstance(network, TimmNetwork) and not _same_shapes(network, taken):
+    elif not _same_shapes(network, taken):
         sized = network.resized(taken)
         taken |= sized
         resampled = dict.fromkeys(sized, f"by timm, for {network.image_size} pixels")

@@ -11,7 +11,6 @@ from vit.models.catalog import CATALOG
 from vit.models.network import Network
 from vit.models.options import Options
 from vit.models.spec import NetworkSpec
-from vit.models.timm_network import TimmNetwork
 from vit.models.vision_transformer import VisionTransformer
 from vit.weights.adapt import LoadReport, adapt, fill
 from vit.weights.formats.shapes import shown_network
@@ -152,9 +151,9 @@ class Pretrained:
         try:
             yield
         except ValueError as error:
-            advice = "leave --network out, and the weights choose it"
-            if isinstance(network, TimmNetwork):
-                advice = "choose the --network and --image_size it was made for"
+            advice = "choose the --network and --image_size it was made for"
+            if any(isinstance(network, entry.network) for entry in CATALOG.values()):
+                advice = "leave --network out, and the weights choose it"
             raise CheckpointError(f"{self.source} does not fit the network: {error}", advice) from error
 
 

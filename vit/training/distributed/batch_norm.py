@@ -4,11 +4,8 @@ Ioffe and Szegedy 2015 (arXiv 1502.03167). PyTorch's SyncBatchNorm refuses tenso
 computes the same.
 """
 
-from collections.abc import Mapping
-
 import torch
 import torch.distributed as dist
-from timm.layers.norm_act import BatchNormAct2d, convert_sync_batchnorm
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -45,6 +42,8 @@ def check_batch_norm(network: Network, name: str, micro_batch_size: int, recipe:
 def synchronized(network: Network, device: torch.device) -> Network:
     """The network with batch norm over all processes that train together. The names of its weights do not change."""
     if device.type != "cpu":
+        from timm.layers.norm_act import convert_sync_batchnorm  # knows timm's layers; timm takes seconds to import
+
         convert_sync_batchnorm(network)  # in place, because the network itself is not a batch norm
         return network
     for name, layer in list(network.named_modules()):
@@ -87,7 +86,7 @@ class _CpuSyncBatchNorm(_BatchNorm):
         self._buffers.update(layer._buffers)
         self.affine, self.track_running_stats = layer.affine, layer.track_running_stats
         self.training = layer.training
-        parts: Mapping[str, nn.Module] = vars(layer)["_modules"] if isinstance(layer, BatchNormAct2d) else {}
+        parts = dict(layer.named_children())  # none in PyTorch's layers
         self.drop, self.act = (parts.get(name, nn.Identity()) for name in ("drop", "act"))
 
     def _check_input_dim(self, input: Tensor) -> None:

@@ -1,0 +1,107 @@
+"""Loaders: the batches of one dataset for this process, read here or in worker processes"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
+
+from vit.data.batch import Batch
+from vit.data.dataset import ImageDataset
+from vit.data.preprocess import Preprocess
+from vit.data.sampler import EvaluationSampler, Key, TrainSampler
+from vit.data.samples import Samples
+from vit.data.threads import available_cores
+from vit.data.workers import START, begin_worker
+from vit.errors import DataError
+from vit.launch import rank_and_world_size
+
+AUTO_CACHE_BYTES = 2 * 2**30  # up to this size decoded images stay in memory
+EVALUATION_BATCH_SIZE = 128
+
+
+@dataclass
+class _KeyBatches(Sampler[list[Key]]):
+    """One of our samplers, as the type that DataLoader takes for a batch sampler."""
+
+    batches: TrainSampler | EvaluationSampler = field(repr=False)
+
+    def __iter__(self) -> Iterator[list[Key]]:
+        return iter(self.batches)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+
+def _as_is(batch: Batch) -> Batch:
+    """Collate nothing: the dataset yields whole batches. A module-level function, so that workers can import it."""
+    return batch
+
+
+@dataclass
+class _ErrorsAsValues(Dataset[Batch | DataError]):
+    """A dataset that returns its errors. An error that a worker process raises would lose its type and its fix."""
+
+    dataset: ImageDataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitems__(self, keys: list[Key]) -> Batch | DataError:
+        try:
+            batch = self.dataset.__getitems__(keys)
+        except DataError as error:
+            return error
+        if get_worker_info() is not None:
+            batch.share_memory()  # fails here if memory is short; in the sending thread it would hang the training
+        return batch
+
+
+class _Loader(DataLoader[Batch]):
+    """A loader that raises the errors of `_ErrorsAsValues`."""
+
+    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
+        for batch in super().__iter__():
+            if isinstance(batch, DataError):
+                raise batch
+            yield batch
+
+
+def batch_loader(
+    dataset: ImageDataset, sampler: TrainSampler | EvaluationSampler, num_workers: int | None, keep_workers: bool
+) -> DataLoader[Batch]:
+    """The batches of a sampler.
+
+    Args:
+        num_workers: number of processes that decode; None: one per core and at most 8, 0 for images in memory.
+        keep_workers: whether the workers stay for the next epoch.
+    """
+    workers = _default_workers(dataset) if num_workers is None else num_workers
+    return _Loader(
+        _ErrorsAsValues(dataset),  # type: ignore[arg-type]
+        batch_sampler=_KeyBatches(sampler),
+        collate_fn=_as_is,  # type: ignore[arg-type]
+        num_workers=workers,
+        persistent_workers=workers > 0 and keep_workers,
+        worker_init_fn=begin_worker if workers else None,
+        multiprocessing_context=START if workers else None,
+    )
+
+
+def evaluation_loader(dataset: ImageDataset, batch_size: int, num_workers: int | None) -> DataLoader[Batch]:
+    """Every image of a dataset once, in order, divided over all processes."""
+    sampler = EvaluationSampler(len(dataset), batch_size, *rank_and_world_size())
+    return batch_loader(dataset, sampler, num_workers, keep_workers=False)
+
+
+def labeled_images(samples: Samples, preprocess: Preprocess) -> DataLoader[Batch]:
+    """The batches of images that are only measured, kept in memory if they are few."""
+    in_memory = len(samples) * 3 * preprocess.image_size**2 <= AUTO_CACHE_BYTES
+    dataset = ImageDataset(samples, preprocess, None, seed=0, in_memory=in_memory)
+    return evaluation_loader(dataset, EVALUATION_BATCH_SIZE, num_workers=None)
+
+
+def _default_workers(dataset: ImageDataset) -> int:
+    if dataset.is_stacked:
+        return 0
+    _, world_size = rank_and_world_size()
+    return min(8, max(1, available_cores() // world_size))
