@@ -222,7 +222,7 @@ def test_a_peer_that_cuts_one_pixel_beside_is_found(trained, tmp_path, monkeypat
     ("kind", "name", "words"),
     [
         ("cnn", "hf", "transformers does not have a model for the weights of resnet10_small"),
-        ("vit_mean", "hf", "transformers' ViT has no pool 'mean'"),
+        ("vit_mean", "hf", "transformers' ViT does not have pool 'mean'"),
         ("cnn", "timm", "timm does not have resnet10_small"),
         ("vit_post", "timm", "norm_placement 'post'"),
     ],
