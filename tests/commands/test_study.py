@@ -231,7 +231,7 @@ def test_cells_of_replaced_images_are_run_again(vit, whole, given, tmp_path, dra
     assert answer.code == 0, answer.err  # moved images are the same ones
     shutil.copy(data / "red" / "00.png", data / "blue" / "00.png")
     answer = vit(*line, "--out", tmp_path, "--dry_run")
-    assert answer.code == 2 and "8 of its finished cells would not be in" in answer.err
+    assert answer.code == 2 and "8 of its finished cells would be missing in" in answer.err
 
 
 @on_files

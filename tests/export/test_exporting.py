@@ -221,9 +221,9 @@ def test_a_peer_that_cuts_one_pixel_beside_is_found(trained, tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("kind", "name", "words"),
     [
-        ("cnn", "hf", "transformers has no model for the weights of resnet10_small"),
-        ("vit_mean", "hf", "transformers' ViT has no pool 'mean'"),
-        ("cnn", "timm", "timm has no name for resnet10_small"),
+        ("cnn", "hf", "transformers does not have a model for the weights of resnet10_small"),
+        ("vit_mean", "hf", "transformers' ViT does not have pool 'mean'"),
+        ("cnn", "timm", "timm does not have resnet10_small"),
         ("vit_post", "timm", "norm_placement 'post'"),
     ],
 )

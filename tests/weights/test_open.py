@@ -208,7 +208,9 @@ def test_what_libraries_fetch(monkeypatch, tmp_path):
 
     original = timm.create_model
     small = {"depth": 1, "num_classes": 1000}
-    monkeypatch.setattr(timm, "create_model", lambda name, pretrained=False: original(name, **small))
+    monkeypatch.setattr(
+        timm, "create_model", lambda name, pretrained=False, pretrained_cfg_overlay=None: original(name, **small)
+    )
     vit = open_pretrained("timm:vit_tiny_patch16_224")
     options = vit.own_network().options
     assert options["num_heads"] == 3 and options["depth"] == 1 and vit.preprocess["mean"] == HALF

@@ -29,27 +29,6 @@ def versions() -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class TrainingStats:
-    """What a training took.
-
-    Attributes:
-        seconds: duration of the whole training.
-        images_per_second: training images per second, without validation and saving.
-        steps: number of optimizer steps.
-        skipped_steps: number of steps left out because a loss or gradient was NaN or infinite.
-        unreadable_images: number of training images that could not be read.
-        is_first_process: whether this is the first of all processes that trained together.
-    """
-
-    seconds: float
-    images_per_second: float
-    steps: int
-    skipped_steps: int = 0
-    unreadable_images: int = 0
-    is_first_process: bool = True
-
-
-@dataclass(frozen=True)
 class RunResult:
     """What a finished run found. A study's result is many of these and nothing else.
 

@@ -159,7 +159,7 @@ def _show(reporter: Reporter, found: "Inspection") -> None:
         ],
     )
     if found.reach is None:
-        reporter.notice("\nno images were given, so nothing is said of attention: vit inspect MODEL IMAGES...")
+        reporter.notice("\nwithout images, attention is not measured: vit inspect MODEL IMAGES...")
     else:
         _show_reach(reporter, found.reach)
     now = next(size for size in found.sizes if str(size.image_size) == found.facts["image_size"])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from vit.commands.arguments import StrPath
 from vit.commands.reading import read_images
 from vit.commands.resuming import newest_run
-from vit.commands.starting import Start, find_start
+from vit.commands.starting import find_start
 from vit.commands.train_options import TrainOptions, read_values, read_words
 from vit.commands.train_plan import show_plan, validation_name, warn_of_space
 from vit.commands.train_progress import TrainProgress, show_result
@@ -94,6 +94,8 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     reporter = Reporter(quiet=not is_first())
     start = find_start(options, reporter)
 
+    from vit.checkpoints.run import RunDirectory
+    from vit.training.distributed.meeting import Meeting
     from vit.training.plan import make_plan
 
     if not options.names_data:
@@ -103,29 +105,20 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
         read_images(plan.source, reporter)
         show_plan(reporter, plan, "none: a dry run trains nothing", start.why)
         return None
+    meeting = start.meeting or Meeting(plan.world_size)  # kept until the end: the training itself meets in its store
     with ExitStack() as lock:
-        run, resume = _agreed_run(options, start, plan, reporter, lock)
+
+        def decide() -> str:
+            run, resume = _open_run(options, plan, reporter, lock)
+            return json.dumps({"run": str(run.path), "resume": resume})
+
+        decision = json.loads(meeting.decided("run", decide))
+        run, resume = RunDirectory(Path(decision["run"])), decision["resume"]
         show_plan(reporter, plan, str(run.path), start.why)
         if is_first():
             warn_of_space(reporter, plan, run)
         _train(plan, run, resume, reporter)
     return run
-
-
-def _agreed_run(
-    options: TrainOptions, start: Start, plan: "Plan", reporter: Reporter, lock: ExitStack
-) -> "tuple[RunDirectory, bool]":
-    """The run folder, locked, and whether it is resumed. The first process decides for all."""
-    from vit.checkpoints.run import RunDirectory
-    from vit.training.distributed.meeting import Meeting
-
-    def decide() -> str:
-        run, resume = _open_run(options, plan, reporter, lock)
-        return json.dumps({"run": str(run.path), "resume": resume})
-
-    meeting = start.meeting or Meeting(plan.world_size)
-    decision = json.loads(meeting.decided("run", decide))
-    return RunDirectory(Path(decision["run"])), decision["resume"]
 
 
 def _open_run(options: TrainOptions, plan: "Plan", reporter: Reporter, lock: ExitStack) -> "tuple[RunDirectory, bool]":

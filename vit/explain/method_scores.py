@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from vit.explain.faithfulness import Faithfulness
 
@@ -65,4 +65,4 @@ def _half(gains: Sequence[float]) -> float:
     """Half the width of the mean's 95 % t interval."""
     if len(gains) < 2:
         return math.nan
-    return float(t.ppf(0.975, len(gains) - 1)) * statistics.stdev(gains) / math.sqrt(len(gains))
+    return float(stdtrit(len(gains) - 1, 0.975)) * statistics.stdev(gains) / math.sqrt(len(gains))

@@ -1,7 +1,7 @@
 """The Vision Transformer of Dosovitskiy et al. 2021 (arXiv 2010.11929), in the paper's order
 
-The file follows section 3.1 and appendix A of "An Image is Worth 16x16 Words", and numbers the equations. `layers.py`
-holds the changes of later papers, which are options of `ViTConfig` and off by default. State-dict keys are timm's.
+The file follows section 3.1 and appendix A of "An Image is Worth 16x16 Words", and numbers the equations. What later
+papers changed is in `later_papers.py`: options of `ViTConfig` that are off by default. State-dict keys are timm's.
 
 Shape letters:
     B  images in a batch               T  tokens: the class token and N patches
@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit.models import layers
+from vit.models import later_papers
 from vit.models.network import Network
 from vit.models.vit_config import ViTConfig
 
@@ -51,8 +51,8 @@ class Attention(nn.Module):
         self.num_heads, self.head_dim = config.num_heads, D // config.num_heads
         self.attn_drop_rate = config.attn_drop_rate
         self.qkv = nn.Linear(D, 3 * D, bias=config.qkv_bias)
-        self.q_norm = layers.optional_norm(config.qk_norm, self.head_dim, config.norm_eps)
-        self.k_norm = layers.optional_norm(config.qk_norm, self.head_dim, config.norm_eps)
+        self.q_norm = later_papers.optional_norm(config.qk_norm, self.head_dim, config.norm_eps)
+        self.k_norm = later_papers.optional_norm(config.qk_norm, self.head_dim, config.norm_eps)
         self.proj = nn.Linear(D, D)
         self.proj_drop = nn.Dropout(config.drop_rate)
 
@@ -101,7 +101,7 @@ class Mlp(nn.Module):
         self.fc1 = nn.Linear(D, M)
         self.fc2 = nn.Linear(M // 2 if config.activation == "swiglu" else M, D)
         self.drop = nn.Dropout(config.drop_rate)
-        self.activation = layers.ACTIVATIONS[config.activation]
+        self.activation = later_papers.ACTIVATIONS[config.activation]
 
     def forward(self, tokens: Tensor) -> Tensor:
         hidden = self.drop(self.activation(self.fc1(tokens)))  # (B, R, M)
@@ -116,11 +116,11 @@ class Block(nn.Module):
         self.norm_placement = config.norm_placement
         self.norm1 = nn.LayerNorm(config.embed_dim, eps=config.norm_eps)
         self.attn = Attention(config)
-        self.ls1 = layers.layer_scale(config)
+        self.ls1 = later_papers.layer_scale(config)
         self.norm2 = nn.LayerNorm(config.embed_dim, eps=config.norm_eps)
         self.mlp = Mlp(config)
-        self.ls2 = layers.layer_scale(config)
-        self.drop_path = layers.DropPath(drop_path_rate)
+        self.ls2 = later_papers.layer_scale(config)
+        self.drop_path = later_papers.DropPath(drop_path_rate)
 
     def forward(self, tokens: Tensor, num_read: int | None = None) -> Tensor:
         """Tokens (B, T, D) -> the first R = `num_read` tokens (None: all) after this layer (B, R, D)."""
@@ -146,23 +146,23 @@ class VisionTransformer(Network):
         super().__init__(config)
         D, eps = config.embed_dim, config.norm_eps
         self.patch_embed = PatchEmbed(config)
-        self.cls_token = layers.prefix_tokens(int(config.has_class_token), D)  # x_class of eq. 1
-        self.dist_token = layers.prefix_tokens(int(config.pool == "cls_dist"), D)
-        self.reg_token = layers.prefix_tokens(config.num_registers, D)
+        self.cls_token = later_papers.prefix_tokens(int(config.has_class_token), D)  # x_class of eq. 1
+        self.dist_token = later_papers.prefix_tokens(int(config.pool == "cls_dist"), D)
+        self.reg_token = later_papers.prefix_tokens(config.num_registers, D)
         if config.pos_embed == "learned":
             self.pos_embed = nn.Parameter(torch.zeros(1, config.num_positions, D))  # E_pos of eq. 1
         else:
-            self.register_buffer("pos_embed", layers.fixed_positions(config), persistent=False)
+            self.register_buffer("pos_embed", later_papers.fixed_positions(config), persistent=False)
         self.pos_drop = nn.Dropout(config.drop_rate)
-        self.norm_pre = layers.optional_norm(config.embed_norm, D, eps)
+        self.norm_pre = later_papers.optional_norm(config.embed_norm, D, eps)
         drop_path_rates = torch.linspace(0.0, config.drop_path_rate, config.depth, device="cpu").tolist()
         self.blocks = nn.ModuleList(Block(config, rate) for rate in drop_path_rates)
         is_pre_norm = config.norm_placement == "pre"
-        self.norm = layers.optional_norm(is_pre_norm and not config.pool_norm, D, eps)
-        self.fc_norm = layers.optional_norm(config.pool_norm, D, eps)
+        self.norm = later_papers.optional_norm(is_pre_norm and not config.pool_norm, D, eps)
+        self.fc_norm = later_papers.optional_norm(config.pool_norm, D, eps)
         self.attn_pool = None
         if config.pool == "map":
-            self.attn_pool = layers.AttentionPool(config, Mlp(replace(config, drop_rate=0.0)), attend)
+            self.attn_pool = later_papers.AttentionPool(config, Mlp(replace(config, drop_rate=0.0)), attend)
         self.head = nn.Linear(2 * D if config.pool == "cls_mean" else D, config.num_classes)
         self.head_dist = nn.Linear(D, config.num_classes) if config.pool == "cls_dist" else None
         self.initialize()
@@ -204,7 +204,7 @@ class VisionTransformer(Network):
             return (self.head(tokens[:, 0]) + self.head_dist(tokens[:, 1])) / 2  # (B, C)
         if self.attn_pool is not None:
             return self.head(self.attn_pool(tokens[:, self.config.num_prefix_tokens :]))  # (B, C)
-        return self.head(self.fc_norm(layers.mean_pool(tokens, self.config)))  # (B, C)
+        return self.head(self.fc_norm(later_papers.mean_pool(tokens, self.config)))  # (B, C)
 
     def initialize(self) -> None:
         """Draw the initial weights as the authors' code: Xavier for matrices, fan-in for patch kernels, a zero head.

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vit.study.crossed import Floats, MeanSquares
 from vit.study.findings import ALPHA, Comparison, Difference, Interval, Verdict
 from vit.study.paired import Answers, Pair, difference, hochberg, pairs
+from vit.study.variance_components import Floats, MeanSquares
 
 STEPS = 200  # tests between two sizes, for the interval of a crossing
 

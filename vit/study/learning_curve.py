@@ -7,11 +7,11 @@ from functools import partial
 import numpy as np
 from scipy.special import fdtrc, stdtrit
 
-from vit.study.crossed import Floats
 from vit.study.findings import ALPHA, Fit, Interval
 from vit.study.paired import Answers
 from vit.study.power_law import PowerLaws, least_squares
 from vit.study.resampling import MeasuredSizes, deviations
+from vit.study.variance_components import Floats
 
 RESAMPLES = 1000
 FARTHEST = 4  # times the largest size, the end of all estimates

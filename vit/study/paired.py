@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from vit.inference.proportions import sign_test
-from vit.study.crossed import NORMAL_QUANTILE, Bools, Floats, MeanSquares
 from vit.study.findings import Difference, Interval, Reach
+from vit.study.variance_components import NORMAL_QUANTILE, Bools, Floats, MeanSquares
 
 Answers = Mapping[int, Mapping[int, Bools]]  # {training images: {seed: (T,) which test images are wrong}}
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vit.study.crossed import Floats
+from vit.study.variance_components import Floats
 
 _EXPONENTS = np.linspace(-2.0, -0.01, 100)
 

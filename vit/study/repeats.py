@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vit.study.crossed import Bools, mean_error
 from vit.study.findings import Difference, Interval, JsonValue
 from vit.study.paired import difference, hochberg, pairs
+from vit.study.variance_components import Bools, mean_error
 
 _UNDECIDING = ("seed", "name", "out", "wandb")  # values of a recipe that do not change the experiment
 

@@ -6,8 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from vit.study.crossed import Floats, MeanSquares
 from vit.study.paired import Answers
+from vit.study.variance_components import Floats, MeanSquares
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ import numpy as np
 
 from vit.atomic_files import atomic_write
 from vit.csv_files import new_table
-from vit.study.crossed import MeanSquares, mean_error
 from vit.study.crossover import compare_with_first
 from vit.study.findings import FILE_KEYS, CellResult, FailedCell, Findings, JsonValue, Point, Protocol, Series
 from vit.study.learning_curve import fit_curve
 from vit.study.paired import Answers
+from vit.study.variance_components import MeanSquares, mean_error
 from vit.study.verdict import verdict
 from vit.study.wording import comparison_words
 

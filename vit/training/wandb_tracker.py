@@ -9,6 +9,7 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
@@ -151,23 +152,7 @@ def begin(
     import wandb
 
     settings = wandb.Settings(**{key: SETTINGS[key] for key in SETTINGS.keys() & wandb.Settings.model_fields})
-    run_id, shared = _run_id(home), public(config)
-    assert isinstance(shared, dict)
-
-    def start(mode: Literal["online", "offline"]) -> "wandb.Run":
-        return wandb.init(
-            mode=mode,
-            project=os.environ.get("WANDB_PROJECT") or "vit",
-            id=run_id,
-            resume="allow",
-            name=name,
-            group=group,
-            job_type="train" if group is None else "cell",
-            config=shared,
-            dir=str(home),
-            settings=settings,
-        )
-
+    start = partial(_start, home, name, group, config, settings)
     session = wandb.setup(settings)  # login_timeout counts here, not in init
     obstacle = obstacle or wandb_login.obstacle(session.settings)
     if not obstacle:
@@ -183,6 +168,32 @@ def begin(
         run = start("offline")
         notify(f"Weights & Biases is offline ({obstacle}); upload later with: {_sync_line(run)}")
     return WandbTracker(wandb, session, run, notify, sharing)
+
+
+def _start(
+    home: Path,
+    name: str,
+    group: str | None,
+    config: Mapping[str, object],
+    settings: "wandb.Settings",
+    mode: Literal["online", "offline"],
+) -> "wandb.Run":
+    import wandb
+
+    shared = public(config)
+    assert isinstance(shared, dict)
+    return wandb.init(
+        mode=mode,
+        project=os.environ.get("WANDB_PROJECT") or "vit",
+        id=_run_id(home),
+        resume="allow",
+        name=name,
+        group=group,
+        job_type="train" if group is None else "cell",
+        config=shared,
+        dir=str(home),
+        settings=settings,
+    )
 
 
 def _run_id(folder: Path) -> str:

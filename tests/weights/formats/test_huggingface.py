@@ -46,8 +46,8 @@ def transformers():
     return transformers
 
 
-@pytest.mark.parametrize(("family", "head", "values", "dialect", "prefix"), MODELS)
-def test_logits(family, head, values, dialect, prefix, transformers, shaken, ours, same, resized, tmp_path):
+@pytest.mark.parametrize(("family", "head", "values", "format_name", "prefix"), MODELS)
+def test_logits(family, head, values, format_name, prefix, transformers, shaken, ours, same, resized, tmp_path):
     class_names = CLASSES if head != "Model" else {}
     config = getattr(transformers, f"{family}Config")(**{**SMALL, **class_names, **values, "image_size": 32})
     model = getattr(transformers, f"{family}{head}")
@@ -57,7 +57,7 @@ def test_logits(family, head, values, dialect, prefix, transformers, shaken, our
         load_file(tmp_path / "a" / "model.safetensors"),
         json.loads((tmp_path / "a" / "config.json").read_text()),
     )
-    same(Logits(theirs), ours(weights, dialect, told), 32)
+    same(Logits(theirs), ours(weights, format_name, told), 32)
 
     (name,) = [name for name in weights if "position_embedding" in name]
     flat = weights[name].ndim == 2
@@ -65,7 +65,7 @@ def test_logits(family, head, values, dialect, prefix, transformers, shaken, our
     config.image_size = 48
     config.save_pretrained(tmp_path / "b")
     save_file({**weights, name: larger[0] if flat else larger}, tmp_path / "b" / "model.safetensors", {"format": "pt"})
-    same(Logits(model.from_pretrained(tmp_path / "b").eval()), ours(weights, dialect, told, image_size=48), 48)
+    same(Logits(model.from_pretrained(tmp_path / "b").eval()), ours(weights, format_name, told, image_size=48), 48)
 
 
 @pytest.mark.parametrize("values", [{}, {"qkv_bias": False, "activation": "gelu_tanh"}], ids=str)

@@ -87,7 +87,7 @@ def test_logits_are_those_of_timms_loader(case, ours, same, tmp_path):
 
 def test_big_vision_s_fixed_positions_stand_in_no_file(ours):
     """SimpleViT adds sines and cosines: a network without positions would be another one."""
-    from vit.models.layers import sincos2d
+    from vit.models.later_papers import sincos2d
 
     weights = {name: torch.from_numpy(value) for name, value in layout(True).items() if name != "pos_embedding"}
     network = ours(weights, "JAX")

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from timm.layers import AttentionPoolLatent
 from torch import nn
 
-from vit.models.layers import ACTIVATIONS, AttentionPool, DropPath, LayerScale, layer_scale, mean_pool, sincos2d
+from vit.models.later_papers import ACTIVATIONS, AttentionPool, DropPath, LayerScale, layer_scale, mean_pool, sincos2d
 from vit.models.vision_transformer import Mlp, attend
 from vit.models.vit_config import ViTConfig
 
