@@ -7,7 +7,8 @@ from pathlib import Path
 from vit.checkpoints.format import MAX_SIDE
 from vit.errors import CheckpointError
 from vit.weights.file import read_config
-from vit.weights.formats.timm_models import TimmModel, timm_model
+from vit.weights.formats.timm_model import TimmModel
+from vit.weights.named_model import named_model
 from vit.weights.preprocess_config import (
     Config,
     StatedPreprocess,
@@ -76,7 +77,7 @@ def _model(folder: Path, config: Config, open_clip: Config) -> TimmModel | None:
             f"{folder} changes timm's {name} by {', '.join(other or ['img_size'])} (model_args in config.json)",
             "give the weights of a model as timm builds it",
         )
-    model = timm_model(name, size)
+    model = named_model(name, size)
     if model is None:
         raise CheckpointError(f"{folder} is for {name!r}, which this version of timm does not have", "upgrade timm")
     return model

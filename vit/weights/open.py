@@ -14,9 +14,10 @@ from vit.models.options import Value
 from vit.weights.file import FOLDER_FILES, read_metadata, read_weights_file
 from vit.weights.folder import FolderConfig, read_folder
 from vit.weights.formats.detect import convert_weights
-from vit.weights.formats.timm_models import TimmModel, timm_model
+from vit.weights.formats.timm_model import TimmModel
 from vit.weights.formats.weight_format import Converted, Weights
 from vit.weights.hubs import from_hugging_face, from_timm, from_torchvision
+from vit.weights.named_model import named_model
 from vit.weights.preprocess_config import PreprocessValues, StatedPreprocess, from_timm_config
 from vit.weights.pretrained import OwnNetwork, Pretrained
 
@@ -39,7 +40,7 @@ def open_pretrained(source: str) -> Pretrained:
     library, _, name = source.partition(":")
     if library == "timm":
         weights = from_timm(name)
-        return _foreign(source, weights, FolderConfig(model=timm_model(name)))
+        return _foreign(source, weights, FolderConfig(model=named_model(name)))
     if library == "torchvision":
         fetched = from_torchvision(name)
         stated = StatedPreprocess(fetched.preprocess, "torchvision's weights")
@@ -53,7 +54,7 @@ def open_pretrained(source: str) -> Pretrained:
     check_local(path)
     if path.suffix == ".safetensors" and path.is_file() and KEY in (metadata := read_metadata(path)):
         return _exported(source, path, metadata[KEY])
-    model = timm_model(_HASH_AND_ENDING.sub("", path.name))
+    model = named_model(_HASH_AND_ENDING.sub("", path.name))
     return _foreign(source, read_weights_file(path), FolderConfig(model=model))
 
 
