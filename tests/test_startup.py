@@ -1,0 +1,82 @@
+"""Commands import only what they need: seconds of waiting that no command may bring back."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.processes import environment
+from tests.runs import run_folder
+
+RUN_AND_WATCH = """
+import contextlib, io, json, sys
+from vit.__main__ import main
+watched, seen = json.loads(sys.argv[1]), set()
+for line in sys.stdin:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
+        code = main(json.loads(line))
+    new = {name for name in watched if name in sys.modules} - seen
+    seen |= new
+    print(json.dumps([code, said.getvalue(), sorted(new)]))
+"""
+WATCHED = (
+    "huggingface_hub", "jinja2", "lightning", "matplotlib", "onnxruntime", "pandas", "scipy", "scipy.optimize",
+    "scipy.stats", "sklearn", "timm", "torch", "torchmetrics", "torchvision", "transformers", "wandb",
+)  # fmt: skip
+
+
+def new_imports(folder, *commands):
+    """The watched modules that each command of one process imports first."""
+    lines = "\n".join(json.dumps([str(word) for word in command]) for command in commands)
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_AND_WATCH, json.dumps(WATCHED)],
+        cwd=folder, env=environment(folder), input=lines, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0 and len(answers) == len(commands), done.stderr
+    assert [said for code, said, _ in answers if code] == []
+    return [set(new) for *_, new in answers]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, colors):
+    """(run of a ViT, run of a CNN, watched modules that their trainings imported)."""
+    folder = tmp_path_factory.mktemp("trained")
+    common = ("train", colors, "--image_size", 8, "--epochs", 1, "--batch_size", 8, "--wandb", "off", "--seed", 1)
+    imported = new_imports(
+        folder,
+        (*common, "--network", "vit_nano_patch2_8", "--out", "vit"),
+        (*common, "--network", "resnet10_small", "--out", "cnn"),
+    )
+    return run_folder(folder / "vit"), run_folder(folder / "cnn"), imported
+
+
+def test_training_our_networks_imports_no_other_library_of_models_and_no_tracker(trained):
+    *_, (for_vit, for_cnn) = trained
+    assert {"lightning", "torch"} <= for_vit
+    assert (for_vit | for_cnn) & {"onnxruntime", "timm", "wandb"} == set()
+    assert "sklearn" not in for_vit  # grad-cam, which draws the maps of a CNN's page, may import it
+
+
+def test_predicting_and_measuring_import_what_they_compute_with(trained, colors, tmp_path):
+    """The commands of one process: each may import what is named, and what those before it have imported."""
+    vit, cnn, _ = trained
+    image = colors / "red" / "00.png"
+    steps = [
+        (("predict", vit, image), {"torch", "torchvision"}),
+        (("predict", cnn, image), set()),
+        (("predict", vit, image, "--gallery"), {"jinja2"}),
+        (("evaluate", vit), {"matplotlib", "scipy"}),
+        (("evaluate", cnn, colors, "--include_seen"), set()),
+        (("explain", vit, image, "--method", "rollout", "--output", "maps"), set()),
+        (("inspect", vit, "--output", "inside"), set()),
+        (("report", vit), set()),
+    ]
+    found = new_imports(tmp_path, *(command for command, _ in steps))
+    assert dict(zip([command for command, _ in steps], found, strict=True)) == dict(steps)
+
+
+def test_comparing_runs_imports_neither_torch_nor_figures(trained, tmp_path):
+    vit, cnn, _ = trained
+    assert new_imports(tmp_path, ("compare", vit, cnn)) == [{"scipy"}]
