@@ -1,5 +1,6 @@
 """Cells in parallel, each in a fresh process forked off a server that has imported torch"""
 
+import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 Event = Literal["started", "done", "failed"]
 
 MOST_JOBS = 8
-PRELOADED = ["vit.study.cell", "sklearn.datasets"]
+_SLOW = ("sklearn.datasets", "timm")  # what planning has imported of these, every cell needs as well
 _PATIENCE = 30.0  # seconds until a terminated process is killed
 
 
@@ -117,7 +118,7 @@ def _context() -> "ForkServerContext | SpawnContext":
     if "forkserver" not in get_all_start_methods():
         return get_context("spawn")
     context = get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
+    context.set_forkserver_preload(["vit.study.cell", *(name for name in _SLOW if name in sys.modules)])
     return context
 
 
