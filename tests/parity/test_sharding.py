@@ -33,7 +33,7 @@ def test_what_two_processes_share_goes_on_anywhere_and_ends_as_if_it_were_whole(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--network", "resnet10_small", "--optim.optimizer", "sgd"), "no ViT of ours"),
+        (("--network", "resnet10_small", "--optim.optimizer", "sgd"), "not one of our ViTs"),
         (("--optim.optimizer", "muon"), "muon"),
         (("--optim.optimizer", "adamw", "--optim.ema_decay", "0.9"), "--optim.ema_decay"),
     ],
