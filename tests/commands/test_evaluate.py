@@ -228,3 +228,14 @@ def test_a_loose_checkpoint_is_measured_on_data(vit, digits_run, here):
     shutil.copy(digits_run.best, "loose.ckpt")
     assert vit("evaluate", "loose.ckpt", "digits").code == 0
     assert measured(here / "evaluation-digits-train")["images"] == 1797
+
+
+def test_an_unreadable_image_of_a_folder_is_left_out_and_named(vit, colors_run, colors, here):
+    """Of a folder without splits, whose images have the role of training images in their source."""
+    shutil.copytree(colors, "copied")
+    (here / "copied" / "green" / "00.png").write_bytes(b"not an image")
+    answer = vit("evaluate", colors_run, "copied", "--include_seen", "--output", "part")
+    assert answer.code == 5 and "green/00.png" in answer.err
+    found = measured(here / "part")
+    assert found["images"] == 41 and list(found["left_out"]["unreadable"]) == ["green/00.png"]
+    assert len({row["path"] for row in predictions(here / "part")}) == 41
