@@ -34,7 +34,7 @@ locked = ask("train", sys.argv[1], *quick, "--out", f"{folder}/locked")
 left = [os.path.join(place, name) for place, _, names in os.walk(f"{folder}/full") for name in names]
 from vit.checkpoints.io import read_checkpoint
 from pathlib import Path
-steps = {path: read(Path(path))["global_step"] for path in left if path.endswith(".ckpt")}
+steps = {path: read_checkpoint(Path(path))["global_step"] for path in left if path.endswith(".ckpt")}
 print(json.dumps([[a.code, a.err] for a in (full, locked)] + [left, steps]))
 """
 

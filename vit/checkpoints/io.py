@@ -20,7 +20,7 @@ from vit.errors import CheckpointError, ResourceError
 
 
 def write_checkpoint(content: Content, path: Path, previous: Path | None = None) -> None:
-    """Write beside the target, sync, then rename: after a crash or a full disk the previous file is whole.
+    """Write beside the target, sync, then rename: after a crash or a full disk the previous file is intact.
 
     Args:
         content: plain values and tensors.
@@ -44,7 +44,7 @@ def write_checkpoint(content: Content, path: Path, previous: Path | None = None)
         with suppress(OSError):  # the folder itself may be gone
             partial.unlink(missing_ok=True)
         raise ResourceError(
-            f"could not write {path}: {error}", "free space or choose another --out; the previous file is whole"
+            f"could not write {path}: {error}", "free space or choose another --out; the previous file is intact"
         ) from error
 
 

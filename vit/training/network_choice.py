@@ -63,7 +63,7 @@ def wanted_network(model: ModelConfig) -> WantedNetwork:
 
     Raises:
         CheckpointError: the weights to start from cannot be used.
-        UsageError: the network or an option is unknown, or a value is not of the option's type.
+        UsageError: the network or an option is unknown, a value is not of the option's type, or LoRA cannot adapt it.
     """
     options = plain_options({name: value for name, value in model.network.items() if name != "name"})
     name, image_size = str(model.network.get("name", AUTO)), model.preprocess.image_size
@@ -71,18 +71,22 @@ def wanted_network(model: ModelConfig) -> WantedNetwork:
     if model.init_from is not None and (name == AUTO or None in vars(model.preprocess).values()):
         pretrained = open_pretrained(model.init_from)  # a run's config.yaml has everything filled in
     if name != AUTO:
-        return WantedNetwork(_checked(name, options, image_size), image_size, options, pretrained)
+        return WantedNetwork(_checked(name, options, image_size, model.lora), image_size, options, pretrained)
     if pretrained is None:
         return WantedNetwork(None, image_size, options)
     own = pretrained.own_network(options)
     image_size = image_size or own.image_size
-    return WantedNetwork(_checked(own.name, own.options, image_size), image_size, own.options, pretrained)
+    spec = _checked(own.name, own.options, image_size, model.lora)
+    return WantedNetwork(spec, image_size, own.options, pretrained)
 
 
-def _checked(name: str, options: Options, image_size: int | None) -> NetworkSpec:
-    """A network for one class. Its options are checked before any image is read, without building it."""
+def _checked(name: str, options: Options, image_size: int | None, lora: int | None) -> NetworkSpec:
+    """A network for one class. Its options, and the rank of LoRA, are checked before any image is read."""
     spec = NetworkSpec.named(name, 1, options)
-    spec.config(image_size or spec.default_image_size)
+    image_size = image_size or spec.default_image_size
+    spec.config(image_size)
+    if lora is not None:
+        layers_to_adapt(spec.build_empty(image_size), lora)
     return spec
 
 
@@ -91,7 +95,7 @@ def choose_network(model: ModelConfig, wanted: WantedNetwork, images: Source) ->
 
     Raises:
         CheckpointError: the weights to start from do not fit.
-        UsageError: its options do not fit together, or do not go with LoRA.
+        UsageError: its options do not fit together.
     """
     spec, image_size = wanted.spec, wanted.image_size
     if spec is None:
@@ -104,6 +108,4 @@ def choose_network(model: ModelConfig, wanted: WantedNetwork, images: Source) ->
     shapes = spec.build_empty(preprocess.image_size)
     if wanted.pretrained is not None:
         wanted.pretrained.check_fit(shapes)
-    if model.lora is not None:
-        layers_to_adapt(shapes, model.lora)
     return ChosenNetwork(spec, wanted.options, preprocess, count(shapes), shapes)

@@ -30,21 +30,19 @@ PENALTIES = tuple(10.0 ** (-half / 2) for half in range(1, 11))  # of a linear p
 
 @dataclass(frozen=True)
 class Schedule:
-    """How many optimizer steps a training takes, and when it validates and saves.
+    """How many optimizer steps a training takes, and when it validates.
 
     Attributes:
         batch_size: number of images of one optimizer step, over all processes.
         steps_per_epoch: number of optimizer steps of a pass over the training images.
         rounds: number of validations: one an epoch, or five to ten where the length is given in steps.
         steps_per_round: number of optimizer steps between two validations.
-        checkpoint_seconds: time between two checkpoints; None: they are saved at validations only.
     """
 
     batch_size: int
     steps_per_epoch: int
     rounds: int
     steps_per_round: int
-    checkpoint_seconds: float | None
 
 
 @dataclass(frozen=True)
@@ -137,6 +135,8 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
     machine = _choose_machine(recipe)
     wanted = wanted_network(recipe.model)
     check_compatibility(recipe, machine, wanted.name)
+    every = recipe.trainer.checkpoint_every
+    checkpoint_seconds = None if every is None else seconds(every)
     if recipe.model.freeze == "backbone":
         recipe = replace(recipe, augment=AugmentConfig(name="none"))  # features are computed once
     found = found or open_source(recipe.data.source, recipe.data.root, recipe.data.download, recipe.data.allow_empty)
@@ -158,7 +158,7 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
         steps_per_epoch=schedule.steps_per_epoch,
         rounds=schedule.rounds,
         steps_per_round=schedule.steps_per_round,
-        checkpoint_seconds=schedule.checkpoint_seconds,
+        checkpoint_seconds=checkpoint_seconds,
     )
 
 
@@ -183,9 +183,7 @@ def _choose_schedule(recipe: Recipe, network: ChosenNetwork, num_images: int, wo
     batch_size = choose_batch_size(recipe, num_images, world_size)
     check_batch_norm(network.shapes, network.spec.name, batch_size // recipe.optim.accumulate, recipe)
     steps_per_epoch = num_images // batch_size
-    every = recipe.trainer.checkpoint_every
-    checkpoint_seconds = None if every is None else seconds(every)
-    return Schedule(batch_size, steps_per_epoch, *_rounds(recipe, steps_per_epoch), checkpoint_seconds)
+    return Schedule(batch_size, steps_per_epoch, *_rounds(recipe, steps_per_epoch))
 
 
 def _rounds(recipe: Recipe, steps_per_epoch: int) -> tuple[int, int]:
