@@ -91,11 +91,13 @@ def _compared(runs: Sequence[FinishedRun]) -> tuple[Comparison, list[int]]:
 
 
 def _accuracy(run: FinishedRun) -> "Interval":
-    from vit.inference.proportions import wilson_interval
+    from scipy.stats import binomtest
+
     from vit.study.findings import Interval
 
     right, count = int(run.correct.sum()), len(run.rows)
-    return Interval(right / count, *wilson_interval(right, count))
+    within = binomtest(right, count).proportion_ci(0.95, "wilson")
+    return Interval(right / count, float(within.low), float(within.high))
 
 
 def _repeated(runs: Sequence[FinishedRun]) -> "list[Repeated]":

@@ -5,9 +5,10 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import binomtest
+from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from vit.data.samples import Labels
-from vit.inference.proportions import wilson_interval
 from vit.inference.scored_images import Floats, ScoredImages
 
 RESAMPLES = 1000
@@ -194,7 +195,8 @@ def with_intervals(scored: ScoredImages, num_classes: int, seed: int = 0) -> Met
 
 def _wilson(fraction: float, count: int) -> Metric:
     """A fraction of images with Wilson's interval."""
-    return Metric(fraction, *wilson_interval(round(fraction * count), count))
+    within = binomtest(round(fraction * count), count).proportion_ci(0.95, "wilson")
+    return Metric(fraction, float(within.low), float(within.high))
 
 
 def calibration_error(correct: npt.NDArray[np.bool_], confidences: Floats) -> CalibrationError:
@@ -219,14 +221,10 @@ def uncalibrated(scored: ScoredImages, num_classes: int, seed: int = 0) -> Calib
 
 
 def per_class(labels: Labels, predictions: Labels, class_names: Sequence[str]) -> list[ClassMetrics]:
-    """Metrics of each class, in the order of the class names. A fraction of no images is 0."""
-    num_classes = len(class_names)
-    support = np.bincount(labels, minlength=num_classes)
-    predicted = np.bincount(predictions, minlength=num_classes)
-    right = np.bincount(labels[labels == predictions], minlength=num_classes)
-    precision, recall, f1 = (
-        part / np.maximum(whole, 1)
-        for part, whole in ((right, predicted), (right, support), (2 * right, support + predicted))
+    """Metrics of each class, in the order of the class names."""
+    numbers = list(range(len(class_names)))
+    precision, recall, f1, support = precision_recall_fscore_support(
+        labels, predictions, labels=numbers, zero_division=0.0
     )
     return [
         ClassMetrics(name, int(n), float(p), float(r), float(f))
@@ -236,5 +234,4 @@ def per_class(labels: Labels, predictions: Labels, class_names: Sequence[str]) -
 
 def confusion(labels: Labels, predictions: Labels, num_classes: int) -> npt.NDArray[np.int64]:
     """Counts (C, C). Rows are true classes, columns are predicted classes."""
-    pairs = np.bincount(labels * num_classes + predictions, minlength=num_classes**2)
-    return pairs.reshape(num_classes, num_classes)
+    return np.asarray(confusion_matrix(labels, predictions, labels=list(range(num_classes))))

@@ -68,7 +68,7 @@ class TimmNetwork(Network):
         return {f"model.{name}" for name in own}
 
     def layers_above(self) -> dict[str, int]:
-        return _layers_above(self.model)
+        return layers_above(self.model)
 
     def resized(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Resample weights from timm's own image size of this model to `image_size`.
@@ -94,7 +94,7 @@ class TimmNetwork(Network):
         return {f"model.{name}": sized[name] for name in changed if sized[name].shape == expected[name].shape}
 
 
-def _layers_above(model: Any) -> dict[str, int]:
+def layers_above(model: Any) -> dict[str, int]:
     """Number of layers between each parameter and the head, for a Network with the attribute `model`.
 
     Layers are those of timm's group_matcher. For the few models without a group_matcher, layers are parts such as

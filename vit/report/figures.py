@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from matplotlib.figure import Figure
+from sklearn.metrics import ConfusionMatrixDisplay
 from torch import Tensor
 
 from vit.csv_files import records
@@ -52,16 +53,13 @@ def confusion_matrix(counts: npt.NDArray[np.int64], class_names: Sequence[str]) 
     figure = Figure(figsize=(side, side), layout="constrained")
     axes = figure.subplots()
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    picture = axes.imshow(shares, cmap="Blues", interpolation="nearest")
+    display = ConfusionMatrixDisplay(shares, display_labels=[plain(name) for name in class_names] if few else None)
+    display.plot(ax=axes, cmap="Blues", include_values=False, colorbar=not few, xticks_rotation="vertical")
     if few:
-        names = [plain(name) for name in class_names]
-        axes.set_xticks(range(len(names)), names, rotation="vertical")
-        axes.set_yticks(range(len(names)), names)
         for row, column in zip(*np.nonzero(counts), strict=True):
             color = "white" if shares[row, column] > 0.5 else "black"
             axes.text(column, row, str(counts[row, column]), ha="center", va="center", color=color, fontsize=8)
     else:
-        figure.colorbar(picture, ax=axes)
         axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(True)
     axes.set(xlabel="predicted", ylabel="true")

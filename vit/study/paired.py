@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import binomtest
 
-from vit.inference.proportions import sign_test
 from vit.study.findings import Difference, Interval, Reach
 from vit.study.variance_components import NORMAL_QUANTILE, Bools, Floats, MeanSquares
 
@@ -122,7 +122,8 @@ def mcnemar(first_correct: Bools, second_correct: Bools) -> McNemar:
     """Whether one of two networks has more of the same images (T,) right: the exact binomial form of the test."""
     only_first = int((first_correct & ~second_correct).sum())
     only_second = int((second_correct & ~first_correct).sum())
-    return McNemar(only_first, only_second, sign_test(only_first, only_second))
+    split = only_first + only_second
+    return McNemar(only_first, only_second, float(binomtest(only_first, split).pvalue) if split else 1.0)
 
 
 def paired_gap(first_correct: Bools, second_correct: Bools) -> Interval:
