@@ -54,7 +54,7 @@ def ours(arguments: argparse.Namespace) -> float:
     from vit.commands.configs import find_config
     from vit.commands.recipe_options import read_recipe
     from vit.training.fit import fit
-    from vit.training.plan import make_plan
+    from vit.training.planning.plan import make_plan
 
     recipe = read_recipe(find_config(RECIPE))
     plan = make_plan(replace(recipe, data=replace(recipe.data, root=arguments.root)))

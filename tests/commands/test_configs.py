@@ -11,8 +11,8 @@ from vit.commands.study_options import read_words
 from vit.commands.study_series import series_of
 from vit.models.spec import NetworkSpec
 from vit.study.grid import Inputs, make_cells
-from vit.training.plan import make_plan
-from vit.training.recipe_values import plain
+from vit.training.planning.plan import make_plan
+from vit.training.recipes.values import plain
 
 CONFIGS = shipped_configs()
 RECIPES = sorted(name for name in CONFIGS if not name.startswith("studies/"))

@@ -18,7 +18,7 @@ EVERYTHING = (
 )  # fmt: skip
 TIMED = """
 import sys, time
-from vit.training import wandb_login
+from vit.training.tracking import wandb_login
 obstacle = wandb_login.obstacle
 def timed(settings):
     started = time.monotonic()

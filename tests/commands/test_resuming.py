@@ -5,8 +5,8 @@ import pytest
 from vit.commands.recipe_layers import Given
 from vit.commands.resuming import recipe_of
 from vit.commands.train_options import read_words
-from vit.training.recipe import OptimConfig, Recipe, TrainerConfig
-from vit.training.recipe_values import dump, with_todays_names
+from vit.training.recipes.recipe import OptimConfig, Recipe, TrainerConfig
+from vit.training.recipes.values import dump, with_todays_names
 
 
 @pytest.mark.faults("R6")

@@ -18,8 +18,8 @@ from vit.commands.recipe_options import read_recipe
 from vit.data.sources import open_source
 from vit.data.split import with_all_splits
 from vit.training.callbacks.metrics_csv import COLUMNS
-from vit.training.plan import make_plan
-from vit.training.recipe_values import dump, plain
+from vit.training.planning.plan import make_plan
+from vit.training.recipes.values import dump, plain
 
 FIGURES = {"curves", "confusion_matrix", "reliability", "augmented", "worst"}
 
@@ -200,7 +200,7 @@ def test_a_folder_and_its_csv_train_and_a_second_run_leaves_the_first_alone(vit,
 def test_images_choose_their_network(draw_classes, tmp_path, side, network, image_size):
     from dataclasses import replace
 
-    from vit.training.recipe import Recipe
+    from vit.training.recipes.recipe import Recipe
 
     draw_classes(tmp_path, ("dark", "light"), 8, side)
     recipe = Recipe()

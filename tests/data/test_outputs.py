@@ -12,7 +12,7 @@ from vit.data.sources import open_source
 from vit.errors import DataError
 from vit.study.folder import StudyDirectory
 from vit.training.beginning import write_beginning
-from vit.training.recipe import Recipe
+from vit.training.recipes.recipe import Recipe
 
 pytestmark = pytest.mark.faults("D25")
 

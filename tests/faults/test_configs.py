@@ -14,8 +14,8 @@ from tests.commands.test_train_errors import refused
 from vit.commands.recipe_options import read_recipe
 from vit.commands.train_options import read_words
 from vit.errors import UsageError
-from vit.training.recipe import Recipe
-from vit.training.recipe_values import dump, plain
+from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.values import dump, plain
 
 NOWHERE = "food101"  # reading it, without its folder, would be exit code 3
 TINY = ("--network", "vit_nano_patch2_8", "--epochs", 1, "--batch_size", 4, "--wandb", "off", "--data.num_workers", 0)

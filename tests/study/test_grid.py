@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from vit.errors import UsageError
 from vit.study.grid import Budget, Inputs, key_of, make_cells, parse_sizes, shard
-from vit.training.recipe import Recipe
+from vit.training.recipes.recipe import Recipe
 
 CONTENTS = Inputs("photos", {"train": "a", "validation": "b", "test": "c"}, {"weights.ckpt": "d", "moved.ckpt": "d"})
 

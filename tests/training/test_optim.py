@@ -12,7 +12,7 @@ from torch import nn
 from vit.errors import UsageError
 from vit.models.spec import create_network
 from vit.training.optim import make_optimizer, make_schedule, warmup_steps
-from vit.training.recipe import OptimConfig
+from vit.training.recipes.recipe import OptimConfig
 
 CONFIG = OptimConfig(lr=0.1, epochs=10, warmup=0.2, min_lr_ratio=0.01, weight_decay=0.3)
 

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from jsonargparse import ArgumentParser
 
 from vit.errors import UsageError, nearest
-from vit.training.recipe_values import plain_values
+from vit.training.recipes.values import plain_values
 
 REMOVED = {  # options of earlier versions, and the option to give today
     "optim.warmup_epochs": "give optim.warmup, a fraction of the training: 5 of 50 epochs are 0.1",

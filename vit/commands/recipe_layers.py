@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from vit.commands.configs import find_config, shipped_configs
 from vit.commands.parser import Parser
 from vit.commands.recipe_options import RANDOM, SHORT, make_parser, to_recipe
-from vit.training.recipe import DataConfig, Recipe
-from vit.training.recipe_values import plain
+from vit.training.recipes.recipe import DataConfig, Recipe
+from vit.training.recipes.values import plain
 
 Tree = dict[str, object]  # sections, options and their values
 

@@ -9,8 +9,8 @@ from vit.checkpoints.model_path import check_weights
 from vit.commands.parser import Parser
 from vit.data.dataset_names import KNOWN, check_data
 from vit.models.network_names import check_network
-from vit.training.recipe import AugmentConfig, DataConfig, ModelConfig, OptimConfig, Recipe, TrainerConfig
-from vit.training.recipe_values import plain_values, with_todays_names
+from vit.training.recipes.recipe import AugmentConfig, DataConfig, ModelConfig, OptimConfig, Recipe, TrainerConfig
+from vit.training.recipes.values import plain_values, with_todays_names
 
 if TYPE_CHECKING:
     from vit.data.samples import Source

@@ -9,8 +9,8 @@ from vit.commands.recipe_layers import Given
 from vit.commands.recipe_options import parse_recipe, read_recipe
 from vit.errors import UsageError, VitError
 from vit.launch import is_first, is_launched
-from vit.training.recipe import UNDECIDING, Recipe
-from vit.training.recipe_values import dump, plain
+from vit.training.recipes.recipe import UNDECIDING, Recipe
+from vit.training.recipes.values import dump, plain
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
@@ -121,7 +121,7 @@ def _deciding(recipe: Recipe) -> dict[str, object]:
 
 def _check_same(run: Path, recipe: Recipe, given: Recipe) -> None:
     """Raise UsageError unless the options mean what the run has, also where a name stands for the run's value."""
-    from vit.training.plan import make_plan
+    from vit.training.planning.plan import make_plan
 
     if not list(_differences(plain(recipe), plain(given))):
         return

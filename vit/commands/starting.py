@@ -8,7 +8,7 @@ from vit.commands.recipe_options import check_names, listed_images
 from vit.commands.resuming import newest_of_starts, recipe_for_all
 from vit.commands.train_options import TrainOptions
 from vit.console import Reporter
-from vit.training.recipe import Recipe
+from vit.training.recipes.recipe import Recipe
 
 if TYPE_CHECKING:
     from vit.data.samples import Source
@@ -75,7 +75,7 @@ def _could_use_published(recipe: Recipe, listed: "Source") -> bool:
     if recipe.model.network != {"name": "auto"} or recipe.trainer.strategy == "fsdp":
         return False  # the recipe `finetune` averages weights, which fsdp cannot
 
-    from vit.training.automatic_network import FOR_PHOTOGRAPHS, automatic_network
+    from vit.training.planning.automatic_network import FOR_PHOTOGRAPHS, automatic_network
 
     return automatic_network(listed.splits["train"])[0] == FOR_PHOTOGRAPHS
 
@@ -85,7 +85,7 @@ def _obstacle(options: TrainOptions, recipe: Recipe, listed: "Source", reporter:
 
     A run that `--resume auto` may continue has decided already.
     """
-    from vit.training.automatic_network import FOR_PHOTOGRAPHS
+    from vit.training.planning.automatic_network import FOR_PHOTOGRAPHS
     from vit.weights.hub_cache import fetch
 
     if options.resume == AUTO:

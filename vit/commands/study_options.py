@@ -16,7 +16,7 @@ from vit.commands.configs import find_config, shipped_configs
 from vit.commands.parser import Parser
 from vit.commands.recipe_options import SHORT
 from vit.errors import UsageError
-from vit.training.recipe_values import plain_values
+from vit.training.recipes.values import plain_values
 
 if TYPE_CHECKING:
     from vit.study.grid import Budget

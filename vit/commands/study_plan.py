@@ -12,7 +12,7 @@ from vit.commands.study_options import StudyOptions
 from vit.commands.study_series import Series, series_of
 from vit.console import Reporter, duration
 from vit.errors import UsageError
-from vit.training.recipe import Recipe
+from vit.training.recipes.recipe import Recipe
 
 if TYPE_CHECKING:
     from vit.data.contents import Contents
@@ -101,7 +101,7 @@ class StudyPlan:
 
     def _subsets(self) -> str:
         """How subsets of the training images are drawn."""
-        from vit.training.images import SUBSETS
+        from vit.training.planning.images import SUBSETS
 
         kinds = " or ".join(SUBSETS[kind] for kind in sorted({recipe.data.subset for recipe in _recipes(self.series)}))
         return f"{kinds}, each inside the next larger, drawn once per seed and shared by all networks"
@@ -119,7 +119,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     listed = listed_images(first)
 
     from vit.study.runner import machine
-    from vit.training.plan import make_plan
+    from vit.training.planning.plan import make_plan
 
     source = make_plan(first, listed).source
     if "test" not in source.splits:
@@ -162,7 +162,7 @@ def show_study(reporter: Reporter, plan: StudyPlan) -> None:
 def show_estimate(reporter: Reporter, study: StudyPlan) -> None:
     """Time a step of every network, and show how long the cells would take."""
     from vit.study.runner import time_network
-    from vit.training.plan import make_plan
+    from vit.training.planning.plan import make_plan
 
     cells, machine = study.own_cells, study.machine
     largest = {cell.series: cell for cell in sorted(cells, key=lambda cell: cell.num_images)}
@@ -192,8 +192,8 @@ def _recipes(series: Series) -> list[Recipe]:
 
 def _decided(series: Series, source: "Source") -> Series:
     """The series with every "auto" decided for these images: one kind of subset for all sizes, a network's name."""
-    from vit.training.images import with_subset
-    from vit.training.plan import make_plan
+    from vit.training.planning.images import with_subset
+    from vit.training.planning.plan import make_plan
 
     def named(name: str, recipe: Recipe) -> str:
         network, space, values = name.partition(" ")

@@ -8,7 +8,7 @@ from vit.commands.recipe_options import check_names, make_parser, to_recipe
 from vit.commands.study_options import StudyOptions, items
 from vit.errors import UsageError
 from vit.models.network_names import check_network
-from vit.training.recipe import Recipe
+from vit.training.recipes.recipe import Recipe
 
 Series = dict[str, dict[str, Recipe]]  # {name: {tried values: recipe}}
 
@@ -61,6 +61,6 @@ def _tracking(options: StudyOptions) -> str:
     if options.wandb != "auto":
         return options.wandb
 
-    from vit.training.wandb_login import logged_in
+    from vit.training.tracking.wandb_login import logged_in
 
     return "online" if logged_in() else "off"

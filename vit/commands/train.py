@@ -17,13 +17,13 @@ from vit.commands.train_progress import TrainProgress, show_result
 from vit.console import Reporter
 from vit.errors import BadInputsError, DisagreementError, StoppedError, UsageError
 from vit.launch import is_first
-from vit.training.recipe_values import dump, plain
+from vit.training.recipes.values import dump, plain
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
-    from vit.training.plan import Plan
+    from vit.training.planning.plan import Plan
     from vit.training.result import FitResult
-    from vit.training.tracker import Tracker
+    from vit.training.tracking.tracker import Tracker
 
 
 def train(
@@ -96,7 +96,7 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
 
     from vit.checkpoints.run import RunDirectory
     from vit.training.distributed.meeting import Meeting
-    from vit.training.plan import make_plan
+    from vit.training.planning.plan import make_plan
 
     if not options.names_data:
         reporter.notice("no DATA is given: digits are trained on, which come with the installation")
@@ -174,8 +174,8 @@ def _train(plan: "Plan", run: "RunDirectory", resume: bool, reporter: Reporter) 
 
 def _open_tracker(plan: "Plan", run: "RunDirectory", reporter: Reporter) -> "Tracker":
     """The tracker of a training; only the first process has one that tracks."""
-    from vit.training.tracker import Sharing
-    from vit.training.tracking import open_tracker
+    from vit.training.tracking.open import open_tracker
+    from vit.training.tracking.tracker import Sharing
 
     recipe = plan.recipe
     sharing = Sharing(recipe.wandb_media, recipe.wandb_model)

@@ -7,7 +7,7 @@ from vit.console import Reporter
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
-    from vit.training.plan import Plan
+    from vit.training.planning.plan import Plan
 
 FEW_IMAGES = 50_000  # Dosovitskiy et al. 2021, section 4.3: below millions a ViT from random weights is behind CNNs
 PHOTOGRAPH = 96  # pixels
@@ -26,8 +26,8 @@ def show_plan(reporter: Reporter, plan: "Plan", run: str, why: str = "") -> None
         run: the run folder, or why there is none.
         why: reason for initial weights that the user has not chosen.
     """
-    from vit.training.tracker import Sharing
-    from vit.training.wandb_login import intended
+    from vit.training.tracking.tracker import Sharing
+    from vit.training.tracking.wandb_login import intended
 
     sharing = Sharing(plan.recipe.wandb_media, plan.recipe.wandb_model)
     reporter.line(f"Training {plan.spec.name} on {plan.source.name}")

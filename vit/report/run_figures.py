@@ -16,9 +16,9 @@ from vit.data.sampler import Key
 from vit.inference.metrics import MOST_IN_CONFUSION, confusion, per_class
 from vit.inference.scored_images import ScoredImages
 from vit.report.figures import confusion_matrix, curves, displayable, image_grid, reliability, save
-from vit.training.plan import Plan
+from vit.training.planning.plan import Plan
 from vit.training.result import FitResult
-from vit.training.tracker import Tracker
+from vit.training.tracking.tracker import Tracker
 
 MOST_WORST = 24
 MOST_SAMPLES = 24

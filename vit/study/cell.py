@@ -19,11 +19,11 @@ from vit.launch import forget_launcher
 from vit.training.beginning import check_unchanged, write_beginning
 from vit.training.finish import TrackedRows, finish
 from vit.training.fit import fit
-from vit.training.plan import Plan, make_plan
-from vit.training.recipe import Recipe
-from vit.training.recipe_values import dump, plain, with_todays_names
+from vit.training.planning.plan import Plan, make_plan
+from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.values import dump, plain, with_todays_names
 from vit.training.run_images import check_readable
-from vit.training.tracking import open_tracker
+from vit.training.tracking.open import open_tracker
 
 
 def run_cell(

@@ -14,9 +14,9 @@ from pathlib import Path
 from vit.checkpoints.run import slug
 from vit.errors import UsageError
 from vit.layout import CELLS
-from vit.training.batch_size import automatic_batch_size, batch_multiple
-from vit.training.recipe import UNDECIDING, Recipe
-from vit.training.recipe_values import plain
+from vit.training.planning.batch_size import automatic_batch_size, batch_multiple
+from vit.training.recipes.recipe import UNDECIDING, Recipe
+from vit.training.recipes.values import plain
 
 _BUDGET = re.compile(r"(steps|epochs):(\d+)")
 _VERSION = 2  # of keys; a new version is needed when the same recipe starts to mean another training

@@ -13,7 +13,7 @@ from vit.checkpoints.run import RunDirectory
 from vit.errors import UsageError
 from vit.study.cell import run_cell, time_cell
 from vit.study.grid import Cell
-from vit.training.recipe import Recipe
+from vit.training.recipes.recipe import Recipe
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from vit.errors import UsageError
 from vit.study.findings import JsonValue
-from vit.training.recipe import Recipe
-from vit.training.recipe_values import plain
+from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.values import plain
 
 Grid = Mapping[str, Sequence[JsonValue]]
 Reader = Callable[[Sequence[str]], Recipe]

@@ -8,8 +8,8 @@ from vit.checkpoints.run import RunDirectory
 from vit.data.samples import Source
 from vit.data.split import SplitRow, read_splits, split_rows, write_splits
 from vit.errors import DataError
-from vit.training.recipe import Recipe
-from vit.training.recipe_values import dump
+from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.values import dump
 
 if TYPE_CHECKING:
     from vit.data.contents import Contents

@@ -12,7 +12,7 @@ from vit.inference.calibration import Temperature, fit_temperature
 from vit.inference.engine import Engine, score
 from vit.inference.scored_images import ScoredImages
 from vit.training.distributed.meeting import readable_by_all
-from vit.training.plan import Plan
+from vit.training.planning.plan import Plan
 
 
 @dataclass(frozen=True)

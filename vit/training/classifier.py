@@ -14,7 +14,7 @@ from vit.data.draws import seed_of
 from vit.models.network import Network
 from vit.training.losses import EpochLoss
 from vit.training.optim import make_optimizer, make_schedule
-from vit.training.recipe import OptimConfig
+from vit.training.recipes.recipe import OptimConfig
 
 
 class Classifier(LightningModule):

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from vit.checkpoints.run import RunDirectory
 from vit.errors import DivergedError, ProcessesError, ResourceError, StoppedError, is_out_of_memory
-from vit.training.plan import Plan
+from vit.training.planning.plan import Plan
 from vit.training.signals import Stop
 
 

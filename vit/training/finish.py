@@ -6,7 +6,7 @@ from vit.checkpoints.run import RunDirectory
 from vit.inference.scored_rows import write_scored
 from vit.training.callbacks.listener import Listener
 from vit.training.result import FitResult
-from vit.training.tracker import Tracker
+from vit.training.tracking.tracker import Tracker
 
 
 class TrackedRows(Listener):

@@ -11,7 +11,7 @@ from vit.training.callbacks.listener import Listener
 from vit.training.failures import explained, how_to_resume
 from vit.training.initial_network import initial_network
 from vit.training.optimize import optimize
-from vit.training.plan import Plan
+from vit.training.planning.plan import Plan
 from vit.training.probe import probe
 from vit.training.result import FitResult, run_result
 from vit.training.signals import Signals

@@ -7,7 +7,7 @@ from vit.checkpoints.result import versions
 from vit.models.network import Network
 from vit.training.distributed.batch_norm import synchronized
 from vit.training.lora import add_adapters
-from vit.training.plan import Plan
+from vit.training.planning.plan import Plan
 from vit.weights.open import open_pretrained
 
 

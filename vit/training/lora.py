@@ -18,7 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from vit.errors import UsageError
 from vit.models.network import Network
 from vit.training.classifier import Classifier
-from vit.training.recipe import OptimConfig
+from vit.training.recipes.recipe import OptimConfig
 from vit.weights.adapt import head_names
 
 ALPHA = 16  # as in peft's guide for ViTs (rank 16) and QLoRA (rank 64); the rank does not change it (Hu et al., 4.1)

@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from vit.errors import UsageError
 from vit.models.network import Network
-from vit.training.recipe import OptimConfig
+from vit.training.recipes.recipe import OptimConfig
 
 Named = list[tuple[str, nn.Parameter]]
 MAX_WARMUP_STEPS = 10_000  # Dosovitskiy et al. 2021, table 3, for trainings of any length

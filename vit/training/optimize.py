@@ -23,7 +23,7 @@ from vit.training.distributed.processes import together
 from vit.training.distributed.sharding import ShardedClassifier
 from vit.training.initial_network import describe
 from vit.training.lora import LoraClassifier
-from vit.training.plan import Plan
+from vit.training.planning.plan import Plan
 from vit.training.result import TrainingStats
 from vit.training.signals import Signals
 from vit.training.trainer import make_trainer

@@ -9,7 +9,7 @@ from vit.data.module import ImageDataModule
 from vit.inference.metrics import uncalibrated, with_intervals
 from vit.inference.scored_images import ScoredImages
 from vit.training.best_weights import MeasuredCheckpoint
-from vit.training.plan import Plan
+from vit.training.planning.plan import Plan
 from vit.training.run_images import measured_part
 
 

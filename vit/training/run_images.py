@@ -17,8 +17,8 @@ from vit.data.contents import Contents
 from vit.data.samples import Labels, Samples, Source
 from vit.data.split import SPLITS, SplitRow, read_splits, split_rows
 from vit.errors import DataError
-from vit.training.images import source_of
-from vit.training.recipe import Recipe
+from vit.training.planning.images import source_of
+from vit.training.recipes.recipe import Recipe
 
 MEASURED = ("validation", "test")  # splits in which no other image can take the place of an unreadable one
 _SHOWN = 5

@@ -14,7 +14,7 @@ from vit.training.checkpoint_io import DurableCheckpointIO
 from vit.training.distributed.devices import lightning_devices, lightning_environment
 from vit.training.distributed.processes import PATIENCE, observe_patiently
 from vit.training.distributed.sharding import Sharding
-from vit.training.plan import Plan
+from vit.training.planning.plan import Plan
 
 
 def make_trainer(plan: Plan, run: RunDirectory, callbacks: list[Callback], files: DurableCheckpointIO) -> Trainer:

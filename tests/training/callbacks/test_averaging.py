@@ -8,7 +8,7 @@ from vit.models.spec import create_network
 from vit.training.callbacks.averaging import Averaging
 from vit.training.callbacks.non_finite import NonFinite
 from vit.training.classifier import Classifier
-from vit.training.recipe import OptimConfig
+from vit.training.recipes.recipe import OptimConfig
 
 
 def test_the_averaged_weights_lie_where_the_network_will_be():

@@ -5,7 +5,7 @@ import torch
 
 from vit.errors import UsageError
 from vit.training.distributed.devices import device_and_world_size, lightning_devices, lightning_environment
-from vit.training.recipe import Recipe, TrainerConfig
+from vit.training.recipes.recipe import Recipe, TrainerConfig
 
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
 

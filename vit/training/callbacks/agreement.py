@@ -10,9 +10,9 @@ from torch.distributed.tensor import DTensor
 from vit.checkpoints.result import versions
 from vit.errors import DisagreementError
 from vit.training.distributed.processes import gathered
-from vit.training.plan import Plan
-from vit.training.recipe import UNDECIDING
-from vit.training.recipe_values import plain
+from vit.training.planning.plan import Plan
+from vit.training.recipes.recipe import UNDECIDING
+from vit.training.recipes.values import plain
 
 _HASHED = ("images", "options")  # facts that a message does not show
 _MAX_SHOWN = 200  # characters of a fact in a message

@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from vit.errors import UsageError
 from vit.models.network import Network
-from vit.training.recipe import Recipe
+from vit.training.recipes.recipe import Recipe
 
 
 def has_batch_norm(network: nn.Module) -> bool:

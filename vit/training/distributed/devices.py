@@ -8,7 +8,7 @@ from lightning.fabric.plugins.environments import ClusterEnvironment, LightningE
 from vit.errors import UsageError, nearest
 from vit.inference.devices import choose_device
 from vit.launch import is_launched
-from vit.training.recipe import Recipe, TrainerConfig
+from vit.training.recipes.recipe import Recipe, TrainerConfig
 
 STRATEGIES = ("auto", "ddp", "fsdp")
 

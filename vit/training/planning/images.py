@@ -7,7 +7,7 @@ from vit.data.sources import open_source
 from vit.data.split import with_all_splits
 from vit.data.subset import subset, subset_kind
 from vit.errors import UsageError
-from vit.training.recipe import DataConfig, Recipe
+from vit.training.recipes.recipe import DataConfig, Recipe
 
 SUBSETS = {"balanced": "class-balanced", "natural": "with the class shares of all training images"}
 

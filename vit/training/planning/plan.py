@@ -14,14 +14,14 @@ from vit.data.split import with_all_splits
 from vit.inference.devices import choose_precision
 from vit.models.network import Network
 from vit.models.spec import Cost, NetworkSpec
-from vit.training.batch_size import choose_batch_size
-from vit.training.compatibility import Machine, check_compatibility
 from vit.training.distributed.batch_norm import check_batch_norm
 from vit.training.distributed.devices import device_and_world_size
-from vit.training.images import check_shares, chosen_part, subset_seed, with_subset
-from vit.training.network_choice import ChosenNetwork, choose_network, wanted_network
 from vit.training.optim import warmup_steps
-from vit.training.recipe import AugmentConfig, PreprocessConfig, Recipe, seconds
+from vit.training.planning.batch_size import choose_batch_size
+from vit.training.planning.compatibility import Machine, check_compatibility
+from vit.training.planning.images import check_shares, chosen_part, subset_seed, with_subset
+from vit.training.planning.network_choice import ChosenNetwork, choose_network, wanted_network
+from vit.training.recipes.recipe import AugmentConfig, PreprocessConfig, Recipe, seconds
 
 UNMIRRORED = frozenset({"digits", "mnist", "kmnist", "svhn", "gtsrb"})  # letters, digits and signs
 ROUNDS = 10

@@ -4,7 +4,7 @@ This module does not import torch, so that `vit study` names its cells fast.
 """
 
 from vit.errors import DataError, UsageError
-from vit.training.recipe import Recipe
+from vit.training.recipes.recipe import Recipe
 
 LARGEST_AUTO_BATCH = 128
 LARGEST_FINE_TUNING_BATCH = 64  # few epochs at 128 images a step have too few steps

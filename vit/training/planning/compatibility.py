@@ -8,7 +8,7 @@ import torch
 from vit.errors import UsageError, install
 from vit.models.catalog import CATALOG
 from vit.models.vision_transformer import VisionTransformer
-from vit.training.recipe import Recipe
+from vit.training.recipes.recipe import Recipe
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Literal
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveInt
 
 from vit.errors import UsageError
-from vit.training.ranges import Area, Finite, Magnitude, NonNegative, Positive, Seed, Share
+from vit.training.recipes.ranges import Area, Finite, Magnitude, NonNegative, Positive, Seed, Share
 
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 NetworkValue = bool | int | float | str | list[int]

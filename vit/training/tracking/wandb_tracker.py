@@ -15,9 +15,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
 from vit.layout import RunLayout
-from vit.training import wandb_login
-from vit.training.tracker import Sharing
-from vit.training.wandb_settings import FINISH_SECONDS, SETTINGS, keep_files_in, public
+from vit.training.tracking import wandb_login
+from vit.training.tracking.tracker import Sharing
+from vit.training.tracking.wandb_settings import FINISH_SECONDS, SETTINGS, keep_files_in, public
 
 if TYPE_CHECKING:
     import wandb

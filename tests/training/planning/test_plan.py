@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from vit.errors import DataError, UsageError
-from vit.training.plan import make_plan
-from vit.training.recipe import (
+from vit.training.planning.plan import make_plan
+from vit.training.recipes.recipe import (
     DataConfig,
     ModelConfig,
     OptimConfig,
@@ -15,7 +15,7 @@ from vit.training.recipe import (
     Recipe,
     TrainerConfig,
 )
-from vit.training.recipe_values import plain_values
+from vit.training.recipes.values import plain_values
 
 NANO = {"name": "vit_nano_patch2_8"}
 
@@ -131,7 +131,7 @@ def test_what_cannot_be(sections, kind, words):
 
 
 def test_a_wrong_network_shows_before_data_are_read(monkeypatch):
-    monkeypatch.setattr("vit.training.plan.open_source", lambda *_: pytest.fail("read the data"))
+    monkeypatch.setattr("vit.training.planning.plan.open_source", lambda *_: pytest.fail("read the data"))
     with pytest.raises(UsageError, match="depht"):
         make_plan(recipe(model={"network": {**NANO, "depht": 3}}))
 

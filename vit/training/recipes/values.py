@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from vit.training.recipe import Recipe
+from vit.training.recipes.recipe import Recipe
 
 RENAMED = {"optim.min_lr": "optim.min_lr_ratio"}  # keys of a run's config.yaml: of an earlier version -> today's
 

@@ -13,10 +13,11 @@ import pytest
 from PIL import Image
 
 from tests.wandb_files import elsewhere, history, kept, logs, plain  # noqa: F401  elsewhere is a fixture
-from vit.training import tracking, wandb_login
-from vit.training.tracker import NoTracker, Sharing
-from vit.training.tracking import open_tracker
-from vit.training.wandb_settings import SETTINGS
+from vit.training.tracking import open as tracking
+from vit.training.tracking import wandb_login
+from vit.training.tracking.open import open_tracker
+from vit.training.tracking.tracker import NoTracker, Sharing
+from vit.training.tracking.wandb_settings import SETTINGS
 
 pytest.importorskip("wandb")
 
@@ -340,7 +341,7 @@ def test_an_end_that_never_comes_is_left_behind(folder):
     program = f"""
 import os, signal, time
 from pathlib import Path
-from vit.training import tracking, wandb_tracker
+from vit.training.tracking import open as tracking, wandb_tracker
 wandb_tracker.FINISH_SECONDS = 1.0
 tracker = tracking.open_tracker("offline", Path({str(folder)!r}), {{}}, "first", print)
 os.kill(tracker._session._connection._proc._process.pid, signal.SIGSTOP)
@@ -405,7 +406,7 @@ def test_off_writes_nothing_and_does_not_import_wandb(folder):
     program = f"""
 import sys
 from pathlib import Path
-from vit.training.tracking import open_tracker
+from vit.training.tracking.open import open_tracker
 tracker = open_tracker("off", Path({str(folder)!r}), {{}}, "first", print)
 tracker.log({{"train/loss": 1.0}}, 0)
 tracker.figure("figures/curve", Path("none.png"), caption="a curve")
@@ -421,7 +422,7 @@ assert "wandb" not in sys.modules
 
 
 def run_python(program, seconds=60):
-    environment = {**os.environ, "PYTHONPATH": str(Path(tracking.__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(tracking.__file__).parents[3])}
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
     assert (done.returncode, done.stderr) == (0, "")

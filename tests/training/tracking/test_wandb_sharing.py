@@ -10,7 +10,7 @@ from tests.wandb_files import elsewhere, history, kept, logs, plain, records  # 
 
 pytest.importorskip("wandb")
 
-SECURITY = (Path(__file__).parents[2] / "SECURITY.md").read_text(encoding="utf-8")
+SECURITY = (Path(__file__).parents[3] / "SECURITY.md").read_text(encoding="utf-8")
 TABLE = re.findall(r"^\| (.+?) \| (.+?) \| (always|`--wandb_\w+ true`) \|$", SECURITY, re.MULTILINE)
 OPTIONS = ("--wandb_media", "--wandb_model")
 BOOKKEEPING = {"header", "request", "exit", "final", "footer"}  # records that hold no data

@@ -7,8 +7,8 @@ tracker. The others take `NoTracker` and never import wandb.
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from vit.training import wandb_login, wandb_tracker
-from vit.training.tracker import NUMBERS_ALONE, NoTracker, Sharing, Tracker
+from vit.training.tracking import wandb_login, wandb_tracker
+from vit.training.tracking.tracker import NUMBERS_ALONE, NoTracker, Sharing, Tracker
 
 
 def open_tracker(

@@ -1,0 +1,1 @@
+"""Recipes: every option of a training, and its plain values in YAML"""

@@ -1,0 +1,1 @@
+"""Tracking: what goes to Weights & Biases, and a training that does not end with it"""
