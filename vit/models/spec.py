@@ -138,9 +138,10 @@ def count(network: "Network") -> Cost:
 def create_network(name: str, num_classes: int, image_size: int | None = None, **options: Value) -> "Network":
     """A network with random weights by its name in the catalog or in timm.
 
-    >>> import torch
-    >>> create_network("vit_small_patch16_224", num_classes=10)(torch.zeros(1, 3, 224, 224)).shape
-    torch.Size([1, 10])
+    Examples:
+        >>> import torch
+        >>> create_network("vit_small_patch16_224", num_classes=10)(torch.zeros(1, 3, 224, 224)).shape
+        torch.Size([1, 10])
     """
     spec = NetworkSpec.named(name, num_classes, options)
     return spec.build(image_size or spec.default_image_size)

@@ -1,1 +1,1 @@
-"""Callbacks: what happens around a training step (metrics, checkpoints, NaN, signals)."""
+"""Callbacks: what happens around a training step (metrics, checkpoints, NaN, unreadable images)"""
