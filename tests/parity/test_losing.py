@@ -97,6 +97,7 @@ def test_a_process_that_falls_silent_is_not_waited_for(tmp_path):
         send(belonging(tmp_path, "LOCAL_RANK=1"), signal.SIGSTOP)
         process.wait(200)
     finally:
+        send(belonging(tmp_path, "LOCAL_RANK=1"), signal.SIGKILL)  # it hears nothing else, and keeps the pipe open
         _, said = finish(tmp_path, process, 30)
     (line,) = errors(said)
     assert process.returncode == 8 and line.startswith("vit: error[8]: another process of this training has ended")
