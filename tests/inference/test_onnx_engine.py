@@ -1,4 +1,4 @@
-"""An ONNX file is a stranger's word: what `vit export` writes is computed, everything else is refused in one line."""
+"""An ONNX file is an untrusted file: what `vit export` writes is computed, everything else is refused in one line."""
 
 import json
 
@@ -9,6 +9,7 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 import vit as package
+from tests.onnx_files import linear_classifier
 from vit.errors import CheckpointError, UsageError
 from vit.inference import onnx_engine
 from vit.inference.onnx_engine import OnnxEngine
@@ -27,22 +28,7 @@ WEIGHTS = np.random.default_rng(0).normal(0, 0.02, (192, 3)).astype(np.float32)
 @pytest.fixture
 def model():
     """A linear classifier of 8 pixels, as a graph that may be spoiled."""
-    nodes = [
-        helper.make_node("Cast", ["images"], ["floats"], to=TensorProto.FLOAT),
-        helper.make_node("Flatten", ["floats"], ["flat"]),
-        helper.make_node("MatMul", ["flat", "weights"], ["logits"]),
-        helper.make_node("Softmax", ["logits"], ["probabilities"]),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        [helper.make_tensor_value_info("images", TensorProto.UINT8, ["batch", 3, 8, 8])],
-        [helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["batch", 3])],
-        [numpy_helper.from_array(WEIGHTS, "weights")],
-    )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
-    helper.set_model_props(made, {"vit": json.dumps(DESCRIPTION)})
-    return made
+    return linear_classifier(WEIGHTS, DESCRIPTION)
 
 
 def describe(model, **changes):

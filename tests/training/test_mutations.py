@@ -1,7 +1,6 @@
 """Every loader of weights, given damaged files: the right answer or one CheckpointError with the file's name."""
 
 import io
-import json
 import zipfile
 from collections import Counter
 
@@ -9,9 +8,9 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from onnx import TensorProto, helper, numpy_helper
 from safetensors.torch import save_file
 
+from tests.onnx_files import linear_classifier
 from vit.checkpoints.format import KEY, PREFIX, Description
 from vit.checkpoints.load import load
 from vit.data.preprocess import Preprocess
@@ -32,7 +31,7 @@ def network():
 
 @pytest.fixture(scope="module")
 def whole(network, tmp_path_factory):
-    """`whole[kind]` is a sound file; nobody may write to it."""
+    """`whole[kind]` is a sound file; tests only read it."""
     folder = tmp_path_factory.mktemp("whole")
     state = {name: value.contiguous() for name, value in network.state_dict().items()}
     save_file(state, folder / "w.safetensors")
@@ -44,21 +43,7 @@ def whole(network, tmp_path_factory):
     described = Description(("a", "b", "c"), spec, Preprocess(8)).to_dict()
     prefixed = {f"{PREFIX}{name}": value for name, value in state.items()}
     torch.save({KEY: described, "state_dict": prefixed}, folder / "w.ckpt")
-    nodes = [
-        helper.make_node("Cast", ["images"], ["floats"], to=TensorProto.FLOAT),
-        helper.make_node("Flatten", ["floats"], ["flat"]),
-        helper.make_node("MatMul", ["flat", "weights"], ["logits"]),
-        helper.make_node("Softmax", ["logits"], ["probabilities"]),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        [helper.make_tensor_value_info("images", TensorProto.UINT8, ["batch", 3, 8, 8])],
-        [helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["batch", 3])],
-        [numpy_helper.from_array(np.zeros((192, 3), np.float32), "weights")],
-    )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
-    helper.set_model_props(made, {"vit": json.dumps(described)})
+    made = linear_classifier(np.zeros((192, 3), np.float32), described)
     onnx.save(made, folder / "w.onnx")
     return {path.suffix[1:]: path for path in folder.iterdir()}
 
