@@ -61,7 +61,7 @@ def test_a_clock_that_is_set_back_and_a_folder_that_is_moved(tmp_path):
     (last,) = tmp_path.glob("runs/**/last.ckpt")
     jump.touch()
     before = last.stat().st_ino
-    until(lambda: last.stat().st_ino != before, 120)  # by the clock that nobody sets, it is time for another one
+    until(lambda: last.stat().st_ino != before, 120)  # by the clock that does not jump, it is time for another one
     send(belonging(tmp_path), 15)
     _, said = finish(tmp_path, process, 120)
     assert process.returncode == 143, said

@@ -42,7 +42,7 @@ ALWAYS = ("--checkpoint_every", "0s")
 
 
 class Killed(BaseException):
-    """Nobody catches it: as near to SIGKILL as an exception comes."""
+    """No code catches it: as near to SIGKILL as an exception comes."""
 
 
 def die(*_):
@@ -96,7 +96,7 @@ def _no_figures():
 
 @pytest.fixture(scope="module")
 def whole(vit, colors, tmp_path_factory):
-    """The finished run of some options, which nobody has interrupted."""
+    """The finished run of some options, without an interruption."""
     made = {}
 
     def train_once(options):
@@ -395,7 +395,7 @@ def test_an_end_before_the_first_checkpoint_says_start_again(vit, colors, tmp_pa
 
 @pytest.fixture(scope="module")
 def unfinished(vit, colors, tmp_path_factory):
-    """A run that died at its eighth step; nobody may write into it."""
+    """A run that died at its eighth step; tests only read it."""
     out = tmp_path_factory.mktemp("unfinished")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train_progress.TrainProgress, "step", at_step(8, die))

@@ -68,7 +68,7 @@ def rows(study: Path):
 
 @pytest.fixture(scope="module")
 def whole(vit, given, tmp_path_factory):
-    """A finished study of two networks, two sizes and two seeds; nobody may write into it."""
+    """A finished study of two networks, two sizes and two seeds; tests only read it."""
     out = tmp_path_factory.mktemp("studies")
     answer = vit(*given.line, "--out", out)
     assert answer.code == 0, answer.err

@@ -1,4 +1,4 @@
-"""Relevance: gradients of attention weights that nobody stored are those that autograd would give."""
+"""Relevance: gradients of attention weights that were not stored are those that autograd would give."""
 
 import pytest
 import torch

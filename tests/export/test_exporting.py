@@ -42,7 +42,7 @@ def answers(made, batch):
 
 @pytest.fixture(scope="module")
 def written(trained, tmp_path_factory):
-    """An ONNX file of a calibrated ViT; nobody may write into its folder."""
+    """An ONNX file of a calibrated ViT; tests only read its folder."""
     path = tmp_path_factory.mktemp("onnx") / "m.onnx"
     assert export(trained("vit", temperature=2.0), "onnx", path).is_small
     return path

@@ -8,7 +8,7 @@ T = 10_000
 def answers(errors, sizes, images=T, order=None, seed=0):
     """{size: {seed: (images,) wrong}} with exactly the errors given, a row for each size.
 
-    The wrong images of a seed are drawn anew for each size: nothing but its number of errors makes a seed or an image
+    The wrong images of a seed are drawn again for each size: nothing but its number of errors makes a seed or an image
     differ from another.
     """
     generator = np.random.default_rng([seed, images])

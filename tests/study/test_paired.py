@@ -51,7 +51,7 @@ def test_hochberg_lies_between_nothing_and_bonferroni_and_ignores_order(p_values
 
 
 def test_where_images_do_not_matter_it_is_the_paired_t_test():
-    """Wrong images that are drawn anew for each seed: only the numbers of errors differ, and they are the test."""
+    """Wrong images that are drawn again for each seed: only the numbers of errors differ, and they are the test."""
     first, second = at_sizes([500, 610, 550], [400, 410, 450]), at_sizes([700, 750, 790], [420, 400, 440], seed=1)
     found = differences(first, second)
     assert [one.num_images for one in found] == [100, 300] and found[0].seeds == [0, 1, 2]

@@ -26,7 +26,7 @@ QUICK = ("--precision", "32-true", "--wandb", "off")
 
 @pytest.fixture
 def without_peft(monkeypatch):
-    """As if it were not installed: importing it fails, and nobody finds it."""
+    """As if it were not installed: importing it fails, and a search does not find it."""
     for name in [name for name in sys.modules if name.split(".")[0] == "peft"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "peft", None)

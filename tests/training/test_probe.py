@@ -50,7 +50,7 @@ def test_the_kept_penalty_has_the_smallest_validation_loss(probed):
 
 
 def test_the_checkpoint_is_as_good_as_the_fit_said(probed, vit, mixed, tmp_path):
-    """Folding the standardization into the weights loses nothing: the saved network is scored anew for result.json."""
+    """Folding the standardization into the weights loses nothing: the saved network is scored again for result.json."""
     run, answer = probed
     result = json.loads((run / "result.json").read_text())
     with open(run / "predictions" / "validation.csv", newline="") as file:

@@ -1,4 +1,4 @@
-"""Files of weights are strangers' files: whole ones are read, everything else ends in one clear line."""
+"""Files of weights are untrusted files: whole ones are read, everything else ends in one clear line."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Weights to start from that are a stranger's: one error, or the right tensors."""
+"""Weights to start from, which are untrusted: one error, or the right tensors."""
 
 import json
 import struct
