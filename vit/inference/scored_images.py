@@ -62,7 +62,7 @@ class ScoredImages:
 
     def at(self, temperature: float) -> "ScoredImages":
         """The same images at another temperature."""
-        logits = self.log_probabilities * (self.temperature / temperature)
-        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-        changed = (powers / powers.sum(axis=1, keepdims=True)).astype(np.float32)
-        return replace(self, probabilities=changed, temperature=temperature)
+        from scipy.special import softmax  # not at the top: prediction imports this file, and needs no SciPy
+
+        changed = softmax(self.log_probabilities * (self.temperature / temperature), axis=1)
+        return replace(self, probabilities=changed.astype(np.float32), temperature=temperature)
