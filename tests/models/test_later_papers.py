@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from timm.layers import AttentionPoolLatent
 from torch import nn
 
+from vit.models.attend import attend
 from vit.models.later_papers import ACTIVATIONS, AttentionPool, DropPath, LayerScale, layer_scale, mean_pool, sincos2d
-from vit.models.vision_transformer import Mlp, attend
+from vit.models.vision_transformer import Mlp
 from vit.models.vit_config import ViTConfig
 
 

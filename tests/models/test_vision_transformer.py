@@ -6,8 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vit.models.attend import attend
 from vit.models.spec import create_network
-from vit.models.vision_transformer import Attention, PatchEmbed, VisionTransformer, attend
+from vit.models.vision_transformer import Attention, PatchEmbed, VisionTransformer
 from vit.models.vit_config import ViTConfig
 
 SMALL = {"image_size": 16, "patch_size": 4, "num_classes": 5, "embed_dim": 24, "depth": 3, "num_heads": 3}

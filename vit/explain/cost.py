@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from vit.models.vision_transformer import Block, VisionTransformer, attend
+from vit.models.attend import attend
+from vit.models.vision_transformer import Block, VisionTransformer
 from vit.models.vit_config import ViTConfig
 
 PRODUCTS = "attention products"  # q k^T and the weighted sum of v, the only part that is quadratic in tokens
