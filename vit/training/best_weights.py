@@ -7,6 +7,7 @@ import torch
 
 from vit.checkpoints.format import Description
 from vit.checkpoints.load import load
+from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.module import ImageDataModule
 from vit.inference.calibration import Temperature, fit_temperature
 from vit.inference.engine import Engine, score
@@ -28,6 +29,12 @@ class MeasuredCheckpoint:
     description: Description
     fitted: Temperature | None
     scored: dict[str, ScoredImages]
+
+    @property
+    def validation_scores(self) -> ValidationScores | None:
+        """What the checkpoint keeps of its validation images, for thresholds and prediction sets."""
+        found = self.scored.get("validation")
+        return None if found is None else ValidationScores.of(found.labels, found.probabilities)
 
     @property
     def temperature(self) -> float:
