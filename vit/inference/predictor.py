@@ -128,9 +128,10 @@ class Predictor:
             probabilities = self.engine.probabilities(torch.stack([image for _, image in read]))
             answers = self._answers([path for path, _ in read], probabilities, min(top_k, len(self.class_names)))
         for path, image in part:
-            yield (
-                Prediction(path, _status(image), error=image.reason) if isinstance(image, ImageError) else next(answers)
-            )
+            if isinstance(image, ImageError):
+                yield Prediction(path, _status(image), error=image.reason)
+            else:
+                yield next(answers)
 
     def _answers(self, paths: Sequence[str], probabilities: Tensor, count: int) -> Iterator[Prediction]:
         """The predictions for probabilities (B, C)."""

@@ -108,21 +108,19 @@ def risk_coverage(confidences: Floats, correct: Bools, seed: int = 0) -> RiskCov
     Args:
         seed: seed of the bootstrap of the images.
     """
-    kept, wrong = _errors_above(confidences, correct)
+    _, group = np.unique(-np.asarray(confidences, dtype=np.float64), return_inverse=True)  # highest first
+    count, num_groups = len(correct), int(group.max()) + 1
+    images, errors = np.bincount(group), np.bincount(group, ~correct)
+    kept, wrong = np.cumsum(images), np.cumsum(errors).round().astype(np.int64)
     low, high = _exact_interval(wrong, kept)
-    count = len(correct)
+    wrong_in_group = group + num_groups * ~correct  # right images of a group, and wrong ones, are drawn apart
     generator = np.random.default_rng(seed)
-    areas = [_area(confidences[chosen], correct[chosen]) for chosen in generator.integers(0, count, (RESAMPLES, count))]
+    areas = []
+    for _ in range(RESAMPLES):
+        drawn = np.bincount(wrong_in_group[generator.integers(0, count, count)], minlength=2 * num_groups)
+        areas.append(_area(drawn[:num_groups] + drawn[num_groups:], drawn[num_groups:]))
     area_low, area_high = np.percentile(areas, (2.5, 97.5))
-    return RiskCoverage(
-        kept / count, wrong / kept, low, high, _area(confidences, correct), float(area_low), float(area_high)
-    )
-
-
-def _errors_above(confidences: Floats, correct: Bools) -> tuple[Counts, Counts]:
-    """(m,) images at least as confident as each distinct confidence, highest first, and the errors among them."""
-    _, group = np.unique(-np.asarray(confidences, dtype=np.float64), return_inverse=True)
-    return np.cumsum(np.bincount(group)), np.cumsum(np.bincount(group, ~correct)).round().astype(np.int64)
+    return RiskCoverage(kept / count, wrong / kept, low, high, _area(images, errors), float(area_low), float(area_high))
 
 
 def _exact_interval(wrong: Counts, kept: Counts) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -132,7 +130,7 @@ def _exact_interval(wrong: Counts, kept: Counts) -> tuple[npt.NDArray[np.float64
     return low, high
 
 
-def _area(confidences: Floats, correct: Bools) -> float:
-    """Mean risk over the coverages 1 / n, 2 / n, ..., 1. Images of equal confidence share their risk."""
-    kept, wrong = _errors_above(confidences, correct)
-    return float(np.repeat(wrong / kept, np.diff(kept, prepend=0)).mean())
+def _area(images: npt.NDArray[np.number], errors: npt.NDArray[np.number]) -> float:
+    """Mean risk over all coverages, from the images and errors of each distinct confidence, highest first."""
+    kept = np.maximum(np.cumsum(images), 1)
+    return float((images * np.cumsum(errors) / kept).sum() / kept[-1])

@@ -1,6 +1,7 @@
 """Calibrates the best checkpoint of a training, and scores the validation and test images with it"""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -30,7 +31,7 @@ class MeasuredCheckpoint:
     fitted: Temperature | None
     scored: dict[str, ScoredImages]
 
-    @property
+    @cached_property
     def validation_scores(self) -> ValidationScores | None:
         """What the checkpoint keeps of its validation images, for thresholds and prediction sets."""
         found = self.scored.get("validation")
