@@ -77,7 +77,7 @@ class PredictionSets:
 
 def fewest_images(coverage: float) -> int:
     """The smallest number of validation images with which sets of a coverage are not all classes."""
-    return math.ceil(round(coverage / (1 - coverage), 9))
+    return math.ceil(coverage / (1 - coverage) * (1 - 1e-9))  # 0.9 / (1 - 0.9) is a little above 9
 
 
 def _quantile(scores: npt.NDArray[np.floating], coverage: float) -> float:
