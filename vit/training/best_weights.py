@@ -23,8 +23,8 @@ class MeasuredCheckpoint:
 
     Attributes:
         description: description of the checkpoint.
-        fitted: temperature fitted on the validation images; None without validation images.
-        scored: validation and test images with the probabilities of the checkpoint at its temperature.
+        fitted: temperature fitted on the calibration images, or else on the validation images; None without either.
+        scored: images of all splits but the training images, with the probabilities at the temperature.
     """
 
     description: Description
@@ -33,9 +33,11 @@ class MeasuredCheckpoint:
 
     @cached_property
     def validation_scores(self) -> ValidationScores | None:
-        """What the checkpoint keeps of its validation images, for thresholds and prediction sets."""
-        found = self.scored.get("validation")
-        return None if found is None else ValidationScores.of(found.labels, found.probabilities)
+        """What the checkpoint keeps of the images of the fit, for thresholds and prediction sets."""
+        if self.fitted is None:
+            return None
+        found = self.scored[self.fitted.split]
+        return ValidationScores.of(found.labels, found.probabilities)
 
     @property
     def temperature(self) -> float:
@@ -53,13 +55,16 @@ def measure_checkpoint(path: Path, plan: Plan, data: ImageDataModule, device: to
     with readable_by_all(path) as file:
         network, description = load(file)
     engine = Engine(network, plan.preprocess, device, plan.precision)
+    splits = data.source.splits
     scored: dict[str, ScoredImages] = {}
     fitted = None
-    if "validation" in data.source.splits:
-        validation = score(engine, data.evaluation_loader("validation"))
-        fitted = fit_temperature(validation)
+    calibrated_on = next((split for split in ("calibration", "validation") if split in splits), None)
+    if calibrated_on is not None:
+        uncalibrated = score(engine, data.evaluation_loader(calibrated_on))
+        fitted = fit_temperature(uncalibrated, calibrated_on)
         engine.temperature = fitted.value
-        scored["validation"] = validation.at(engine.temperature)
-    if "test" in data.source.splits:
-        scored["test"] = score(engine, data.evaluation_loader("test"))
+        scored[calibrated_on] = uncalibrated.at(engine.temperature)
+    for split in ("validation", "test"):
+        if split in splits and split not in scored:
+            scored[split] = score(engine, data.evaluation_loader(split))
     return MeasuredCheckpoint(description, fitted, scored)
