@@ -1,4 +1,4 @@
-"""`vit predict RUN|CKPT|ONNX IMAGES...`: one row for each file"""
+"""`vit predict RUN|CKPT|EXPORT IMAGES...`: one row for each file"""
 
 import os
 import shlex
@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.arguments import ModelOrOnnx, Paths, PositiveInt, StrPath, new_file, path_list
+from vit.commands.arguments import ModelOrExport, Paths, PositiveInt, StrPath, new_file, path_list
 from vit.console import ProgressReport, Reporter, percent
 from vit.errors import BadInputsError, UsageError
+from vit.inference.engine_names import EngineName, check_engine
 from vit.inference.files import check_output, free_name, list_files
 from vit.launch import is_first
 
@@ -46,7 +47,7 @@ class PredictionSummary:
 
 
 def predict(
-    model: ModelOrOnnx,
+    model: ModelOrExport,
     images: Paths,
     *,
     output: StrPath | None = None,
@@ -57,11 +58,12 @@ def predict(
     batch_size: PositiveInt = 64,
     device: str = "auto",
     precision: Literal["auto", "32-true", "bf16-mixed"] = "auto",
+    engine: EngineName = "auto",
 ) -> PredictionSummary:
     """Label images with a trained model: one row for each file, in a stable order.
 
     Args:
-        model: a run folder, a checkpoint, or an exported .onnx file
+        model: a run folder, a checkpoint, or an exported .onnx or .xml file
         images: files, folders, patterns, or a list: a CSV with a column path, or a .txt
         output: new .csv, .jsonl or .parquet file; null: predictions.csv, or predictions-2.csv, ...
         top_k: number of classes in a row
@@ -71,6 +73,8 @@ def predict(
         batch_size: number of files computed at once
         device: cpu, cuda or mps; auto: an accelerator if there is one
         precision: auto: the precision of training, where the hardware has it
+        engine: what computes a checkpoint; auto: openvino for much work on a CPU where it is installed and was measured
+            to be faster, torch otherwise
 
     Returns:
         The file with the rows, and counts of files and labels.
@@ -85,18 +89,19 @@ def predict(
     model = os.fspath(model)
     rows_file = _rows_file(output, gallery)
     check_model(model)
+    check_engine(engine, Path(model), device)
     files = list_files(path_list(images), recursive)
 
     from vit.inference.predictor import load
     from vit.inference.rows import open_writer
 
     writer = open_writer(rows_file, top_k)  # a wrong ending must show before the model is loaded
-    predictor = load(model, device, precision)
+    predictor = load(model, device, precision, engine, len(files))
     writer.top_k = min(top_k, len(predictor.class_names))
     reporter = Reporter(quiet=not is_first())
     reporter.notice(
         f"{len(files):,} files, {len(predictor.class_names)} classes, "
-        f"{predictor.engine.device.type}, {predictor.engine.precision}"
+        f"{predictor.engine.device.type}, {predictor.engine.precision}, {predictor.engine.name}"
     )
     own = files[_rank() :: _num_processes()]
     rows = _watched(predictor.predict_files(own, writer.top_k, batch_size), len(own), reporter)

@@ -78,7 +78,7 @@ class _TextWriter(RowWriter):
 
 
 class CsvWriter(_TextWriter):
-    """Columns path, status, label, probability, label_2, probability_2, ..., error."""
+    """Columns path, status, label, probability, label_2, probability_2, ..., error, engine."""
 
     def _open(self) -> None:
         super()._open()
@@ -89,7 +89,7 @@ class CsvWriter(_TextWriter):
 
 
 class JsonLinesWriter(_TextWriter):
-    """One JSON object in each line: path, status, label, probability, top (list of label and probability), error."""
+    """One JSON object in each line: path, status, label, probability, top (labels and probabilities), error, engine."""
 
     def write(self, prediction: Prediction) -> None:
         self.file.write(json.dumps(to_json(prediction)) + "\n")
@@ -133,7 +133,7 @@ def open_writer(path: Path, top_k: int) -> RowWriter:
 def column_names(top_k: int) -> list[str]:
     """Names of the columns of a row."""
     more = [name for rank in range(2, top_k + 1) for name in (f"label_{rank}", f"probability_{rank}")]
-    return ["path", "status", "label", "probability", *more, "error"]
+    return ["path", "status", "label", "probability", *more, "error", "engine"]
 
 
 def flat(prediction: Prediction, top_k: int) -> tuple[str | float | None, ...]:
@@ -142,7 +142,15 @@ def flat(prediction: Prediction, top_k: int) -> tuple[str | float | None, ...]:
     for rank in range(1, top_k):
         more += prediction.top[rank] if rank < len(prediction.top) else (None, None)
     label = prediction.label if prediction.status == "ok" else None
-    return (prediction.path, prediction.status, label, prediction.probability, *more, prediction.error)
+    return (
+        prediction.path,
+        prediction.status,
+        label,
+        prediction.probability,
+        *more,
+        prediction.error,
+        prediction.engine,
+    )
 
 
 def to_json(prediction: Prediction) -> dict[str, object]:
@@ -154,13 +162,16 @@ def to_json(prediction: Prediction) -> dict[str, object]:
         "probability": prediction.probability,
         "top": [{"label": label, "probability": probability} for label, probability in prediction.top],
         "error": prediction.error,
+        "engine": prediction.engine,
     }
 
 
 def from_json(row: dict[str, Any]) -> Prediction:
-    """The prediction of a JSON row."""
+    """The prediction of a JSON row. Rows of older versions do not name their engine."""
     top = tuple((entry["label"], entry["probability"]) for entry in row["top"])
-    return Prediction(row["path"], row["status"], row["label"], row["probability"], top, row["error"])
+    return Prediction(
+        row["path"], row["status"], row["label"], row["probability"], top, row["error"], row.get("engine", "")
+    )
 
 
 def merge(parts: list[Path]) -> Iterator[Prediction]:
