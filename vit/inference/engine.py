@@ -38,6 +38,8 @@ def distributed() -> Iterator[int]:
 class Engine:
     """A network on a device: images (B, 3, S, S) uint8 -> probabilities (B, C) float32."""
 
+    name = "torch"
+
     def __init__(
         self, network: Network, preprocess: Preprocess, device: torch.device, precision: str, temperature: float = 1.0
     ) -> None:
