@@ -58,6 +58,8 @@ class RunResult:
         skipped_steps: number of optimizer steps left out because a loss or gradient was NaN or infinite.
         unreadable_images: number of training images that could not be read and were replaced by others.
         left_out: validation and test images that could not be read and were not measured: {split: {path: reason}}.
+        mfu: achieved FLOP/s of the training steps over the measured matrix peak of the precision; None where it was
+            not measured.
     """
 
     spec: NetworkSpec
@@ -85,6 +87,7 @@ class RunResult:
     skipped_steps: int = 0
     unreadable_images: int = 0
     left_out: dict[str, dict[str, str]] = field(default_factory=dict)
+    mfu: float | None = None
 
     def write(self, path: Path) -> None:
         """Write result.json whole or not at all."""
