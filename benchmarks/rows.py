@@ -44,13 +44,13 @@ class Goal:
         """The value in each turn."""
         ours = self.ours or next(iter(measurement.speeds))
         pairs = zip(measurement.speeds[ours], measurement.speeds[self.peer], strict=True)
-        change = {
-            "ratio": lambda own, other: own / other,
-            "share": lambda own, other: 1 - own / other,
-            "time": lambda own, other: other / own,
-            "seconds": lambda own, other: 1 / own - 1 / other,
-        }[self.measure]
-        return [change(own, other) for own, other in pairs]
+        if self.measure == "ratio":
+            return [own / other for own, other in pairs]
+        if self.measure == "share":
+            return [1 - own / other for own, other in pairs]
+        if self.measure == "time":
+            return [other / own for own, other in pairs]
+        return [1 / own - 1 / other for own, other in pairs]
 
     def is_met(self, values: list[float]) -> bool:
         """Whether the median reaches the goal."""

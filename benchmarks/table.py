@@ -23,17 +23,20 @@ def write_table(folder: Path, page: Path = PAGE, why: Path = WHY) -> list[str]:
     """
     measured = {row.name: Measurement.read(path) for row in ROWS if (path := folder / f"{row.name}.json").is_file()}
     reasons = tomllib.loads(why.read_text(encoding="utf-8"))
-    text = page.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise SystemExit(f"{page} has no lines {BEGIN} and {END}")
-    lines = [*_machines(measured), "", *_table(measured, reasons)]
-    page.write_text("\n".join((f"{before}{BEGIN}", "", *lines, "", f"{END}{after}")), encoding="utf-8")
+    between(page, BEGIN, END, [*_machines(measured), "", *_table(measured, reasons)])
     missed = [(row, goal) for row in ROWS if row.name in measured for goal in row.goals]
     return [
         _key(row, goal) for row, goal in missed if _misses(goal, measured[row.name]) and _key(row, goal) not in reasons
     ]
+
+
+def between(page: Path, begin: str, end: str, lines: Sequence[str]) -> None:
+    """Replace what a page has between two markers, and nothing else."""
+    before, found, rest = page.read_text(encoding="utf-8").partition(begin)
+    _, found_end, after = rest.partition(end)
+    if not (found and found_end):
+        raise SystemExit(f"{page} has no lines {begin} and {end}")
+    page.write_text("\n".join((f"{before}{begin}", "", *lines, "", f"{end}{after}")), encoding="utf-8")
 
 
 def _machines(measured: Mapping[str, Measurement]) -> Iterator[str]:

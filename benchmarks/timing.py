@@ -163,12 +163,11 @@ def interleave(
         turns: number of turns of each side.
         seconds: length of a turn.
     """
-    return take_turns(
-        {side: partial(speed, call, images, seconds, _calls(call, seconds)) for side, call in sides.items()}, turns
-    )
+    timed = {side: partial(speed, call, images, calls_in(call, seconds)) for side, call in sides.items()}
+    return take_turns(timed, turns)
 
 
-def speed(call: Callable[[], object], images: int, seconds: float, calls: int) -> float:
+def speed(call: Callable[[], object], images: int, calls: int) -> float:
     """Images per second of `calls` calls in a row, after one that brings its data back into the caches."""
     call()
     started = time.perf_counter()
@@ -177,7 +176,7 @@ def speed(call: Callable[[], object], images: int, seconds: float, calls: int) -
     return calls * images / (time.perf_counter() - started)
 
 
-def _calls(call: Callable[[], object], seconds: float) -> int:
+def calls_in(call: Callable[[], object], seconds: float) -> int:
     """How many calls take about `seconds`. Warms up, too."""
     call()
     call()

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from inference import COMPILE_SECONDS, DEVICE, PRECISION, TooSlow, at_most
 from peers import SIZES, Size, networks
 from PIL import Image
-from timing import NOT_INSTALLED, Measurement, Work, measured_peak, speed, take_turns
+from timing import NOT_INSTALLED, Measurement, Work, calls_in, measured_peak, speed, take_turns
 from torch import Tensor, nn
 
 from vit.checkpoints.run import RunDirectory
@@ -60,7 +60,7 @@ class Turns(Listener):
             return
         if done == WARMUP_STEPS:
             self._steps = max(1, round(self.seconds / (now - self._started)))
-            self.calls = {side: _calls(call, self.seconds) for side, call in self.others.items()}
+            self.calls = {side: calls_in(call, self.seconds) for side, call in self.others.items()}
             self._in_turn = -1  # the first step of a turn brings our data back into the caches
             return
         self._in_turn += 1
@@ -75,16 +75,12 @@ class Turns(Listener):
             if len(self.speeds["vit"]) == self.turns:
                 raise Measured
 
+    def row(self, row: dict[str, float], step: int) -> None:
+        """Rows of metrics.csv do not matter here."""
+        return
+
     def _turn(self, side: str) -> float:
-        return speed(self.others[side], self.images, self.seconds, self.calls[side])
-
-
-def _calls(call: Side, seconds: float) -> int:
-    call()
-    call()
-    started = time.perf_counter()
-    call()
-    return max(1, round(seconds / (time.perf_counter() - started)))
+        return speed(self.others[side], self.images, self.calls[side])
 
 
 def draw_images(folder: Path, size: Size) -> None:
@@ -110,7 +106,7 @@ def our_plan(folder: Path, size: Size) -> Plan:
 def peer_step(network: nn.Module, size: Size, channels_last: bool = False) -> Side:
     """One training step of a network on images that stay in memory."""
     layout = torch.channels_last if channels_last else torch.contiguous_format
-    network = network.to(DEVICE).to(memory_format=layout).train()  # type: ignore[call-overload]
+    network = network.to(DEVICE).to(memory_format=layout).train()
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=0.05, fused=True)
     images = torch.randn(size.batch, 3, size.image_size, size.image_size, device=DEVICE).to(memory_format=layout)
     labels = torch.arange(size.batch, device=DEVICE) % size.num_classes

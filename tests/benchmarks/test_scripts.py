@@ -46,3 +46,14 @@ def test_the_share_of_an_optimizer(measured):
 
     found = measured(muon_share, "--turns", 1, "--seconds", 0.001, "--batch", 2)
     assert list(found.speeds) == ["Muon", "AdamW", "without an optimizer"]
+
+
+def test_start_of_commands(monkeypatch, tmp_path):
+    import startup
+
+    code = "import pathlib, time; pathlib.Path('metrics.csv').write_text('step\\n1\\n'); time.sleep(60)"
+    monkeypatch.setattr(startup, "vit", lambda *words: [sys.executable, "-S", "-c", *words])
+    assert startup.to_first_step((code,), tmp_path) > 1 / 30  # it does not wait for the end
+    with pytest.raises(SystemExit, match="made no step"):
+        startup.to_first_step(("pass",), tmp_path)
+    assert list(tmp_path.iterdir()) == []
