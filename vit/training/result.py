@@ -1,12 +1,14 @@
 """What a training leaves: its duration and counts, the scores of its best checkpoint, and the result of its run"""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from vit.checkpoints.result import RunResult, pack, versions
 from vit.data.module import ImageDataModule
 from vit.inference.matrix_peak import matrix_peak, mfu
+from vit.inference.measured_answers import measure_answers
 from vit.inference.metrics import uncalibrated, with_intervals
 from vit.inference.scored_images import ScoredImages
 from vit.training.best_weights import MeasuredCheckpoint
@@ -88,6 +90,7 @@ def run_result(plan: Plan, stats: TrainingStats, best: MeasuredCheckpoint) -> Ru
         correct={split: pack(some.correct) for split, some in scored.items()},
         skipped_steps=stats.skipped_steps,
         unreadable_images=stats.unreadable_images,
+        answers=_answers(best),
         left_out={split: dict(some.left_out) for split, some in scored.items() if some.left_out},
         mfu=training_mfu(plan, stats),
     )
@@ -104,6 +107,13 @@ def training_mfu(plan: Plan, stats: TrainingStats) -> float | None:
         return None
     peak = matrix_peak(plan.device, plan.precision) * plan.world_size
     return mfu(PASSES * plan.cost.flops, stats.images_per_second, peak)
+
+
+def _answers(best: MeasuredCheckpoint) -> dict[str, Any]:
+    scores = best.validation_scores
+    if scores is None or "test" not in best.scored:
+        return {}
+    return measure_answers(best.scored["test"], scores).to_dict()
 
 
 def _device_name(device: torch.device) -> str:
