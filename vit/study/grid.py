@@ -158,6 +158,8 @@ def key_of(recipe: Recipe, inputs: Inputs) -> str:
     """A hash of everything that decides a cell's result: recipe without names and paths, weights, and all images."""
     values = {name: value for name, value in plain(recipe).items() if name not in UNDECIDING}
     values["trainer"].pop("checkpoint_every", None)
+    if not recipe.trainer.compile:
+        del values["trainer"]["compile"]  # keys of this version began without this option
     values["optim"]["min_lr"] = values["optim"].pop("min_lr_ratio")  # its name when keys of this version began
     for part, name, before in _LATER_OPTIONS:
         if values[part][name] == before:

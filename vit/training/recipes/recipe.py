@@ -197,6 +197,7 @@ class TrainerConfig:
         strategy: distribution over processes. auto, ddp: every process holds the whole network. fsdp: each process
             keeps a part of every weight.
         precision: number format of the computation. auto: bf16-mixed where the hardware supports it, else 32-true.
+        compile: whether torch.compile compiles the network for the training. The first step then takes minutes.
         checkpoint_every: time between two checkpoints for --resume (90s, 10min, 2h); null: only after an epoch.
     """
 
@@ -205,6 +206,7 @@ class TrainerConfig:
     num_nodes: PositiveInt = 1
     strategy: str = "auto"
     precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = "auto"
+    compile: bool = False
     checkpoint_every: str | None = "10min"
 
 
