@@ -27,6 +27,7 @@ from torch import Tensor
 
 from vit.checkpoints.format import Description, checkpoint_content
 from vit.data.preprocess import Preprocess
+from vit.errors import VitError
 from vit.inference.devices import autocast, choose_device, choose_precision
 from vit.inference.engine import Engine
 from vit.models.spec import NetworkSpec
@@ -116,7 +117,10 @@ def sides(size: Size, with_compiled: bool, folder: Path) -> tuple[dict[str, Side
     found, absent = networks(size)
     calls: dict[str, Side] = {"vit": ours(size, pixels)}
     if _has_openvino_engine() and DEVICE.type == "cpu":
-        calls["vit --engine openvino"] = our_openvino(size, pixels, folder)
+        try:
+            calls["vit --engine openvino"] = our_openvino(size, pixels, folder)
+        except VitError as error:
+            absent["vit --engine openvino"] = str(error)
     calls |= {side: eager(network, normalized) for side, network in found.items()}
     if "timm" not in found:
         return calls, {**absent, "timm compiled": NOT_INSTALLED}
