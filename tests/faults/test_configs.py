@@ -66,7 +66,7 @@ KINDS = {
 }  # fmt: skip
 FREE = {  # any text, or with a range of their own that is tried below
     "data.source", "data.root", "model.network", "model.preprocess.mean", "model.preprocess.std", "model.init_from",
-    "trainer.accelerator", "trainer.strategy", "trainer.checkpoint_every", "out", "name",
+    "trainer.accelerator", "trainer.strategy", "trainer.checkpoint_every", "optim.time", "out", "name",
 }  # fmt: skip
 
 
@@ -100,6 +100,7 @@ def test_a_value_out_of_its_range_is_refused_by_its_key(wrong):
         ("model.network.drop_path_rate", "5", ["5"]),
         ("model.network.depth", "0", ["0"]),
         ("trainer.checkpoint_every", "soon", ["soon", "10min"]),
+        ("optim.time", "soon", ["soon", "10min"]),
         ("model.preprocess.image_size", "225", ["225", "16"]),
     ],
 )

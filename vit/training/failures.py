@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from vit.checkpoints.run import RunDirectory
-from vit.errors import DivergedError, ProcessesError, ResourceError, StoppedError, is_out_of_memory
-from vit.training.planning.plan import Plan
+from vit.errors import DivergedError, ProcessesError, StoppedError
 from vit.training.signals import Stop
 
 
@@ -16,12 +15,11 @@ def how_to_resume(run: RunDirectory) -> str:
 
 
 @contextmanager
-def explained(plan: Plan, run: RunDirectory) -> Iterator[None]:
+def explained(run: RunDirectory) -> Iterator[None]:
     """While entered: a failure says what was saved, and how to go on.
 
     Raises:
         DivergedError: a loss, gradient or weight is not finite.
-        ResourceError: memory is not sufficient.
         ProcessesError: another process of the same training has ended, or differs from this one.
         StoppedError: a signal ended the training.
     """
@@ -38,17 +36,3 @@ def explained(plan: Plan, run: RunDirectory) -> Iterator[None]:
     except ProcessesError as error:
         fix = f"{error.fix}; {how_to_resume(run)}" if run.last_path.is_file() else error.fix
         raise type(error)(error.problem, fix) from error
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise _out_of_memory(plan, error) from error
-
-
-def _out_of_memory(plan: Plan, error: Exception) -> ResourceError:
-    said = ": ".join(["", *str(error).splitlines()[:1]])[:200]  # Python's own error is empty
-    return ResourceError(
-        f"out of memory with {plan.batch_size} images of {plan.preprocess.image_size} pixels in "
-        f"{plan.precision}, {plan.recipe.optim.accumulate} parts{said}",
-        "give --optim.accumulate 2 or more (the same steps, in parts), a smaller --batch_size or --image_size, "
-        "or --data.cache none",
-    )
