@@ -105,6 +105,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("K12", "--time that is not a time, with epochs or steps, on several processes, or too short; "
               "--batch_size auto on several processes",
               "refused with the option to remove; a time that is too short with a time that is enough", 2),
+        Fault("K13", "--optim.lr find with --freeze backbone, with --resume, or on several processes",
+              "refused with the option to remove", 2),
     ),
     "Exports": (
         Fault("E1", "an exported file gives other answers than its checkpoint",

@@ -11,10 +11,11 @@ from vit.commands.arguments import StrPath
 from vit.commands.reading import read_images
 from vit.commands.resuming import newest_for_all
 from vit.commands.starting import find_start
+from vit.commands.train_estimate import Estimate
 from vit.commands.train_options import TrainOptions, read_values, read_words
 from vit.commands.train_plan import show_plan, validation_name, warn_of_space
 from vit.commands.train_progress import TrainProgress, show_result
-from vit.commands.train_trials import Settled, settle
+from vit.commands.train_trials import Settled, check_range_test, settle
 from vit.console import Reporter
 from vit.errors import BadInputsError, DisagreementError, StoppedError, UsageError
 from vit.launch import is_first
@@ -103,6 +104,7 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
 
     if not options.names_data:
         reporter.notice("no DATA is given: digits are trained on, which come with the installation")
+    check_range_test(options, start.recipe)
     plan = make_plan(start.recipe, start.listed)
     if options.dry_run:
         read_images(plan.source, reporter)
@@ -113,7 +115,7 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     if options.resume is not None and resumed is None:
         resumed, plan = newest_for_all(plan, meeting, start.listed, reporter)
     contents = read_images(plan.source, reporter) if is_first() else None
-    settled = settle(plan, began, reporter)
+    settled = settle(plan, began, options.find_lr and resumed is None, reporter)
     plan = settled.plan
     with ExitStack() as lock:
 
@@ -125,6 +127,8 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
         show_plan(reporter, plan, str(run.path), start.why)
         if is_first():
             warn_of_space(reporter, plan, run)
+        if settled.range_test is not None:
+            settled.range_test.write(run.range_test_path)
         _train(settled, run, resumed is not None, reporter)
     return run
 
@@ -156,7 +160,7 @@ def _train(settled: "Settled", run: "RunDirectory", resume: bool, reporter: Repo
     name = validation_name(plan)
     progress = TrainProgress(reporter, name, plan.rounds)
     try:
-        fitted = fit(plan, run, [TrackedRows(tracker), progress], resume, settled.data)
+        fitted = fit(plan, run, [TrackedRows(tracker), progress, Estimate(plan, reporter)], resume, settled.data)
     except (StoppedError, DisagreementError):
         if is_first():
             raise

@@ -9,6 +9,7 @@ from vit.errors import DataError, UsageError
 from vit.training.recipes.recipe import Recipe
 
 AUTO: Final = "auto"  # as batch_size: the largest that fits, on a GPU
+LEAST_STEPS = 8  # of an epoch, where the batch size is automatic
 LARGEST_AUTO_BATCH = 128
 LARGEST_FINE_TUNING_BATCH = 64  # few epochs at 128 images a step have too few steps
 
@@ -28,7 +29,7 @@ def automatic_batch_size(recipe: Recipe, num_images: int, processes: int = 1) ->
     """The batch size for null, and for "auto" on a CPU: at least two images for each micro-batch, for batch norm."""
     multiple = batch_multiple(recipe, processes)
     largest = LARGEST_AUTO_BATCH if recipe.model.init_from is None else LARGEST_FINE_TUNING_BATCH
-    wanted = min(largest, max(num_images // 8, 2 * processes * recipe.optim.accumulate), num_images)
+    wanted = min(largest, max(num_images // LEAST_STEPS, 2 * processes * recipe.optim.accumulate), num_images)
     return max(multiple, wanted - wanted % multiple)
 
 

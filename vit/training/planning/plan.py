@@ -17,33 +17,15 @@ from vit.models.spec import Cost, NetworkSpec
 from vit.training.distributed.batch_norm import check_batch_norm
 from vit.training.distributed.devices import device_and_world_size
 from vit.training.optim import warmup_steps
-from vit.training.planning.batch_size import AUTO, choose_batch_size
+from vit.training.planning.batch_size import AUTO
 from vit.training.planning.compatibility import Machine, check_compatibility
 from vit.training.planning.images import check_shares, chosen_part, subset_seed, with_subset
 from vit.training.planning.network_choice import ChosenNetwork, choose_network, wanted_network
+from vit.training.planning.schedule import choose_schedule
 from vit.training.recipes.ranges import seconds
 from vit.training.recipes.recipe import AugmentConfig, PreprocessConfig, Recipe
 
 UNMIRRORED = frozenset({"digits", "mnist", "kmnist", "svhn", "gtsrb"})  # letters, digits and signs
-ROUNDS = 10
-PENALTIES = tuple(10.0 ** (-half / 2) for half in range(1, 11))  # of a linear probe's weights: 0.3 to 1e-5
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """How many optimizer steps a training takes, and when it validates.
-
-    Attributes:
-        batch_size: number of images of one optimizer step, over all processes.
-        steps_per_epoch: number of optimizer steps of a pass over the training images.
-        rounds: number of validations: one an epoch, or five to ten where the length is given in steps.
-        steps_per_round: number of optimizer steps between two validations.
-    """
-
-    batch_size: int
-    steps_per_epoch: int
-    rounds: int
-    steps_per_round: int
 
 
 @dataclass(frozen=True)
@@ -123,6 +105,12 @@ class Plan:
         recipe = replace(self.recipe, optim=optim)
         return replace(self, recipe=recipe, rounds=rounds, steps_per_round=steps_per_round)
 
+    def of_batch(self, batch_size: int) -> "Plan":
+        """The same training with another number of images in an optimizer step."""
+        recipe = replace(self.recipe, optim=replace(self.recipe.optim, batch_size=batch_size))
+        schedule = choose_schedule(recipe, len(self.source.splits["train"]), self.world_size)
+        return replace(self, recipe=recipe, **vars(schedule))
+
     def build_network(self) -> Network:
         """The network with random weights."""
         return self.spec.build(self.preprocess.image_size)
@@ -164,7 +152,8 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
     network = choose_network(recipe.model, wanted, found)
     recipe, source = _choose_images(recipe, found)
     augment = _choose_augment(recipe.augment, network.preprocess.image_size, source.name)
-    schedule = _choose_schedule(recipe, network, len(source.splits["train"]), machine.world_size)
+    schedule = choose_schedule(recipe, len(source.splits["train"]), machine.world_size)
+    check_batch_norm(network.shapes, network.spec.name, schedule.batch_size // recipe.optim.accumulate, recipe)
     return Plan(
         recipe=_with_choices(recipe, network, augment, schedule.batch_size, machine),
         source=source,
@@ -197,30 +186,6 @@ def _choose_images(recipe: Recipe, found: Source) -> tuple[Recipe, Source]:
         return recipe, source
     recipe = with_subset(source, recipe)
     return recipe, chosen_part(source, recipe)
-
-
-def _choose_schedule(recipe: Recipe, network: ChosenNetwork, num_images: int, world_size: int) -> Schedule:
-    """The steps of a training on this number of images."""
-    batch_size = choose_batch_size(recipe, num_images, world_size)
-    check_batch_norm(network.shapes, network.spec.name, batch_size // recipe.optim.accumulate, recipe)
-    steps_per_epoch = num_images // batch_size
-    return Schedule(batch_size, steps_per_epoch, *_rounds(recipe, steps_per_epoch))
-
-
-def _rounds(recipe: Recipe, steps_per_epoch: int) -> tuple[int, int]:
-    """(number of validations, number of optimizer steps between two).
-
-    A linear probe has a validation for each penalty. A length in steps has five to ten: the number that divides the
-    length, or else overshoots it least.
-    """
-    if recipe.model.freeze == "backbone":
-        return len(PENALTIES), steps_per_epoch
-    steps = recipe.optim.steps
-    if steps is None:
-        return recipe.optim.epochs, steps_per_epoch
-    counts = range(min(ROUNDS, steps), min(ROUNDS // 2, steps) - 1, -1)
-    rounds = min(counts, key=lambda count: -steps % count)
-    return rounds, -(-steps // rounds)
 
 
 def _choose_augment(config: AugmentConfig, image_size: int, data: str) -> Augment:

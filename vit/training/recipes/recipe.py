@@ -143,7 +143,8 @@ class OptimConfig:
     Args:
         optimizer: adamw, sgd with Nesterov momentum, or muon for the matrices of a transformer's blocks and adamw for
             the other weights.
-        lr: learning rate after the warm-up.
+        lr: learning rate after the warm-up. On the command line, find: a range test of 100 steps precedes the training
+            and suggests a value; the report shows its curve, and the training keeps the recipe's value.
         epochs: number of passes over the training images.
         steps: number of optimizer steps, instead of epochs, with 5 to 10 validations; null: length in epochs.
         time: time of the whole training (90s, 30min, 2h), instead of epochs and steps. The number of steps follows from

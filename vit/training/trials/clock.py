@@ -8,7 +8,8 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from vit.errors import UsageError
 from vit.training.micro_batches import StepCount, until_it_fits
-from vit.training.planning.plan import ROUNDS, Plan
+from vit.training.planning.plan import Plan
+from vit.training.planning.schedule import ROUNDS
 from vit.training.trials.trial import Trial
 
 SAFETY = 0.05  # of the time that is left after the trial: steps are not equally long

@@ -57,8 +57,12 @@ class Trial:
             network = initial_network(plan, resume=False, notice=lambda _: None)
             watch = Watch(self.signals, listeners, (callback,))
             optimize(network, self.data.renewed(plan.loader_options), plan, RunDirectory(folder), watch, resume=False)
+        self.clear()
+
+    def clear(self) -> None:
+        """Free the memory of a trial that has ended or failed."""
         self.signals.in_loop = False
-        free_memory(plan.device)
+        free_memory(self.plan.device)
 
 
 @contextmanager
