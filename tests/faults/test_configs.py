@@ -47,7 +47,7 @@ WRONG = {  # a range in words -> values outside it
 
 
 KINDS = {
-    "data.split_seed": "Seed", "data.subset_seed": "Seed", "seed": "Seed", "data.validation": "Share",
+    "data.split_seed": "Seed", "data.subset_seed": "Seed", "seed": "Seed", "data.validation": "Share", "data.calibration": "Share",
     "data.test": "Share", "data.train_images": "PositiveInt", "data.num_workers": "NonNegativeInt",
     "data.download": "bool", "data.allow_empty": "bool", "data.cache": "Literal", "data.subset": "Literal",
     "model.preprocess.image_size": "PositiveInt", "model.preprocess.crop_fraction": "Area",

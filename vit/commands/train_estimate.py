@@ -75,13 +75,14 @@ class Estimate(Listener):
         decoding /= images["train"]  # for each image
         scoring = FORWARD * step / plan.batch_size
         validation = scoring * images["validation"]
-        left = decoding * images.get("test", 0)
+        others = sum(images.values()) - images["train"] - images["validation"]
+        left = decoding * others
         if self._validated_at is None:
             left += decoding * images["validation"]
         else:
             validation = max(validation, now - step - self._validated_at - decoding * images["validation"])
         left += (total - done) * step + (total - done) / plan.steps_per_round * validation
-        left += validation + scoring * images.get("test", 0)
+        left += validation + scoring * others
         self.seconds = now - self._began + left
         ends = time.strftime("%H:%M" if left < _DAY else "%a %H:%M", time.localtime(time.time() + left))
         self.reporter.notice(f"about {duration(self.seconds)} for {self._what(total)}, ends at {ends}")

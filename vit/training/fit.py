@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from lightning.pytorch import seed_everything
 
 from vit.atomic_files import write_text
-from vit.checkpoints.io import store_temperature
+from vit.checkpoints.io import store_calibration
 from vit.checkpoints.run import RunDirectory
 from vit.data.module import ImageDataModule
 from vit.training.best_weights import measure_checkpoint
@@ -82,7 +82,7 @@ def _fit(
     if best.fitted is not None:
         _notify(listeners, f"temperature {best.fitted.words()}")
     if stats.is_first_process:
-        store_temperature(run.best_path, best.temperature)
+        store_calibration(run.best_path, best.temperature, best.validation_scores)
     result = run_result(plan, stats, best)
     if stats.is_first_process:
         run.previous_path.unlink(missing_ok=True)

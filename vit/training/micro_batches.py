@@ -103,8 +103,9 @@ def as_begun(plan: Plan, config: str) -> Plan | None:
     Args:
         config: content of the run's config.yaml.
     """
-    values = yaml.safe_load(with_todays_names(config))
-    values["optim"].setdefault("time", None)  # earlier versions had no such option
+    values = plain(Recipe())  # for options that the version of the run did not have
+    for section, given in yaml.safe_load(with_todays_names(config)).items():
+        values[section] = {**values[section], **given} if isinstance(given, dict) else given
     begun = replace(plan, recipe=_with_parts(plan.recipe, values["optim"]["accumulate"]))
     return begun if values == plain(begun.recipe) else None
 
