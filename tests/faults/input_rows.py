@@ -102,6 +102,11 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("K10", "the reader of a pipe exits (`vit ... | head`)", "the command ends quietly", 141),
         Fault("K11", "--lora without weights, with --freeze backbone, without peft, for a CNN, or of too high a rank",
               "refused before any data are read, with the option to remove or the package to install", 2),
+        Fault("K12", "--time that is not a time, with epochs or steps, on several processes, or too short; "
+              "--batch_size auto on several processes",
+              "refused with the option to remove; a time that is too short with a time that is enough", 2),
+        Fault("K13", "--optim.lr find with --freeze backbone, with --resume, or on several processes",
+              "refused with the option to remove", 2),
     ),
     "Exports": (
         Fault("E1", "an exported file gives other answers than its checkpoint",

@@ -48,7 +48,8 @@ WRONG = {  # a range in words -> values outside it
 
 KINDS = {
     "data.split_seed": "Seed", "data.subset_seed": "Seed", "seed": "Seed", "data.validation": "Share",
-    "data.test": "Share", "data.train_images": "PositiveInt", "data.num_workers": "NonNegativeInt",
+    "data.calibration": "Share", "data.test": "Share", "data.train_images": "PositiveInt",
+    "data.num_workers": "NonNegativeInt",
     "data.download": "bool", "data.allow_empty": "bool", "data.cache": "Literal", "data.subset": "Literal",
     "model.preprocess.image_size": "PositiveInt", "model.preprocess.crop_fraction": "Area",
     "model.preprocess.interpolation": "Literal", "model.preprocess.resize_mode": "Literal", "augment.name": "Literal",
@@ -66,7 +67,7 @@ KINDS = {
 }  # fmt: skip
 FREE = {  # any text, or with a range of their own that is tried below
     "data.source", "data.root", "model.network", "model.preprocess.mean", "model.preprocess.std", "model.init_from",
-    "trainer.accelerator", "trainer.strategy", "trainer.checkpoint_every", "out", "name",
+    "trainer.accelerator", "trainer.strategy", "trainer.checkpoint_every", "optim.time", "out", "name",
 }  # fmt: skip
 
 
@@ -100,6 +101,7 @@ def test_a_value_out_of_its_range_is_refused_by_its_key(wrong):
         ("model.network.drop_path_rate", "5", ["5"]),
         ("model.network.depth", "0", ["0"]),
         ("trainer.checkpoint_every", "soon", ["soon", "10min"]),
+        ("optim.time", "soon", ["soon", "10min"]),
         ("model.preprocess.image_size", "225", ["225", "16"]),
     ],
 )

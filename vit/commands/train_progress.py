@@ -4,6 +4,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from vit.console import ProgressReport, Reporter, duration, interval, percent
+from vit.training.callbacks.listener import Listener
 
 if TYPE_CHECKING:
     from vit.checkpoints.result import RunResult
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 SHOWN_BAD = 5
 
 
-class TrainProgress:
+class TrainProgress(Listener):
     """A listener that shows steps, validations and notices.
 
     Args:

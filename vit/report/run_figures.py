@@ -15,8 +15,9 @@ from vit.data.dataset import ImageDataset
 from vit.data.sampler import Key
 from vit.inference.metrics import MOST_IN_CONFUSION, confusion, per_class
 from vit.inference.scored_images import ScoredImages
-from vit.report.figures import confusion_matrix, curves, displayable, image_grid, reliability, save
+from vit.report.figures import confusion_matrix, curves, displayable, image_grid, range_curve, reliability, save
 from vit.training.planning.plan import Plan
+from vit.training.range_test import RangeTest
 from vit.training.result import FitResult
 from vit.training.tracking.tracker import Tracker
 
@@ -52,6 +53,8 @@ def draw_run(run: RunDirectory, plan: Plan, fitted: FitResult, tracker: Tracker)
     """Curves, confusion matrix, reliability, augmented training images, worst validation images."""
     class_names = plan.source.class_names
     figures = {"curves": curves(run.metrics_path)}
+    if run.range_test_path.is_file():
+        figures["range_test"] = range_curve(RangeTest.read(run.range_test_path))
     split = _measured_split(fitted)
     if split is not None:
         scored = fitted.scored[split]
