@@ -3,9 +3,8 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Literal, TypeVar, cast
+from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -17,20 +16,18 @@ from vit.checkpoints.run import checkpoint_of
 from vit.data.decode import ImageError, read_image
 from vit.data.in_memory import TAKEN, InMemory, name_of, pixels_of
 from vit.data.preprocess import Preprocess
-from vit.data.threads import decode_threads
 from vit.errors import UsageError
 from vit.inference.devices import choose_device
 from vit.inference.engine import Engine
 from vit.inference.files import list_files
 from vit.inference.onnx_engine import SUFFIX, OnnxEngine
+from vit.inference.pipeline import rows_of
 
-T = TypeVar("T")
 Image = str | os.PathLike[str] | InMemory
 _Named = tuple[str, str | InMemory]  # name of the row, and the image
 Status = Literal["ok", "unreadable", "not_image", "too_large"]
 
 BATCH_SIZE = 64
-AHEAD = 4  # batches that are decoded while an accelerator computes
 
 
 @dataclass(frozen=True)
@@ -92,23 +89,15 @@ class Predictor:
         """The predictions for a list of files."""
         return self._predict([(path, path) for path in paths], top_k, batch_size)
 
-    def _predict(
-        self, named: Sequence[tuple[str, str | InMemory]], top_k: int, batch_size: int
-    ) -> Iterator[Prediction]:
-        """A Prediction for each (name, image).
+    def _predict(self, named: Sequence[_Named], top_k: int, batch_size: int) -> Iterator[Prediction]:
+        """A Prediction for each (name, image)."""
 
-        On a CPU decoding and computing take turns, each on all cores, because at the same time they would slow each
-        other down. An accelerator computes while the CPU decodes the next files.
-        """
-        ahead = 1 if self.engine.device.type == "cpu" else AHEAD
-        with decode_threads() as parallel:
-            for window in _batched(named, batch_size * ahead):
-                inputs = parallel(lambda one: read_input(one[1], self.preprocess, one[0]), window)
-                names = [name for name, _ in window]
-                for part in _batched(zip(names, inputs, strict=True), batch_size):
-                    yield from self._predict_batch(part, top_k)
+        def read(one: _Named) -> tuple[str, Tensor | ImageError]:
+            return one[0], read_input(one[1], self.preprocess, one[0])
 
-    def _predict_batch(self, part: Sequence[tuple[str, Tensor | ImageError]], top_k: int) -> Iterator[Prediction]:
+        return rows_of(self.engine, named, batch_size, read, lambda part: self._predict_batch(part, top_k))
+
+    def _predict_batch(self, part: Sequence[tuple[str, Tensor | ImageError]], top_k: int) -> list[Prediction]:
         images = [image for _, image in part if isinstance(image, Tensor)]
         count = min(top_k, len(self.class_names))
         tops: Iterator[tuple[tuple[str, float], ...]] = iter(())
@@ -118,12 +107,12 @@ class Predictor:
                 tuple((self.class_names[c], p) for c, p in zip(numbers, probabilities, strict=True))
                 for numbers, probabilities in zip(indices.tolist(), values.tolist(), strict=True)
             )
-        for path, image in part:
-            if isinstance(image, ImageError):
-                yield Prediction(path, _status(image), error=image.reason)
-            else:
-                top = next(tops)
-                yield Prediction(path, "ok", top[0][0], top[0][1], top)
+        return [
+            Prediction(path, _status(image), error=image.reason)
+            if isinstance(image, ImageError)
+            else _labeled(path, next(tops))
+            for path, image in part
+        ]
 
 
 def _is_one(images: object) -> bool:
@@ -150,11 +139,8 @@ def read_input(image: str | InMemory, preprocess: Preprocess, name: str = "") ->
         return error
 
 
-def _batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of up to `size` items (itertools.batched, which Python 3.11 lacks)."""
-    rest = iter(items)
-    while part := list(islice(rest, size)):
-        yield part
+def _labeled(path: str, top: tuple[tuple[str, float], ...]) -> Prediction:
+    return Prediction(path, "ok", top[0][0], top[0][1], top)
 
 
 def _status(error: ImageError) -> Status:
