@@ -152,7 +152,7 @@ def _train(plan: "Plan", run: "RunDirectory", resume: bool, reporter: Reporter) 
 
     tracker = _open_tracker(plan, run, reporter)
     name = validation_name(plan)
-    progress = TrainProgress(reporter, name, plan.rounds)
+    progress = TrainProgress(reporter, name, plan.rounds, plan.recipe.optim.best_metric)
     try:
         fitted = fit(plan, run, [TrackedRows(tracker), progress], resume=resume)
     except (StoppedError, DisagreementError):

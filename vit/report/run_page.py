@@ -1,17 +1,21 @@
 """A run as one self-contained HTML page"""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from markupsafe import Markup
 
 from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
-from vit.data.samples import Source
+from vit.data.samples import Labels, Source
+from vit.data.split import read_splits
 from vit.errors import DataError
 from vit.inference.metrics import MOST_IN_CONFUSION, confusion
 from vit.inference.scored_rows import ScoredRow, read_scored
+from vit.report.class_sizes import class_sizes, recall_by_size
 from vit.report.figures import confusion_matrix, curves, reliability
 from vit.report.inline_figure import drawn
 from vit.report.page import write_page
@@ -62,6 +66,7 @@ class RunContent:
     curves: Markup
     best_epoch: int
     classes: list[ClassRow]
+    recall_by_size: Markup
     num_classes: int
     confusion: Markup | None
     pairs: list[Pair]
@@ -102,6 +107,7 @@ def _content(
     result: RunResult, class_names: Sequence[str], split: str, rows: Sequence[ScoredRow], pictures: Pictures
 ) -> RunContent:
     run, tested = pictures.run, Tested.of(rows, class_names)
+    sizes = _training_images(run, class_names)
     num_right = int(tested.correct.sum())
     return RunContent(
         network=result.spec.name,
@@ -114,9 +120,10 @@ def _content(
         metrics=metric_rows(result),
         temperature=result.temperature,
         has_pictures=pictures.pixels is not None,
-        curves=drawn(curves(run.metrics_path)),
+        curves=drawn(curves(run.metrics_path, result.best_epoch)),
         best_epoch=result.best_epoch + 1,
-        classes=class_rows(tested, class_names)[:MOST_CLASSES],
+        classes=class_rows(tested, class_names, sizes)[:MOST_CLASSES],
+        recall_by_size=drawn(recall_by_size(class_sizes(sizes, tested.labels, tested.correct, class_names))),
         num_classes=len(class_names),
         confusion=_confusion(tested, class_names),
         pairs=[
@@ -137,6 +144,12 @@ def _content(
         config_name=run.config_path.name,
         config=run.config_path.read_text(encoding="utf-8").splitlines(),
     )
+
+
+def _training_images(run: RunDirectory, class_names: Sequence[str]) -> Labels:
+    """(C,) number of training images of each class, from splits.csv."""
+    counts = Counter(row.label for row in read_splits(run.splits_path)["train"])
+    return np.array([counts[name] for name in class_names], dtype=np.int64)
 
 
 def _confusion(tested: Tested, class_names: Sequence[str]) -> Markup | None:
