@@ -13,8 +13,10 @@ from vit.checkpoints.run import RunDirectory
 from vit.data.samples import Labels, Source
 from vit.data.split import read_splits
 from vit.errors import DataError
+from vit.inference.measured_answers import MeasuredAnswers
 from vit.inference.metrics import MOST_IN_CONFUSION, confusion
 from vit.inference.scored_rows import ScoredRow, read_scored
+from vit.report.answer_tables import UnsureContent, unsure_content
 from vit.report.class_sizes import class_sizes, recall_by_size
 from vit.report.figures import confusion_matrix, curves, reliability
 from vit.report.inline_figure import drawn
@@ -74,6 +76,7 @@ class RunContent:
     doubtful: list[Card]
     explained: list[tuple[str, list[ExplainedCard]]]
     reliability: Markup
+    unsure: UnsureContent | None
     facts: list[tuple[str, str]]
     config_name: str
     config: list[str]
@@ -140,6 +143,7 @@ def _content(
         doubtful=pictures.cards(tested.by_confidence()[:MOST_PICTURES]),
         explained=_explained(tested, pictures),
         reliability=drawn(reliability(tested.correct, tested.confidences, tested.uncalibrated)),
+        unsure=_unsure(result, tested, class_names),
         facts=facts(result),
         config_name=run.config_path.name,
         config=run.config_path.read_text(encoding="utf-8").splitlines(),
@@ -150,6 +154,13 @@ def _training_images(run: RunDirectory, class_names: Sequence[str]) -> Labels:
     """(C,) number of training images of each class, from splits.csv."""
     counts = Counter(row.label for row in read_splits(run.splits_path)["train"])
     return np.array([counts[name] for name in class_names], dtype=np.int64)
+
+
+def _unsure(result: RunResult, tested: Tested, class_names: Sequence[str]) -> UnsureContent | None:
+    if not result.answers:
+        return None
+    answers = MeasuredAnswers.from_dict(result.answers)
+    return unsure_content(answers, tested.correct, tested.confidences, class_names)
 
 
 def _confusion(tested: Tested, class_names: Sequence[str]) -> Markup | None:

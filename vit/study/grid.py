@@ -21,11 +21,6 @@ from vit.training.recipes.values import plain
 _BUDGET = re.compile(r"(steps|epochs):(\d+)")
 _VERSION = 2  # of keys; a new version is needed when the same recipe starts to mean another training
 _UNDECIDING_DATA = {"source", "root", "download", "cache", "num_workers"}
-# options that came after keys of this version began; at these values a key is what it was before
-_ADDED: dict[str, dict[str, object]] = {
-    "data": {"sampling": "natural"},
-    "optim": {"class_weights": "none", "logit_adjustment": 0.0, "best_metric": "loss"},
-}
 
 
 @dataclass(frozen=True)
@@ -155,14 +150,25 @@ class Inputs:
     weight_hashes: Mapping[str, str] = field(default_factory=dict)
 
 
+# (part, option, value that means what was done before the option existed): finished cells of before keep their keys.
+_LATER_OPTIONS: tuple[tuple[str, str, object], ...] = (
+    ("data", "calibration", 0.0),
+    ("data", "sampling", "natural"),
+    ("optim", "class_weights", "none"),
+    ("optim", "logit_adjustment", 0.0),
+    ("optim", "best_metric", "loss"),
+)
+
+
 def key_of(recipe: Recipe, inputs: Inputs) -> str:
     """A hash of everything that decides a cell's result: recipe without names and paths, weights, and all images."""
     values = {name: value for name, value in plain(recipe).items() if name not in UNDECIDING}
     values["trainer"].pop("checkpoint_every", None)
     values["optim"]["min_lr"] = values["optim"].pop("min_lr_ratio")  # its name when keys of this version began
+    for part, name, before in _LATER_OPTIONS:
+        if values[part][name] == before:
+            del values[part][name]
     values["data"] = {name: value for name, value in values["data"].items() if name not in _UNDECIDING_DATA}
-    for section, added in _ADDED.items():
-        values[section] = {key: value for key, value in values[section].items() if added.get(key, ...) != value}
     if recipe.model.init_from is not None:
         values["model"]["init_from"] = inputs.weight_hashes[recipe.model.init_from]
     text = json.dumps([_VERSION, values, inputs.data, dict(inputs.image_hashes)], sort_keys=True)
