@@ -52,7 +52,7 @@ class RunLayout:
 
     @property
     def best_path(self) -> Path:
-        """The checkpoint with the lowest validation loss."""
+        """The checkpoint with the lowest validation loss, or the highest value of `optim.best_metric`."""
         return self.path / "checkpoints" / "best.ckpt"
 
     @property

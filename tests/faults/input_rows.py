@@ -61,6 +61,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "folder of that name is refused", 3),
         Fault("D26", "a model is measured on images that it was trained on, also in a copy of their folder",
               "left out by content, and counted; refused if no other image remains; `--include_seen` scores all", 3),
+        Fault("D27", "a class without training images is to be drawn, weighted or adjusted for by its size",
+              "refused, with the class and the option to leave out", 3),
     ),
     "Images": (
         Fault("I1", "truncated, empty, HTML, a git-lfs pointer, random bytes",
@@ -107,6 +109,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused with the option to remove; a time that is too short with a time that is enough", 2),
         Fault("K13", "--optim.lr find with --freeze backbone, with --resume, or on several processes",
               "refused with the option to remove", 2),
+        Fault("K14", "class weights for an unknown class; two corrections for the class sizes; --data.sampling with "
+              "--freeze backbone", "refused before the first step, with the classes or options to choose from", 2),
     ),
     "Exports": (
         Fault("E1", "an exported file gives other answers than its checkpoint",

@@ -43,6 +43,7 @@ WRONG = {  # a range in words -> values outside it
     "Seed": ("-1", "4294967296", "1.5"),
     "Literal": ("nothing", "-1"),
     "bool": ("maybe", "2"),
+    "Weights": ("nothing", "2"),
 }
 
 
@@ -60,7 +61,9 @@ KINDS = {
     "optim.optimizer": "Literal", "optim.lr": "Positive", "optim.epochs": "PositiveInt", "optim.steps": "PositiveInt",
     "optim.batch_size": "PositiveInt", "optim.accumulate": "PositiveInt", "optim.warmup": "Share",
     "optim.min_lr_ratio": "ClosedUnitInterval", "optim.weight_decay": "NonNegative", "optim.momentum": "Share",
-    "optim.label_smoothing": "Share", "optim.clip_norm": "NonNegative", "optim.layer_decay": "Area",
+    "optim.label_smoothing": "Share", "optim.logit_adjustment": "NonNegative", "optim.best_metric": "Literal",
+    "data.sampling": "Literal", "optim.class_weights": "Weights", "optim.clip_norm": "NonNegative",
+    "optim.layer_decay": "Area",
     "optim.ema_decay": "Share", "optim.on_nan": "Literal", "trainer.devices": "PositiveInt",
     "trainer.num_nodes": "PositiveInt", "trainer.precision": "Literal", "trainer.compile": "bool", "wandb": "Literal",
     "wandb_media": "bool", "wandb_model": "bool",
@@ -100,6 +103,9 @@ def test_a_value_out_of_its_range_is_refused_by_its_key(wrong):
         ("model.preprocess.std", "[1, 1]", []),
         ("model.network.drop_path_rate", "5", ["5"]),
         ("model.network.depth", "0", ["0"]),
+        ("optim.class_weights", "{cat: 0}", ["is 0", ">0"]),
+        ("optim.class_weights", "{cat: 2, dog: -1}", ["-1", ">0"]),
+        ("optim.class_weights", "{cat: many}", ["many", "number"]),
         ("trainer.checkpoint_every", "soon", ["soon", "10min"]),
         ("optim.time", "soon", ["soon", "10min"]),
         ("model.preprocess.image_size", "225", ["225", "16"]),

@@ -158,7 +158,7 @@ def _train(settled: "Settled", run: "RunDirectory", resume: bool, reporter: Repo
     plan = settled.plan
     tracker = _open_tracker(plan, run, reporter)
     name = validation_name(plan)
-    progress = TrainProgress(reporter, name, plan.rounds)
+    progress = TrainProgress(reporter, name, plan.rounds, plan.recipe.optim.best_metric)
     try:
         fitted = fit(plan, run, [TrackedRows(tracker), progress, Estimate(plan, reporter)], resume, settled.data)
     except (StoppedError, DisagreementError):

@@ -20,8 +20,12 @@ from vit.training.range_test import RangeTest
 _TRAIN, _VALIDATION = "tab:blue", "tab:orange"
 
 
-def curves(metrics: Path) -> Figure:
-    """Loss and accuracy over epochs, from metrics.csv."""
+def curves(metrics: Path, best_epoch: int) -> Figure:
+    """Loss and accuracy over epochs, from metrics.csv.
+
+    Args:
+        best_epoch: epoch of the best checkpoint, counted from 0.
+    """
     rows = [row for row in records(metrics) if row["val/acc1"] or row["train/images_per_second"]]
     epochs = [int(row["epoch"]) + 1 for row in rows]
     figure = Figure(figsize=(9, 3.2), layout="constrained")
@@ -31,10 +35,9 @@ def curves(metrics: Path) -> Figure:
     loss.set(xlabel="epoch", ylabel="cross-entropy (nats)", title="Loss")
     loss.legend(frameon=False)
     values = [100 * float(row["val/acc1"] or "nan") for row in rows]
-    losses = [float(row["val/loss"] or "nan") for row in rows]
     accuracy.plot(epochs, values, color=_VALIDATION)
-    if np.isfinite(losses).any():
-        best = int(np.nanargmin(losses))  # epoch of the best checkpoint
+    if best_epoch + 1 in epochs:
+        best = epochs.index(best_epoch + 1)
         accuracy.annotate(
             f"kept: {values[best]:.2f} %",
             (epochs[best], values[best]),

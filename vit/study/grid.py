@@ -161,6 +161,10 @@ _LATER_OPTIONS: tuple[tuple[str, str, object], ...] = (
     ("data", "calibration", 0.0),
     ("trainer", "compile", False),
     ("optim", "time", None),
+    ("data", "sampling", "natural"),
+    ("optim", "class_weights", "none"),
+    ("optim", "logit_adjustment", 0.0),
+    ("optim", "best_metric", "loss"),
 )
 
 

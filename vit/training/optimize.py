@@ -28,6 +28,7 @@ from vit.training.planning.plan import Plan
 from vit.training.result import TrainingStats
 from vit.training.signals import Signals
 from vit.training.trainer import make_trainer
+from vit.training.training_loss import TrainingLoss
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def optimize(
         unreadable,
         *([Averaging(plan.ema_decay, non_finite)] if plan.ema_decay else []),
         *watch.callbacks,
-        BestCheckpoint(run.best_path),
+        BestCheckpoint(run.best_path, optim.best_metric),
         LastCheckpoint(run.last_path, plan.checkpoint_seconds, watch.signals, saved=recorder.exclude_time),
     ]
     trainer = make_trainer(plan, run, callbacks, DurableCheckpointIO(run.last_path, run.previous_path, recorder.notice))
@@ -92,8 +93,10 @@ def optimize(
 
 def _classifier(network: Network, plan: Plan) -> Classifier:
     optim, steps, seed, rank = plan.recipe.optim, plan.total_steps, plan.recipe.seed, plan.recipe.model.lora
+    balance = plan.class_balance
+    loss = TrainingLoss(optim.label_smoothing, balance.weights, balance.adjustment)
     if plan.is_sharded:
-        return ShardedClassifier(network, optim, steps, seed)
+        return ShardedClassifier(network, optim, steps, seed, loss)
     if rank is not None:
-        return LoraClassifier(network, optim, steps, seed, rank)
-    return Classifier(network, optim, steps, seed)
+        return LoraClassifier(network, optim, steps, seed, loss, rank)
+    return Classifier(network, optim, steps, seed, loss)

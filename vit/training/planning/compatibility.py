@@ -48,6 +48,11 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
         (has_lora and has_probe, "--lora with --freeze backbone, which trains the last layer alone", "leave one out"),
         (has_lora and find_spec("peft") is None, "--lora needs peft", install("lora")),
         (has_probe and is_scratch, "--freeze backbone without weights to start from", "give --init_from"),
+        (
+            has_probe and recipe.data.sampling != "natural",
+            f"--data.sampling {recipe.data.sampling} with --freeze backbone, which reads each image once",
+            "give --optim.class_weights auto",
+        ),
         (has_probe and world_size > 1, f"--freeze backbone on {world_size} processes", "give --devices 1"),
         (
             is_timed and has_probe,

@@ -14,6 +14,7 @@ from vit.data.split import with_all_splits
 from vit.inference.devices import choose_precision
 from vit.models.network import Network
 from vit.models.spec import Cost, NetworkSpec
+from vit.training.class_balance import ClassBalance, class_balance
 from vit.training.distributed.batch_norm import check_batch_norm
 from vit.training.distributed.devices import device_and_world_size
 from vit.training.optim import warmup_steps
@@ -70,6 +71,11 @@ class Plan:
         return self.rounds * self.steps_per_round
 
     @property
+    def class_balance(self) -> ClassBalance:
+        """The training images of each class, and what the training does about unequal numbers."""
+        return class_balance(self.recipe, self.source)
+
+    @property
     def warmup_steps(self) -> int:
         """Optimizer steps before the learning rate reaches its highest value."""
         return warmup_steps(self.recipe.optim, self.total_steps)
@@ -121,7 +127,12 @@ class Plan:
         data, optim = self.recipe.data, self.recipe.optim
         batches = None if optim.steps is None else self.steps_per_round * optim.accumulate
         return LoaderOptions(
-            self.batch_size, data.num_workers, data.cache, batches=batches, accumulate=optim.accumulate
+            self.batch_size,
+            data.num_workers,
+            data.cache,
+            batches=batches,
+            accumulate=optim.accumulate,
+            sampling=data.sampling,
         )
 
     def data_module(self) -> ImageDataModule:
@@ -151,6 +162,7 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
     found = found or open_source(recipe.data.source, recipe.data.root, recipe.data.download, recipe.data.allow_empty)
     network = choose_network(recipe.model, wanted, found)
     recipe, source = _choose_images(recipe, found)
+    class_balance(recipe, source)  # its errors come before the first step
     augment = _choose_augment(recipe.augment, network.preprocess.image_size, source.name)
     schedule = choose_schedule(recipe, len(source.splits["train"]), machine.world_size)
     check_batch_norm(network.shapes, network.spec.name, schedule.batch_size // recipe.optim.accumulate, recipe)

@@ -32,6 +32,8 @@ class DataConfig:
             training images. auto: natural where the rarest class has less than half the images of the commonest class,
             else balanced.
         subset_seed: seed of the choice of `train_images`; null: the seed of the training.
+        sampling: how often an epoch draws the images of each class. natural: each image once. balanced: all classes
+            equally often. sqrt: classes by the square root of their size. An epoch keeps its length.
         allow_empty: whether a class folder may be empty.
         cache: place of decoded images; the network sees the same pixels. memory: kept in memory. none: files are read
             again in every epoch. auto: up to 2 GiB in memory.
@@ -48,6 +50,7 @@ class DataConfig:
     train_images: PositiveInt | None = None
     subset: Literal["auto", "balanced", "natural"] = "auto"
     subset_seed: Seed | None = None
+    sampling: Literal["natural", "balanced", "sqrt"] = "natural"
     allow_empty: bool = False
     cache: Literal["auto", "memory", "none"] = "auto"
     num_workers: NonNegativeInt | None = None
@@ -165,6 +168,13 @@ class OptimConfig:
         weight_decay: weight decay of matrices; norms, biases, positions and the class token have none.
         momentum: momentum of sgd.
         label_smoothing: fraction of a label that is spread over all classes.
+        class_weights: weight of each class in the training loss, with mean 1 over the drawn images. none: equal. auto:
+            inverse number of images. effective: inverse effective number of images (Cui et al. 2019), which differs
+            from auto where classes have thousands. {name: weight}: your weights; classes without one weigh 1.
+        logit_adjustment: strength of the correction for class sizes in the training loss (Menon et al. 2021), usually
+            1; 0: none. The logits get the logarithm of the class sizes, in training alone.
+        best_metric: validation metric that decides which weights become the best checkpoint: the lowest loss, or the
+            highest accuracy, balanced accuracy or macro F1. Of equal values the earliest wins.
         clip_norm: largest norm of the gradient; 0: no clipping.
         layer_decay: learning rate of each block as a fraction of the next block's (fine-tuning); 1: equal for all.
         ema_decay: decay of the averaged weights that are evaluated and saved; 0: no averaging. The decay is lower where
@@ -185,6 +195,9 @@ class OptimConfig:
     weight_decay: NonNegative = 0.05
     momentum: Share = 0.9
     label_smoothing: Share = 0.1
+    class_weights: Literal["none", "auto", "effective"] | dict[str, Positive] = "none"
+    logit_adjustment: NonNegative = 0.0
+    best_metric: Literal["loss", "acc1", "balanced_acc", "macro_f1"] = "loss"
     clip_norm: NonNegative = 1.0
     layer_decay: Area = 1.0
     ema_decay: Share = 0.0
