@@ -20,7 +20,7 @@ from vit.launch import rank_and_world_size
 from vit.models.network import Network
 from vit.models.vision_transformer import VisionTransformer
 
-CPU_PIXELS = 32 * 224 * 224  # of a pass of a CNN on a CPU: activations of more pixels cost 20 % more time
+CPU_PIXELS = 16 * 224 * 224  # of a pass of a CNN on a CPU: activations of more pixels cost 20 % more time
 CPU_BYTES = 16 * 2**20  # of the widest activation of a ViT in a pass on a CPU: more than 32 MiB cost 25 to 60 %
 
 
