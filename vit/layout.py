@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Self
 
 CELLS = "cells"  # folder of a study's runs
+OPENVINO_GRAPH = "openvino_model.xml"  # the name that other programs of OpenVINO look for; weights in .bin
 
 
 @dataclass(frozen=True)

@@ -113,6 +113,13 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "bit-equal; classes and preprocessing in the metadata; file mode by umask"),
         Fault("E4", "an exported ONNX network gets another size or type",
               "onnxruntime's error names the expected input, and so do the metadata"),
+        Fault("E5", "a damaged .onnx or .xml file, an .xml file without its .bin, or a file of a stranger",
+              "refused with the file and the command that writes such files; nothing in it is run", 4),
+        Fault("E6", "openvino or onnxruntime is not installed, computes on no GPU, or cannot compute the network",
+              "refused with the package to install or the option to change", 2),
+        Fault("E7", "openvino's answers differ from PyTorch's",
+              "the first batch is compared before a row is written; one warning, and PyTorch computes all rows, which "
+              "say so"),
     ),
     "Reports and rows": (
         Fault("H1", "`<script>`, `\"><img onerror=...>` or `javascript:` in the name of a file or class",

@@ -44,6 +44,8 @@ class Engine:
     On a CPU it computes with a copy of the network (`prepared`), made here. `network` stays as it is.
     """
 
+    name = "torch"
+
     def __init__(
         self, network: Network, preprocess: Preprocess, device: torch.device, precision: str, temperature: float = 1.0
     ) -> None:
