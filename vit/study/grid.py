@@ -151,15 +151,16 @@ class Inputs:
 
 
 # (part, option, value that means what was done before the option existed): finished cells of before keep their keys.
-_LATER_OPTIONS: tuple[tuple[str, str, object], ...] = (("data", "calibration", 0.0),)
+_LATER_OPTIONS: tuple[tuple[str, str, object], ...] = (
+    ("data", "calibration", 0.0),
+    ("trainer", "compile", False),
+)
 
 
 def key_of(recipe: Recipe, inputs: Inputs) -> str:
     """A hash of everything that decides a cell's result: recipe without names and paths, weights, and all images."""
     values = {name: value for name, value in plain(recipe).items() if name not in UNDECIDING}
     values["trainer"].pop("checkpoint_every", None)
-    if not recipe.trainer.compile:
-        del values["trainer"]["compile"]  # keys of this version began without this option
     values["optim"]["min_lr"] = values["optim"].pop("min_lr_ratio")  # its name when keys of this version began
     for part, name, before in _LATER_OPTIONS:
         if values[part][name] == before:
