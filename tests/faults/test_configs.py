@@ -47,8 +47,8 @@ WRONG = {  # a range in words -> values outside it
 
 
 KINDS = {
-    "data.split_seed": "Seed", "data.subset_seed": "Seed", "seed": "Seed", "data.validation": "Share", "data.calibration": "Share",
-    "data.test": "Share", "data.train_images": "PositiveInt", "data.num_workers": "NonNegativeInt",
+    "data.split_seed": "Seed", "data.subset_seed": "Seed", "seed": "Seed", "data.validation": "Share",
+    "data.calibration": "Share", "data.test": "Share", "data.train_images": "PositiveInt", "data.num_workers": "NonNegativeInt",
     "data.download": "bool", "data.allow_empty": "bool", "data.cache": "Literal", "data.subset": "Literal",
     "model.preprocess.image_size": "PositiveInt", "model.preprocess.crop_fraction": "Area",
     "model.preprocess.interpolation": "Literal", "model.preprocess.resize_mode": "Literal", "augment.name": "Literal",
