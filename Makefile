@@ -22,7 +22,7 @@ docs: $(VENV)/installed # into site/; broken links and anchors, and pages that l
 
 faults: $(VENV)/installed # runs what docs/faults.md claims, and writes it
 	$(BIN)/python -m pytest -m faults --record_faults --numprocesses logical --maxprocesses 8 --dist loadfile
-	$(BIN)/python -m pytest -m "faults and slow" --record_faults
+	VIT_REAL_PROCESSES=1 $(BIN)/python -m pytest -m "faults and slow" --record_faults
 	$(BIN)/python -m tests.faults.table
 
 figures: $(VENV)/installed # of digits and of docs/concepts/; docs/figures/numbers.json has the commands of the others

@@ -213,7 +213,8 @@ def _facts(measurement: "Measurement") -> list[tuple[str, str]]:
         "ece": f"{percent(ece.value)} ({percent(ece.chance)} by chance, were it calibrated)",
         "nll": f"{nll.value:.4f} ({nll.low:.4f} to {nll.high:.4f})",
     }
-    for name, metric in (("acc5", metrics.acc5), ("balanced_accuracy", metrics.balanced_accuracy)):
+    for name in ("acc5", "balanced_accuracy", "macro_f1"):
+        metric = getattr(metrics, name)
         if metric is not None:
             words[name] = interval(metric.value, metric.low, metric.high)
     facts = [(name, words[key]) for key, name in NAMES.items() if key in words]

@@ -3,9 +3,8 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Literal, TypeVar, cast
+from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -18,7 +17,6 @@ from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.decode import ImageError, read_image
 from vit.data.in_memory import TAKEN, InMemory, name_of, pixels_of
 from vit.data.preprocess import Preprocess
-from vit.data.threads import decode_threads
 from vit.errors import UsageError
 from vit.inference.answers import AnswerRule
 from vit.inference.deployed import Trained
@@ -28,14 +26,13 @@ from vit.inference.files import list_files
 from vit.inference.onnx_engine import OnnxEngine
 from vit.inference.openvino_engine import OpenVinoEngine
 from vit.inference.openvino_model import read as read_openvino
+from vit.inference.pipeline import rows_of
 
-T = TypeVar("T")
 Image = str | os.PathLike[str] | InMemory
 _Named = tuple[str, str | InMemory]  # name of the row, and the image
 Status = Literal["ok", "unsure", "unreadable", "not_image", "too_large"]
 
 BATCH_SIZE = 64
-AHEAD = 4  # batches that are decoded while an accelerator computes
 
 
 @dataclass(frozen=True)
@@ -110,33 +107,24 @@ class Predictor:
         """The predictions for a list of files."""
         return self._predict([(path, path) for path in paths], top_k, batch_size)
 
-    def _predict(
-        self, named: Sequence[tuple[str, str | InMemory]], top_k: int, batch_size: int
-    ) -> Iterator[Prediction]:
-        """A Prediction for each (name, image).
+    def _predict(self, named: Sequence[_Named], top_k: int, batch_size: int) -> Iterator[Prediction]:
+        """A Prediction for each (name, image)."""
 
-        On a CPU decoding and computing take turns, each on all cores, because at the same time they would slow each
-        other down. An accelerator computes while the CPU decodes the next files.
-        """
-        ahead = 1 if self.engine.device.type == "cpu" else AHEAD
-        with decode_threads() as parallel:
-            for window in _batched(named, batch_size * ahead):
-                inputs = parallel(lambda one: read_input(one[1], self.preprocess, one[0]), window)
-                names = [name for name, _ in window]
-                for part in _batched(zip(names, inputs, strict=True), batch_size):
-                    yield from self._predict_batch(part, top_k)
+        def read(one: _Named) -> tuple[str, Tensor | ImageError]:
+            return one[0], read_input(one[1], self.preprocess, one[0])
 
-    def _predict_batch(self, part: Sequence[tuple[str, Tensor | ImageError]], top_k: int) -> Iterator[Prediction]:
+        return rows_of(self.engine, named, batch_size, read, lambda part: self._predict_batch(part, top_k))
+
+    def _predict_batch(self, part: Sequence[tuple[str, Tensor | ImageError]], top_k: int) -> list[Prediction]:
         read = [(path, image) for path, image in part if isinstance(image, Tensor)]
         answers: Iterator[Prediction] = iter(())
         if read:
             probabilities = self.engine.probabilities(torch.stack([image for _, image in read]))
             answers = self._answers([path for path, _ in read], probabilities, min(top_k, len(self.class_names)))
-        for path, image in part:
-            if isinstance(image, ImageError):
-                yield Prediction(path, _status(image), error=image.reason)
-            else:
-                yield next(answers)
+        return [
+            Prediction(path, _status(image), error=image.reason) if isinstance(image, ImageError) else next(answers)
+            for path, image in part
+        ]
 
     def _answers(self, paths: Sequence[str], probabilities: Tensor, count: int) -> Iterator[Prediction]:
         """The predictions for probabilities (B, C)."""
@@ -175,13 +163,6 @@ def read_input(image: str | InMemory, preprocess: Preprocess, name: str = "") ->
         return preprocess(read_image(image) if isinstance(image, str) else pixels_of(image, name))
     except ImageError as error:
         return error
-
-
-def _batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of up to `size` items (itertools.batched, which Python 3.11 lacks)."""
-    rest = iter(items)
-    while part := list(islice(rest, size)):
-        yield part
 
 
 def _status(error: ImageError) -> Status:
