@@ -61,7 +61,7 @@ KINDS = {
     "optim.min_lr_ratio": "ClosedUnitInterval", "optim.weight_decay": "NonNegative", "optim.momentum": "Share",
     "optim.label_smoothing": "Share", "optim.clip_norm": "NonNegative", "optim.layer_decay": "Area",
     "optim.ema_decay": "Share", "optim.on_nan": "Literal", "trainer.devices": "PositiveInt",
-    "trainer.num_nodes": "PositiveInt", "trainer.precision": "Literal", "wandb": "Literal",
+    "trainer.num_nodes": "PositiveInt", "trainer.precision": "Literal", "trainer.compile": "bool", "wandb": "Literal",
     "wandb_media": "bool", "wandb_model": "bool",
 }  # fmt: skip
 FREE = {  # any text, or with a range of their own that is tried below

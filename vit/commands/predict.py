@@ -2,16 +2,16 @@
 
 import os
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from vit.checkpoints.model_path import check_model
+from vit.commands.answer_options import AnswerOptions, check_separator
 from vit.commands.arguments import ModelOrExport, Paths, PositiveInt, StrPath, new_file, path_list
-from vit.console import ProgressReport, Reporter, percent
+from vit.commands.prediction_tally import PredictionSummary, PredictionTally, gallery_page, show_predictions
+from vit.console import ProgressReport, Reporter
 from vit.errors import BadInputsError, UsageError
 from vit.inference.engine_names import EngineName, check_engine
 from vit.inference.files import check_output, free_name, list_files
@@ -22,29 +22,6 @@ if TYPE_CHECKING:
     from vit.inference.rows import RowWriter
     from vit.report.gallery import Gallery
 
-SHOWN_BAD = 10
-SHOWN_FILES = 10  # more files are counted by label
-SHOWN_LABELS = 20
-
-
-@dataclass(frozen=True)
-class PredictionSummary:
-    """Files and counts of `vit.predict`. Of several processes, the first one has the counts, and others have zeros.
-
-    Attributes:
-        output: file with one row for each predicted file.
-        page: gallery; None where none was asked for.
-        num_files: number of rows.
-        num_unlabeled: number of files that could not be read.
-        label_counts: number of files for each predicted label.
-    """
-
-    output: Path
-    page: Path | None
-    num_files: int
-    num_unlabeled: int
-    label_counts: dict[str, int]
-
 
 def predict(
     model: ModelOrExport,
@@ -54,6 +31,10 @@ def predict(
     top_k: PositiveInt = 5,
     recursive: bool = False,
     gallery: bool = False,
+    reject_below: float | None = None,
+    target_accuracy: float | None = None,
+    coverage: float | None = None,
+    sets: Literal["lac", "aps", "class_conditional"] = "lac",
     on_bad: Literal["report", "fail"] = "report",
     batch_size: PositiveInt = 64,
     device: str = "auto",
@@ -69,6 +50,12 @@ def predict(
         top_k: number of classes in a row
         recursive: also read the folders inside folders
         gallery: also write a page of thumbnails with their labels
+        reject_below: images whose label has a smaller probability get no label, and the status unsure
+        target_accuracy: accuracy of the images that get a label, such as 0.99; sets the smallest probability from the
+            validation images of the model, so that the accuracy is reached with 95 % confidence
+        coverage: also give each image a set of labels that has the true one with this probability, such as 0.9
+        sets: method of the sets. lac: smallest on average. aps: larger for difficult images. class_conditional: the
+            coverage holds in each class
         on_bad: exit code where some files cannot be read: report is 0, fail is 5; where all files are bad: always 5
         batch_size: number of files computed at once
         device: cpu, cuda or mps; auto: an accelerator if there is one
@@ -80,7 +67,7 @@ def predict(
         The file with the rows, and counts of files and labels.
 
     Raises:
-        VitError: the model, the images or the output cannot be used.
+        VitError: the model, the images or the output cannot be used, or validation images are missing for a rule.
         BadInputsError: no file can be read; or some files cannot, and `on_bad` is "fail".
 
     Example:
@@ -88,6 +75,7 @@ def predict(
     """
     model = os.fspath(model)
     rows_file = _rows_file(output, gallery)
+    wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets)
     check_model(model)
     check_engine(engine, Path(model), device)
     files = list_files(path_list(images), recursive)
@@ -99,6 +87,9 @@ def predict(
     predictor = load(model, device, precision, engine, len(files))
     writer.top_k = min(top_k, len(predictor.class_names))
     reporter = Reporter(quiet=not is_first())
+    writer.has_sets = coverage is not None
+    predictor.rule = wanted.rule(predictor, reporter)
+    check_separator(writer, predictor.class_names)
     reporter.notice(
         f"{len(files):,} files, {len(predictor.class_names)} classes, "
         f"{predictor.engine.device.type}, {predictor.engine.precision}, {predictor.engine.name}"
@@ -106,19 +97,16 @@ def predict(
     own = files[_rank() :: _num_processes()]
     rows = _watched(predictor.predict_files(own, writer.top_k, batch_size), len(own), reporter)
     with _of_all_processes(rows, writer) as all_rows:
-        tally = _write(all_rows, writer, gallery_page(rows_file) if gallery else None) if is_first() else _Tally()
+        tally = (
+            _write(all_rows, writer, gallery_page(rows_file) if gallery else None) if is_first() else PredictionTally()
+        )
     summary = tally.summary(rows_file, gallery)
     if is_first():
-        _show(reporter, summary, tally)
-        if summary.num_unlabeled and (on_bad == "fail" or not summary.label_counts):
+        show_predictions(reporter, summary, tally)
+        if summary.num_unlabeled and (on_bad == "fail" or summary.num_unlabeled == summary.num_files):
             raise BadInputsError(f"{summary.num_unlabeled} files have no label", f"see the rows in {rows_file}")
         reporter.next_command(f"vit evaluate {shlex.quote(model)} LABELED_FOLDER")
     return summary
-
-
-def gallery_page(output: Path) -> Path:
-    """The page of a file of predictions."""
-    return output.with_suffix(".html")
 
 
 def _rows_file(output: StrPath | None, gallery: bool) -> Path:
@@ -169,32 +157,8 @@ def _watched(rows: "Iterable[Prediction]", total: int, reporter: Reporter) -> "I
             progress.update(done, total)
 
 
-@dataclass
-class _Tally:
-    """Counts and examples, gathered while the rows go by."""
-
-    statuses: Counter[str] = field(default_factory=Counter)
-    labels: Counter[str] = field(default_factory=Counter)
-    first: "list[Prediction]" = field(default_factory=list)
-    bad: "list[Prediction]" = field(default_factory=list)
-
-    def add(self, row: "Prediction") -> None:
-        self.statuses[row.status] += 1
-        if len(self.first) < SHOWN_FILES:
-            self.first.append(row)
-        if row.status == "ok":
-            self.labels[row.label] += 1
-        elif len(self.bad) < SHOWN_BAD:
-            self.bad.append(row)
-
-    def summary(self, output: Path, gallery: bool) -> PredictionSummary:
-        total = self.statuses.total()
-        page = gallery_page(output) if gallery else None
-        return PredictionSummary(output, page, total, total - self.statuses["ok"], dict(self.labels))
-
-
-def _write(rows: "Iterable[Prediction]", writer: "RowWriter", page: Path | None) -> _Tally:
-    tally = _Tally()
+def _write(rows: "Iterable[Prediction]", writer: "RowWriter", page: Path | None) -> PredictionTally:
+    tally = PredictionTally()
     with ExitStack() as stack:
         stack.enter_context(writer)
         gallery = stack.enter_context(_gallery(page)) if page else None
@@ -210,24 +174,3 @@ def _gallery(page: Path) -> "Gallery":
     from vit.report.gallery import Gallery  # imports jinja2
 
     return Gallery(page, page.stem)
-
-
-def _show(reporter: Reporter, summary: PredictionSummary, tally: _Tally) -> None:
-    if summary.num_files <= SHOWN_FILES:
-        good = [(row.path, row.label, percent(row.probability or 0.0)) for row in tally.first if row.status == "ok"]
-        if good:
-            reporter.table(("file", "label", "probability"), good)
-    else:
-        reporter.table(("label", "files"), tally.labels.most_common(SHOWN_LABELS))
-    if len(tally.labels) > SHOWN_LABELS:
-        reporter.line(f"... and {len(tally.labels) - SHOWN_LABELS} more labels")
-    if summary.num_unlabeled:
-        words = ", ".join(f"{count:,} {status}" for status, count in tally.statuses.items() if status != "ok")
-        total, without = summary.num_files, summary.num_unlabeled
-        reporter.notice(f"\nWARNING: {without:,} of {total:,} files have no label: {words}")
-        for row in tally.bad:
-            reporter.notice(f"  {row.path}: {row.error}")
-        if without > len(tally.bad):
-            reporter.notice("  ...")
-    page = f", page in {summary.page}" if summary.page else ""
-    reporter.line(f"\n{summary.num_files:,} rows in {summary.output}{page}")

@@ -14,11 +14,13 @@ from torch import Tensor
 
 from vit.checkpoints import load as checkpoint
 from vit.checkpoints.run import checkpoint_of
+from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.decode import ImageError, read_image
 from vit.data.in_memory import TAKEN, InMemory, name_of, pixels_of
 from vit.data.preprocess import Preprocess
 from vit.data.threads import decode_threads
 from vit.errors import UsageError
+from vit.inference.answers import AnswerRule
 from vit.inference.deployed import Trained
 from vit.inference.engine_choice import AnyEngine, Job, choose_engine
 from vit.inference.engine_names import ONNX, OPENVINO, EngineName, check_engine
@@ -30,7 +32,7 @@ from vit.inference.openvino_model import read as read_openvino
 T = TypeVar("T")
 Image = str | os.PathLike[str] | InMemory
 _Named = tuple[str, str | InMemory]  # name of the row, and the image
-Status = Literal["ok", "unreadable", "not_image", "too_large"]
+Status = Literal["ok", "unsure", "unreadable", "not_image", "too_large"]
 
 BATCH_SIZE = 64
 AHEAD = 4  # batches that are decoded while an accelerator computes
@@ -42,12 +44,13 @@ class Prediction:
 
     Attributes:
         path: path as given or listed.
-        status: "ok", or the reason for a missing label.
-        label: most probable class; "" without an image.
-        probability: probability of that class; None without an image.
+        status: "ok", or the reason for a missing label. "unsure": the probability is too low for a label.
+        label: most probable class; "" without a label.
+        probability: probability of the most probable class; None without an image.
         top: most probable classes with their probabilities, in falling order.
-        error: reason why the file could not be read; "" otherwise.
+        error: reason for a missing label; "" otherwise.
         engine: what computed the probabilities: "torch", "openvino" or "onnxruntime"; "" without an image.
+        labels: the prediction set, most probable class first; () where none was asked for.
     """
 
     path: str
@@ -57,14 +60,24 @@ class Prediction:
     top: tuple[tuple[str, float], ...] = ()
     error: str = ""
     engine: str = ""
+    labels: tuple[str, ...] = ()
 
 
 class Predictor:
-    """A network with its class names and preprocessing, from a checkpoint or an exported file alone."""
+    """A network with its class names and preprocessing, from a checkpoint or an exported file alone.
 
-    def __init__(self, engine: AnyEngine, class_names: tuple[str, ...]) -> None:
+    Attributes:
+        rule: which images get a label, and which set of classes. `answer_rule` makes one.
+        validation_scores: what the network gave its validation images; None where the file has no such numbers.
+    """
+
+    def __init__(
+        self, engine: AnyEngine, class_names: tuple[str, ...], validation_scores: ValidationScores | None
+    ) -> None:
         self.engine = engine
         self.class_names = class_names
+        self.validation_scores = validation_scores
+        self.rule = AnswerRule()
 
     @property
     def preprocess(self) -> Preprocess:
@@ -114,21 +127,30 @@ class Predictor:
                     yield from self._predict_batch(part, top_k)
 
     def _predict_batch(self, part: Sequence[tuple[str, Tensor | ImageError]], top_k: int) -> Iterator[Prediction]:
-        images = [image for _, image in part if isinstance(image, Tensor)]
-        count = min(top_k, len(self.class_names))
-        tops: Iterator[tuple[tuple[str, float], ...]] = iter(())
-        if images:
-            values, indices = self.engine.probabilities(torch.stack(images)).topk(count, dim=1)
-            tops = (
-                tuple((self.class_names[c], p) for c, p in zip(numbers, probabilities, strict=True))
-                for numbers, probabilities in zip(indices.tolist(), values.tolist(), strict=True)
-            )
+        read = [(path, image) for path, image in part if isinstance(image, Tensor)]
+        answers: Iterator[Prediction] = iter(())
+        if read:
+            probabilities = self.engine.probabilities(torch.stack([image for _, image in read]))
+            answers = self._answers([path for path, _ in read], probabilities, min(top_k, len(self.class_names)))
         for path, image in part:
             if isinstance(image, ImageError):
                 yield Prediction(path, _status(image), error=image.reason)
             else:
-                top = next(tops)
-                yield Prediction(path, "ok", top[0][0], top[0][1], top, engine=self.engine.name)
+                yield next(answers)
+
+    def _answers(self, paths: Sequence[str], probabilities: Tensor, count: int) -> Iterator[Prediction]:
+        """The predictions for probabilities (B, C)."""
+        values, indices = probabilities.topk(count, dim=1)
+        sets, engine = self.rule.members(probabilities.numpy(), paths), self.engine.name
+        for path, numbers, top_values, chosen in zip(paths, indices.tolist(), values.tolist(), sets, strict=True):
+            top = tuple((self.class_names[c], p) for c, p in zip(numbers, top_values, strict=True))
+            labels = tuple(self.class_names[c] for c in chosen)
+            label, probability = top[0]
+            if probability < self.rule.reject_below:
+                reason = f"the most probable class, {label}, has less than {self.rule.reject_below:.4f}"
+                yield Prediction(path, "unsure", "", probability, top, reason, engine, labels)
+            else:
+                yield Prediction(path, "ok", label, probability, top, engine=engine, labels=labels)
 
 
 def _is_one(images: object) -> bool:
@@ -194,17 +216,17 @@ def load(
         return _load_onnx(path, precision)
     if path.suffix == OPENVINO:
         exported = OpenVinoEngine(read_openvino(path), precision, path)
-        return Predictor(exported, exported.description.class_names)
+        return Predictor(exported, exported.description.class_names, exported.description.validation_scores)
     file = checkpoint_of(path)
     network, description = checkpoint.load(file)
     if precision == "auto" and description.precision == "32-true":
         precision = "32-true"
     job = Job(file, Trained(network, description), device, precision, num_images)
-    return Predictor(choose_engine(engine, job), description.class_names)
+    return Predictor(choose_engine(engine, job), description.class_names, description.validation_scores)
 
 
 def _load_onnx(path: Path, precision: str) -> Predictor:
     if precision not in ("auto", "32-true"):
         raise UsageError(f"--precision {precision}, but an ONNX file is computed with 32-true", "leave --precision out")
     engine = OnnxEngine(path)
-    return Predictor(engine, engine.description.class_names)
+    return Predictor(engine, engine.description.class_names, engine.description.validation_scores)

@@ -82,7 +82,8 @@ def _measured_split(fitted: FitResult) -> str | None:
 
 def _track_result(run: RunDirectory, result: RunResult, tracker: Tracker) -> None:
     values = {f"test/{name}": metric["value"] for name, metric in result.metrics.items()}
-    tracker.summary({**values, **{f"best/{name}": value for name, value in result.validation.items()}})
+    best = {f"best/{name}": value for name, value in result.validation.items()}
+    tracker.summary({**values, **best, **({} if result.mfu is None else {"mfu": result.mfu})})
     name = f"{result.data}-{result.spec.name}"
     tracker.artifact(run.best_path, name, {"sha256": file_hash(run.best_path), **values})
 

@@ -21,7 +21,7 @@ def explained(plan: Plan, run: RunDirectory) -> Iterator[None]:
 
     Raises:
         DivergedError: a loss, gradient or weight is not finite.
-        ResourceError: memory is not sufficient.
+        ResourceError: memory is not sufficient, or torch.compile fails.
         ProcessesError: another process of the same training has ended, or differs from this one.
         StoppedError: a signal ended the training.
     """
@@ -39,9 +39,21 @@ def explained(plan: Plan, run: RunDirectory) -> Iterator[None]:
         fix = f"{error.fix}; {how_to_resume(run)}" if run.last_path.is_file() else error.fix
         raise type(error)(error.problem, fix) from error
     except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise _out_of_memory(plan, error) from error
+        if is_out_of_memory(error):
+            raise _out_of_memory(plan, error) from error
+        if plan.recipe.trainer.compile and _is_of_compiler(error):
+            raise ResourceError(
+                f"--trainer.compile true: torch.compile cannot compile {plan.spec.name} on this machine: "
+                f"{' '.join(str(error).split())[:200]}",
+                "leave --trainer.compile out, or install a C++ compiler (on a GPU also Triton)",
+            ) from error
+        raise
+
+
+def _is_of_compiler(error: Exception) -> bool:
+    from torch._dynamo.exc import TorchDynamoException  # loaded by then, and slow to load
+
+    return isinstance(error, TorchDynamoException)
 
 
 def _out_of_memory(plan: Plan, error: Exception) -> ResourceError:

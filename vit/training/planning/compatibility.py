@@ -60,6 +60,12 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
         ),
         (is_sharded and has_lora, f"{sharding} --lora", ddp),
         (is_sharded and has_probe, f"{sharding} --freeze backbone", ddp),
+        (is_sharded and trainer.compile, f"{sharding} --trainer.compile true", ddp),
+        (
+            has_probe and trainer.compile,
+            "--trainer.compile true with --freeze backbone, which computes each image once",
+            "leave one out",
+        ),
     ]
     for is_wrong, problem, fix in contradictions:
         if is_wrong:
