@@ -58,6 +58,7 @@ def test_training_a_vit_imports_no_other_library_of_models_and_no_tracker(traine
     assert not for_vit & {"onnxruntime", "timm", "wandb"}
 
 
+# scikit-learn imports pandas where it is installed, as here
 def test_predicting_and_measuring_import_what_they_compute_with(trained, colors, tmp_path):
     """The commands of one process: each may import what is named, and what those before it have imported."""
     vit, cnn, _ = trained
@@ -65,7 +66,7 @@ def test_predicting_and_measuring_import_what_they_compute_with(trained, colors,
     steps = [
         (("predict", vit, image), {"torch", "torchvision"}),
         (("predict", vit, image, "--gallery"), {"jinja2"}),
-        (("evaluate", vit), {"matplotlib", "scipy", "scipy.optimize", "scipy.stats", "sklearn"}),
+        (("evaluate", vit), {"matplotlib", "pandas", "scipy", "scipy.optimize", "scipy.stats", "sklearn"}),
         (("explain", vit, image, "--method", "rollout", "--output", "maps"), set()),
         (("inspect", vit, "--output", "inside"), set()),
         (("report", vit), set()),

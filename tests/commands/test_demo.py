@@ -91,7 +91,7 @@ def test_the_map_is_that_of_explain(digits_run, mixed):
 def test_a_cnn_has_a_map_and_an_onnx_file_says_that_it_has_none(mixed):
     pytest.importorskip("pytorch_grad_cam")
     network = create_network("resnet10_small", 2, 16, widths=(4, 4, 4, 4)).eval()
-    cnn = Predictor(Engine(network, Preprocess(16), choose_device("cpu"), "32-true"), ("cat", "\x1b[31mred"))
+    cnn = Predictor(Engine(network, Preprocess(16), choose_device("cpu"), "32-true"), ("cat", "\x1b[31mred"), None)
     picture, words = module.look_at(cnn, str(mixed / "a b.png"))
     assert picture.shape == (224, 224, 3) and "(gradcam)" in words and "\x1b" not in words
     picture, words = module.look_at(SimpleNamespace(engine="an OnnxEngine"), str(mixed / "a b.png"))

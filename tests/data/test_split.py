@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vit.data.samples import Samples, Source
 from vit.data.sources import open_source
-from vit.data.split import SPLITS, stratified, with_all_splits, write_splits
+from vit.data.split import stratified, with_all_splits, write_splits
 from vit.errors import DataError
 
 
@@ -70,7 +70,7 @@ def test_the_order_of_listing_does_not_matter(order_seed: int) -> None:
 def test_the_seed_decides_and_nothing_else() -> None:
     splits = [members(with_all_splits(source_of(40, 40), 0.2, 0.1, seed)) for seed in (0, 0, 1)]
     assert splits[0] == splits[1]
-    assert all(splits[0][split] != splits[2][split] for split in SPLITS)
+    assert all(splits[0][split] != splits[2][split] for split in splits[0])
 
 
 @pytest.mark.faults("D19", simulated="a cut is compared with one from before")
@@ -83,7 +83,7 @@ def test_a_cut_stays_the_same_for_ever() -> None:
 
 def test_tiny_classes() -> None:
     source = with_all_splits(source_of(1, 2, 3, 40), validation=0.2, test=0.2, seed=0)
-    counts = {split: np.bincount(source.splits[split].labels, minlength=4).tolist() for split in SPLITS}
+    counts = {split: np.bincount(source.splits[split].labels, minlength=4).tolist() for split in source.splits}
     assert counts == {"train": [1, 2, 1, 24], "validation": [0, 0, 1, 8], "test": [0, 0, 1, 8]}
     with pytest.raises(DataError, match="5 images of 5 classes are too few to cut a validation split"):
         with_all_splits(source_of(1, 1, 1, 1, 1), validation=0.2, test=0.0, seed=0)
@@ -93,16 +93,20 @@ def test_many_classes_of_two_images_are_cut_without_stratification() -> None:
     """A tenth of two images is no image. Over all classes together the cut still has the wanted size."""
     before = source_of(*[2] * 500)
     source = with_all_splits(before, validation=0.1, test=0.2, seed=3)
-    assert {split: len(source.splits[split]) for split in SPLITS} == {"train": 700, "validation": 100, "test": 200}
+    assert {split: len(source.splits[split]) for split in source.splits} == {
+        "train": 700,
+        "validation": 100,
+        "test": 200,
+    }
     assert set(source.splits["train"].labels.tolist()) == set(range(500))
-    whole = [path for split in SPLITS for path in source.splits[split].paths]
+    whole = [path for split in source.splits for path in source.splits[split].paths]
     assert sorted(whole) == sorted(before.splits["train"].paths)
     assert source.notes[-1].endswith("(not stratified: most classes have too few images, seed 3)")
     again, other = (with_all_splits(source_of(*[2] * 500, order_seed=1), 0.1, 0.2, seed) for seed in (3, 4))
     assert members(again) == members(source) != members(other)
     # 100 of 140 images stay: one of each class
     few = with_all_splits(source_of(*[1] * 60, *[2] * 40), validation=0.1, test=0.2, seed=0)
-    assert {split: len(few.splits[split]) for split in SPLITS} == {"train": 100, "validation": 14, "test": 26}
+    assert {split: len(few.splits[split]) for split in few.splits} == {"train": 100, "validation": 14, "test": 26}
 
 
 def test_splits_that_the_source_has_are_kept() -> None:
@@ -143,3 +147,14 @@ def test_a_class_keeps_its_number_where_validation_lacks_it(tmp_path: Path) -> N
     after = open_source(str(tmp_path / "splits.csv"))
     assert after.class_names == ("a", "b", "c") and after.splits["validation"].labels.tolist() == [1, 2]
     assert after.notes == ["validation has no image of 1 classes: a"]
+
+
+def test_images_for_calibration_come_from_the_training_images_alone() -> None:
+    before = members(with_all_splits(source_of(40, 40), 0.2, 0.1, 0))
+    after = members(with_all_splits(source_of(40, 40), 0.2, 0.1, 0, calibration=0.1))
+    assert {split: after[split] for split in ("validation", "test")} == {
+        split: before[split] for split in ("validation", "test")
+    }
+    assert len(after["calibration"]) == 8
+    assert set(after["train"]) | set(after["calibration"]) == set(before["train"])
+    assert not set(after["train"]) & set(after["calibration"])

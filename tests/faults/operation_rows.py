@@ -119,6 +119,14 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "names that `vit` creates are short; an --out that is too long is refused", 7),
         Fault("F7", "files that kills leave behind", "only in the run folder; removed when the run is resumed"),
     ),
+    "Answers": (
+        Fault("A1", "--target_accuracy or --coverage for a model that was saved without validation images",
+              "refused; --reject_below works with any model", 2),
+        Fault("A2", "an accuracy or a coverage that so few validation images cannot guarantee, or out of range",
+              "refused, with the number of validation images that is needed", 2),
+        Fault("A3", "validation scores of a checkpoint that are damaged", "the checkpoint is refused", 4),
+        Fault("A4", "a class name with the separator of a CSV's sets", "refused, with the formats that have none", 2),
+    ),
     "Numbers": (
         Fault("N1", "a loss, gradient or weight that is NaN or infinite",
               "ends with step, learning rate and images of the batch, and keeps the last good checkpoint; "

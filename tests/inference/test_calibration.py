@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from vit.checkpoints.io import store_temperature
+from vit.checkpoints.io import store_calibration
 from vit.checkpoints.load import load
 from vit.inference.calibration import fit_temperature
 from vit.inference.metrics import with_intervals
@@ -98,7 +98,7 @@ def test_a_checkpoint_keeps_it_and_predictions_follow(digits_run, mixed, tmp_pat
     network, before = load(copy)
     files = [str(mixed / "a b.png")]
     (sure,) = load_predictor(copy).predict_files(files)
-    store_temperature(copy, before.temperature * 3)
+    store_calibration(copy, before.temperature * 3, None)
     again, after = load(copy)
     assert after.temperature == before.temperature * 3 and after.class_names == before.class_names
     assert all((again.state_dict()[key] == value).all() for key, value in network.state_dict().items())

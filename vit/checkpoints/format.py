@@ -5,7 +5,8 @@ A checkpoint is Lightning's dictionary, with our description under the key "vit"
     vit: {format: 3, classes: [name, ...], network: {name, option: value, ...},
           preprocess: {image_size, crop_fraction, mean, std, interpolation, resize_mode},
           precision: "32-true" | "bf16-mixed" | "16-mixed", temperature: float,
-          metrics: {name: float}, versions: {package: version}}
+          metrics: {name: float}, versions: {package: version},
+          validation_scores: {labels, own, above, highest: base64}}   (optional)
     state_dict: {"network.<key>": tensor}            the weights (averaged ones, if the recipe averages)
     progress: {train_loss: [[sum, batches], ...], skipped: int, ...}   of an unfinished epoch, for resuming
     lora: {"network.<key>": tensor}                  with LoRA: the parts that state_dict has the sums of, for resuming
@@ -13,7 +14,7 @@ A checkpoint is Lightning's dictionary, with our description under the key "vit"
 
 Each fact stands once. The number of classes is the length of `classes`, and the image size is in `preprocess`.
 `temperature` divides the logits before the softmax. It is 1 during training. At the end, the temperature that was
-fitted on the validation images is written into best.ckpt.
+fitted on the validation images is written into best.ckpt, with the scores of these images.
 
 Older formats are read as well. Formats 1 and 2 repeat `image_size`, `num_classes` and timm's name (`model`) in
 `network`. Format 1 has no `resize_mode`, which means "shortest".
@@ -31,6 +32,7 @@ from typing import Any, get_args
 
 from torch import Tensor
 
+from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.preprocess import Interpolation, Preprocess, ResizeMode
 from vit.errors import CheckpointError, first_line
 from vit.models.network import Network
@@ -58,6 +60,7 @@ class Description:
         temperature: divisor of the logits.
         metrics: validation metrics of these weights.
         versions: version of each package that decides a number.
+        validation_scores: what the network gave the validation images; None where it has none.
     """
 
     class_names: tuple[str, ...]
@@ -67,6 +70,7 @@ class Description:
     temperature: float = 1.0
     metrics: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    validation_scores: ValidationScores | None = None
 
     def build(self) -> Network:
         """The network with random weights, for images of this preprocessing."""
@@ -84,6 +88,8 @@ class Description:
             "metrics": self.metrics,
             "versions": self.versions,
         }
+        if self.validation_scores is not None:
+            plain["validation_scores"] = self.validation_scores.to_plain()
         result: Content = json.loads(json.dumps(plain))
         return result
 
@@ -103,6 +109,7 @@ class Description:
         if not 0 < temperature < math.inf:
             raise ValueError(f"temperature is {temperature}")
         preprocess = _preprocess(plain["preprocess"])
+        scores = plain.get("validation_scores")
         network = dict(plain["network"])
         if plain["format"] < 3:
             network = _without_repeated_facts(network, len(class_names), preprocess.image_size)
@@ -114,6 +121,7 @@ class Description:
             temperature,
             {str(key): float(value) for key, value in plain["metrics"].items()},
             {str(key): str(value) for key, value in plain["versions"].items()},
+            None if scores is None else ValidationScores.from_plain(scores, len(class_names)),
         )
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from vit.atomic_files import partial_name
 from vit.checkpoints.format import FIX, KEY, Content
 from vit.checkpoints.model_path import check_local
+from vit.checkpoints.validation_scores import ValidationScores
 from vit.errors import CheckpointError, ResourceError
 
 
@@ -89,8 +90,8 @@ def read_checkpoint(path: Path) -> Content:
     return dict(content)
 
 
-def store_temperature(path: Path, temperature: float) -> None:
-    """Write the temperature that was fitted into a checkpoint's description.
+def store_calibration(path: Path, temperature: float, scores: ValidationScores | None) -> None:
+    """Write the fitted temperature, and the scores of the validation images, into a checkpoint's description.
 
     Raises:
         CheckpointError: as `read_checkpoint`.
@@ -98,6 +99,8 @@ def store_temperature(path: Path, temperature: float) -> None:
     """
     content = read_checkpoint(path)
     content[KEY]["temperature"] = temperature
+    if scores is not None:
+        content[KEY]["validation_scores"] = scores.to_plain()
     write_checkpoint(content, path)
 
 

@@ -9,6 +9,7 @@ import platform
 from dataclasses import dataclass, field, fields
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +58,8 @@ class RunResult:
         correct: whether each image of a split is right, in order: the bits that `unpack` reads.
         skipped_steps: number of optimizer steps left out because a loss or gradient was NaN or infinite.
         unreadable_images: number of training images that could not be read and were replaced by others.
+        answers: what thresholds and prediction sets, fitted on the validation images, do on the test images: the values
+            of `MeasuredAnswers`; {} without such images.
         left_out: validation and test images that could not be read and were not measured: {split: {path: reason}}.
     """
 
@@ -84,6 +87,7 @@ class RunResult:
     correct: dict[str, str] = field(default_factory=dict)
     skipped_steps: int = 0
     unreadable_images: int = 0
+    answers: dict[str, Any] = field(default_factory=dict)
     left_out: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from vit.checkpoints.model_path import check_model
 from vit.commands.arguments import ModelOrOnnx, StrPath, new_folder, path_text
+from vit.commands.shown_answers import show_answers
 from vit.console import Reporter, interval, percent
 from vit.data.dataset_names import check_data
 from vit.errors import BadInputsError, UsageError
@@ -92,7 +93,10 @@ def evaluate(
         samples, seen = _measured_images(model, data, source, chosen, include_seen, reporter)
         samples = with_model_classes(samples, source, predictor.class_names, reporter)
         scored = _score(predictor, source.name, chosen, samples, reporter)
-    found = Evaluation(folder, measure(scored, predictor.class_names), dict(scored.left_out), seen)
+    fitted_elsewhere = data is not None or chosen == "test"
+    scores = predictor.validation_scores if fitted_elsewhere else None
+    measurement = measure(scored, predictor.class_names, scores=scores)
+    found = Evaluation(folder, measurement, dict(scored.left_out), seen)
     if rank == 0:
         _write(found, scored, predictor.class_names)
         _show(reporter, found)
@@ -186,6 +190,8 @@ def _show(reporter: Reporter, found: Evaluation) -> None:
     lowest = f"\nthe {len(worst)} classes with the lowest F1 of {count}"
     reporter.line(lowest if count > len(worst) else "\nby class, lowest F1 first")
     reporter.table(("class", "images", "precision", "recall", "F1"), [_class_row(row) for row in worst])
+    if measurement.answers is not None:
+        show_answers(reporter, measurement.answers)
     reporter.line(f"\nmetrics.json, predictions.csv and figures in {found.folder}")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from vit.checkpoints.model_path import check_model
+from vit.commands.answer_options import AnswerOptions, check_separator
 from vit.commands.arguments import ModelOrOnnx, Paths, PositiveInt, StrPath, new_file, path_list
 from vit.console import ProgressReport, Reporter, percent
 from vit.errors import BadInputsError, UsageError
@@ -35,6 +36,7 @@ class PredictionSummary:
         page: gallery; None where none was asked for.
         num_files: number of rows.
         num_unlabeled: number of files that could not be read.
+        num_unsure: number of images without a label, because its probability is too low.
         label_counts: number of files for each predicted label.
     """
 
@@ -42,6 +44,7 @@ class PredictionSummary:
     page: Path | None
     num_files: int
     num_unlabeled: int
+    num_unsure: int
     label_counts: dict[str, int]
 
 
@@ -53,6 +56,10 @@ def predict(
     top_k: PositiveInt = 5,
     recursive: bool = False,
     gallery: bool = False,
+    reject_below: float | None = None,
+    target_accuracy: float | None = None,
+    coverage: float | None = None,
+    sets: Literal["lac", "aps", "class_conditional"] = "lac",
     on_bad: Literal["report", "fail"] = "report",
     batch_size: PositiveInt = 64,
     device: str = "auto",
@@ -67,6 +74,12 @@ def predict(
         top_k: number of classes in a row
         recursive: also read the folders inside folders
         gallery: also write a page of thumbnails with their labels
+        reject_below: images whose label has a smaller probability get no label, and the status unsure
+        target_accuracy: accuracy of the images that get a label, such as 0.99; sets the smallest probability from the
+            validation images of the model, so that the accuracy is reached with 95 % confidence
+        coverage: also give each image a set of labels that has the true one with this probability, such as 0.9
+        sets: method of the sets. lac: smallest on average. aps: larger for difficult images. class_conditional: the
+            coverage holds in each class
         on_bad: exit code where some files cannot be read: report is 0, fail is 5; where all files are bad: always 5
         batch_size: number of files computed at once
         device: cpu, cuda or mps; auto: an accelerator if there is one
@@ -76,7 +89,7 @@ def predict(
         The file with the rows, and counts of files and labels.
 
     Raises:
-        VitError: the model, the images or the output cannot be used.
+        VitError: the model, the images or the output cannot be used, or validation images are missing for a rule.
         BadInputsError: no file can be read; or some files cannot, and `on_bad` is "fail".
 
     Example:
@@ -84,6 +97,7 @@ def predict(
     """
     model = os.fspath(model)
     rows_file = _rows_file(output, gallery)
+    wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets)
     check_model(model)
     files = list_files(path_list(images), recursive)
 
@@ -94,6 +108,9 @@ def predict(
     predictor = load(model, device, precision)
     writer.top_k = min(top_k, len(predictor.class_names))
     reporter = Reporter(quiet=not is_first())
+    writer.has_sets = coverage is not None
+    predictor.rule = wanted.rule(predictor, reporter)
+    check_separator(writer, predictor.class_names)
     reporter.notice(
         f"{len(files):,} files, {len(predictor.class_names)} classes, "
         f"{predictor.engine.device.type}, {predictor.engine.precision}"
@@ -105,7 +122,7 @@ def predict(
     summary = tally.summary(rows_file, gallery)
     if is_first():
         _show(reporter, summary, tally)
-        if summary.num_unlabeled and (on_bad == "fail" or not summary.label_counts):
+        if summary.num_unlabeled and (on_bad == "fail" or summary.num_unlabeled == summary.num_files):
             raise BadInputsError(f"{summary.num_unlabeled} files have no label", f"see the rows in {rows_file}")
         reporter.next_command(f"vit evaluate {shlex.quote(model)} LABELED_FOLDER")
     return summary
@@ -179,13 +196,15 @@ class _Tally:
             self.first.append(row)
         if row.status == "ok":
             self.labels[row.label] += 1
-        elif len(self.bad) < SHOWN_BAD:
+        elif row.status != "unsure" and len(self.bad) < SHOWN_BAD:
             self.bad.append(row)
 
     def summary(self, output: Path, gallery: bool) -> PredictionSummary:
         total = self.statuses.total()
         page = gallery_page(output) if gallery else None
-        return PredictionSummary(output, page, total, total - self.statuses["ok"], dict(self.labels))
+        unsure = self.statuses["unsure"]
+        unlabeled = total - self.statuses["ok"] - unsure
+        return PredictionSummary(output, page, total, unlabeled, unsure, dict(self.labels))
 
 
 def _write(rows: "Iterable[Prediction]", writer: "RowWriter", page: Path | None) -> _Tally:
@@ -209,15 +228,24 @@ def _gallery(page: Path) -> "Gallery":
 
 def _show(reporter: Reporter, summary: PredictionSummary, tally: _Tally) -> None:
     if summary.num_files <= SHOWN_FILES:
-        good = [(row.path, row.label, percent(row.probability or 0.0)) for row in tally.first if row.status == "ok"]
+        good = [
+            (row.path, row.label or row.status, percent(row.probability), " | ".join(row.labels))
+            for row in tally.first
+            if row.probability is not None
+        ]
         if good:
-            reporter.table(("file", "label", "probability"), good)
+            columns = ("file", "label", "probability", "set")
+            count = 4 if any(row[3] for row in good) else 3
+            reporter.table(columns[:count], [row[:count] for row in good])
     else:
         reporter.table(("label", "files"), tally.labels.most_common(SHOWN_LABELS))
     if len(tally.labels) > SHOWN_LABELS:
         reporter.line(f"... and {len(tally.labels) - SHOWN_LABELS} more labels")
+    if summary.num_unsure:
+        reporter.line(f"unsure: {summary.num_unsure:,} of {summary.num_files:,} images have no label")
     if summary.num_unlabeled:
-        words = ", ".join(f"{count:,} {status}" for status, count in tally.statuses.items() if status != "ok")
+        bad = {status: count for status, count in tally.statuses.items() if status not in ("ok", "unsure")}
+        words = ", ".join(f"{count:,} {status}" for status, count in bad.items())
         total, without = summary.num_files, summary.num_unlabeled
         reporter.notice(f"\nWARNING: {without:,} of {total:,} files have no label: {words}")
         for row in tally.bad:

@@ -14,12 +14,12 @@ from vit.data.draws import uniform
 from vit.data.samples import Labels, Source
 from vit.errors import DataError
 
-SPLITS = ("train", "validation", "test")
+SPLITS = ("train", "validation", "test", "calibration")
 COLUMNS, CONTENT = ("path", "label", "split"), "content"  # columns of splits.csv
 
 
-def with_all_splits(source: Source, validation: float, test: float, seed: int) -> Source:
-    """The source with all three splits. Missing splits are cut from the training images, stratified by class.
+def with_all_splits(source: Source, validation: float, test: float, seed: int, calibration: float = 0.0) -> Source:
+    """The source with all splits. Missing splits are cut from the training images, stratified by class.
 
     Most classes may have too few images for this. If a stratified cut gave less than half of the wanted images, the cut
     ignores classes, and each class keeps at least one training image.
@@ -31,6 +31,7 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int) -
         validation: fraction of all images for validation, if the source has no validation images.
         test: fraction of all images for testing, if the source has no test images.
         seed: seed of the cut.
+        calibration: fraction of all images for calibration.
 
     Raises:
         DataError: a split is empty, or too few images are there to cut it.
@@ -43,7 +44,7 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int) -
             )
     fractions = {
         split: fraction
-        for split, fraction in (("validation", validation), ("test", test))
+        for split, fraction in (("validation", validation), ("test", test), ("calibration", calibration))
         if split not in source.splits and fraction > 0
     }
     if not fractions:

@@ -26,11 +26,13 @@ class Temperature:
         fitted: most probable temperature.
         gain: nats by which the log-likelihood of all images at its best temperature exceeds the one at temperature 1.
         num_images: number of images in the fit.
+        split: split of these images.
     """
 
     fitted: float
     gain: float
     num_images: int
+    split: str = "validation"
 
     @property
     def is_clear(self) -> bool:
@@ -45,11 +47,11 @@ class Temperature:
     def words(self) -> str:
         """The value and its origin, for people."""
         if self.is_clear:
-            return f"{self.fitted:.3f}, fitted on {self.num_images:,} validation images"
-        return f"stays 1: {self.num_images:,} validation images do not tell it from 1 (fitted: {self.fitted:.3f})"
+            return f"{self.fitted:.3f}, fitted on {self.num_images:,} {self.split} images"
+        return f"stays 1: {self.num_images:,} {self.split} images do not tell it from 1 (fitted: {self.fitted:.3f})"
 
 
-def fit_temperature(scored: ScoredImages) -> Temperature:
+def fit_temperature(scored: ScoredImages, split: str = "validation") -> Temperature:
     """The temperature that should divide the logits behind some probabilities.
 
     It maximizes the posterior probability under a prior: log T is normal around 0 with a standard deviation of 0.5.
@@ -57,7 +59,8 @@ def fit_temperature(scored: ScoredImages) -> Temperature:
     outweigh the prior.
 
     Args:
-        scored: validation images, scored at temperature 1. Without images the temperature is 1.
+        scored: images that the network was not trained on, scored at temperature 1.
+        split: split of these images.
     """
     assert scored.temperature == 1.0
     logits, rows = scored.log_probabilities, np.arange(len(scored.labels))
@@ -77,4 +80,4 @@ def fit_temperature(scored: ScoredImages) -> Temperature:
 
     best, _ = minimum(PRIOR_STD)
     _, least_loss = minimum(np.inf)
-    return Temperature(float(np.exp(best)), loss(0.0) - least_loss, len(rows))
+    return Temperature(float(np.exp(best)), loss(0.0) - least_loss, len(rows), split)

@@ -8,7 +8,9 @@ import numpy.typing as npt
 from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
+from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.samples import Labels
+from vit.inference.measured_answers import MeasuredAnswers, measure_answers
 from vit.inference.scored_images import Floats, ScoredImages
 
 RESAMPLES = 1000
@@ -117,6 +119,7 @@ class Measurement:
         uncalibrated: metrics at temperature 1, where they differ.
         per_class: metrics of each class.
         confusion: (C, C) counts, with true classes in rows; None for more than 200 classes.
+        answers: what thresholds and prediction sets of the model do; None without its validation scores.
     """
 
     num_images: int
@@ -125,6 +128,7 @@ class Measurement:
     uncalibrated: Calibration
     per_class: list[ClassMetrics]
     confusion: npt.NDArray[np.int64] | None
+    answers: MeasuredAnswers | None = None
 
     def to_dict(self) -> dict[str, object]:
         """The content of an evaluation's metrics.json."""
@@ -135,14 +139,19 @@ class Measurement:
             "uncalibrated": self.uncalibrated.to_dict(),
             "per_class": [row.to_dict() for row in self.per_class],
         }
+        if self.answers is not None:
+            content["answers"] = self.answers.to_dict()
         return content if self.confusion is None else {**content, "confusion": self.confusion.tolist()}
 
 
-def measure(scored: ScoredImages, class_names: Sequence[str], seed: int = 0) -> Measurement:
+def measure(
+    scored: ScoredImages, class_names: Sequence[str], seed: int = 0, scores: ValidationScores | None = None
+) -> Measurement:
     """All metrics of a set of scored images.
 
     Args:
         seed: seed of the bootstrap.
+        scores: scores of the model's validation images, if these are not the images that are measured.
     """
     num_classes = len(class_names)
     is_readable = num_classes <= MOST_IN_CONFUSION
@@ -153,6 +162,7 @@ def measure(scored: ScoredImages, class_names: Sequence[str], seed: int = 0) -> 
         uncalibrated=uncalibrated(scored, num_classes, seed),
         per_class=per_class(scored.labels, scored.predictions, class_names),
         confusion=confusion(scored.labels, scored.predictions, num_classes) if is_readable else None,
+        answers=None if scores is None else measure_answers(scored, scores, seed),
     )
 
 

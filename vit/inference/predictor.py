@@ -13,10 +13,12 @@ from torch import Tensor
 
 from vit.checkpoints import load as checkpoint
 from vit.checkpoints.run import checkpoint_of
+from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.decode import ImageError, read_image
 from vit.data.in_memory import TAKEN, InMemory, name_of, pixels_of
 from vit.data.preprocess import Preprocess
 from vit.errors import UsageError
+from vit.inference.answers import AnswerRule
 from vit.inference.devices import choose_device
 from vit.inference.engine import Engine
 from vit.inference.files import list_files
@@ -25,7 +27,7 @@ from vit.inference.pipeline import rows_of
 
 Image = str | os.PathLike[str] | InMemory
 _Named = tuple[str, str | InMemory]  # name of the row, and the image
-Status = Literal["ok", "unreadable", "not_image", "too_large"]
+Status = Literal["ok", "unsure", "unreadable", "not_image", "too_large"]
 
 BATCH_SIZE = 64
 
@@ -36,11 +38,12 @@ class Prediction:
 
     Attributes:
         path: path as given or listed.
-        status: "ok", or the reason for a missing label.
-        label: most probable class; "" without an image.
-        probability: probability of that class; None without an image.
+        status: "ok", or the reason for a missing label. "unsure": the probability is too low for a label.
+        label: most probable class; "" without a label.
+        probability: probability of the most probable class; None without an image.
         top: most probable classes with their probabilities, in falling order.
-        error: reason why the file could not be read; "" otherwise.
+        error: reason for a missing label; "" otherwise.
+        labels: the prediction set, most probable class first; () where none was asked for.
     """
 
     path: str
@@ -49,14 +52,24 @@ class Prediction:
     probability: float | None = None
     top: tuple[tuple[str, float], ...] = ()
     error: str = ""
+    labels: tuple[str, ...] = ()
 
 
 class Predictor:
-    """A network with its class names and preprocessing, from a checkpoint or an exported file alone."""
+    """A network with its class names and preprocessing, from a checkpoint or an exported file alone.
 
-    def __init__(self, engine: Engine | OnnxEngine, class_names: tuple[str, ...]) -> None:
+    Attributes:
+        rule: which images get a label, and which set of classes. `answer_rule` makes one.
+        validation_scores: what the network gave its validation images; None where the file has no such numbers.
+    """
+
+    def __init__(
+        self, engine: Engine | OnnxEngine, class_names: tuple[str, ...], validation_scores: ValidationScores | None
+    ) -> None:
         self.engine = engine
         self.class_names = class_names
+        self.validation_scores = validation_scores
+        self.rule = AnswerRule()
 
     @property
     def preprocess(self) -> Preprocess:
@@ -95,24 +108,33 @@ class Predictor:
         def read(one: _Named) -> tuple[str, Tensor | ImageError]:
             return one[0], read_input(one[1], self.preprocess, one[0])
 
-        return rows_of(self.engine, named, batch_size, read, lambda part: self._predict_batch(part, top_k))
+        return rows_of(self.engine, named, batch_size, read, lambda part: list(self._predict_batch(part, top_k)))
 
-    def _predict_batch(self, part: Sequence[tuple[str, Tensor | ImageError]], top_k: int) -> list[Prediction]:
-        images = [image for _, image in part if isinstance(image, Tensor)]
-        count = min(top_k, len(self.class_names))
-        tops: Iterator[tuple[tuple[str, float], ...]] = iter(())
-        if images:
-            values, indices = self.engine.probabilities(torch.stack(images)).topk(count, dim=1)
-            tops = (
-                tuple((self.class_names[c], p) for c, p in zip(numbers, probabilities, strict=True))
-                for numbers, probabilities in zip(indices.tolist(), values.tolist(), strict=True)
-            )
-        return [
-            Prediction(path, _status(image), error=image.reason)
-            if isinstance(image, ImageError)
-            else _labeled(path, next(tops))
-            for path, image in part
-        ]
+    def _predict_batch(self, part: Sequence[tuple[str, Tensor | ImageError]], top_k: int) -> Iterator[Prediction]:
+        read = [(path, image) for path, image in part if isinstance(image, Tensor)]
+        answers: Iterator[Prediction] = iter(())
+        if read:
+            probabilities = self.engine.probabilities(torch.stack([image for _, image in read]))
+            answers = self._answers([path for path, _ in read], probabilities, min(top_k, len(self.class_names)))
+        for path, image in part:
+            if isinstance(image, ImageError):
+                yield Prediction(path, _status(image), error=image.reason)
+            else:
+                yield next(answers)
+
+    def _answers(self, paths: Sequence[str], probabilities: Tensor, count: int) -> Iterator[Prediction]:
+        """The predictions for probabilities (B, C)."""
+        values, indices = probabilities.topk(count, dim=1)
+        sets = self.rule.members(probabilities.numpy(), paths)
+        for path, numbers, top_values, chosen in zip(paths, indices.tolist(), values.tolist(), sets, strict=True):
+            top = tuple((self.class_names[c], p) for c, p in zip(numbers, top_values, strict=True))
+            labels = tuple(self.class_names[c] for c in chosen)
+            label, probability = top[0]
+            if probability < self.rule.reject_below:
+                reason = f"the most probable class, {label}, has less than {self.rule.reject_below:.4f}"
+                yield Prediction(path, "unsure", "", probability, top, reason, labels)
+            else:
+                yield Prediction(path, "ok", label, probability, top, labels=labels)
 
 
 def _is_one(images: object) -> bool:
@@ -139,10 +161,6 @@ def read_input(image: str | InMemory, preprocess: Preprocess, name: str = "") ->
         return error
 
 
-def _labeled(path: str, top: tuple[tuple[str, float], ...]) -> Prediction:
-    return Prediction(path, "ok", top[0][0], top[0][1], top)
-
-
 def _status(error: ImageError) -> Status:
     return "not_image" if error.kind == "not_image" else "too_large" if error.kind == "too_large" else "unreadable"
 
@@ -166,7 +184,7 @@ def load(path: str | os.PathLike[str], device: str = "auto", precision: str = "a
     if precision == "auto" and description.precision == "32-true":
         precision = "32-true"
     engine = Engine(network, description.preprocess, choose_device(device), precision, description.temperature)
-    return Predictor(engine, description.class_names)
+    return Predictor(engine, description.class_names, description.validation_scores)
 
 
 def _load_onnx(path: Path, device: str, precision: str) -> Predictor:
@@ -174,4 +192,4 @@ def _load_onnx(path: Path, device: str, precision: str) -> Predictor:
         if value not in ("auto", own):
             raise UsageError(f"--{option} {value}, but an ONNX file is computed with {own}", f"leave --{option} out")
     engine = OnnxEngine(path)
-    return Predictor(engine, engine.description.class_names)
+    return Predictor(engine, engine.description.class_names, engine.description.validation_scores)

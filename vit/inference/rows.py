@@ -20,15 +20,24 @@ from vit.inference.files import check_output
 from vit.inference.predictor import Prediction
 
 _FLUSH_ROWS = 4096
+SET_COLUMN, SEPARATOR = "labels", "|"
+
+Cell = str | float | list[str] | None
 
 
 class RowWriter(ABC):
-    """Writes predictions to a file in a `with` block. The file gets its name when the block ends without an error."""
+    """Writes predictions to a file in a `with` block. The file gets its name when the block ends without an error.
+
+    Attributes:
+        top_k: number of classes in a row.
+        has_sets: whether rows have a prediction set.
+    """
 
     def __init__(self, path: Path, top_k: int) -> None:
         self.path = path
         self.partial = path.with_name(f"{path.name}.partial")
         self.top_k = top_k
+        self.has_sets = False
 
     @abstractmethod
     def write(self, prediction: Prediction) -> None:
@@ -78,18 +87,21 @@ class _TextWriter(RowWriter):
 
 
 class CsvWriter(_TextWriter):
-    """Columns path, status, label, probability, label_2, probability_2, ..., error."""
+    """Columns path, status, label, probability, label_2, probability_2, ..., labels (a set: a|b), error."""
 
     def _open(self) -> None:
         super()._open()
-        self.rows = TableWriter(self.file, column_names(self.top_k), digits=6)
+        self.rows = TableWriter(self.file, column_names(self.top_k, self.has_sets), digits=6)
 
     def write(self, prediction: Prediction) -> None:
-        self.rows.row(flat(prediction, self.top_k))
+        *cells, error = flat(prediction, self.top_k)
+        if self.has_sets:
+            cells.append(SEPARATOR.join(prediction.labels))
+        self.rows.row([*cells, error])
 
 
 class JsonLinesWriter(_TextWriter):
-    """One JSON object in each line: path, status, label, probability, top (list of label and probability), error."""
+    """One JSON object in each line: path, status, label, probability, top (label and probability), labels, error."""
 
     def write(self, prediction: Prediction) -> None:
         self.file.write(json.dumps(to_json(prediction)) + "\n")
@@ -99,14 +111,14 @@ class ParquetWriter(RowWriter):
     """The columns of the CSV file, with types. Bytes of names that are not UTF-8 are escaped."""
 
     def _open(self) -> None:
-        names = column_names(self.top_k)
-        types = [pa.float32() if name.startswith("probability") else pa.string() for name in names]
-        self.schema = pa.schema(list(zip(names, types, strict=True)))
+        names = column_names(self.top_k, self.has_sets)
+        self.schema = pa.schema([(name, _parquet_type(name)) for name in names])
         self.writer = pq.ParquetWriter(self.partial, self.schema)
-        self.waiting: list[tuple[str | float | None, ...]] = []
+        self.waiting: list[list[Cell]] = []
 
     def write(self, prediction: Prediction) -> None:
-        self.waiting.append(flat(prediction, self.top_k))
+        *cells, error = flat(prediction, self.top_k)
+        self.waiting.append([*cells, *([list(prediction.labels)] if self.has_sets else []), error])
         if len(self.waiting) >= _FLUSH_ROWS:
             self.flush()
 
@@ -130,10 +142,16 @@ def open_writer(path: Path, top_k: int) -> RowWriter:
     return _WRITERS[path.suffix.lower()](path, top_k)
 
 
-def column_names(top_k: int) -> list[str]:
+def _parquet_type(name: str) -> pa.DataType:
+    if name == SET_COLUMN:
+        return pa.list_(pa.string())
+    return pa.float32() if name.startswith("probability") else pa.string()
+
+
+def column_names(top_k: int, has_sets: bool = False) -> list[str]:
     """Names of the columns of a row."""
     more = [name for rank in range(2, top_k + 1) for name in (f"label_{rank}", f"probability_{rank}")]
-    return ["path", "status", "label", "probability", *more, "error"]
+    return ["path", "status", "label", "probability", *more, *([SET_COLUMN] if has_sets else []), "error"]
 
 
 def flat(prediction: Prediction, top_k: int) -> tuple[str | float | None, ...]:
@@ -153,6 +171,7 @@ def to_json(prediction: Prediction) -> dict[str, object]:
         "label": prediction.label,
         "probability": prediction.probability,
         "top": [{"label": label, "probability": probability} for label, probability in prediction.top],
+        **({"labels": list(prediction.labels)} if prediction.labels else {}),
         "error": prediction.error,
     }
 
@@ -160,7 +179,8 @@ def to_json(prediction: Prediction) -> dict[str, object]:
 def from_json(row: dict[str, Any]) -> Prediction:
     """The prediction of a JSON row."""
     top = tuple((entry["label"], entry["probability"]) for entry in row["top"])
-    return Prediction(row["path"], row["status"], row["label"], row["probability"], top, row["error"])
+    labels = tuple(row.get("labels", ()))
+    return Prediction(row["path"], row["status"], row["label"], row["probability"], top, row["error"], labels)
 
 
 def merge(parts: list[Path]) -> Iterator[Prediction]:
@@ -180,5 +200,11 @@ def merge(parts: list[Path]) -> Iterator[Prediction]:
             file.close()
 
 
-def _encodable(cell: str | float | None) -> str | float | None:
-    return cell.encode("utf-8", "backslashreplace").decode("utf-8") if isinstance(cell, str) else cell
+def _encodable(cell: Cell) -> Cell:
+    if isinstance(cell, list):
+        return [_text(label) for label in cell]
+    return _text(cell) if isinstance(cell, str) else cell
+
+
+def _text(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

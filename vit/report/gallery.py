@@ -44,12 +44,12 @@ class Gallery:
             return
         self.num_shown += 1
         card = templates.get_template("gallery_card.html").render(
-            picture=_thumbnail(path) if status == "ok" else None,
+            picture=_thumbnail(path) if status in ("ok", "unsure") else None,
             name=Path(path).name,
             path=path,
-            label=label,
+            label=label or status,
             probability=probability,
-            problem=f"{status}: {error}" if status != "ok" else None,
+            problem=f"{status}: {error}" if status not in ("ok", "unsure") else None,
         )
         self._file.write(card)
 
@@ -61,7 +61,8 @@ class Gallery:
             num_files=self.num_files,
             num_shown=self.num_shown,
             labels=self.labels.most_common(),
-            bad=self.num_files - self.statuses["ok"],
+            bad=self.num_files - self.statuses["ok"] - self.statuses["unsure"],
+            unsure=self.statuses["unsure"],
         )
         self._file.write(foot)
         self._file.close()

@@ -10,8 +10,10 @@ from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
 from vit.data.samples import Source
 from vit.errors import DataError
+from vit.inference.measured_answers import MeasuredAnswers
 from vit.inference.metrics import MOST_IN_CONFUSION, confusion
 from vit.inference.scored_rows import ScoredRow, read_scored
+from vit.report.answer_tables import UnsureContent, unsure_content
 from vit.report.figures import confusion_matrix, curves, reliability
 from vit.report.inline_figure import drawn
 from vit.report.page import write_page
@@ -69,6 +71,7 @@ class RunContent:
     doubtful: list[Card]
     explained: list[tuple[str, list[ExplainedCard]]]
     reliability: Markup
+    unsure: UnsureContent | None
     facts: list[tuple[str, str]]
     config_name: str
     config: list[str]
@@ -133,10 +136,18 @@ def _content(
         doubtful=pictures.cards(tested.by_confidence()[:MOST_PICTURES]),
         explained=_explained(tested, pictures),
         reliability=drawn(reliability(tested.correct, tested.confidences, tested.uncalibrated)),
+        unsure=_unsure(result, tested, class_names),
         facts=facts(result),
         config_name=run.config_path.name,
         config=run.config_path.read_text(encoding="utf-8").splitlines(),
     )
+
+
+def _unsure(result: RunResult, tested: Tested, class_names: Sequence[str]) -> UnsureContent | None:
+    if not result.answers:
+        return None
+    answers = MeasuredAnswers.from_dict(result.answers)
+    return unsure_content(answers, tested.correct, tested.confidences, class_names)
 
 
 def _confusion(tested: Tested, class_names: Sequence[str]) -> Markup | None:

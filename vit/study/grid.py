@@ -150,11 +150,18 @@ class Inputs:
     weight_hashes: Mapping[str, str] = field(default_factory=dict)
 
 
+# (part, option, value that means what was done before the option existed): finished cells of before keep their keys.
+_LATER_OPTIONS: tuple[tuple[str, str, object], ...] = (("data", "calibration", 0.0),)
+
+
 def key_of(recipe: Recipe, inputs: Inputs) -> str:
     """A hash of everything that decides a cell's result: recipe without names and paths, weights, and all images."""
     values = {name: value for name, value in plain(recipe).items() if name not in UNDECIDING}
     values["trainer"].pop("checkpoint_every", None)
     values["optim"]["min_lr"] = values["optim"].pop("min_lr_ratio")  # its name when keys of this version began
+    for part, name, before in _LATER_OPTIONS:
+        if values[part][name] == before:
+            del values[part][name]
     values["data"] = {name: value for name, value in values["data"].items() if name not in _UNDECIDING_DATA}
     if recipe.model.init_from is not None:
         values["model"]["init_from"] = inputs.weight_hashes[recipe.model.init_from]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from lightning.pytorch import seed_everything
 
-from vit.checkpoints.io import store_temperature
+from vit.checkpoints.io import store_calibration
 from vit.checkpoints.run import RunDirectory
 from vit.training.best_weights import measure_checkpoint
 from vit.training.callbacks.listener import Listener
@@ -49,7 +49,7 @@ def fit(plan: Plan, run: RunDirectory, listeners: Sequence[Listener] = (), resum
         if best.fitted is not None:
             notice(f"temperature {best.fitted.words()}")
         if stats.is_first_process:
-            store_temperature(run.best_path, best.temperature)
+            store_calibration(run.best_path, best.temperature, best.validation_scores)
         result = run_result(plan, stats, best)
         if stats.is_first_process:
             run.previous_path.unlink(missing_ok=True)

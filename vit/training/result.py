@@ -1,11 +1,13 @@
 """What a training leaves: its duration and counts, the scores of its best checkpoint, and the result of its run"""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from vit.checkpoints.result import RunResult, pack, versions
 from vit.data.module import ImageDataModule
+from vit.inference.measured_answers import measure_answers
 from vit.inference.metrics import uncalibrated, with_intervals
 from vit.inference.scored_images import ScoredImages
 from vit.training.best_weights import MeasuredCheckpoint
@@ -84,8 +86,16 @@ def run_result(plan: Plan, stats: TrainingStats, best: MeasuredCheckpoint) -> Ru
         correct={split: pack(some.correct) for split, some in scored.items()},
         skipped_steps=stats.skipped_steps,
         unreadable_images=stats.unreadable_images,
+        answers=_answers(best),
         left_out={split: dict(some.left_out) for split, some in scored.items() if some.left_out},
     )
+
+
+def _answers(best: MeasuredCheckpoint) -> dict[str, Any]:
+    scores = best.validation_scores
+    if scores is None or "test" not in best.scored:
+        return {}
+    return measure_answers(best.scored["test"], scores).to_dict()
 
 
 def _device_name(device: torch.device) -> str:

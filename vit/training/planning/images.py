@@ -13,17 +13,18 @@ SUBSETS = {"balanced": "class-balanced", "natural": "with the class shares of al
 
 
 def check_shares(found: Source, data: DataConfig) -> None:
-    """Raise UsageError if the fractions of validation and test images leave too few images, or none."""
-    if "validation" in found.splits:
-        return
-    if data.validation == 0:
+    """Raise UsageError if the fractions of validation, test and calibration images leave too few images, or none."""
+    if "validation" not in found.splits and data.validation == 0:
         raise UsageError(
             "data.validation is 0, and the data have no validation images of their own",
             "give a fraction above 0: these images choose the best checkpoint",
         )
-    if "test" not in found.splits and data.validation + data.test >= 1:
+    fractions = {"validation": data.validation, "test": data.test, "calibration": data.calibration}
+    cut = {name: fraction for name, fraction in fractions.items() if name not in found.splits and fraction > 0}
+    if sum(cut.values()) >= 1:
+        given = " and ".join(f"data.{name} {fraction:g}" for name, fraction in cut.items())
         raise UsageError(
-            f"data.validation {data.validation:g} and data.test {data.test:g} leave no training images",
+            f"{given} leave no training images",
             "give fractions whose sum is below 1",
         )
 
@@ -44,7 +45,7 @@ def source_of(recipe: Recipe, root: str | None = None) -> Source:
     """
     data = recipe.data
     found = open_source(data.source, root or data.root)
-    return chosen_part(with_all_splits(found, data.validation, data.test, data.split_seed), recipe)
+    return chosen_part(with_all_splits(found, data.validation, data.test, data.split_seed, data.calibration), recipe)
 
 
 def with_subset(source: Source, recipe: Recipe) -> Recipe:

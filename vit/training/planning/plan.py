@@ -171,7 +171,7 @@ def _choose_images(recipe: Recipe, found: Source) -> tuple[Recipe, Source]:
     """The images of all splits, and the recipe with the kind of subset that they ask for."""
     data = recipe.data
     check_shares(found, data)
-    source = with_all_splits(found, data.validation, data.test, data.split_seed)
+    source = with_all_splits(found, data.validation, data.test, data.split_seed, data.calibration)
     if data.train_images is None:
         return recipe, source
     recipe = with_subset(source, recipe)

@@ -27,6 +27,8 @@ class DataConfig:
         download: whether torchvision may download a missing data set.
         validation: fraction of the images used for validation, where DATA has no validation images.
         test: fraction of the images used for the test, where DATA has no test images.
+        calibration: fraction of the images set aside for the temperature, thresholds and prediction sets; 0: the
+            validation images serve for these too.
         split_seed: seed of the split into training, validation and test images; equal in runs that are compared.
         train_images: number of training images used, where a smaller choice lies inside a larger one; null: all.
         subset: classes of `train_images`. balanced: equally many of each class. natural: class fractions of all
@@ -44,6 +46,7 @@ class DataConfig:
     download: bool = False
     validation: Share = 0.1
     test: Share = 0.2
+    calibration: Share = 0.0
     split_seed: Seed = 0
     train_images: PositiveInt | None = None
     subset: Literal["auto", "balanced", "natural"] = "auto"

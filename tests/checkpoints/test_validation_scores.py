@@ -1,0 +1,52 @@
+"""Validation scores survive a checkpoint, and damaged ones are refused."""
+
+import numpy as np
+import pytest
+
+from vit.checkpoints.validation_scores import MOST_IMAGES, ValidationScores
+
+
+def made(count=7, num_classes=3):
+    generator = np.random.default_rng(count)
+    probabilities = generator.dirichlet(np.ones(num_classes), count).astype(np.float32)
+    return generator.integers(0, num_classes, count), probabilities
+
+
+def test_numbers_of_each_image():
+    labels = np.array([0, 1, 2])
+    probabilities = np.array([[0.7, 0.2, 0.1], [0.5, 0.4, 0.1], [0.3, 0.5, 0.2]], dtype=np.float32)
+    scores = ValidationScores.of(labels, probabilities)
+    assert scores.own.tolist() == pytest.approx([0.7, 0.4, 0.2])
+    assert scores.above.tolist() == pytest.approx([0.0, 0.5, 0.8])
+    assert scores.highest.tolist() == pytest.approx([0.7, 0.5, 0.5])
+    assert scores.correct.tolist() == [True, False, False]
+
+
+def test_a_round_trip_changes_nothing():
+    scores = ValidationScores.of(*made())
+    again = ValidationScores.from_plain(scores.to_plain(), 3)
+    for name in ("labels", "own", "above", "highest"):
+        assert np.array_equal(getattr(again, name), getattr(scores, name))
+
+
+def test_of_many_images_a_fixed_choice_is_kept():
+    labels, probabilities = made(MOST_IMAGES + 500)
+    first, second = (ValidationScores.of(labels, probabilities) for _ in range(2))
+    assert len(first) == MOST_IMAGES
+    assert np.array_equal(first.own, second.own)
+    assert len(ValidationScores.from_plain(first.to_plain(), 3)) == MOST_IMAGES
+
+
+@pytest.mark.parametrize("damage", [
+    {"own": ""}, {"own": "!"}, {"own": "AAAA"}, {"labels": None}, {"above": "AACAfw=="}, {"highest": "AAAA" * 200_000},
+])  # fmt: skip
+def test_damaged_scores_are_refused(damage):
+    plain = ValidationScores.of(*made(1)).to_plain()
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        ValidationScores.from_plain({**plain, **damage}, 3)
+
+
+def test_classes_that_are_not_there_are_refused():
+    plain = ValidationScores.of(np.array([2]), np.array([[0.1, 0.2, 0.7]], dtype=np.float32)).to_plain()
+    with pytest.raises(ValueError, match="class"):
+        ValidationScores.from_plain(plain, 2)

@@ -1,0 +1,74 @@
+"""Selective prediction: the guarantee holds over many draws of validation images, and the curve is what it says."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from vit.inference.selective import fewest_images, risk_coverage, threshold_for
+
+
+def world(generator, count):
+    """Confidences of images, and whether each is right; right as often as they say to the power of two."""
+    highest = generator.uniform(0.3, 1.0, count)
+    return highest, generator.random(count) < highest**2
+
+
+@pytest.mark.parametrize(("target", "count"), [(0.65, 100), (0.8, 1000), (0.9, 3000)])
+def test_new_images_reach_the_target_in_at_least_95_percent_of_fits(target, count):
+    generator = np.random.default_rng(0)
+    fits, misses, coverages = 300, 0, []
+    for _ in range(fits):
+        found = threshold_for(target, *world(generator, count))
+        if found is None:
+            continue
+        # accuracy of all images above a threshold t in this world: mean of c^2 over (t, 1)
+        value = found.value
+        accuracy = (1 - value**3) / (3 * (1 - value))
+        misses += accuracy < target
+        coverages.append(found.coverage)
+    assert misses <= binom.ppf(0.999, fits, 0.05)
+    assert len(coverages) > fits / 2  # it is not safe because it never answers
+
+
+def test_more_validation_images_keep_more_images():
+    generator = np.random.default_rng(1)
+    few, many = (np.mean([threshold_for(0.7, *world(generator, n)).coverage for _ in range(30)]) for n in (1000, 5000))
+    assert many > few
+
+
+def test_the_fewest_images_that_can_be_enough():
+    for target in (0.9, 0.99):
+        count = fewest_images(target) * 2  # half are kept after several tests
+        assert (
+            threshold_for(target, np.ones(fewest_images(target) - 1), np.ones(fewest_images(target) - 1, bool)) is None
+        )
+        assert threshold_for(target, np.ones(count * 2), np.ones(count * 2, bool)).coverage == 1.0
+
+
+def test_a_threshold_keeps_exactly_the_images_that_it_counted():
+    highest, correct = world(np.random.default_rng(2), 500)
+    found = threshold_for(0.8, highest.astype(np.float32), correct)
+    kept = highest.astype(np.float32) >= found.value
+    assert found.coverage == kept.mean()
+    assert found.accuracy == pytest.approx(correct[kept].mean())
+    assert found.num_images == 500
+
+
+def test_no_validation_images_and_a_network_that_is_always_wrong_have_no_threshold():
+    assert threshold_for(0.9, np.array([]), np.array([], bool)) is None
+    assert threshold_for(0.9, np.linspace(0, 1, 100), np.zeros(100, bool)) is None
+
+
+def test_risk_against_coverage_by_hand():
+    curve = risk_coverage(np.array([0.9, 0.8, 0.8, 0.1]), np.array([True, False, True, False]))
+    assert curve.coverage.tolist() == [0.25, 0.75, 1.0]
+    assert curve.risk.tolist() == pytest.approx([0.0, 1 / 3, 0.5])
+    assert curve.area == pytest.approx((0 + 1 / 3 + 1 / 3 + 0.5) / 4)
+    assert curve.area_low <= curve.area <= curve.area_high
+    assert curve.low[0] == 0.0
+    assert curve.high[0] == pytest.approx(0.975)  # no error in one image
+
+
+def test_sorting_by_confidence_lowers_the_area_below_the_error():
+    highest, correct = world(np.random.default_rng(3), 2000)
+    assert risk_coverage(highest, correct).area < 1 - correct.mean()

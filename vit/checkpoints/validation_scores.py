@@ -1,0 +1,87 @@
+"""What a network gave its validation images: thresholds and prediction sets are fitted to these numbers
+
+A checkpoint keeps them, so that `vit predict --target_accuracy` and `--coverage` need no other file.
+"""
+
+import base64
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+MOST_IMAGES = 20_000  # of which a checkpoint keeps numbers, 16 bytes each: more would hardly move a quantile
+_FLOATS = ("own", "above", "highest")
+
+Floats32 = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class ValidationScores:
+    """Calibrated probabilities of n validation images, as far as thresholds and prediction sets depend on them.
+
+    Attributes:
+        labels: (n,) true class numbers.
+        own: (n,) probabilities of the true classes.
+        above: (n,) sums of the probabilities that are larger than that of the true class.
+        highest: (n,) largest probabilities.
+    """
+
+    labels: npt.NDArray[np.int32]
+    own: Floats32
+    above: Floats32
+    highest: Floats32
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @cached_property
+    def correct(self) -> npt.NDArray[np.bool_]:
+        """(n,) whether the most probable class is the true one."""
+        return np.asarray(self.own >= self.highest)
+
+    @classmethod
+    def of(cls, labels: npt.NDArray[np.int64], probabilities: Floats32) -> "ValidationScores":
+        """The scores of images. Of more than 20,000 images a random choice is kept, the same every time.
+
+        Args:
+            labels: (n,) true class numbers.
+            probabilities: (n, C) calibrated probabilities.
+        """
+        if len(labels) > MOST_IMAGES:
+            chosen = np.sort(np.random.default_rng(0).choice(len(labels), MOST_IMAGES, replace=False))
+            labels, probabilities = labels[chosen], probabilities[chosen]
+        own = probabilities[np.arange(len(labels)), labels]
+        above = np.where(probabilities > own[:, None], probabilities, 0).sum(axis=1, dtype=np.float32)
+        return cls(labels.astype(np.int32), own, above, probabilities.max(axis=1))
+
+    def to_plain(self) -> dict[str, str]:
+        """The arrays as text: little-endian bytes in base64."""
+        arrays = {"labels": self.labels.astype("<i4")} | {name: getattr(self, name).astype("<f4") for name in _FLOATS}
+        return {name: base64.b64encode(array.tobytes()).decode("ascii") for name, array in arrays.items()}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any], num_classes: int) -> "ValidationScores":
+        """The scores that `to_plain` wrote.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is not such a mapping, or a number is out of range.
+        """
+        labels = _array(plain["labels"], "<i4").astype(np.int32)
+        own, above, highest = (_array(plain[name], "<f4").astype(np.float32) for name in _FLOATS)
+        if not 0 < len(labels) == len(own) == len(above) == len(highest) <= MOST_IMAGES:
+            raise ValueError("the validation scores are of different lengths")
+        if labels.min() < 0 or labels.max() >= num_classes:
+            raise ValueError("the validation scores have a class that is not there")
+        if not all(((column >= 0) & (column <= 1.001)).all() for column in (own, above, highest)):
+            raise ValueError("the validation scores are not probabilities")
+        return cls(labels, own, above, highest)
+
+
+def _array(text: str, kind: str) -> npt.NDArray[Any]:
+    if len(text) > math.ceil(MOST_IMAGES * 4 / 3) * 4 + 4:
+        raise ValueError("the validation scores are of too many images")
+    return np.frombuffer(base64.b64decode(text, validate=True), dtype=kind)

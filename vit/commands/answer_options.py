@@ -1,0 +1,78 @@
+"""Options of `vit predict` that decide which images get a label, and which set of labels"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vit.commands.arguments import fraction
+from vit.console import Reporter, percent
+from vit.errors import UsageError
+
+if TYPE_CHECKING:
+    from vit.inference.answers import AnswerRule
+    from vit.inference.prediction_sets import SetMethod
+    from vit.inference.predictor import Predictor
+    from vit.inference.rows import RowWriter
+
+SHOWN_CLASSES = 10
+
+
+@dataclass(frozen=True)
+class AnswerOptions:
+    """The options of a rule, each between 0 and 1."""
+
+    reject_below: float | None
+    target_accuracy: float | None
+    coverage: float | None
+    sets: "SetMethod"
+
+    @classmethod
+    def checked(
+        cls, reject_below: float | None, target_accuracy: float | None, coverage: float | None, sets: "SetMethod"
+    ) -> "AnswerOptions":
+        """The options as given. UsageError for a number out of range, and for options that exclude each other."""
+        if reject_below is not None and target_accuracy is not None:
+            raise UsageError("--reject_below and --target_accuracy both set the smallest probability", "give one")
+        if sets != "lac" and coverage is None:
+            raise UsageError(f"--sets {sets} needs --coverage", "give --coverage 0.9")
+        return cls(
+            fraction("--reject_below", reject_below),
+            fraction("--target_accuracy", target_accuracy),
+            fraction("--coverage", coverage),
+            sets,
+        )
+
+    def rule(self, predictor: "Predictor", reporter: Reporter) -> "AnswerRule":
+        """The rule for a model, and a line that says what it is."""
+        from vit.inference.answers import answer_rule
+
+        rule = answer_rule(
+            predictor.validation_scores,
+            len(predictor.class_names),
+            reject_below=self.reject_below,
+            target_accuracy=self.target_accuracy,
+            coverage=self.coverage,
+            sets=self.sets,
+        )
+        scores = predictor.validation_scores
+        if self.target_accuracy is not None and scores is not None:
+            kept, target = float((scores.highest >= rule.reject_below).mean()), percent(self.target_accuracy)
+            reporter.notice(
+                f"labels from a probability of {rule.reject_below:.4f}: accuracy at least {target} (95 % confidence), "
+                f"{percent(kept)} of {len(scores):,} validation images kept"
+            )
+        if rule.sets is not None and rule.sets.unlimited:
+            names = ", ".join(predictor.class_names[number] for number in rule.sets.unlimited[:SHOWN_CLASSES])
+            reporter.notice(f"WARNING: too few validation images of {names}: these classes are in every set")
+        return rule
+
+
+def check_separator(writer: "RowWriter", class_names: tuple[str, ...]) -> None:
+    """Raise UsageError where a class name would read as two in a set of a CSV file."""
+    from vit.inference.rows import SEPARATOR
+
+    found = next((name for name in class_names if SEPARATOR in name), None)
+    if writer.has_sets and writer.path.suffix.lower() == ".csv" and found is not None:
+        raise UsageError(
+            f"--coverage separates labels by {SEPARATOR!r} in a CSV, and the class {found!r} contains it",
+            "give --output a name that ends in .jsonl or .parquet",
+        )

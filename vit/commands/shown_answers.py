@@ -1,0 +1,31 @@
+"""Tables of what thresholds and prediction sets do, for the terminal"""
+
+from typing import TYPE_CHECKING
+
+from vit.console import Reporter, interval
+
+if TYPE_CHECKING:
+    from vit.inference.measured_answers import MeasuredAnswers, Proportion
+
+
+def show_answers(reporter: Reporter, answers: "MeasuredAnswers") -> None:
+    """What `vit predict --target_accuracy` and `--coverage` would do on these images."""
+    count = answers.num_validation
+    reporter.line(f"\nlabels only where the model is sure: thresholds of vit predict, from {count:,} validation images")
+    reporter.table(
+        ("--target_accuracy", "labeled", "accuracy of the labeled"),
+        [(f"{row.target:g}", _proportion(row.kept), _proportion(row.accuracy)) for row in answers.thresholds],
+    )
+    reporter.line("\nsets of labels")
+    reporter.table(
+        ("--coverage", "--sets", "with the true label", "labels in a set"),
+        [
+            (f"{row.coverage:g}", row.method, _proportion(row.measured), f"{row.mean_size:.2f}")
+            for row in answers.sets
+            if row.unlimited < len(row.by_class)
+        ],
+    )
+
+
+def _proportion(found: "Proportion | None") -> str:
+    return "cannot be guaranteed" if found is None else interval(found.value, found.low, found.high)

@@ -1,0 +1,107 @@
+"""Which images get an answer, and which set of classes: the rule that `vit predict` applies to probabilities"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from vit.checkpoints.validation_scores import ValidationScores
+from vit.data.draws import uniform
+from vit.errors import UsageError
+from vit.inference.prediction_sets import PredictionSets, SetMethod, fewest_images
+
+
+@dataclass(frozen=True)
+class AnswerRule:
+    """What becomes of the probabilities of an image. By default every image gets its most probable class.
+
+    Attributes:
+        reject_below: images whose largest probability is below this number get no label.
+        sets: the rule for sets of classes; None: rows have no sets.
+    """
+
+    reject_below: float = 0.0
+    sets: PredictionSets | None = None
+
+    def members(self, probabilities: npt.NDArray[np.float32], names: Sequence[str]) -> list[tuple[int, ...]]:
+        """The set of class numbers of each image, most probable first; an empty set without a rule for sets.
+
+        Args:
+            probabilities: (n, C) calibrated probabilities.
+            names: names of the images. The random number of an image depends on its name alone.
+        """
+        if self.sets is None:
+            return [()] * len(names)
+        draws = np.array([_draw(name) for name in names])
+        inside = self.sets.members(probabilities, draws)
+        order = np.argsort(-probabilities, axis=1, kind="stable")
+        return [tuple(row[chosen[row]].tolist()) for row, chosen in zip(order, inside, strict=True)]
+
+
+def _draw(name: str) -> float:
+    """A number from 0 to 1 that belongs to a name."""
+    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
+    return float(uniform(1, int.from_bytes(digest[:7], "little"))[0])
+
+
+def answer_rule(
+    scores: ValidationScores | None,
+    num_classes: int,
+    *,
+    reject_below: float | None = None,
+    target_accuracy: float | None = None,
+    coverage: float | None = None,
+    sets: SetMethod = "lac",
+) -> AnswerRule:
+    """The rule for options of `vit predict`, fitted to the validation scores of a checkpoint.
+
+    Args:
+        scores: scores of the checkpoint; None where it has no validation images.
+        num_classes: number of classes, C.
+        reject_below: see `AnswerRule`.
+        target_accuracy: accuracy of the images that get a label, instead of `reject_below`.
+        coverage: probability that a set has the true class; None: no sets.
+        sets: method of the sets.
+
+    Raises:
+        UsageError: the validation images are missing, or too few for what is asked.
+    """
+    if target_accuracy is None and coverage is None:
+        return AnswerRule(reject_below or 0.0)
+    if scores is None:
+        option = "--target_accuracy" if target_accuracy is not None else "--coverage"
+        raise UsageError(
+            f"{option} is fitted on validation images, and this model was saved without them",
+            "train again, or give --reject_below",
+        )
+    if target_accuracy is not None:
+        reject_below = _threshold(scores, target_accuracy)
+    fitted = None if coverage is None else _fitted_sets(scores, sets, coverage, num_classes)
+    return AnswerRule(reject_below or 0.0, fitted)
+
+
+def _threshold(scores: ValidationScores, target: float) -> float:
+    from vit.inference.selective import fewest_images, threshold_for  # imports SciPy's distributions
+
+    found = threshold_for(target, scores.highest, scores.correct)
+    if found is None:
+        raise UsageError(
+            f"--target_accuracy {target:g} cannot be guaranteed: with {len(scores):,} validation images no threshold "
+            f"is known to reach it (at least {fewest_images(target):,} of them would have to be right)",
+            "give a lower target, or train with more validation images (--data.validation)",
+        )
+    return found.value
+
+
+def _fitted_sets(scores: ValidationScores, method: SetMethod, coverage: float, num_classes: int) -> PredictionSets:
+    fitted = PredictionSets.fit(scores, method, coverage, num_classes)
+    if len(fitted.unlimited) == num_classes:
+        needed = fewest_images(coverage)
+        raise UsageError(
+            f"--coverage {coverage:g} needs {needed:,} validation images"
+            + (" of each class" if method == "class_conditional" else f", and this model has {len(scores):,}"),
+            "give a lower coverage, or train with more validation images (--data.validation)",
+        )
+    return fitted

@@ -1,0 +1,153 @@
+"""What thresholds and prediction sets, fitted on validation images, do on other images with labels"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import binomtest
+
+from vit.checkpoints.validation_scores import ValidationScores
+from vit.inference.prediction_sets import SET_METHODS, PredictionSets, SetMethod
+from vit.inference.scored_images import ScoredImages
+from vit.inference.selective import risk_coverage, threshold_for
+
+TARGETS = (0.9, 0.95, 0.98, 0.99, 0.995)  # accuracies
+COVERAGES = (0.9, 0.95)
+
+
+@dataclass(frozen=True)
+class Proportion:
+    """A fraction of images with its 95 % interval: Wilson's, where nothing else is said."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, count: int, total: int) -> "Proportion":
+        """`count` of `total` images."""
+        within = binomtest(count, total).proportion_ci(0.95, "wilson")
+        return cls(count / total, float(within.low), float(within.high))
+
+
+@dataclass(frozen=True)
+class MeasuredThreshold:
+    """A threshold for a target accuracy, on images that it was not fitted on.
+
+    Attributes:
+        target: accuracy that was asked for.
+        threshold: smallest probability with an answer; None where no threshold has the guarantee.
+        kept: fraction of the images with an answer; None without a threshold.
+        accuracy: accuracy of the kept images; None where no image is kept.
+    """
+
+    target: float
+    threshold: float | None
+    kept: Proportion | None
+    accuracy: Proportion | None
+
+
+@dataclass(frozen=True)
+class MeasuredSets:
+    """Prediction sets of one method, on images that they were not fitted on.
+
+    Attributes:
+        method: method of the sets.
+        coverage: probability that was asked for.
+        measured: fraction of the images whose set has the true class.
+        mean_size: mean number of classes in a set.
+        by_class: the same fraction for the images of each class; None for a class without images.
+        unlimited: number of classes that are in every set, because they have too few validation images.
+    """
+
+    method: SetMethod
+    coverage: float
+    measured: Proportion
+    mean_size: float
+    by_class: list[float | None]
+    unlimited: int
+
+
+@dataclass(frozen=True)
+class MeasuredAnswers:
+    """How well a network knows when it does not know.
+
+    Attributes:
+        num_validation: number of validation images of the fit.
+        area: area under the curve of risk against coverage (AURC), with a 95 % interval of the bootstrap.
+        thresholds: one for each target accuracy.
+        sets: one for each method and coverage.
+    """
+
+    num_validation: int
+    area: Proportion
+    thresholds: list[MeasuredThreshold]
+    sets: list[MeasuredSets]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON files."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "MeasuredAnswers":
+        """The values that `to_dict` gave. KeyError or TypeError where they are others."""
+
+        def proportion(found: Mapping[str, float] | None) -> Proportion | None:
+            return None if found is None else Proportion(**found)
+
+        return cls(
+            int(plain["num_validation"]),
+            Proportion(**plain["area"]),
+            [
+                MeasuredThreshold(**{**row, "kept": proportion(row["kept"]), "accuracy": proportion(row["accuracy"])})
+                for row in plain["thresholds"]
+            ],
+            [MeasuredSets(**{**row, "measured": Proportion(**row["measured"])}) for row in plain["sets"]],
+        )
+
+
+def measure_answers(scored: ScoredImages, scores: ValidationScores, seed: int = 0) -> MeasuredAnswers:
+    """Fit thresholds and sets to validation scores, and measure them.
+
+    Args:
+        scored: labeled images that are not validation images.
+        scores: scores of the validation images.
+        seed: seed of the bootstrap and of the random draws of "aps".
+    """
+    curve = risk_coverage(scored.confidences, scored.correct, seed)
+    return MeasuredAnswers(
+        len(scores),
+        Proportion(curve.area, curve.area_low, curve.area_high),
+        [_measured_threshold(target, scored, scores) for target in TARGETS],
+        [_measured_sets(method, coverage, scored, scores, seed) for coverage in COVERAGES for method in SET_METHODS],
+    )
+
+
+def _measured_threshold(target: float, scored: ScoredImages, scores: ValidationScores) -> MeasuredThreshold:
+    found = threshold_for(target, scores.highest, scores.correct)
+    if found is None:
+        return MeasuredThreshold(target, None, None, None)
+    kept = scored.confidences >= found.value
+    count = int(kept.sum())
+    accuracy = Proportion.of(int(scored.correct[kept].sum()), count) if count else None
+    return MeasuredThreshold(target, found.value, Proportion.of(count, len(kept)), accuracy)
+
+
+def _measured_sets(
+    method: SetMethod, coverage: float, scored: ScoredImages, scores: ValidationScores, seed: int
+) -> MeasuredSets:
+    count, num_classes = scored.probabilities.shape
+    rule = PredictionSets.fit(scores, method, coverage, num_classes)
+    members = rule.members(scored.probabilities, np.random.default_rng(seed).random((count,)))
+    hits = members[np.arange(count), scored.labels]
+    seen = np.bincount(scored.labels, minlength=num_classes)
+    hit = np.bincount(scored.labels, hits, num_classes)
+    return MeasuredSets(
+        method,
+        coverage,
+        Proportion.of(int(hits.sum()), count),
+        float(members.sum(axis=1).mean()),
+        [float(h / n) if n else None for h, n in zip(hit, seen, strict=True)],
+        len(rule.unlimited),
+    )

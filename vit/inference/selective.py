@@ -1,0 +1,137 @@
+"""Selective prediction: a network that answers only where it is sure enough, and what that brings
+
+Coverage is the fraction of the images that get an answer. Risk is the fraction of wrong answers among them (Geifman and
+El-Yaniv 2017, "Selective Classification for Deep Neural Networks", arXiv 1705.08500).
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import beta
+
+CONFIDENCE = 0.95  # that the accuracy of the kept images is at least the one that was asked for
+RESAMPLES = 1000
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.floating]
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The lowest probability with an answer, fitted on validation images.
+
+    Attributes:
+        value: images whose largest probability is below this value get no answer.
+        coverage: fraction of the validation images that are kept.
+        accuracy: accuracy of the kept validation images.
+        num_images: number of validation images.
+    """
+
+    value: float
+    coverage: float
+    accuracy: float
+    num_images: int
+
+
+@dataclass(frozen=True)
+class RiskCoverage:
+    """Risk against coverage: a point for each of m distinct confidences, highest first.
+
+    Attributes:
+        coverage: (m,) fraction of the images that are at least as confident.
+        risk: (m,) fraction of wrong predictions among them.
+        low: (m,) lower end of the exact 95 % interval of the risk.
+        high: (m,) upper end.
+        area: area under the curve (AURC): mean risk over all coverages.
+        area_low: lower end of the 95 % interval of the area.
+        area_high: upper end.
+    """
+
+    coverage: npt.NDArray[np.float64]
+    risk: npt.NDArray[np.float64]
+    low: npt.NDArray[np.float64]
+    high: npt.NDArray[np.float64]
+    area: float
+    area_low: float
+    area_high: float
+
+
+def threshold_for(target: float, highest: Floats, correct: Bools) -> Threshold | None:
+    """The threshold that keeps most images while the accuracy of the kept ones is at least `target`.
+
+    With probability 95 % over the validation images, this holds for new images like them. Thresholds are tested from
+    the highest one down, each with the exact binomial bound, until the first that fails: a fixed sequence needs no
+    correction for the number of tests (Angelopoulos et al. 2021, "Learn then Test", arXiv 2110.01052, section 3.2).
+    The first test is at the fewest images that can pass. docs/results.md compares the search of Geifman and El-Yaniv.
+
+    Args:
+        target: accuracy of the kept images.
+        highest: (n,) largest probabilities of validation images.
+        correct: (n,) whether their predictions are right.
+
+    Returns:
+        The threshold, or None where no threshold has the guarantee.
+    """
+    values, kept, wrong = _errors_above(highest, correct)
+    first = int(np.searchsorted(kept, fewest_images(target)))
+    passes = _highest_risk(wrong[first:], kept[first:]) <= 1 - target
+    passed = len(passes) if passes.all() else int(passes.argmin())
+    if passed == 0:
+        return None
+    last = first + passed - 1
+    accuracy = float(1 - wrong[last] / kept[last])
+    return Threshold(float(values[last]), float(kept[last] / len(highest)), accuracy, len(highest))
+
+
+def _errors_above(confidences: Floats, correct: Bools) -> tuple[npt.NDArray[np.float64], Counts, Counts]:
+    """(m,) each distinct confidence, highest first; images at least as confident; errors among them."""
+    values, group = np.unique(-np.asarray(confidences, dtype=np.float64), return_inverse=True)
+    images, errors = np.bincount(group), np.bincount(group, ~correct)
+    return -values, np.cumsum(images), np.cumsum(errors).round().astype(np.int64)
+
+
+def _highest_risk(wrong: Counts, kept: Counts) -> npt.NDArray[np.float64]:
+    """The one-sided bound of Clopper and Pearson: a larger risk would show so few errors in at most 5 %."""
+    return np.where(wrong == kept, 1.0, beta.ppf(CONFIDENCE, wrong + 1, np.maximum(kept - wrong, 1)))
+
+
+def fewest_images(target: float) -> int:
+    """The smallest number of kept images with which `target` can be guaranteed, if all of them are right."""
+    return math.ceil(math.log(1 - CONFIDENCE) / math.log(target))
+
+
+def risk_coverage(confidences: Floats, correct: Bools, seed: int = 0) -> RiskCoverage:
+    """The curve of n images.
+
+    Args:
+        seed: seed of the bootstrap of the images.
+    """
+    _, group = np.unique(-np.asarray(confidences, dtype=np.float64), return_inverse=True)  # highest first
+    _, kept, wrong = _errors_above(confidences, correct)
+    low, high = _exact_interval(wrong, kept)
+    count, num_groups = len(correct), len(kept)
+    wrong_in_group = group + num_groups * ~correct  # right images of a group, and wrong ones, are drawn apart
+    generator = np.random.default_rng(seed)
+    areas = []
+    for _ in range(RESAMPLES):
+        drawn = np.bincount(wrong_in_group[generator.integers(0, count, count)], minlength=2 * num_groups)
+        areas.append(_area(drawn[:num_groups] + drawn[num_groups:], drawn[num_groups:]))
+    area_low, area_high = np.percentile(areas, (2.5, 97.5))
+    area = _area(np.diff(kept, prepend=0), np.diff(wrong, prepend=0))
+    return RiskCoverage(kept / count, wrong / kept, low, high, area, float(area_low), float(area_high))
+
+
+def _exact_interval(wrong: Counts, kept: Counts) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The 95 % intervals of Clopper and Pearson."""
+    low = np.where(wrong == 0, 0.0, beta.ppf(0.025, np.maximum(wrong, 1), kept - wrong + 1))
+    high = np.where(wrong == kept, 1.0, beta.ppf(0.975, wrong + 1, np.maximum(kept - wrong, 1)))
+    return low, high
+
+
+def _area(images: npt.NDArray[np.number], errors: npt.NDArray[np.number]) -> float:
+    """Mean risk over all coverages, from the images and errors of each distinct confidence, highest first."""
+    kept = np.maximum(np.cumsum(images), 1)
+    return float((images * np.cumsum(errors) / kept).sum() / kept[-1])

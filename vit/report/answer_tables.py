@@ -1,0 +1,119 @@
+"""Tables and figure of a run's page on what the network does where it is not sure"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from vit.inference.measured_answers import MeasuredAnswers, MeasuredSets, MeasuredThreshold, Proportion
+from vit.inference.scored_images import Floats
+from vit.inference.selective import RiskCoverage, risk_coverage
+from vit.report.inline_figure import drawn
+from vit.study.wording import Cell
+
+MOST_CLASSES = 60
+METHODS = {"lac": "smallest (lac)", "aps": "adaptive (aps)", "class_conditional": "by class (class_conditional)"}
+
+
+@dataclass(frozen=True)
+class ThresholdRow:
+    """A target accuracy, and what its threshold does on the test images."""
+
+    target: str
+    threshold: str
+    kept: Cell
+    accuracy: Cell
+
+
+@dataclass(frozen=True)
+class SetRow:
+    """A method of prediction sets, and what it does on the test images."""
+
+    method: str
+    coverage: str
+    measured: Cell
+    mean_size: str
+    lowest: str
+
+
+@dataclass(frozen=True)
+class UnsureContent:
+    """The part of a run's page about images that the network is not sure of."""
+
+    num_validation: int
+    area: str
+    curve: Markup
+    thresholds: list[ThresholdRow]
+    sets: list[SetRow]
+    set_classes: list[tuple[str, list[str]]]
+    set_columns: list[str]
+
+
+def unsure_content(
+    answers: MeasuredAnswers, correct: npt.NDArray[np.bool_], confidences: Floats, class_names: Sequence[str]
+) -> UnsureContent:
+    """What the template prints, from a run's answers and its test images."""
+    shown = [row for row in answers.sets if row.coverage == answers.sets[0].coverage]
+    return UnsureContent(
+        num_validation=answers.num_validation,
+        area=_percents(answers.area),
+        curve=drawn(risk_figure(risk_coverage(confidences, correct))),
+        thresholds=[_threshold_row(row) for row in answers.thresholds],
+        sets=[_set_row(row, class_names) for row in answers.sets],
+        set_classes=_by_class(shown, class_names),
+        set_columns=[METHODS[row.method] for row in shown],
+    )
+
+
+def risk_figure(curve: RiskCoverage) -> Figure:
+    """Error of the labeled images against their fraction, with the 95 % interval at each point."""
+    figure = Figure(figsize=(5.6, 3.4), layout="constrained")
+    axes = figure.subplots()
+    coverage = 100 * curve.coverage
+    axes.fill_between(coverage, 100 * curve.low, 100 * curve.high, alpha=0.2, linewidth=0, step="post")
+    axes.step(coverage, 100 * curve.risk, where="post")
+    highest = 100 * max(curve.risk.max(), curve.high[-1])
+    axes.set(xlabel="images with a label (%)", ylabel="errors among them (%)", xlim=(0, 100), ylim=(0, 1.15 * highest))
+    axes.set_title("Error when only the most confident images get a label")
+    return figure
+
+
+def _threshold_row(row: MeasuredThreshold) -> ThresholdRow:
+    threshold = "cannot be guaranteed" if row.threshold is None else f"{row.threshold:.4f}"
+    return ThresholdRow(f"{100 * row.target:g}", threshold, _cell(row.kept), _cell(row.accuracy))
+
+
+def _set_row(row: MeasuredSets, class_names: Sequence[str]) -> SetRow:
+    known = [(value, name) for value, name in zip(row.by_class, class_names, strict=True) if value is not None]
+    lowest, name = min(known)
+    size = f"{row.mean_size:.2f}" + (f" ({row.unlimited} classes in every set)" if row.unlimited else "")
+    return SetRow(
+        METHODS[row.method], f"{100 * row.coverage:g}", _cell(row.measured), size, f"{100 * lowest:.1f} ({name})"
+    )
+
+
+def _by_class(rows: Sequence[MeasuredSets], class_names: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """The measured coverage of each class for each method, lowest first."""
+    table = [
+        (name, [row.by_class[number] for row in rows])
+        for number, name in enumerate(class_names)
+        if rows[0].by_class[number] is not None
+    ]
+    table.sort(key=lambda line: min(value for value in line[1] if value is not None))
+    return [
+        (name, ["" if value is None else f"{100 * value:.1f}" for value in values])
+        for name, values in table[:MOST_CLASSES]
+    ]
+
+
+def _cell(found: Proportion | None) -> Cell:
+    if found is None:
+        return "", ""
+    return f"{100 * found.value:.2f}", f"{100 * found.low:.2f} to {100 * found.high:.2f}"
+
+
+def _percents(found: Proportion) -> str:
+    return f"{100 * found.value:.2f} % (95 % interval {100 * found.low:.2f} to {100 * found.high:.2f})"
