@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.forked import run as run_program
 from tests.tables import rows
 from vit.checkpoints.load import load
 from vit.inference.rows import from_json
@@ -26,10 +26,8 @@ def torchrun(folder, *arguments, processes=2):
         port = free.getsockname()[1]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
-    return subprocess.run(
-        [*launcher, "--master-addr", "127.0.0.1", "--master-port", str(port), *map(str, arguments)],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
+    command = [*launcher, "--master-addr", "127.0.0.1", "--master-port", str(port), *arguments]
+    return run_program(command, cwd=folder, env=environment, timeout=600)
 
 
 @pytest.fixture(scope="module")

@@ -72,7 +72,7 @@ def make(tmp_path):
             steps=18, batch_size=10, seconds=12.0, images_per_second=345.0, device="cpu, 1 threads",
             precision="32-true", best_epoch=1, validation={"val/loss": 0.9}, temperature=0.5,
             metrics=with_intervals(scored, len(class_names)).to_dict(),
-            uncalibrated=uncalibrated(scored, len(class_names)).to_dict(),
+            uncalibrated=uncalibrated(scored, len(class_names)).to_dict(), mfu=0.1234,
         )  # fmt: skip
         result.write(run.result_path)
         return run, Source("photos", tuple(class_names), {"test": samples})
@@ -134,6 +134,7 @@ def test_the_page_tells_the_run(make):
         "cat taken for dog : 2 of 3".replace(" :", ":"),
         "temperature 0.500 , fitted".replace(" ,", ","),
         "1,234,567 parameters, 89.0 million FLOPs for each image",
+        "MFU 12.3 % of the measured matrix peak",
         "torch 2.",
         "source: photos",
     ):

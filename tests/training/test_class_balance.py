@@ -56,7 +56,7 @@ def test_logits_are_adjusted_by_the_logarithm_of_the_shares():
     assert balance.weights is None and class_balance(recipe(), source()).adjustment is None
 
 
-@pytest.mark.faults("K13")
+@pytest.mark.faults("K14")
 @pytest.mark.parametrize(
     ("given", "words"),
     [

@@ -102,7 +102,7 @@ def test_the_head_is_scikit_learn_s(weighted):
         pytest.param(
             ("--init_from", "RUN", "--data.sampling", "balanced"),
             "--data.sampling balanced with --freeze backbone, which reads each image once",
-            marks=pytest.mark.faults("K13"),
+            marks=pytest.mark.faults("K14"),
         ),
         (("--init_from", "RUN", "--devices", "2"), "--freeze backbone on 2 processes"),
     ],

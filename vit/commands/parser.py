@@ -103,7 +103,8 @@ def _wrong_value(text: str) -> UsageError | None:
     given = next(group for group in value.groups() if group is not None)
     names, rule = _NAMES.search(text), _RULE.search(text)
     if names and _MAPPING not in text:
-        fix = nearest(given, re.findall(r"'([^']*)'", names[1]))
+        known = re.findall(r"'([^']*)'", names[1])
+        fix = f"give a whole number above 0, or {known[0]}" if "PositiveInt" in text else nearest(given, known)
     elif rule:
         fix = f"give a number {rule[1].replace('v', '').replace('.0', '').removesuffix(' and <inf')}"
     else:

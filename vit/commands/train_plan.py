@@ -161,11 +161,13 @@ def _length(plan: "Plan") -> list[tuple[str, str]]:
         how = f"the last layer alone, on features computed once; {plan.rounds} penalties, validation chooses"
         return [("training", how)]
     decay = f", {optim.layer_decay:g} of it for each block below" if optim.layer_decay < 1 else ""
+    steps = (
+        f"{plan.total_steps:,} ({plan.total_steps / plan.steps_per_epoch:,.4g} epochs of {plan.steps_per_epoch:,}), "
+        f"{plan.warmup_steps:,} of them warm-up, seed {plan.recipe.seed}"
+    )
+    if plan.is_timed:
+        steps = f"as many as trial steps show to end within {optim.time}, seed {plan.recipe.seed}"
     return [
         ("optimizer", f"{optim.optimizer}, learning rate {optim.lr:g}{decay}, weight decay {optim.weight_decay:g}"),
-        (
-            "steps",
-            f"{plan.total_steps:,} ({plan.total_steps / plan.steps_per_epoch:,.4g} epochs of "
-            f"{plan.steps_per_epoch:,}), {plan.warmup_steps:,} of them warm-up, seed {plan.recipe.seed}",
-        ),
+        ("steps", steps),
     ]

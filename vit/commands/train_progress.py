@@ -4,6 +4,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from vit.console import ProgressReport, Reporter, duration, interval, percent
+from vit.training.callbacks.listener import Listener
 
 if TYPE_CHECKING:
     from vit.checkpoints.result import RunResult
@@ -13,7 +14,7 @@ SHOWN_BAD = 5
 UNEQUAL = 0.005  # between accuracy and balanced accuracy: a smaller difference is not worth a line
 
 
-class TrainProgress:
+class TrainProgress(Listener):
     """A listener that shows steps, validations and notices.
 
     Args:

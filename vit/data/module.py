@@ -69,10 +69,17 @@ class ImageDataModule(LightningDataModule):
         self.seed = seed
         self.image_augment = None if augment is None else ImageAugment(augment, preprocess)
         self.in_memory = self._decide_cache()
+        self.augment = augment
         self.batch_augment = BatchAugment(augment or Augment(), len(source.class_names))
         self.consumed = 0
         self._train_sampler: TrainSampler | None = None
         self._datasets: dict[str, ImageDataset] = {}
+
+    def renewed(self, options: LoaderOptions) -> "ImageDataModule":
+        """Loaders of the same images from the first batch on, with the images that memory holds already."""
+        fresh = ImageDataModule(self.source, self.preprocess, self.augment, options, self.seed)
+        fresh._datasets = self._datasets
+        return fresh
 
     def train_dataloader(self) -> DataLoader[Batch]:
         rank, world_size = rank_and_world_size()

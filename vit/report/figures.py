@@ -15,6 +15,7 @@ from vit.inference.metrics import CALIBRATION_BINS
 from vit.inference.scored_images import Floats
 from vit.report.style import plain
 from vit.report.style import save as save  # for callers that draw and save
+from vit.training.range_test import RangeTest
 
 _TRAIN, _VALIDATION = "tab:blue", "tab:orange"
 
@@ -46,6 +47,18 @@ def curves(metrics: Path, best_epoch: int) -> Figure:
         )
         accuracy.plot(epochs[best], values[best], "o", color=_VALIDATION)
     accuracy.set(xlabel="epoch", ylabel="accuracy (%)", title="Validation accuracy")
+    return figure
+
+
+def range_curve(test: RangeTest) -> Figure:
+    """The smoothed loss over the learning rate of a range test, with the suggestion and the kept value marked."""
+    figure = Figure(figsize=(5.4, 3.2), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(test.rates, test.losses, color=_TRAIN)
+    axes.axvline(test.suggestion, color=_VALIDATION, label=f"suggested: {test.suggestion:.1e}")
+    axes.axvline(test.kept, color="gray", linestyle="--", label=f"used: {test.kept:g}")
+    axes.set(xscale="log", xlabel="learning rate", ylabel="cross-entropy (nats)", title="Learning-rate range test")
+    axes.legend(frameon=False)
     return figure
 
 

@@ -18,7 +18,7 @@ from vit.inference.metrics import MOST_IN_CONFUSION, confusion
 from vit.inference.scored_rows import ScoredRow, read_scored
 from vit.report.answer_tables import UnsureContent, unsure_content
 from vit.report.class_sizes import class_sizes, recall_by_size
-from vit.report.figures import confusion_matrix, curves, reliability
+from vit.report.figures import confusion_matrix, curves, range_curve, reliability
 from vit.report.inline_figure import drawn
 from vit.report.page import write_page
 from vit.report.run_pictures import Card, ExplainedCard, Pictures, pixels_of
@@ -33,6 +33,7 @@ from vit.report.run_tables import (
     share,
 )
 from vit.study.wording import Cell
+from vit.training.range_test import RangeTest
 
 MOST_PICTURES = 24  # of the worst images, and of the least confident
 OF_A_PAIR = 6  # pictures of a frequent mistake
@@ -66,6 +67,7 @@ class RunContent:
     temperature: float
     has_pictures: bool
     curves: Markup
+    range_test: Markup | None
     best_epoch: int
     classes: list[ClassRow]
     recall_by_size: Markup
@@ -124,6 +126,7 @@ def _content(
         temperature=result.temperature,
         has_pictures=pictures.pixels is not None,
         curves=drawn(curves(run.metrics_path, result.best_epoch)),
+        range_test=_range_test(run),
         best_epoch=result.best_epoch + 1,
         classes=class_rows(tested, class_names, sizes)[:MOST_CLASSES],
         recall_by_size=drawn(recall_by_size(class_sizes(sizes, tested.labels, tested.correct, class_names))),
@@ -148,6 +151,11 @@ def _content(
         config_name=run.config_path.name,
         config=run.config_path.read_text(encoding="utf-8").splitlines(),
     )
+
+
+def _range_test(run: RunDirectory) -> Markup | None:
+    path = run.range_test_path
+    return drawn(range_curve(RangeTest.read(path))) if path.is_file() else None
 
 
 def _training_images(run: RunDirectory, class_names: Sequence[str]) -> Labels:

@@ -185,6 +185,7 @@ def facts(result: RunResult) -> list[tuple[str, str]]:
         ("seed", str(result.seed)),
         ("time", f"{result.seconds:,.0f} s, {result.images_per_second:,.0f} training images/s"),
         ("device", f"{result.device}, {result.precision}"),
+        *([("MFU", f"{100 * result.mfu:.1f} % of the measured matrix peak")] if result.mfu is not None else []),
         *(("unreadable image", f"{split}: {path}: {reason}") for split, path, reason in _left_out(result.left_out)),
         *([("skipped steps", f"{result.skipped_steps:,}")] if result.skipped_steps else []),
         ("versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())),

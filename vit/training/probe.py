@@ -27,7 +27,8 @@ from vit.models.network import Network
 from vit.training.callbacks.listener import Listener
 from vit.training.callbacks.metrics_csv import COLUMNS
 from vit.training.initial_network import describe
-from vit.training.planning.plan import PENALTIES, Plan
+from vit.training.planning.plan import Plan
+from vit.training.planning.schedule import PENALTIES
 from vit.training.result import TrainingStats
 from vit.training.training_loss import TrainingLoss
 from vit.training.validation_metrics import validation_metrics
