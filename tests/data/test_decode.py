@@ -5,10 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
+from vit.data.augment import Augment, ImageAugment
 from vit.data.decode import ImageError, decode_image, read_image
 from vit.data.formats import has_image_extension
+from vit.data.preprocess import Interpolation, Preprocess
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)
 # Inverse of the EXIF orientation: upright pixels (H, W, 3) -> stored pixels.
@@ -38,7 +41,7 @@ def picture(height: int = 16, width: int = 24) -> np.ndarray:
 
 def decoded(data: bytes) -> np.ndarray:
     pixels = decode_image(data)
-    assert pixels.is_contiguous() and pixels.dtype.itemsize == 1
+    assert pixels.dtype == torch.uint8
     return pixels.permute(1, 2, 0).numpy()
 
 
@@ -53,6 +56,23 @@ def test_images_are_upright(kind: str, orientation: int) -> None:
     found = decoded(encoded(stored, kind, exif=exif, **lossless))
     assert found.shape == (16, 24, 3)
     assert np.abs(found.astype(int) - picture()).max() <= (4 if kind == "JPEG" else 0)
+
+
+@pytest.mark.parametrize("orientation", STORED)
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+def test_the_order_of_pixels_in_memory_changes_no_input(orientation: int, interpolation: Interpolation) -> None:
+    """The decoder leaves pixels where they lie; a copy in another order prepares to the same bits."""
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    noise = Image.fromarray(np.random.default_rng(1).integers(0, 256, (61, 47, 3), dtype=np.uint8))
+    pixels = decode_image(encoded(noise, "JPEG", exif=exif, quality=90))
+    copied = pixels.clone(memory_format=torch.contiguous_format)
+    for side in (16, 32, 80):
+        preprocess = Preprocess(side, crop_fraction=0.875, interpolation=interpolation)
+        crop = ImageAugment(Augment(crop=0.35), preprocess).crop
+        for prepare in (preprocess, lambda picture, crop=crop: crop(picture, 7)):
+            found = prepare(pixels)
+            assert found.is_contiguous() and torch.equal(found, prepare(copied))
 
 
 @pytest.mark.faults("I6", "I8")

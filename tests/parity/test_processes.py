@@ -156,6 +156,7 @@ def test_what_two_processes_learned_in_bfloat16_one_reads_on_a_cpu(vit, tmp_path
 def test_training_takes_the_same_steps_in_one_run_folder(vit, digits_run, tmp_path):
     options = ("--epochs", 1, "--batch_size", 128, "--precision", "32-true", "--augment", "none", "--seed", 5)
     options += ("--augment.shift", 0, "--augment.rotate", 0, "--augment.zoom", 0, "--wandb", "off")
+    options += ("--data.sampling", "balanced", "--optim.class_weights", "{3: 9, 7: 0.2}", "--optim.accumulate", 2)
     assert vit("train", "digits", *options, "--out", tmp_path / "one").code == 0
     done = torchrun(tmp_path, ROOT / "train.py", "digits", *options, "--wandb", "offline", "--out", tmp_path / "two")
     assert done.returncode == 0, done.stderr

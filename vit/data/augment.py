@@ -119,7 +119,8 @@ class ImageAugment:
         top, left = round(y * (height - box_height)), round(x * (width - box_width))
         size = [self.preprocess.image_size] * 2
         interpolation = InterpolationMode(self.preprocess.interpolation)
-        return TF.resized_crop(image, top, left, box_height, box_width, size, interpolation, antialias=True)
+        resized = TF.resized_crop(image, top, left, box_height, box_width, size, interpolation, antialias=True)
+        return resized.contiguous()
 
     def recolor(self, image: Tensor, draw_seed: int) -> Tensor:
         """RandAugment, with torch's generator seeded by `draw_seed`. The state of the generator is restored."""

@@ -84,6 +84,8 @@ _no_warnings = _NoWarnings()
 def read_image(path: str | os.PathLike[str]) -> Tensor:
     """Decode a file: (3, H, W) uint8, upright, alpha over white.
 
+    The three colors of a pixel usually lie side by side in memory, as decoders write them. A resize reads them so.
+
     Raises:
         ImageError: the file is missing, not a regular file, not an image, damaged, or larger than the limits.
     """
@@ -174,7 +176,10 @@ def check_size(size: tuple[int, int], path: str | os.PathLike[str]) -> None:
 
 
 def _upright(pixels: Tensor, image: Image.Image) -> Tensor:
-    """Apply the EXIF orientation to (3, H, W). Damaged metadata are ignored."""
+    """Apply the EXIF orientation to (3, H, W). Damaged metadata are ignored.
+
+    Upright pixels keep their order in memory: a copy would cost a third of the time that their decoder takes.
+    """
     try:
         orientation = image.getexif().get(_ORIENTATION_TAG, 1)
     except Exception:  # noqa: BLE001  as above
@@ -185,7 +190,7 @@ def _upright(pixels: Tensor, image: Image.Image) -> Tensor:
         pixels = pixels.flip(2)
     if orientation in (3, 4, 7, 8):
         pixels = pixels.flip(1)
-    return pixels.contiguous()
+    return pixels
 
 
 def from_pillow(image: Image.Image, path: str | os.PathLike[str]) -> Tensor:
@@ -230,7 +235,7 @@ def _color(image: Image.Image) -> Tensor:
         background = Image.new("RGBA", image.size, (BACKGROUND, BACKGROUND, BACKGROUND, 255))
         image = Image.alpha_composite(background, image)
     array = np.array(image if image.mode == "RGB" else image.convert("RGB"))
-    return torch.from_numpy(array).permute(2, 0, 1).contiguous()
+    return torch.from_numpy(array).permute(2, 0, 1)
 
 
 def _first_line(error: Exception) -> str:

@@ -56,7 +56,7 @@ def hash_image(image: Tensor) -> ImageHashes:
     channels = pixels.reshape(3, -1)
     spread = int((channels.max(1) - channels.min(1)).max())
     reduced = TF.resize(image, [SIDE, SIDE], interpolation=InterpolationMode.BILINEAR, antialias=True)
-    square = reduced.to(torch.float32).numpy()
+    square = reduced.to(torch.float32).contiguous().numpy()
     return ImageHashes(height, width, digest.digest(), _perceptual_hash(square), _thumbnail(square), spread)
 
 

@@ -1,19 +1,29 @@
 """Decoding on all cores inside one process; decoders and resizers release the interpreter's lock."""
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 
 T = TypeVar("T")
 R = TypeVar("R")
 
+AHEAD = 8  # results for each core that are computed before they are asked for
+
+
+class ParallelMap(Protocol):
+    """A map on all cores that keeps the order."""
+
+    def __call__(self, function: Callable[[T], R], items: Iterable[T], ahead: int | None = None, /) -> Iterator[R]:
+        """The results, as they are asked for; `ahead` of them are computed or held beforehand, default 8 a core."""
+
 
 @contextmanager
-def decode_threads() -> Iterator[Callable[[Callable[[T], R], Iterable[T]], Iterator[R]]]:
+def decode_threads() -> Iterator[ParallelMap]:
     """A parallel map that keeps the order, with one thread per core and one OpenMP thread each.
 
     Without this limit every thread would start several OpenMP threads for each resize. They would compete for the cores
@@ -26,7 +36,26 @@ def decode_threads() -> Iterator[Callable[[Callable[[T], R], Iterable[T]], Itera
     ) as pool:
         list(pool.map(lambda _: None, range(cores)))
         torch.set_num_threads(num_threads)  # the initializer also changed the default of the whole process
-        yield pool.map
+
+        def parallel(function: Callable[[T], R], items: Iterable[T], ahead: int | None = None, /) -> Iterator[R]:
+            return _in_order(pool, function, items, AHEAD * cores if ahead is None else ahead)
+
+        yield parallel
+
+
+def _in_order(pool: ThreadPoolExecutor, function: Callable[[T], R], items: Iterable[T], ahead: int) -> Iterator[R]:
+    """The results in the order of the items. At most `ahead` + 1 of them exist at a time."""
+    begun: deque[Future[R]] = deque()
+    try:
+        for item in items:
+            begun.append(pool.submit(function, item))
+            if len(begun) > ahead:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
+    finally:
+        for future in begun:
+            future.cancel()
 
 
 def available_cores() -> int:
