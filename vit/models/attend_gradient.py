@@ -28,7 +28,7 @@ def attend_side_by_side(qkv: Tensor, num_heads: int) -> Tensor:
 
 
 def _is_trained_here(qkv: Tensor) -> bool:
-    """Whether the backward pass of this file is the fastest: in a training on a CPU in bfloat16.
+    """Whether the backward pass of this file is used: in a training on a CPU in bfloat16.
 
     PyTorch's fused kernel is as fast in float32, and faster on a GPU. A compiler writes a backward pass of its own.
     """
