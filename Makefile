@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check docs faults figures architecture bench format clean
+.PHONY: demo test check docs faults figures architecture bench scaling format clean
 
 demo: $(VENV)/installed
 	$(BIN)/python demo.py
@@ -22,7 +22,7 @@ docs: $(VENV)/installed # into site/; broken links and anchors, and pages that l
 
 faults: $(VENV)/installed # runs what docs/faults.md claims, and writes it
 	$(BIN)/python -m pytest -m faults --record_faults --numprocesses logical --maxprocesses 8 --dist loadfile
-	$(BIN)/python -m pytest -m "faults and slow" --record_faults
+	VIT_REAL_PROCESSES=1 $(BIN)/python -m pytest -m "faults and slow" --record_faults
 	$(BIN)/python -m tests.faults.table
 
 figures: $(VENV)/installed # of digits and of docs/concepts/; docs/figures/numbers.json has the commands of the others
@@ -32,9 +32,11 @@ figures: $(VENV)/installed # of digits and of docs/concepts/; docs/figures/numbe
 architecture: $(VENV)/installed # the table of rooms in docs/architecture.md
 	$(BIN)/python docs/make_architecture.py
 
-bench: $(VENV)/installed
-	$(BIN)/python benchmarks/train_fashion_mnist.py
-	$(BIN)/python benchmarks/predict_folder.py
+bench: $(VENV)/bench # all rows of docs/performance.md, 30 minutes on 2 cores; continues where it was interrupted
+	$(BIN)/python benchmarks/all_rows.py
+
+scaling: $(VENV)/bench # how cost grows: figures and numbers of docs/performance.md, 15 minutes on 2 cores
+	$(BIN)/python benchmarks/scaling.py
 
 format: $(VENV)/installed
 	$(BIN)/ruff check --fix .
@@ -44,6 +46,10 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13) and 'Python 3.11 to 3.13 is needed: make PYTHON=python3.12 ...')"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+$(VENV)/bench: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
 	touch $@
 
 clean:

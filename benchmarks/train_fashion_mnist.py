@@ -20,7 +20,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from timing import answer, compare
+from timing import Work, answer, compare
 
 RECIPE = "fashion_mnist"
 WARMUP_STEPS = 10
@@ -47,6 +47,9 @@ class Stopwatch:
 
     def row(self, row: dict[str, float], step: int) -> None:
         """Rows of metrics.csv do not matter here."""
+
+    def notice(self, text: str) -> None:
+        """Messages do not matter either."""
 
 
 def ours(arguments: argparse.Namespace) -> float:
@@ -128,6 +131,11 @@ def timm(arguments: argparse.Namespace) -> float:
     raise SystemExit("the training ended early")
 
 
+def work() -> Work:
+    """The training step of an image, in the network of the recipe."""
+    return Work.of("vit_mini_patch4_28", 10, 28, is_training=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", default=os.environ.get("FASHION_MNIST_ROOT", "data/fashion_mnist"))
@@ -145,7 +153,7 @@ def main() -> None:
         raise SystemExit(f"{arguments.root} holds no FashionMNIST/raw; give --root FOLDER or set FASHION_MNIST_ROOT")
     length = f"{arguments.epochs} epochs" if arguments.epochs else f"{arguments.steps} steps"
     what = f"Training on Fashion-MNIST, batches of 128, {length}, {WARMUP_STEPS} steps to warm up"
-    compare("ours", ["timm"], arguments.pairs, what)
+    compare("ours", ["timm"], arguments.pairs, what, work=work)
 
 
 if __name__ == "__main__":

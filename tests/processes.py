@@ -1,6 +1,7 @@
 """Programs in separate processes: start them, find all their processes, end them."""
 
 import contextlib
+import multiprocessing.forkserver
 import os
 import signal
 import socket
@@ -8,9 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 import pytest
+
+from tests.forked import popen, variables_of
 
 ROOT = Path(__file__).parents[1]
 TWO = ("--devices", "2", "--trainer.accelerator", "cpu")  # Lightning starts the second process
@@ -42,7 +46,7 @@ def start(folder: Path, *arguments: object, launcher: str = "", script: str = ""
     if launcher == "torchrun":
         program = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1",
                    "--master-port", port, *program]  # fmt: skip
-    return subprocess.Popen(
+    return popen(
         [sys.executable, *program, *map(str, arguments)], cwd=folder, env=environment(folder) | {"MASTER_PORT": port},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -66,7 +70,7 @@ def srun(folder: Path, *commands: Iterable[object], variables: Mapping[str, str]
     tasks = []
     for rank, command in enumerate(commands):
         (folder / f"task{rank}").mkdir(exist_ok=True)
-        tasks.append(subprocess.Popen(
+        tasks.append(popen(
             [sys.executable, str(folder / "task.py"), *map(str, command)], cwd=folder / f"task{rank}",
             env=common | {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank), "SLURM_NODEID": "0"},
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -94,16 +98,30 @@ def until(happened: Callable[[], object], seconds: float) -> None:
 
 
 def belonging(folder: Path, variable: str = "") -> list[int]:
-    """All processes of the program in a folder, found by their environment: torchrun starts each in a new session."""
+    """All processes of the program in a folder, found by their environment: torchrun starts each in a new session.
+
+    Forks of the tests' server are found by their working folder, and by what is noted of their environment.
+    """
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             variables = (entry / "environ").read_bytes().split(b"\0")  # empty for a zombie
+            parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+            at_home = (entry / "cwd").readlink().is_relative_to(folder)
         except OSError:
             continue
-        if f"VIT_TEST={folder}".encode() in variables and (not variable or variable.encode() in variables):
+        noted = [note for pid in (entry.name, parent) if (note := variables_of(folder, pid)).exists()]
+        variables += [word for note in noted for word in note.read_bytes().split(b"\0")]
+        mine = f"VIT_TEST={folder}".encode() in variables or at_home
+        if mine and int(entry.name) not in _of_the_tests() and (not variable or variable.encode() in variables):
             found.append(int(entry.name))
     return found
+
+
+def _of_the_tests() -> set[int | None]:
+    """This process and its servers, which may have been started in the folder of a test."""
+    servers = (multiprocessing.forkserver._forkserver._forkserver_pid, resource_tracker._resource_tracker._pid)
+    return {os.getpid(), *servers}
 
 
 def send(pids: Iterable[int], number: int) -> None:

@@ -2,13 +2,12 @@
 
 import re
 import shlex
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import ask
 from vit.__main__ import COMMANDS
 
 ROOT = Path(__file__).parents[1]
@@ -19,9 +18,9 @@ PLACES = re.compile(r"```.*?```|`([^`]+)`", re.DOTALL)
 @cache
 def help_of(command):
     words = ["data", "check"] if command == "data" else [command]
-    done = subprocess.run([sys.executable, "-m", "vit", *words, "--help"], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    answer = ask(*words, "--help")
+    assert answer.code == 0, answer.err
+    return answer.out
 
 
 def shown(page):

@@ -14,7 +14,7 @@ import vit
 from vit.__main__ import COMMANDS
 
 PACKAGE = Path(vit.__file__).parent
-GROUND = {"errors", "atomic_files", "launch", "csv_files", "console", "layout"}  # each imports `errors` alone
+GROUND = {"errors", "atomic_files", "launch", "memory", "csv_files", "console", "layout"}  # each imports `errors` alone
 BELOW: dict[str, set[str]] = {"models": set(), "data": set()}
 BELOW["checkpoints"] = {"models", "data"}
 BELOW["weights"] = BELOW["inference"] = BELOW["checkpoints"] | {"checkpoints"}
@@ -27,7 +27,7 @@ BELOW["commands"] = BELOW["report"] | {"report", "export", "__init__"}
 MAY_IMPORT = {
     **{room: {"errors"} for room in GROUND},
     **{room: rooms | GROUND for room, rooms in BELOW.items()},
-    "__main__": {"commands", "console", "launch", "errors", "__init__"},
+    "__main__": {"commands", "console", "launch", "memory", "errors", "__init__"},
     "__init__": {"models", "inference", "commands"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -173,7 +173,9 @@ def test_debug_shows_the_traceback(vit, monkeypatch, how):
 
 
 @pytest.mark.faults("K10")
-@pytest.mark.parametrize("command", ["--help", "train --help", "train --print_config", "models"])
+@pytest.mark.parametrize(
+    "command", ["--help", "train --help", "train --print_config", pytest.param("models", marks=pytest.mark.slow)]
+)
 def test_a_reader_that_goes_away_is_no_error(tmp_path, command):
     script = f"(sleep 0.1; exec {sys.executable} -m vit {command}; ) | true; echo ${{PIPESTATUS[0]}}"
     done = shell(script, tmp_path)

@@ -70,7 +70,7 @@ def test_predicting_and_measuring_import_what_they_compute_with(trained, colors,
         (("explain", vit, image, "--method", "rollout", "--output", "maps"), set()),
         (("inspect", vit, "--output", "inside"), set()),
         (("report", vit), set()),
-        (("predict", cnn, image), {"huggingface_hub", "timm", "wandb"}),  # our small CNNs are timm's ResNet
+        (("predict", cnn, image), {"huggingface_hub", "timm"}),  # our small CNNs are timm's ResNet
         (("evaluate", cnn, colors, "--include_seen"), set()),
     ]
     found = new_imports(tmp_path, *(command for command, _ in steps))

@@ -8,6 +8,7 @@ from importlib import import_module
 
 from vit.errors import UsageError, VitError, is_out_of_memory, nearest
 from vit.launch import adopt_srun
+from vit.memory import keep_freed_memory
 
 COMMANDS = {
     "train": "train a ViT or a CNN on a folder of images, a CSV, digits, or a torchvision data set",
@@ -24,6 +25,7 @@ COMMANDS = {
     "data": "check a data set for broken, odd, duplicate and mislabeled images",
     "models": "list networks with parameters and FLOPs",
 }
+COMPUTE = ("train", "study", "compare", "evaluate", "predict", "demo", "explain")
 READ_RECIPES = ("train", "study")  # options also come from files, so their modules read the words themselves
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
 _MISSING_RESOURCES = _DISK | {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
@@ -96,6 +98,8 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _run(name: str, arguments: list[str]) -> int:
+    if name in COMPUTE:
+        keep_freed_memory()
     module = import_module(f"vit.commands.{name}")
     if name in READ_RECIPES:
         return int(module.main(arguments))

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Self
 
 CELLS = "cells"  # folder of a study's runs
+OPENVINO_GRAPH = "openvino_model.xml"  # the name that other programs of OpenVINO look for; weights in .bin
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,13 @@ class RunLayout:
         return self.path / "metrics.csv"
 
     @property
+    def range_test_path(self) -> Path:
+        """Losses of a learning-rate range test before the training, if one was asked for."""
+        return self.path / "range_test.json"
+
+    @property
     def best_path(self) -> Path:
-        """The checkpoint with the lowest validation loss."""
+        """The checkpoint with the lowest validation loss, or the highest value of `optim.best_metric`."""
         return self.path / "checkpoints" / "best.ckpt"
 
     @property

@@ -14,7 +14,7 @@ RESULT = RunResult(
     num_images={"train": 4, "test": 2}, fingerprints={"train": "a", "test": "b"}, seed=1, epochs=2.5, steps=5,
     batch_size=2, seconds=1.5, images_per_second=3.0, device="cpu", precision="32-true", best_epoch=0,
     validation={"val/loss": 0.5}, metrics={"acc1": {"value": 0.5, "low": 0.1, "high": 0.9}}, versions={"torch": "2"},
-    left_out={"test": {"x.png": "it is empty"}},
+    left_out={"test": {"x.png": "it is empty"}}, mfu=0.25,
 )  # fmt: skip
 
 
@@ -31,11 +31,11 @@ def test_a_result_of_the_first_version(tmp_path):
     """It repeats the name of a model of timm, and knows neither temperature nor images that were left out."""
     RESULT.write(tmp_path / "result.json")
     plain = json.loads((tmp_path / "result.json").read_text())
-    for key in ("temperature", "uncalibrated", "correct", "skipped_steps", "unreadable_images", "left_out"):
+    for key in ("temperature", "uncalibrated", "correct", "skipped_steps", "unreadable_images", "left_out", "mfu"):
         del plain[key]
     plain["network"] = {"name": "resnet18", "model": "resnet18", "image_size": 32, "num_classes": 2}
     (tmp_path / "result.json").write_text(json.dumps(plain))
-    expected = replace(RESULT, spec=NetworkSpec("resnet18", 2), image_size=32, left_out={})
+    expected = replace(RESULT, spec=NetworkSpec("resnet18", 2), image_size=32, left_out={}, mfu=None)
     assert RunResult.read(tmp_path / "result.json") == expected
 
 

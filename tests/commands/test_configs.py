@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from vit.commands.configs import shipped_configs
 from vit.commands.recipe_options import read_recipe
@@ -48,7 +49,8 @@ def test_a_recipe_fits_some_data(name, draw_classes, tmp_path):
         recipe = replace(recipe, optim=replace(recipe.optim, batch_size=8 * recipe.optim.accumulate))
     plan = make_plan(recipe)
     assert plan.total_steps >= recipe.optim.epochs
-    assert plan.preprocess.image_size == plan.build_network().image_size
+    with torch.device("meta"):  # the largest networks have 600 million weights
+        assert plan.preprocess.image_size == plan.build_network().image_size
 
 
 @pytest.mark.parametrize("name", sorted(CONFIGS))
@@ -77,4 +79,5 @@ def test_a_study_compares_recipes_that_can_be_built(name):
     assert f"{len(cells)} cells" in CONFIGS[name].read_text()
     for recipe in (choice for choices in series.values() for choice in choices.values()):
         spec = spec_of(recipe)
-        spec.build(recipe.model.preprocess.image_size or spec.default_image_size)
+        with torch.device("meta"):
+            spec.build(recipe.model.preprocess.image_size or spec.default_image_size)

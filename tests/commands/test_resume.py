@@ -13,6 +13,8 @@ import pytest
 import torch
 
 from tests.comparing import differences
+from tests.forked import popen
+from tests.forked import run as run_program
 from tests.processes import start
 from tests.runs import run_folder
 from vit.checkpoints.run import RunDirectory
@@ -24,19 +26,20 @@ from vit.training.classifier import Classifier
 
 # everything that has a state of its own: averaged weights, dropout, mixup, parts of a batch, two optimizers in one
 DEMANDING = (
-    "--network", "vit_nano_patch2_8", "--model.network.drop_path_rate", 0.2, "--augment", "strong", "--epochs", 4,
-    "--batch_size", 8, "--optim.accumulate", 2, "--optim.ema_decay", 0.9, "--optim.optimizer", "muon",
-    "--precision", "32-true", "--wandb", "off",
+    "--network", "vit_nano_patch2_8", "--model.network.depth", 2, "--model.network.drop_path_rate", 0.2,
+    "--augment", "strong", "--epochs", 4, "--batch_size", 8, "--optim.accumulate", 2, "--optim.ema_decay", 0.9,
+    "--optim.optimizer", "muon", "--precision", "32-true", "--wandb", "off",
 )  # fmt: skip
 
 CNN = (
-    "--network", "resnet10_small", "--augment", "strong", "--epochs", 3, "--batch_size", 8, "--optim.accumulate", 2,
-    "--optim.ema_decay", 0.9, "--optim.optimizer", "sgd", "--optim.momentum", 0.9, "--lr", 0.01,
-    "--data.cache", "none", "--data.num_workers", 2, "--precision", "32-true", "--wandb", "off",
+    "--network", "resnet10_small", "--model.network.widths", "[8,8,16,16]", "--image_size", 8, "--augment", "strong",
+    "--epochs", 3, "--batch_size", 8, "--optim.accumulate", 2, "--optim.ema_decay", 0.9, "--optim.optimizer", "sgd",
+    "--optim.momentum", 0.9, "--lr", 0.01, "--data.cache", "none", "--data.num_workers", 2, "--precision", "32-true",
+    "--wandb", "off",
 )  # fmt: skip
 STEPS = (
-    "--network", "vit_nano_patch2_8", "--optim.steps", 13, "--batch_size", 10, "--precision", "32-true",
-    "--wandb", "off",
+    "--network", "vit_nano_patch2_8", "--model.network.depth", 2, "--optim.steps", 13, "--batch_size", 10,
+    "--precision", "32-true", "--wandb", "off",
 )  # fmt: skip
 ALWAYS = ("--checkpoint_every", "0s")
 
@@ -300,7 +303,7 @@ def test_every_epoch_has_its_own_order_and_an_ended_run_keeps_to_it(vit, colors,
         return step(classifier, batch, place)
 
     monkeypatch.setattr(Classifier, "training_step", watched)
-    options = ("--epochs", 3, "--batch_size", 10, "--network", "vit_nano_patch2_8", "--wandb", "off")
+    options = ("--epochs", 3, "--batch_size", 10, *STEPS[:4], "--wandb", "off")
     assert vit("train", colors, *options, "--out", tmp_path / "whole").code == 0
     whole = [[path for batch in seen[place : place + 3] for path in batch] for place in (0, 3, 6)]
     assert len(seen) == 9 and all(len(set(epoch)) == 30 for epoch in whole)
@@ -339,7 +342,7 @@ def test_a_killed_process_leaves_what_the_next_one_needs(vit, colors, uninterrup
     script += "main(sys.argv[1:])"
     options = map(str, (*DEMANDING, *ALWAYS, "--out", tmp_path))
     command = [sys.executable, "-c", script, "train", str(colors), *options]
-    assert subprocess.run(command, capture_output=True, timeout=120, check=False).returncode == -9
+    assert run_program(command, timeout=120).returncode == -9
     run = run_folder(tmp_path)
     assert checkpoint(run)["global_step"] == 10
     resumed(vit, run)
@@ -457,10 +460,8 @@ def test_auto_takes_no_run_that_somebody_is_training(vit, colors, unfinished, tm
     shutil.copytree(unfinished, run)
     holder = "import sys, pathlib; from vit.checkpoints.run import RunDirectory\n"
     holder += "with RunDirectory(pathlib.Path(sys.argv[1])).held(): print('held', flush=True); sys.stdin.read()"
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    process = subprocess.Popen(
-        [sys.executable, "-c", holder, run], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-    )
+    command = [sys.executable, "-c", holder, str(run)]
+    process = popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with process:
         assert process.stdout.readline() == "held\n"
         answer = vit("train", "--resume", run)

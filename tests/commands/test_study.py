@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import vit as package
+from tests.forked import server
 from tests.processes import belonging, finish, linux_only, start, until
 from vit.study.folder import StudyDirectory, collect
 
@@ -51,6 +52,7 @@ class Given:
 @pytest.fixture(scope="module", params=["digits", "files"])
 def given(request, tmp_path_factory, draw_classes):
     """Digits, which are in memory; and image files, which a process of its own reads for each cell."""
+    server()
     if request.param == "digits":
         return Given("digits", ("20", "50"), "12", 359)
     data = draw_classes(tmp_path_factory.mktemp("data") / "photos", ("blue", "green", "red"), 20, side=20)

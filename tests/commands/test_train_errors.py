@@ -157,7 +157,8 @@ def test_out_of_memory_says_what_to_try(vit, colors, tmp_path, monkeypatch, kind
     monkeypatch.setattr(VisionTransformer, "forward", allocate)
     options = ("--network", "vit_nano_patch2_8", "--batch_size", 6, "--precision", "32-true", "--out", tmp_path)
     answer = vit("train", colors, *options, *QUICK)
-    refused(answer, 7, "out of memory with 6 images of 8 pixels in 32-true", "--optim.accumulate 2", "--batch_size")
+    refused(answer, 7, "out of memory with 6 images of 8 pixels in 32-true, 6 parts", "give a smaller --batch_size")
+    assert [parts for parts in (2, 6) if f"starting again in {parts} micro-batches" in answer.err] == [2, 6]
 
 
 @pytest.mark.faults("N7")

@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vit.data.sampler import EVALUATION, EvaluationSampler, Key, TrainSampler, epoch_order
+from vit.data.epoch_order import EpochOrder
+from vit.data.sampler import EVALUATION, EvaluationSampler, Key, TrainSampler
+from vit.data.samples import Labels
+
+
+def order(length: int, seed: int) -> EpochOrder:
+    return EpochOrder(np.zeros(length, dtype=np.int64), seed)
+
+
+def epoch_order(length: int, seed: int, epoch: int) -> Labels:
+    return order(length, seed).drawn(epoch)[0]
 
 
 def epochs(sampler: TrainSampler, count: int) -> list[list[Key]]:
@@ -40,14 +50,14 @@ def test_an_order_stays_the_same_for_ever() -> None:
 
 @given(st.integers(12, 80), st.integers(1, 4), st.integers(1, 3))
 def test_a_step_has_the_same_images_in_any_number_of_parts(length: int, part: int, accumulate: int) -> None:
-    whole = epochs(TrainSampler(length, part * accumulate, seed=1), 3)
-    parts = epochs(TrainSampler(length, part, seed=1, accumulate=accumulate), 3)
+    whole = epochs(TrainSampler(order(length, 1), part * accumulate), 3)
+    parts = epochs(TrainSampler(order(length, 1), part, accumulate=accumulate), 3)
     assert list(chain.from_iterable(parts)) == list(chain.from_iterable(whole))
     assert len(parts) == accumulate * len(whole)
 
 
 def test_no_image_comes_twice_in_an_epoch() -> None:
-    batches = epochs(TrainSampler(23, 5, seed=1), 3)
+    batches = epochs(TrainSampler(order(23, 1), 5), 3)
     assert len(batches) == 12 and {len(batch) for batch in batches} == {5}
     for epoch in range(3):
         keys = [key for batch in batches[4 * epoch : 4 * epoch + 4] for key in batch]
@@ -57,28 +67,28 @@ def test_no_image_comes_twice_in_an_epoch() -> None:
 
 @pytest.mark.parametrize("world_size", [1, 2, 4])
 def test_the_processes_batches_together_are_the_global_batch(world_size: int) -> None:
-    whole = epochs(TrainSampler(50, 8, seed=2), 2)
-    ranks = [epochs(TrainSampler(50, 8, 2, rank, world_size), 2) for rank in range(world_size)]
+    whole = epochs(TrainSampler(order(50, 2), 8), 2)
+    ranks = [epochs(TrainSampler(order(50, 2), 8, rank, world_size), 2) for rank in range(world_size)]
     assert [[key for part in parts for key in part] for parts in zip(*ranks, strict=True)] == whole
 
 
 def test_a_batch_that_the_processes_cannot_share_is_refused() -> None:
     with pytest.raises(ValueError, match="10 is not divisible by 4"):
-        TrainSampler(50, 10, seed=0, world_size=4)
+        TrainSampler(order(50, 0), 10, world_size=4)
 
 
 @pytest.mark.parametrize("consumed", range(13))
 def test_training_goes_on_where_it_was_stopped(consumed: int) -> None:
-    whole = epochs(TrainSampler(17, 4, seed=3), 4)
-    resumed = TrainSampler(17, 4, seed=3)
+    whole = epochs(TrainSampler(order(17, 3), 4), 4)
+    resumed = TrainSampler(order(17, 3), 4)
     resumed.consumed = consumed
     assert epochs(resumed, 3)[: 12 - consumed] == whole[consumed:12]
 
 
 def test_fetching_ahead_does_not_change_the_order() -> None:
-    sampler = TrainSampler(17, 4, seed=3)
+    sampler = TrainSampler(order(17, 3), 4)
     ahead = list(sampler)  # workers take keys long before the loop finishes their batches
-    assert ahead == epochs(TrainSampler(17, 4, seed=3), 1)
+    assert ahead == epochs(TrainSampler(order(17, 3), 4), 1)
     sampler.consumed = 4
     assert {key.epoch for batch in sampler for key in batch} == {1}
 
@@ -104,8 +114,8 @@ def test_one_process_evaluates_in_order() -> None:
 
 @pytest.mark.parametrize("consumed", range(12))
 def test_iterations_of_another_length_follow_the_passes_without_a_gap(consumed: int) -> None:
-    passes = epochs(TrainSampler(17, 4, seed=3), 5)  # of 4 batches each
-    sampler = TrainSampler(17, 4, seed=3, num_batches=6)
+    passes = epochs(TrainSampler(order(17, 3), 4), 5)  # of 4 batches each
+    sampler = TrainSampler(order(17, 3), 4, num_batches=6)
     sampler.consumed = consumed
     assert len(sampler) == 6
     assert list(sampler) == passes[consumed : 6 if consumed < 6 else 12]

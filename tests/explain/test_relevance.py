@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-import vit.models.vision_transformer as module
 from vit.explain.attention import record_attention
 from vit.explain.relevance import relevance, weight_gradient
+from vit.models import attend_gradient, vision_transformer
 
 
 @pytest.mark.parametrize("values", [{}, {"pool": "mean"}, {"norm_placement": "post"}], ids=str)
@@ -18,13 +18,14 @@ def test_gradients_are_those_of_attention_written_out(small, images, values, mon
         gathered = torch.autograd.grad(chosen, [layer.heads for layer in records])
     kept = []
 
-    def written_out(q, k, v, drop_rate):
+    def written_out(q, k, v, drop_rate=0.0):
         weights = (q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5).softmax(dim=-1)
         weights.retain_grad()
         kept.append(weights)
         return F.dropout(weights, drop_rate) @ v
 
-    monkeypatch.setattr(module, "attend", written_out)
+    for module in (vision_transformer, attend_gradient):
+        monkeypatch.setattr(module, "attend", written_out)
     network(images).gather(1, class_names[:, None]).sum().backward()
     for layer, gradient, weights in zip(records, gathered, kept, strict=True):
         found = weight_gradient(layer, gradient)

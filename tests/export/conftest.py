@@ -9,7 +9,7 @@ import torch
 
 from vit.checkpoints.format import Description, checkpoint_content
 from vit.data.preprocess import Preprocess, ResizeMode
-from vit.export.deployed import Trained
+from vit.inference.deployed import Trained
 from vit.models.spec import NetworkSpec
 from vit.weights.adapt import head_names
 

@@ -17,6 +17,7 @@ from vit.export import exporting, onnx_file, timm_file
 from vit.export.exporting import FORMATS, export
 from vit.export.format import Format
 from vit.export.onnx_file import OnnxFile
+from vit.export.openvino_files import OpenVinoFiles
 from vit.export.program import Program
 from vit.export.timm_file import _crop_pct
 from vit.export.verify import Difference, compare, random_images
@@ -24,7 +25,14 @@ from vit.export.weights import Weights
 from vit.inference.engine import Engine
 from vit.weights.open import open_pretrained
 
-NAMES = {"onnx": "m.onnx", "pt2": "m.pt2", "safetensors": "m.safetensors", "timm": "m.safetensors", "hf": "m"}
+NAMES = {
+    "onnx": "m.onnx",
+    "pt2": "m.pt2",
+    "safetensors": "m.safetensors",
+    "timm": "m.safetensors",
+    "hf": "m",
+    "openvino": "m",
+}
 FRACTIONS = (0.8, 0.85, 0.875, 0.9, 0.91, 0.93, 0.95, 0.96, 1.0)
 
 
@@ -108,7 +116,8 @@ def test_onnx_says_what_it_takes_and_refuses_the_rest(written):
 def test_an_exported_file_does_not_name_this_machine_s_folders(trained, written, tmp_path):
     folder = os.fsencode(Path(exporting.__file__).parent)
     Program().write(trained("vit"), tmp_path / "m.pt2")
-    for path in (written, tmp_path / "m.pt2"):
+    OpenVinoFiles().write(trained("vit"), tmp_path / "m")
+    for path in (written, tmp_path / "m.pt2", tmp_path / "m" / "openvino_model.xml"):
         content = path.read_bytes()
         assert folder not in content and b"deployed.py" not in content
 
@@ -117,6 +126,8 @@ def test_an_exported_file_does_not_name_this_machine_s_folders(trained, written,
     ("kind", "name"),
     [
         ("vit", "pt2"),
+        ("vit_mean", "openvino"),
+        ("cnn", "openvino"),
         ("vit_mean", "timm"),
         ("vit", "hf"),
         ("vit_post", "safetensors"),
@@ -312,5 +323,5 @@ def test_a_missing_package_is_named_with_its_extra(trained, tmp_path, monkeypatc
 
 
 def test_every_format_is_a_format():
-    assert set(FORMATS) == {"onnx", "pt2", "safetensors", "timm", "hf"}
+    assert set(FORMATS) == {"onnx", "openvino", "pt2", "safetensors", "timm", "hf"}
     assert all(isinstance(chosen, Format) for chosen in FORMATS.values())

@@ -61,6 +61,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "folder of that name is refused", 3),
         Fault("D26", "a model is measured on images that it was trained on, also in a copy of their folder",
               "left out by content, and counted; refused if no other image remains; `--include_seen` scores all", 3),
+        Fault("D27", "a class without training images is to be drawn, weighted or adjusted for by its size",
+              "refused, with the class and the option to leave out", 3),
     ),
     "Images": (
         Fault("I1", "truncated, empty, HTML, a git-lfs pointer, random bytes",
@@ -102,6 +104,13 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("K10", "the reader of a pipe exits (`vit ... | head`)", "the command ends quietly", 141),
         Fault("K11", "--lora without weights, with --freeze backbone, without peft, for a CNN, or of too high a rank",
               "refused before any data are read, with the option to remove or the package to install", 2),
+        Fault("K12", "--time that is not a time, with epochs or steps, on several processes, or too short; "
+              "--batch_size auto on several processes",
+              "refused with the option to remove; a time that is too short with a time that is enough", 2),
+        Fault("K13", "--optim.lr find with --freeze backbone, with --resume, or on several processes",
+              "refused with the option to remove", 2),
+        Fault("K14", "class weights for an unknown class; two corrections for the class sizes; --data.sampling with "
+              "--freeze backbone", "refused before the first step, with the classes or options to choose from", 2),
     ),
     "Exports": (
         Fault("E1", "an exported file gives other answers than its checkpoint",
@@ -113,6 +122,13 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "bit-equal; classes and preprocessing in the metadata; file mode by umask"),
         Fault("E4", "an exported ONNX network gets another size or type",
               "onnxruntime's error names the expected input, and so do the metadata"),
+        Fault("E5", "a damaged .onnx or .xml file, an .xml file without its .bin, or a file of a stranger",
+              "refused with the file and the command that writes such files; nothing in it is run", 4),
+        Fault("E6", "openvino or onnxruntime is not installed, computes on no GPU, or cannot compute the network",
+              "refused with the package to install or the option to change", 2),
+        Fault("E7", "openvino's answers differ from PyTorch's",
+              "the first batch is compared before a row is written; one warning, and PyTorch computes all rows, which "
+              "say so"),
     ),
     "Reports and rows": (
         Fault("H1", "`<script>`, `\"><img onerror=...>` or `javascript:` in the name of a file or class",

@@ -134,8 +134,9 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("N2", "a validation loss that is NaN", "never the best epoch; a warning"),
         Fault("N3", "float16 whose loss scale falls to zero", "ends after about 40 to 90 such steps", 6),
         Fault("N4", "out of memory on a CPU",
-              "one line with batch size, image size, precision and advice; the batch size is never changed "
-              "silently", 7),
+              "in the first steps the training starts again in smaller micro-batches with the same optimizer steps, "
+              "says so, and writes optim.accumulate into config.yaml; later, or where nothing fits: one line with "
+              "batch size, image size, precision and advice; the batch size is never changed", 7),
         Fault("N5", "the same command twice", "bit-equal weights on a CPU"),
         Fault("N6", "labels out of range",
               "impossible: `vit` numbers the classes from their names; an unknown name is refused", 3),

@@ -43,12 +43,14 @@ WRONG = {  # a range in words -> values outside it
     "Seed": ("-1", "4294967296", "1.5"),
     "Literal": ("nothing", "-1"),
     "bool": ("maybe", "2"),
+    "Weights": ("nothing", "2"),
 }
 
 
 KINDS = {
     "data.split_seed": "Seed", "data.subset_seed": "Seed", "seed": "Seed", "data.validation": "Share",
-    "data.test": "Share", "data.train_images": "PositiveInt", "data.num_workers": "NonNegativeInt",
+    "data.calibration": "Share", "data.test": "Share", "data.train_images": "PositiveInt",
+    "data.num_workers": "NonNegativeInt",
     "data.download": "bool", "data.allow_empty": "bool", "data.cache": "Literal", "data.subset": "Literal",
     "model.preprocess.image_size": "PositiveInt", "model.preprocess.crop_fraction": "Area",
     "model.preprocess.interpolation": "Literal", "model.preprocess.resize_mode": "Literal", "augment.name": "Literal",
@@ -59,14 +61,16 @@ KINDS = {
     "optim.optimizer": "Literal", "optim.lr": "Positive", "optim.epochs": "PositiveInt", "optim.steps": "PositiveInt",
     "optim.batch_size": "PositiveInt", "optim.accumulate": "PositiveInt", "optim.warmup": "Share",
     "optim.min_lr_ratio": "ClosedUnitInterval", "optim.weight_decay": "NonNegative", "optim.momentum": "Share",
-    "optim.label_smoothing": "Share", "optim.clip_norm": "NonNegative", "optim.layer_decay": "Area",
+    "optim.label_smoothing": "Share", "optim.logit_adjustment": "NonNegative", "optim.best_metric": "Literal",
+    "data.sampling": "Literal", "optim.class_weights": "Weights", "optim.clip_norm": "NonNegative",
+    "optim.layer_decay": "Area",
     "optim.ema_decay": "Share", "optim.on_nan": "Literal", "trainer.devices": "PositiveInt",
-    "trainer.num_nodes": "PositiveInt", "trainer.precision": "Literal", "wandb": "Literal",
+    "trainer.num_nodes": "PositiveInt", "trainer.precision": "Literal", "trainer.compile": "bool", "wandb": "Literal",
     "wandb_media": "bool", "wandb_model": "bool",
 }  # fmt: skip
 FREE = {  # any text, or with a range of their own that is tried below
     "data.source", "data.root", "model.network", "model.preprocess.mean", "model.preprocess.std", "model.init_from",
-    "trainer.accelerator", "trainer.strategy", "trainer.checkpoint_every", "out", "name",
+    "trainer.accelerator", "trainer.strategy", "trainer.checkpoint_every", "optim.time", "out", "name",
 }  # fmt: skip
 
 
@@ -99,7 +103,11 @@ def test_a_value_out_of_its_range_is_refused_by_its_key(wrong):
         ("model.preprocess.std", "[1, 1]", []),
         ("model.network.drop_path_rate", "5", ["5"]),
         ("model.network.depth", "0", ["0"]),
+        ("optim.class_weights", "{cat: 0}", ["is 0", ">0"]),
+        ("optim.class_weights", "{cat: 2, dog: -1}", ["-1", ">0"]),
+        ("optim.class_weights", "{cat: many}", ["many", "number"]),
         ("trainer.checkpoint_every", "soon", ["soon", "10min"]),
+        ("optim.time", "soon", ["soon", "10min"]),
         ("model.preprocess.image_size", "225", ["225", "16"]),
     ],
 )

@@ -8,6 +8,7 @@ import time
 import pytest
 import torch
 
+from tests.forked import popen
 from tests.parity.interrupted import SHORT, begun, same_but_for_rounding
 from tests.processes import TWO, belonging, environment, finish, linux_only, send, start, until
 from tests.runs import run_folder
@@ -170,7 +171,7 @@ def test_a_loading_process_lives_as_long_as_its_training(colors, tmp_path, metho
     """However it was started: a fork server stands between the two, and is the worker's parent for the system."""
     program = tmp_path / "reading.py"
     program.write_text(READING)
-    process = subprocess.Popen(
+    process = popen(
         [sys.executable, str(program), str(colors), method], env=environment(tmp_path), text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip

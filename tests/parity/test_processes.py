@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.forked import run as run_program
 from tests.tables import rows
 from vit.checkpoints.load import load
 from vit.inference.rows import from_json
@@ -26,10 +26,8 @@ def torchrun(folder, *arguments, processes=2):
         port = free.getsockname()[1]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
-    return subprocess.run(
-        [*launcher, "--master-addr", "127.0.0.1", "--master-port", str(port), *map(str, arguments)],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
+    command = [*launcher, "--master-addr", "127.0.0.1", "--master-port", str(port), *arguments]
+    return run_program(command, cwd=folder, env=environment, timeout=600)
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +156,7 @@ def test_what_two_processes_learned_in_bfloat16_one_reads_on_a_cpu(vit, tmp_path
 def test_training_takes_the_same_steps_in_one_run_folder(vit, digits_run, tmp_path):
     options = ("--epochs", 1, "--batch_size", 128, "--precision", "32-true", "--augment", "none", "--seed", 5)
     options += ("--augment.shift", 0, "--augment.rotate", 0, "--augment.zoom", 0, "--wandb", "off")
+    options += ("--data.sampling", "balanced", "--optim.class_weights", "{3: 9, 7: 0.2}", "--optim.accumulate", 2)
     assert vit("train", "digits", *options, "--out", tmp_path / "one").code == 0
     done = torchrun(tmp_path, ROOT / "train.py", "digits", *options, "--wandb", "offline", "--out", tmp_path / "two")
     assert done.returncode == 0, done.stderr

@@ -61,7 +61,7 @@ def test_curves_of_one_epoch_and_of_numbers_that_are_none(tmp_path):
     header = "epoch,step,lr,train/loss,train/images_per_second,val/loss,val/acc1,val/acc5,val/ece,seconds\n"
     for rows in ("0,9,0.1,2.0,100,1.9,0.5,,0.1,1.0\n", "0,9,0.1,2.0,100,nan,0.1,,nan,1.0\n", ""):
         (tmp_path / "metrics.csv").write_text(header + rows)
-        drawn(curves(tmp_path / "metrics.csv"), tmp_path)
+        drawn(curves(tmp_path / "metrics.csv", 0), tmp_path)
 
 
 @pytest.mark.parametrize("count", [1, 8, 9])

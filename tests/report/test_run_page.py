@@ -61,6 +61,8 @@ def make(tmp_path):
         run.config_path.write_text("data:\n  source: photos\n")
         run.metrics_path.write_text(METRICS)
         write_json(run.class_names_path, {"classes": list(class_names)})
+        rows = "".join(f"train/{name}.png,{name},train\n" for name in class_names if name.replace(" ", "").isalnum())
+        run.splits_path.write_text(f"path,label,split\n{rows}")
         write_scored(run.scored_path("test"), scored, class_names)
         result = RunResult(
             spec=NetworkSpec("vit_tiny", len(class_names)), image_size=8, versions=versions(),
@@ -70,7 +72,7 @@ def make(tmp_path):
             steps=18, batch_size=10, seconds=12.0, images_per_second=345.0, device="cpu, 1 threads",
             precision="32-true", best_epoch=1, validation={"val/loss": 0.9}, temperature=0.5,
             metrics=with_intervals(scored, len(class_names)).to_dict(),
-            uncalibrated=uncalibrated(scored, len(class_names)).to_dict(),
+            uncalibrated=uncalibrated(scored, len(class_names)).to_dict(), mfu=0.1234,
         )  # fmt: skip
         result.write(run.result_path)
         return run, Source("photos", tuple(class_names), {"test": samples})
@@ -114,7 +116,7 @@ def test_the_page_tells_the_run(make):
     page = page_of(run, source)
     check(page)
     assert sorted(os.listdir(run.path)) == sorted(
-        ["classes.json", "config.yaml", "metrics.csv", "predictions", "report.html", "result.json"]
+        ["classes.json", "config.yaml", "metrics.csv", "predictions", "report.html", "result.json", "splits.csv"]
     )
     headings = ["Metrics", "Training", "Classes", "Confusions", "Worst images", "Least confident images", "Calibration"]
     places = [page.text.index(f" {words} ") for words in [*headings, "How it was made"]]
@@ -124,14 +126,15 @@ def test_the_page_tells_the_run(make):
     for words in (
         "3 of 6 test images are predicted right: 50.00 %",
         "The most frequent mistake: 2 of 3 images of cat taken for dog.",
-        "shows the checkpoint of epoch 2",
+        "shows the best checkpoint, of epoch 2",
         "accuracy 50.00 %",
         f"calibration error {100 * ece['value']:.2f} %",
         f"{100 * before['value']:.2f} % {100 * before['chance']:.2f} by chance",
-        "cat 3 33.33 6.15 to 79.23 100.00 0.500 2 0 dog (2)",
+        "cat 1 3 33.33 6.15 to 79.23 100.00 0.500 2 0 dog (2)",
         "cat taken for dog : 2 of 3".replace(" :", ":"),
         "temperature 0.500 , fitted".replace(" ,", ","),
         "1,234,567 parameters, 89.0 million FLOPs for each image",
+        "MFU 12.3 % of the measured matrix peak",
         "torch 2.",
         "source: photos",
     ):
@@ -142,7 +145,7 @@ def test_its_pictures_are_the_images_in_the_right_place(make):
     run, source = make()
     page = page_of(run, source)
     wrong, worst, doubtful = 3, 6, 6
-    assert len(pictures(page)) == wrong + worst + doubtful and len(page.of("img")) == len(pictures(page)) + 3
+    assert len(pictures(page)) == wrong + worst + doubtful and len(page.of("img")) == len(pictures(page)) + 4
     for image in pictures(page):
         with Image.open(io.BytesIO(base64.b64decode(image["src"].partition(",")[2]))) as picture:
             index = int(image["alt"].removesuffix(".png"))

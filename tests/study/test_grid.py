@@ -89,6 +89,7 @@ def test_the_key_changes_with_all_that_decides_and_with_nothing_else():
     others = [
         replace(recipe, seed=1),
         replace(recipe, optim=replace(recipe.optim, lr=0.5)),
+        replace(recipe, trainer=replace(recipe.trainer, compile=True)),
         replace(recipe, data=replace(recipe.data, train_images=5)),
         replace(recipe, data=replace(recipe.data, subset="natural")),
         replace(recipe, model=replace(recipe.model, network={"name": "auto", "depth": 3})),

@@ -12,6 +12,7 @@ import torch
 from tests.runs import run_folder
 from vit.checkpoints.load import load
 from vit.training.probe import _fit_head
+from vit.training.training_loss import TrainingLoss
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,8 @@ def test_a_probe_s_config_says_what_was_done(probed):
     assert config["model"]["freeze"] == "backbone" and config["augment"]["name"] == "none"
 
 
-def test_the_head_is_scikit_learn_s():
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_head_is_scikit_learn_s(weighted):
     """The same problem given to the library that everybody knows."""
     from sklearn.linear_model import LogisticRegression
 
@@ -79,11 +81,15 @@ def test_the_head_is_scikit_learn_s():
     features = generator.normal(size=(200, 5)).astype(np.float32)
     labels = (features @ generator.normal(size=(5, 3)) + generator.normal(size=(200, 3))).argmax(axis=1)
     penalty = 0.01
-    theirs = LogisticRegression(C=1 / (penalty * len(labels)), max_iter=1000, tol=1e-8).fit(features, labels)
+    theirs = LogisticRegression(
+        C=1 / (penalty * len(labels)), class_weight="balanced" if weighted else None, max_iter=1000, tol=1e-8
+    ).fit(features, labels)
     ours = torch.nn.Linear(5, 3)
     torch.nn.init.zeros_(ours.weight)
     torch.nn.init.zeros_(ours.bias)
-    _, steps = _fit_head(ours, torch.from_numpy(features), torch.from_numpy(labels), penalty)
+    weights = len(labels) / (3 * np.bincount(labels)) if weighted else None
+    loss = TrainingLoss(0.0, weights)
+    _, steps = _fit_head(ours, torch.from_numpy(features), torch.from_numpy(labels), penalty, loss)
     found = ours(torch.from_numpy(features)).softmax(dim=1).detach().numpy()
     np.testing.assert_allclose(found, theirs.predict_proba(features), atol=1e-3)
     assert 1 < steps < 100
@@ -93,6 +99,11 @@ def test_the_head_is_scikit_learn_s():
     ("words", "said"),
     [
         ((), "--freeze backbone without weights to start from; give --init_from"),
+        pytest.param(
+            ("--init_from", "RUN", "--data.sampling", "balanced"),
+            "--data.sampling balanced with --freeze backbone, which reads each image once",
+            marks=pytest.mark.faults("K14"),
+        ),
         (("--init_from", "RUN", "--devices", "2"), "--freeze backbone on 2 processes"),
     ],
 )

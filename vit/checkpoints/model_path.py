@@ -17,7 +17,7 @@ def check_local(path: Path) -> None:
 
 
 def check_model(name: str) -> None:
-    """Raise CheckpointError if RUN|CKPT|ONNX does not exist, or is a folder without a checkpoint."""
+    """Raise CheckpointError if RUN|CKPT|EXPORT does not exist, or is a folder without a checkpoint."""
     path = _existing(name)
     if path.is_dir():
         from vit.checkpoints.run import checkpoint_of  # needs numpy, which --help does not wait for

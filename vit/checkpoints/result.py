@@ -61,6 +61,8 @@ class RunResult:
         answers: what thresholds and prediction sets, fitted on the validation images, do on the test images: the values
             of `MeasuredAnswers`; {} without such images.
         left_out: validation and test images that could not be read and were not measured: {split: {path: reason}}.
+        mfu: achieved FLOP/s of the training steps over the measured matrix peak of the precision; None where it was
+            not measured.
     """
 
     spec: NetworkSpec
@@ -89,6 +91,7 @@ class RunResult:
     unreadable_images: int = 0
     answers: dict[str, Any] = field(default_factory=dict)
     left_out: dict[str, dict[str, str]] = field(default_factory=dict)
+    mfu: float | None = None
 
     def write(self, path: Path) -> None:
         """Write result.json whole or not at all."""

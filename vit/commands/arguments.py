@@ -16,7 +16,7 @@ else:
 StrPath = str | os.PathLike[str]
 Paths = StrPath | Sequence[StrPath]
 Model = Annotated[StrPath, Metavar("RUN|CKPT")]
-ModelOrOnnx = Annotated[StrPath, Metavar("RUN|CKPT|ONNX")]
+ModelOrExport = Annotated[StrPath, Metavar("RUN|CKPT|EXPORT")]
 
 
 def fraction(option: str, value: float | str | None) -> float | None:

@@ -1,4 +1,4 @@
-"""`vit evaluate RUN|CKPT|ONNX [DATA]`: metrics of a trained model on labeled images"""
+"""`vit evaluate RUN|CKPT|EXPORT [DATA]`: metrics of a trained model on labeled images"""
 
 import os
 import shlex
@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.arguments import ModelOrOnnx, StrPath, new_folder, path_text
+from vit.commands.arguments import ModelOrExport, StrPath, new_folder, path_text
 from vit.commands.shown_answers import show_answers
 from vit.console import Reporter, interval, percent
 from vit.data.dataset_names import check_data
 from vit.errors import BadInputsError, UsageError
+from vit.inference.engine_names import EngineName, check_engine
 from vit.inference.files import free_name
 from vit.layout import EvaluationLayout, RunLayout
 
@@ -33,16 +34,18 @@ class Evaluation:
         measurement: all metrics with 95 % intervals; `measurement.metrics.acc1.value` is the accuracy.
         unreadable: reason for each image that could not be read.
         seen: number of images that were left out because the run has seen them, by the split of the run.
+        engine: what computed the probabilities: "torch", "openvino" or "onnxruntime".
     """
 
     folder: Path
     measurement: "Measurement"
     unreadable: dict[str, str]
     seen: dict[str, int]
+    engine: str
 
 
 def evaluate(
-    model: ModelOrOnnx,
+    model: ModelOrExport,
     data: StrPath | None = None,
     *,
     split: Literal["auto", "test", "validation", "train"] = "auto",
@@ -51,11 +54,12 @@ def evaluate(
     output: StrPath | None = None,
     device: str = "auto",
     precision: Literal["auto", "32-true", "bf16-mixed"] = "auto",
+    engine: EngineName = "auto",
 ) -> Evaluation:
     """Measure a trained model on labeled images: the test images of its run, or the images of DATA.
 
     Args:
-        model: a run folder, a checkpoint, or an exported .onnx file
+        model: a run folder, a checkpoint, or an exported .onnx or .xml file
         data: DATA as for vit train; null: the images of the run
         split: auto: test, else validation, else all
         include_seen: also score images of DATA that the run trained or validated on, which are left out otherwise
@@ -63,6 +67,8 @@ def evaluate(
         output: a new or empty folder for the results; null: inside the run
         device: cpu, cuda or mps; auto: an accelerator if there is one
         precision: auto: the precision of training, where the hardware has it
+        engine: what computes a checkpoint; auto: openvino for much work on a CPU where it is installed and was measured
+            to be faster, torch otherwise
 
     Returns:
         The folder of the results, and the metrics.
@@ -76,6 +82,7 @@ def evaluate(
     """
     model, data = os.fspath(model), path_text(data)
     check_model(model)
+    check_engine(engine, Path(model), device)
     _check_data(model, data)
     wanted = None if output is None else _empty_folder(output)
 
@@ -89,14 +96,14 @@ def evaluate(
         source = _source(model, data, path_text(root))
         chosen = choose_split(source, split)
         folder = wanted or _free_folder(model, source.name, chosen)
-        predictor = load(model, device, precision)
+        predictor = load(model, device, precision, engine, len(source.splits[chosen]))
         samples, seen = _measured_images(model, data, source, chosen, include_seen, reporter)
         samples = with_model_classes(samples, source, predictor.class_names, reporter)
         scored = _score(predictor, source.name, chosen, samples, reporter)
     fitted_elsewhere = data is not None or chosen == "test"
     scores = predictor.validation_scores if fitted_elsewhere else None
     measurement = measure(scored, predictor.class_names, scores=scores)
-    found = Evaluation(folder, measurement, dict(scored.left_out), seen)
+    found = Evaluation(folder, measurement, dict(scored.left_out), seen, predictor.engine.name)
     if rank == 0:
         _write(found, scored, predictor.class_names)
         _show(reporter, found)
@@ -163,7 +170,8 @@ def _score(predictor: "Predictor", data: str, split: str, samples: "Samples", re
     from vit.inference.engine import score
 
     engine = predictor.engine
-    reporter.notice(f"{len(samples):,} images of {data} ({split}), {engine.device.type}, {engine.precision}")
+    where = f"{engine.device.type}, {engine.precision}, {engine.name}"
+    reporter.notice(f"{len(samples):,} images of {data} ({split}), {where}")
     return score(engine, labeled_images(samples, predictor.preprocess))
 
 
@@ -174,7 +182,8 @@ def _write(found: Evaluation, scored: "ScoredImages", class_names: tuple[str, ..
 
     files = EvaluationLayout(new_folder(found.folder))
     left_out = {**found.seen, "unreadable": found.unreadable}
-    write_json(files.metrics_path, {**found.measurement.to_dict(), "left_out": left_out, "classes": list(class_names)})
+    more = {"engine": found.engine, "left_out": left_out, "classes": list(class_names)}
+    write_json(files.metrics_path, {**found.measurement.to_dict(), **more})
     write_scored(files.predictions_path, scored, class_names)
     if found.measurement.confusion is not None:
         save(confusion_matrix(found.measurement.confusion, class_names), files.confusion_matrix_path)
@@ -204,7 +213,8 @@ def _facts(measurement: "Measurement") -> list[tuple[str, str]]:
         "ece": f"{percent(ece.value)} ({percent(ece.chance)} by chance, were it calibrated)",
         "nll": f"{nll.value:.4f} ({nll.low:.4f} to {nll.high:.4f})",
     }
-    for name, metric in (("acc5", metrics.acc5), ("balanced_accuracy", metrics.balanced_accuracy)):
+    for name in ("acc5", "balanced_accuracy", "macro_f1"):
+        metric = getattr(metrics, name)
         if metric is not None:
             words[name] = interval(metric.value, metric.low, metric.high)
     facts = [(name, words[key]) for key, name in NAMES.items() if key in words]

@@ -11,13 +11,15 @@ from vit.commands.arguments import Model, StrPath
 from vit.commands.command_line import Metavar
 from vit.console import Reporter
 from vit.inference.files import free_name, list_files
+from vit.layout import OPENVINO_GRAPH
 
 if TYPE_CHECKING:
-    from vit.export.deployed import Trained
     from vit.export.verify import Difference
+    from vit.inference.deployed import Trained
 
 NEXT = {
     "onnx": "vit predict {path} FOLDER_OF_IMAGES",
+    "openvino": f"vit predict {{path}}/{OPENVINO_GRAPH} FOLDER_OF_IMAGES",
     "safetensors": "vit train DATA --init_from {path}",
     "timm": "vit train DATA --init_from {path}",
 }
@@ -26,20 +28,20 @@ NEXT = {
 def export(
     model: Model,
     *,
-    format: Literal["onnx", "pt2", "safetensors", "timm", "hf"] = "onnx",
+    format: Literal["onnx", "openvino", "pt2", "safetensors", "timm", "hf"] = "onnx",
     output: StrPath | None = None,
     verify: Annotated[StrPath | None, Metavar("IMAGES")] = None,
 ) -> Path:
-    """Write a trained model as ONNX, a torch.export program, safetensors, or for timm or transformers.
+    """Write a trained model for onnxruntime, OpenVINO, torch.export, safetensors, timm or transformers.
 
     The export holds the preprocessing and the class names. It is loaded again and compared with the checkpoint. It is
     kept only if no label differs, and no probability differs by more than 1e-4.
 
     Args:
         model: a run folder or a checkpoint
-        format: onnx, pt2: uint8 images to probabilities, preprocessing inside; safetensors: the weights; timm, hf: for
-            timm.create_model and transformers' from_pretrained
-        output: new file (hf: new folder); null: a free name here
+        format: onnx, openvino, pt2: uint8 images to probabilities, preprocessing inside; safetensors: the weights;
+            timm, hf: for timm.create_model and transformers' from_pretrained
+        output: new file (openvino, hf: new folder); null: a free name here
         verify: files, a folder or a pattern to compare on; null: random images
 
     Returns:
@@ -56,9 +58,9 @@ def export(
 
     from vit.checkpoints.load import load
     from vit.checkpoints.run import checkpoint_of
-    from vit.export.deployed import Trained
     from vit.export.exporting import FORMATS, check_output
     from vit.export.exporting import export as write
+    from vit.inference.deployed import Trained
 
     FORMATS[format].check_installed(format)
     wanted = None if output is None else Path(output).expanduser()

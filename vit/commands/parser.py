@@ -30,6 +30,7 @@ _KINDS = {  # words of the parser on a wrong value -> the fix
     "Expected a <class 'float'>": "give a number",
     "Expected a <class 'bool'>": "give true or false",
 }
+_MAPPING = "Given value type: <class 'dict'>"  # its values are wrong, though a name would do as well
 _LONGEST = 400  # characters of a parser's message
 
 
@@ -101,8 +102,9 @@ def _wrong_value(text: str) -> UsageError | None:
         return None
     given = next(group for group in value.groups() if group is not None)
     names, rule = _NAMES.search(text), _RULE.search(text)
-    if names:
-        fix = nearest(given, re.findall(r"'([^']*)'", names[1]))
+    if names and _MAPPING not in text:
+        known = re.findall(r"'([^']*)'", names[1])
+        fix = f"give a whole number above 0, or {known[0]}" if "PositiveInt" in text else nearest(given, known)
     elif rule:
         fix = f"give a number {rule[1].replace('v', '').replace('.0', '').removesuffix(' and <inf')}"
     else:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from vit.commands.configs import find_config, shipped_configs
 from vit.commands.parser import Parser
 from vit.commands.recipe_options import RANDOM, SHORT, make_parser, to_recipe
+from vit.errors import UsageError
 from vit.training.recipes.recipe import DataConfig, Recipe
 from vit.training.recipes.values import plain
 
@@ -14,6 +15,7 @@ Tree = dict[str, object]  # sections, options and their values
 
 FINETUNE, LORA = "finetune", "lora"  # shipped recipes that pretrained weights and LoRA bring
 AUTO = "auto"  # as init_from: published weights where they fit and can be had
+_LENGTHS = ("optim.epochs", "optim.steps")
 _DEFAULT: Tree = {"model": {"network": {"name": "auto"}, "init_from": AUTO}}
 
 
@@ -61,16 +63,28 @@ class Given:
         """The recipe of these values above another recipe."""
         parser = make_parser()
         files = [_read(parser, config) for config in self.configs]
-        return to_recipe(parser, parser.parse_object(self._above([plain(base)], files)))
+        recipe = to_recipe(parser, parser.parse_object(self._above([plain(base)], files)))
+        if recipe.optim.time is not None and recipe.optim.time == base.optim.time:
+            recipe.optim.steps = base.optim.steps  # of a run: as measured when it began
+        return recipe
 
     def _above(self, below: Sequence[Tree], files: Sequence[Tree]) -> Tree:
-        """All layers as one tree. The network of a file takes the place of the networks in the layers below."""
+        """All layers as one tree. The network of a file takes the place of the networks in the layers below.
+
+        A time takes the place of a number of steps in the layers below, and epochs or steps that of a time.
+
+        Raises:
+            UsageError: the options give a time and another length.
+        """
+        time, others = _value(self.options, "optim.time"), [name for name in _LENGTHS if _has(self.options, name)]
+        if time is not None and others:
+            raise UsageError(f"--time {time} with --{others[0]}: both are lengths", "leave one out")
         whole: Tree = {}
         for layer in (*below, *files):
             if _has(layer, "model.network"):
                 whole = _merged(whole, nested("model.network", None))
-            whole = _merged(whole, layer)
-        return _merged(whole, self.options)
+            whole = _merged(_without_length(whole, layer), layer)
+        return _merged(_without_length(whole, self.options), self.options)
 
 
 def nested(name: str, value: object) -> Tree:
@@ -81,6 +95,15 @@ def nested(name: str, value: object) -> Tree:
         tree = {part: tree}
     assert isinstance(tree, dict)
     return tree
+
+
+def _without_length(below: Tree, layer: Tree) -> Tree:
+    """A tree without a number of steps or a time that the length of a layer above it replaces."""
+    if _value(layer, "optim.time") is not None:
+        return _merged(below, nested("optim.steps", None))
+    if any(_has(layer, name) for name in _LENGTHS):
+        return _merged(below, nested("optim.time", None))
+    return below
 
 
 def _read(parser: Parser, config: str) -> Tree:

@@ -9,6 +9,7 @@ from vit.checkpoints.model_path import check_weights
 from vit.commands.parser import Parser
 from vit.data.dataset_names import KNOWN, check_data
 from vit.models.network_names import check_network
+from vit.training.recipes.ranges import seconds
 from vit.training.recipes.recipe import AugmentConfig, DataConfig, ModelConfig, OptimConfig, Recipe, TrainerConfig
 from vit.training.recipes.values import plain_values, with_todays_names
 
@@ -23,6 +24,7 @@ SHORT = {
     "--freeze": "--model.freeze",
     "--lora": "--model.lora",
     "--epochs": "--optim.epochs",
+    "--time": "--optim.time",
     "--batch_size": "--optim.batch_size",
     "--lr": "--optim.lr",
     "--precision": "--trainer.precision",
@@ -73,11 +75,13 @@ def make_parser() -> Parser:
 
 
 def to_recipe(parser: Parser, config: Namespace) -> Recipe:
-    """The Recipe of parsed options."""
+    """The Recipe of parsed options; UsageError for a time that is not one."""
     whole = parser.instantiate(config)
     recipe = plain_values(Recipe(**{key: getattr(whole, key) for key in Recipe.__annotations__}))
     if recipe.model.init_from == RANDOM:
         recipe.model.init_from = None
+    if recipe.optim.time is not None:
+        seconds(recipe.optim.time, "--time")
     return recipe
 
 

@@ -1,5 +1,6 @@
 """What `vit train --resume` continues: a run by its folder, or the newest run that fits the options"""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from vit.commands.recipe_layers import Given
 from vit.commands.recipe_options import parse_recipe, read_recipe
+from vit.console import Reporter
 from vit.errors import UsageError, VitError
 from vit.launch import is_first, is_launched
 from vit.training.recipes.recipe import UNDECIDING, Recipe
@@ -14,7 +16,9 @@ from vit.training.recipes.values import dump, plain
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
+    from vit.data.samples import Source
     from vit.training.distributed.meeting import Meeting
+    from vit.training.planning.plan import Plan
 
 _MACHINE = (  # options of the machine, which may be another one when a run is resumed
     "trainer.devices", "trainer.num_nodes", "trainer.accelerator", "trainer.checkpoint_every", "data.num_workers",
@@ -64,13 +68,56 @@ def recipe_of(run: Path, given: Given) -> Recipe:
     return recipe
 
 
-def newest_run(recipe: Recipe, network: str, data: str) -> Path | None:
-    """The newest unfinished run of a resolved recipe below its `out` that no process trains; None: there is none."""
-    wanted = _deciding(recipe)
+def newest_for_all(
+    plan: "Plan", meeting: "Meeting", listed: "Source | None", reporter: Reporter
+) -> "tuple[Path | None, Plan]":
+    """`newest_run`, found by the first of several processes, and the plan as that run began.
+
+    Args:
+        listed: images of DATA, where they are listed already.
+    """
+
+    def find() -> str:
+        found = newest_run(plan.recipe, plan.spec.name, plan.source.name)
+        none = f"starting a new run, for {plan.recipe.out} has no unfinished one"
+        reporter.notice(f"--resume auto: {f'going on with {found[0]}' if found else none}")
+        return json.dumps([str(found[0]), dump(found[1])] if found else None)
+
+    found = json.loads(meeting.decided("newest", find))
+    if found is None:
+        return None, plan
+    recipe = parse_recipe(found[1])
+    if recipe == plan.recipe:
+        return Path(found[0]), plan
+
+    from vit.training.planning.plan import make_plan
+
+    return Path(found[0]), make_plan(recipe, listed)
+
+
+def newest_run(recipe: Recipe, network: str, data: str) -> tuple[Path, Recipe] | None:
+    """The newest unfinished run of a resolved recipe below its `out` that no process trains; None: there is none.
+
+    Returns:
+        the run, and the recipe with what trial steps or a lack of memory decided when the run began.
+    """
     for run, its_recipe in _unfinished(recipe, network, data):
-        if _deciding(its_recipe) == wanted:
-            return run.path
+        begun = _as_begun(recipe, its_recipe)
+        if _deciding(begun) == _deciding(its_recipe):
+            return run.path, begun
     return None
+
+
+def _as_begun(recipe: Recipe, its_recipe: Recipe) -> Recipe:
+    """A recipe with the choices of a run that such a recipe leaves open."""
+    optim, its = recipe.optim, its_recipe.optim
+    if its.accumulate % optim.accumulate == 0:  # micro-batches may have become smaller
+        optim = replace(optim, accumulate=its.accumulate)
+    if optim.time is not None and optim.steps is None:
+        optim = replace(optim, steps=its.steps)
+    if optim.batch_size == "auto":
+        optim = replace(optim, batch_size=its.batch_size)
+    return replace(recipe, optim=optim)
 
 
 def newest_of_starts(recipe: Recipe, network: str, data: str, starts: tuple[str | None, ...]) -> Recipe | None:

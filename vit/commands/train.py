@@ -1,7 +1,7 @@
 """`vit train DATA`: from images to a classifier in a run folder"""
 
-import json
 import shlex
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 from vit.commands.arguments import StrPath
 from vit.commands.reading import read_images
-from vit.commands.resuming import newest_run
+from vit.commands.resuming import newest_for_all
 from vit.commands.starting import find_start
+from vit.commands.train_estimate import Estimate
 from vit.commands.train_options import TrainOptions, read_values, read_words
 from vit.commands.train_plan import show_plan, validation_name, warn_of_space
 from vit.commands.train_progress import TrainProgress, show_result
+from vit.commands.train_trials import Settled, check_range_test, settle
 from vit.console import Reporter
 from vit.errors import BadInputsError, DisagreementError, StoppedError, UsageError
 from vit.launch import is_first
@@ -21,6 +23,7 @@ from vit.training.recipes.values import dump, plain
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
+    from vit.data.contents import Contents
     from vit.training.planning.plan import Plan
     from vit.training.result import FitResult
     from vit.training.tracking.tracker import Tracker
@@ -91,6 +94,7 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     if options.print_config:
         print(dump(options.given.recipe()), end="")
         return None
+    began = time.monotonic()
     reporter = Reporter(quiet=not is_first())
     start = find_start(options, reporter)
 
@@ -100,61 +104,63 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
 
     if not options.names_data:
         reporter.notice("no DATA is given: digits are trained on, which come with the installation")
+    check_range_test(options, start.recipe)
     plan = make_plan(start.recipe, start.listed)
     if options.dry_run:
         read_images(plan.source, reporter)
         show_plan(reporter, plan, "none: a dry run trains nothing", start.why)
         return None
     meeting = start.meeting or Meeting(plan.world_size)  # kept until the end: the training itself meets in its store
+    resumed = options.run
+    if options.resume is not None and resumed is None:
+        resumed, plan = newest_for_all(plan, meeting, start.listed, reporter)
+    contents = read_images(plan.source, reporter) if is_first() else None
+    settled = settle(plan, began, options.find_lr and resumed is None, reporter)
+    plan = settled.plan
     with ExitStack() as lock:
 
         def decide() -> str:
-            run, resume = _open_run(options, plan, reporter, lock)
-            return json.dumps({"run": str(run.path), "resume": resume})
+            assert contents is not None
+            return str(_open_run(plan, resumed, contents, lock).path)
 
-        decision = json.loads(meeting.decided("run", decide))
-        run, resume = RunDirectory(Path(decision["run"])), decision["resume"]
+        run = RunDirectory(Path(meeting.decided("run", decide)))
         show_plan(reporter, plan, str(run.path), start.why)
         if is_first():
             warn_of_space(reporter, plan, run)
-        _train(plan, run, resume, reporter)
+        if settled.range_test is not None:
+            settled.range_test.write(run.range_test_path)
+        _train(settled, run, resumed is not None, reporter)
     return run
 
 
-def _open_run(options: TrainOptions, plan: "Plan", reporter: Reporter, lock: ExitStack) -> "tuple[RunDirectory, bool]":
-    """Make a run folder, or find the one to resume; lock it, and check or write what it holds before the first step."""
+def _open_run(plan: "Plan", resumed: Path | None, contents: "Contents", lock: ExitStack) -> "RunDirectory":
+    """Make a run folder, or open the one to resume; lock it, and check or write what it holds before the first step."""
     from vit.checkpoints.run import RunDirectory
     from vit.training.beginning import check_unchanged, write_beginning
 
-    contents = read_images(plan.source, reporter)
-    name, out = plan.spec.name, plan.recipe.out
-    resumed = options.run
-    if options.resume is not None and resumed is None:
-        resumed = newest_run(plan.recipe, name, plan.source.name)
-        found = f"going on with {resumed}" if resumed else f"starting a new run, for {out} has no unfinished one"
-        reporter.notice(f"--resume auto: {found}")
     if resumed is None:
-        run = RunDirectory.create(out, plan.source.name, name, plan.recipe.name)
+        run = RunDirectory.create(plan.recipe.out, plan.source.name, plan.spec.name, plan.recipe.name)
         lock.enter_context(run.held())
         write_beginning(run, plan.recipe, plan.source, contents)
     else:
         run = RunDirectory(resumed)
         lock.enter_context(run.held())
         check_unchanged(run, plan.source, contents)
-    return run, resumed is not None
+    return run
 
 
-def _train(plan: "Plan", run: "RunDirectory", resume: bool, reporter: Reporter) -> None:
+def _train(settled: "Settled", run: "RunDirectory", resume: bool, reporter: Reporter) -> None:
     """Train into a run folder, and on the first process write and show the result."""
     from vit.report.run_figures import write_classes
     from vit.training.finish import TrackedRows, finish
     from vit.training.fit import fit
 
+    plan = settled.plan
     tracker = _open_tracker(plan, run, reporter)
     name = validation_name(plan)
-    progress = TrainProgress(reporter, name, plan.rounds)
+    progress = TrainProgress(reporter, name, plan.rounds, plan.recipe.optim.best_metric)
     try:
-        fitted = fit(plan, run, [TrackedRows(tracker), progress], resume=resume)
+        fitted = fit(plan, run, [TrackedRows(tracker), progress, Estimate(plan, reporter)], resume, settled.data)
     except (StoppedError, DisagreementError):
         if is_first():
             raise

@@ -11,6 +11,7 @@ from vit.commands.recipe_options import SHORT, make_parser
 from vit.errors import UsageError
 
 PRINT = "--print_config"
+FIND = "find"  # as optim.lr: a range test, beside the learning rate of the recipe
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,19 @@ class TrainOptions:
         resume: run folder to resume; "auto": the newest unfinished run that fits; None: a new run.
         dry_run: whether only the plan is wanted.
         print_config: whether only the recipe is wanted.
+        find_lr: whether a learning-rate range test is wanted before the training.
     """
 
     given: Given
     resume: str | None = None
     dry_run: bool = False
     print_config: bool = False
+    find_lr: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for a range test of a run that has begun."""
+        if self.find_lr and self.run is not None:
+            raise UsageError("--optim.lr find with --resume, which keeps the learning rate", "leave it out")
 
     @property
     def run(self) -> Path | None:
@@ -46,10 +54,11 @@ def read_words(words: Sequence[str]) -> TrainOptions:
     parser.set_defaults({"model.init_from": AUTO})
     expanded = _expanded(words)
     configs = [word.partition("=")[2] for word in expanded if word.startswith("--config=")]
-    others = [word for word in expanded if word != PRINT and not word.startswith("--config=")]
+    find = f"--optim.lr={FIND}"
+    others = [word for word in expanded if word not in (PRINT, find) and not word.startswith("--config=")]
     values = parser.parse_args(others, defaults=False).as_dict()
     resume, dry_run = values.pop("resume", None), values.pop("dry_run", False)
-    return TrainOptions(Given(tuple(configs), values), resume, dry_run, PRINT in expanded)
+    return TrainOptions(Given(tuple(configs), values), resume, dry_run, PRINT in expanded, find in expanded)
 
 
 def read_values(
@@ -58,15 +67,18 @@ def read_values(
     """The options of keyword arguments of Python; UsageError for an unknown name."""
     parser = make_parser()
     known = {*parser.get_defaults().keys(), *(flag.removeprefix("--") for flag in SHORT)}
-    given = Given(tuple(os.fspath(one) for one in path_list(config)))
+    given, find = Given(tuple(os.fspath(one) for one in path_list(config))), False
     for name, value in values.items():
+        if name in ("lr", "optim.lr") and value == FIND:
+            find = True
+            continue
         if name not in known and not name.startswith("model.network."):
             parser.error(f"unrecognized arguments: --{name}")
         given = given.with_option(name, value)
     if data is not None:
         given = given.with_option("data.source", data)
     dry_run = given.options.pop("dry_run", False) is True
-    return TrainOptions(given, None if resume is None else os.fspath(resume), dry_run)
+    return TrainOptions(given, None if resume is None else os.fspath(resume), dry_run, find_lr=find)
 
 
 def _expanded(words: Sequence[str]) -> list[str]:

@@ -18,6 +18,16 @@ SCRATCH = (
     "ones (a file, a folder, timm:NAME, torchvision:NAME, hf:ORG/NAME)"
 )
 
+UNEQUAL = (
+    "a rare class may hardly be predicted. Compare --data.sampling sqrt, --optim.class_weights auto and "
+    "--optim.logit_adjustment 1, each with --optim.best_metric balanced_acc (docs/guides/imbalance.md)"
+)
+FOLLOWS_LOSS = (
+    "the validation loss counts common classes more, against the correction; --optim.best_metric balanced_acc counts "
+    "all classes equally"
+)
+SAMPLINGS = {"balanced": "equally often", "sqrt": "by the square root of their size"}
+
 
 def show_plan(reporter: Reporter, plan: "Plan", run: str, why: str = "") -> None:
     """Show what a training will do.
@@ -36,6 +46,7 @@ def show_plan(reporter: Reporter, plan: "Plan", run: str, why: str = "") -> None
             ("data", _data(plan)),
             *(("note", note) for note in plan.source.notes),
             *([("note", SCRATCH)] if _is_hopeful(plan) else []),
+            *_classes(plan),
             (
                 "network",
                 f"{plan.cost.parameters:,} parameters, {plan.cost.flops / 1e6:,.0f} MFLOPs an image, "
@@ -73,6 +84,42 @@ def _data(plan: "Plan") -> str:
     images = ", ".join(f"{len(samples):,} {split}" for split, samples in plan.source.splits.items())
     shown = ", ".join(names[:SHOWN_CLASSES]) + (", ..." if len(names) > SHOWN_CLASSES else "")
     return f"{images}; {len(names)} classes: {shown}"
+
+
+def _classes(plan: "Plan") -> list[tuple[str, str]]:
+    """What training does about unequal classes, or what to try where they differ much."""
+    from vit.training.class_balance import RARE
+
+    balance, metric = plan.class_balance, plan.recipe.optim.best_metric
+    rarest, commonest = balance.extremes
+    fewest, most = int(balance.counts[rarest]), int(balance.counts[commonest])
+    if balance.is_corrected:
+        facts = [("classes", "; ".join(_corrections(plan)))]
+        return facts if metric != "loss" else [*facts, ("note", FOLLOWS_LOSS)]
+    facts = [] if metric == "loss" else [("classes", _best(metric))]
+    if fewest < RARE * most:
+        names = balance.class_names
+        uneven = f"{fewest:,} training images of {names[rarest]}, {most:,} of {names[commonest]}: {UNEQUAL}"
+        facts.append(("note", uneven))
+    return facts
+
+
+def _corrections(plan: "Plan") -> list[str]:
+    balance, optim = plan.class_balance, plan.recipe.optim
+    words = []
+    if balance.sampling != "natural":
+        words.append(f"drawn {SAMPLINGS[balance.sampling]}")
+    if balance.weights is not None:
+        weights = balance.weights[balance.counts > 0]
+        kind = optim.class_weights if isinstance(optim.class_weights, str) else "given"
+        words.append(f"weights {weights.min():.3g} to {weights.max():.3g} in the loss ({kind})")
+    if balance.logit_adjustment:
+        words.append(f"logits of the training adjusted by {balance.logit_adjustment:g} log(share of the class)")
+    return [*words, _best(optim.best_metric)]
+
+
+def _best(metric: str) -> str:
+    return f"best.ckpt has the {'lowest' if metric == 'loss' else 'highest'} val/{metric}"
 
 
 def _is_hopeful(plan: "Plan") -> bool:
@@ -114,11 +161,13 @@ def _length(plan: "Plan") -> list[tuple[str, str]]:
         how = f"the last layer alone, on features computed once; {plan.rounds} penalties, validation chooses"
         return [("training", how)]
     decay = f", {optim.layer_decay:g} of it for each block below" if optim.layer_decay < 1 else ""
+    steps = (
+        f"{plan.total_steps:,} ({plan.total_steps / plan.steps_per_epoch:,.4g} epochs of {plan.steps_per_epoch:,}), "
+        f"{plan.warmup_steps:,} of them warm-up, seed {plan.recipe.seed}"
+    )
+    if plan.is_timed:
+        steps = f"as many as trial steps show to end within {optim.time}, seed {plan.recipe.seed}"
     return [
         ("optimizer", f"{optim.optimizer}, learning rate {optim.lr:g}{decay}, weight decay {optim.weight_decay:g}"),
-        (
-            "steps",
-            f"{plan.total_steps:,} ({plan.total_steps / plan.steps_per_epoch:,.4g} epochs of "
-            f"{plan.steps_per_epoch:,}), {plan.warmup_steps:,} of them warm-up, seed {plan.recipe.seed}",
-        ),
+        ("steps", steps),
     ]

@@ -4,24 +4,28 @@ import shlex
 from typing import TYPE_CHECKING
 
 from vit.console import ProgressReport, Reporter, duration, interval, percent
+from vit.training.callbacks.listener import Listener
 
 if TYPE_CHECKING:
     from vit.checkpoints.result import RunResult
     from vit.checkpoints.run import RunDirectory
 
 SHOWN_BAD = 5
+UNEQUAL = 0.005  # between accuracy and balanced accuracy: a smaller difference is not worth a line
 
 
-class TrainProgress:
+class TrainProgress(Listener):
     """A listener that shows steps, validations and notices.
 
     Args:
         name: word for what precedes a validation, such as "epoch".
         validations: number of validations of the training.
+        metric: metric that best.ckpt follows.
     """
 
-    def __init__(self, reporter: Reporter, name: str, validations: int) -> None:
+    def __init__(self, reporter: Reporter, name: str, validations: int, metric: str = "loss") -> None:
         self.reporter, self.name, self.validations = reporter, name, validations
+        self.followed = "" if metric in ("loss", "acc1") else metric
         self.progress = ProgressReport(reporter, "step")
 
     def step(self, done: int, total: int, loss: float, images_per_second: float) -> None:
@@ -34,6 +38,7 @@ class TrainProgress:
             self.reporter.notice(
                 f"{self.name} {int(row['epoch']) + 1}/{self.validations}  train loss {row['train/loss']:.3f}  "
                 f"val loss {row['val/loss']:.3f}  val acc {percent(row['val/acc1'])}"
+                + (f"  {self.followed} {percent(row[f'val/{self.followed}'])}" if self.followed else "")
             )
 
     def notice(self, text: str) -> None:
@@ -71,6 +76,9 @@ def _metrics(result: "RunResult") -> list[tuple[str, str]]:
                 f"{interval(**result.metrics['acc1'])}, {result.num_images['test']:,} images, 95 % interval",
             )
         )
+        balanced = result.metrics["balanced_accuracy"]
+        if abs(balanced["value"] - result.metrics["acc1"]["value"]) > UNEQUAL:
+            facts.append(("test balanced accuracy", f"{interval(**balanced)}: each class counts the same"))
         before, after = (percent(metrics["ece"]["value"]) for metrics in (result.uncalibrated, result.metrics))
         chance = percent(result.metrics["ece"]["chance"])
         scaled = f"; {before} without temperature {result.temperature:.3f}" if result.temperature != 1 else ""

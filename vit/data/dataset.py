@@ -96,8 +96,11 @@ class ImageDataset(Dataset[Batch]):
         """The draw seed of each key (see `Batch.draw_seed`)."""
         if self.augment is None:
             return [0] * len(keys)
-        epochs, indices, _ = zip(*keys, strict=True)
-        return (hashed(self.seed, epochs, indices) >> np.uint64(1)).tolist()
+        epochs, indices, _, repeats = zip(*keys, strict=True)
+        words = hashed(self.seed, epochs, indices)
+        if any(repeats):
+            words = np.where(np.equal(repeats, 0), words, hashed(self.seed, epochs, indices, repeats))
+        return (words >> np.uint64(1)).tolist()
 
     @property
     def _is_cropped(self) -> bool:

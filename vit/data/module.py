@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 from vit.data.augment import Augment, BatchAugment, ImageAugment
 from vit.data.batch import Batch
 from vit.data.dataset import ImageDataset
+from vit.data.epoch_order import EpochOrder, Sampling
 from vit.data.loader import AUTO_CACHE_BYTES, EVALUATION_BATCH_SIZE, batch_loader, evaluation_loader
 from vit.data.preprocess import Preprocess
 from vit.data.sampler import TrainSampler
@@ -23,7 +24,7 @@ Cache = Literal["auto", "memory", "none"]
 
 @dataclass(frozen=True)
 class LoaderOptions:
-    """How batches are fetched. Apart from the batch sizes, no option changes their content.
+    """How batches are fetched. Apart from the batch sizes and the sampling, no option changes their content.
 
     Attributes:
         batch_size: images of an optimizer step, over all processes.
@@ -32,6 +33,7 @@ class LoaderOptions:
         evaluation_batch_size: images of an evaluation batch of one process.
         batches: training batches between validations; None: one pass over the images.
         accumulate: number of training batches that make one optimizer step.
+        sampling: how often an epoch draws the images of each class.
     """
 
     batch_size: int
@@ -40,6 +42,7 @@ class LoaderOptions:
     evaluation_batch_size: int = EVALUATION_BATCH_SIZE
     batches: int | None = None
     accumulate: int = 1
+    sampling: Sampling = "natural"
 
 
 class ImageDataModule(LightningDataModule):
@@ -66,10 +69,17 @@ class ImageDataModule(LightningDataModule):
         self.seed = seed
         self.image_augment = None if augment is None else ImageAugment(augment, preprocess)
         self.in_memory = self._decide_cache()
+        self.augment = augment
         self.batch_augment = BatchAugment(augment or Augment(), len(source.class_names))
         self.consumed = 0
         self._train_sampler: TrainSampler | None = None
         self._datasets: dict[str, ImageDataset] = {}
+
+    def renewed(self, options: LoaderOptions) -> "ImageDataModule":
+        """Loaders of the same images from the first batch on, with the images that memory holds already."""
+        fresh = ImageDataModule(self.source, self.preprocess, self.augment, options, self.seed)
+        fresh._datasets = self._datasets
+        return fresh
 
     def train_dataloader(self) -> DataLoader[Batch]:
         rank, world_size = rank_and_world_size()
@@ -81,9 +91,8 @@ class ImageDataModule(LightningDataModule):
             )
         accumulate = self.options.accumulate
         self._train_sampler = TrainSampler(
-            length,
+            EpochOrder(self.source.splits["train"].labels, self.seed, self.options.sampling),
             self.options.batch_size // accumulate,
-            self.seed,
             rank,
             world_size,
             self.options.batches,

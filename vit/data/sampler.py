@@ -7,25 +7,23 @@ are never in the wrong epoch, and all random draws for an image follow from its 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
-
-from vit.data.draws import seed_of
-from vit.data.samples import Labels
+from vit.data.epoch_order import EpochOrder
 
 EVALUATION = -1  # epoch of the keys of evaluation
 
 
 class Key(NamedTuple):
-    """One image of one epoch; `valid` is False for a key that only fills a batch."""
+    """One image of one epoch.
+
+    Attributes:
+        valid: False for a key that only fills a batch.
+        repeat: how often the epoch has drawn this image before, so that each time has its own augmentation.
+    """
 
     epoch: int
     index: int  # type: ignore[assignment]
     valid: bool = True
-
-
-def epoch_order(num_images: int, seed: int, epoch: int) -> Labels:
-    """The order of an epoch: a permutation (num_images,) of all indices."""
-    return np.random.Generator(np.random.Philox(seed_of(seed, epoch))).permutation(num_images)
+    repeat: int = 0
 
 
 class TrainSampler:
@@ -35,9 +33,8 @@ class TrainSampler:
     remainder that is too small for a step is left out, and the next epoch's order includes those images again.
 
     Args:
-        num_images: number of training images.
+        order: the images of every epoch.
         batch_size: images of a global batch; divisible by world_size.
-        seed: seed of the order.
         rank: rank of this process.
         world_size: number of processes.
         num_batches: batches of one iteration, after which the loop validates; None: one pass over the images.
@@ -49,9 +46,8 @@ class TrainSampler:
 
     def __init__(
         self,
-        num_images: int,
+        order: EpochOrder,
         batch_size: int,
-        seed: int,
         rank: int = 0,
         world_size: int = 1,
         num_batches: int | None = None,
@@ -59,9 +55,9 @@ class TrainSampler:
     ) -> None:
         if batch_size % world_size:
             raise ValueError(f"a global batch of {batch_size} is not divisible by {world_size} processes")
-        self.num_images, self.batch_size, self.seed = num_images, batch_size, seed
+        self.order, self.batch_size = order, batch_size
         self.rank, self.world_size = rank, world_size
-        self.batches_per_pass = num_images // (batch_size * accumulate) * accumulate
+        self.batches_per_pass = len(order) // (batch_size * accumulate) * accumulate
         self.num_batches = num_batches or self.batches_per_pass
         self.consumed = 0
 
@@ -76,9 +72,11 @@ class TrainSampler:
         for batch in range(self.consumed, (self.consumed // self.num_batches + 1) * self.num_batches):
             epoch, batch_of_epoch = divmod(batch, self.batches_per_pass)
             if epoch != ordered:
-                order, ordered = epoch_order(self.num_images, self.seed, epoch), epoch
+                (indices, repeats), ordered = self.order.drawn(epoch), epoch
             start = batch_of_epoch * self.batch_size + self.rank * local_size
-            yield [Key(epoch, index) for index in order[start : start + local_size].tolist()]
+            part = slice(start, start + local_size)
+            drawn = zip(indices[part].tolist(), repeats[part].tolist(), strict=True)
+            yield [Key(epoch, index, True, repeat) for index, repeat in drawn]
 
 
 class EvaluationSampler:

@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 import torch
 
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError
-from vit.export.deployed import Trained
 from vit.export.format import Classify, Format
 from vit.export.onnx_file import OnnxFile
+from vit.export.openvino_files import OpenVinoFiles
 from vit.export.program import Program
 from vit.export.timm_file import TimmFile
 from vit.export.transformers_folder import TransformersFolder
@@ -27,10 +27,12 @@ from vit.export.verify import (
     real_images,
 )
 from vit.export.weights import Weights
+from vit.inference.deployed import Trained
 from vit.inference.engine import Engine
 
 FORMATS: dict[str, Format] = {
     "onnx": OnnxFile(),
+    "openvino": OpenVinoFiles(),
     "pt2": Program(),
     "safetensors": Weights(),
     "timm": TimmFile(),

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vit.checkpoints.format import Description
 from vit.errors import UsageError, install
-from vit.export.deployed import Trained
+from vit.inference.deployed import Trained
 
 Classify = Callable[[Tensor], Tensor]  # images (B, 3, S, S) uint8 -> probabilities (B, C)
 

@@ -12,9 +12,10 @@ import torch
 
 from vit.checkpoints.format import KEY
 from vit.errors import UsageError
-from vit.export.deployed import Trained, input_words, traced
 from vit.export.format import Classify, Format, description_text
-from vit.inference.onnx_engine import INPUT, MAX_BYTES, OUTPUT, SUFFIX, OnnxEngine
+from vit.inference.deployed import Trained, input_words, traced
+from vit.inference.engine_names import ONNX
+from vit.inference.onnx_engine import INPUT, MAX_BYTES, OUTPUT, OnnxEngine
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class OnnxFile(Format):
     """A graph that `vit predict` accepts, too."""
 
-    ending = SUFFIX
+    ending = ONNX
     packages = ("onnx", "onnxscript", "onnxruntime")
     extra = "export"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import torch
 
-from vit.export.deployed import Trained, input_words, traced
 from vit.export.format import Classify, Format, description_text
+from vit.inference.deployed import Trained, input_words, traced
 
 
 class Program(Format):

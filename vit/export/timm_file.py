@@ -11,9 +11,10 @@ from torch import Tensor
 
 from vit.data.preprocess import Preprocess
 from vit.errors import UsageError
-from vit.export.deployed import Trained, calibrated_weights
+from vit.export.calibrated import calibrated_weights
 from vit.export.format import Peer, PeerFormat
 from vit.export.weights import folded_metadata
+from vit.inference.deployed import Trained
 from vit.models.spec import NetworkSpec
 from vit.models.timm_network import TimmNetwork
 from vit.models.vision_transformer import VisionTransformer

@@ -14,9 +14,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from vit.errors import UsageError
-from vit.export.deployed import Trained, calibrated_weights
+from vit.export.calibrated import calibrated_weights
 from vit.export.format import Peer, PeerFormat
 from vit.export.weights import folded_metadata
+from vit.inference.deployed import Trained
 from vit.models.vision_transformer import VisionTransformer
 from vit.weights.formats.huggingface import to_huggingface
 

@@ -9,8 +9,8 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from vit.checkpoints.format import KEY, Description
-from vit.export.deployed import Trained
 from vit.export.format import Classify, Format, description_text
+from vit.inference.deployed import Trained
 from vit.inference.engine import Engine
 
 

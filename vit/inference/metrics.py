@@ -20,6 +20,7 @@ NAMES = {
     "acc1": "accuracy",
     "acc5": "top-5 accuracy",
     "balanced_accuracy": "balanced accuracy",
+    "macro_f1": "macro F1",
     "ece": "calibration error",
     "nll": "log-loss (nats)",
 }
@@ -72,6 +73,7 @@ class Metrics:
         acc1: accuracy.
         acc5: top-5 accuracy; None for five classes or fewer.
         balanced_accuracy: mean recall of the classes that have images.
+        macro_f1: mean F1 of the classes that have images or predictions.
         nll: mean negative log-probability of the true class, in nats.
         ece: expected calibration error.
     """
@@ -79,6 +81,7 @@ class Metrics:
     acc1: Metric
     acc5: Metric | None
     balanced_accuracy: Metric
+    macro_f1: Metric
     nll: Metric
     ece: CalibrationError
 
@@ -168,7 +171,7 @@ def measure(
 
 def with_intervals(scored: ScoredImages, num_classes: int, seed: int = 0) -> Metrics:
     """The metrics over all images."""
-    labels, correct = scored.labels, scored.correct
+    labels, predictions, correct = scored.labels, scored.predictions, scored.correct
     columns = {"acc1": correct.astype(np.float64), "nll": scored.losses}
     if num_classes > 5:
         top5 = np.argpartition(scored.probabilities, -5, axis=1)[:, -5:]
@@ -180,6 +183,8 @@ def with_intervals(scored: ScoredImages, num_classes: int, seed: int = 0) -> Met
         seen = np.bincount(labels, weights, num_classes)
         hit = np.bincount(labels, weights * correct, num_classes)
         found["balanced_accuracy"] = float((hit[seen > 0] / seen[seen > 0]).mean())
+        either = seen + np.bincount(predictions, weights, num_classes)
+        found["macro_f1"] = float((2 * hit[either > 0] / either[either > 0]).mean())
         return found
 
     count = len(labels)
@@ -198,6 +203,7 @@ def with_intervals(scored: ScoredImages, num_classes: int, seed: int = 0) -> Met
         acc1=_wilson(measured["acc1"], count),
         acc5=_wilson(measured["acc5"], count) if "acc5" in measured else None,
         balanced_accuracy=bootstrapped("balanced_accuracy"),
+        macro_f1=bootstrapped("macro_f1"),
         nll=bootstrapped("nll"),
         ece=calibration_error(correct, scored.confidences),
     )

@@ -18,7 +18,6 @@ from vit.errors import CheckpointError, UsageError, install
 if TYPE_CHECKING:
     from onnx import AttributeProto, ModelProto, TensorProto
 
-SUFFIX = ".onnx"
 INPUT, OUTPUT = "images", "probabilities"
 MAX_BYTES = 2 * 2**30  # limit of a protobuf message
 _FIX = "give a file that 'vit export --format onnx' wrote"
@@ -32,6 +31,7 @@ class OnnxEngine:
         UsageError: onnxruntime is not installed.
     """
 
+    name = "onnxruntime"
     device = torch.device("cpu")
     precision = "32-true"
 

@@ -19,10 +19,13 @@ from vit.data.in_memory import TAKEN, InMemory, name_of, pixels_of
 from vit.data.preprocess import Preprocess
 from vit.errors import UsageError
 from vit.inference.answers import AnswerRule
-from vit.inference.devices import choose_device
-from vit.inference.engine import Engine
+from vit.inference.deployed import Trained
+from vit.inference.engine_choice import AnyEngine, Job, choose_engine
+from vit.inference.engine_names import ONNX, OPENVINO, EngineName, check_engine
 from vit.inference.files import list_files
-from vit.inference.onnx_engine import SUFFIX, OnnxEngine
+from vit.inference.onnx_engine import OnnxEngine
+from vit.inference.openvino_engine import OpenVinoEngine
+from vit.inference.openvino_model import read as read_openvino
 from vit.inference.pipeline import rows_of
 
 Image = str | os.PathLike[str] | InMemory
@@ -43,6 +46,7 @@ class Prediction:
         probability: probability of the most probable class; None without an image.
         top: most probable classes with their probabilities, in falling order.
         error: reason for a missing label; "" otherwise.
+        engine: what computed the probabilities: "torch", "openvino" or "onnxruntime"; "" without an image.
         labels: the prediction set, most probable class first; () where none was asked for.
     """
 
@@ -52,6 +56,7 @@ class Prediction:
     probability: float | None = None
     top: tuple[tuple[str, float], ...] = ()
     error: str = ""
+    engine: str = ""
     labels: tuple[str, ...] = ()
 
 
@@ -64,7 +69,7 @@ class Predictor:
     """
 
     def __init__(
-        self, engine: Engine | OnnxEngine, class_names: tuple[str, ...], validation_scores: ValidationScores | None
+        self, engine: AnyEngine, class_names: tuple[str, ...], validation_scores: ValidationScores | None
     ) -> None:
         self.engine = engine
         self.class_names = class_names
@@ -108,33 +113,32 @@ class Predictor:
         def read(one: _Named) -> tuple[str, Tensor | ImageError]:
             return one[0], read_input(one[1], self.preprocess, one[0])
 
-        return rows_of(self.engine, named, batch_size, read, lambda part: list(self._predict_batch(part, top_k)))
+        return rows_of(self.engine, named, batch_size, read, lambda part: self._predict_batch(part, top_k))
 
-    def _predict_batch(self, part: Sequence[tuple[str, Tensor | ImageError]], top_k: int) -> Iterator[Prediction]:
+    def _predict_batch(self, part: Sequence[tuple[str, Tensor | ImageError]], top_k: int) -> list[Prediction]:
         read = [(path, image) for path, image in part if isinstance(image, Tensor)]
         answers: Iterator[Prediction] = iter(())
         if read:
             probabilities = self.engine.probabilities(torch.stack([image for _, image in read]))
             answers = self._answers([path for path, _ in read], probabilities, min(top_k, len(self.class_names)))
-        for path, image in part:
-            if isinstance(image, ImageError):
-                yield Prediction(path, _status(image), error=image.reason)
-            else:
-                yield next(answers)
+        return [
+            Prediction(path, _status(image), error=image.reason) if isinstance(image, ImageError) else next(answers)
+            for path, image in part
+        ]
 
     def _answers(self, paths: Sequence[str], probabilities: Tensor, count: int) -> Iterator[Prediction]:
         """The predictions for probabilities (B, C)."""
         values, indices = probabilities.topk(count, dim=1)
-        sets = self.rule.members(probabilities.numpy(), paths)
+        sets, engine = self.rule.members(probabilities.numpy(), paths), self.engine.name
         for path, numbers, top_values, chosen in zip(paths, indices.tolist(), values.tolist(), sets, strict=True):
             top = tuple((self.class_names[c], p) for c, p in zip(numbers, top_values, strict=True))
             labels = tuple(self.class_names[c] for c in chosen)
             label, probability = top[0]
             if probability < self.rule.reject_below:
                 reason = f"the most probable class, {label}, has less than {self.rule.reject_below:.4f}"
-                yield Prediction(path, "unsure", "", probability, top, reason, labels)
+                yield Prediction(path, "unsure", "", probability, top, reason, engine, labels)
             else:
-                yield Prediction(path, "ok", label, probability, top, labels=labels)
+                yield Prediction(path, "ok", label, probability, top, engine=engine, labels=labels)
 
 
 def _is_one(images: object) -> bool:
@@ -165,31 +169,45 @@ def _status(error: ImageError) -> Status:
     return "not_image" if error.kind == "not_image" else "too_large" if error.kind == "too_large" else "unreadable"
 
 
-def load(path: str | os.PathLike[str], device: str = "auto", precision: str = "auto") -> Predictor:
-    """The model of a run folder, a checkpoint or an exported ONNX file.
+def load(
+    path: str | os.PathLike[str],
+    device: str = "auto",
+    precision: str = "auto",
+    engine: EngineName = "auto",
+    num_images: int = 1,
+) -> Predictor:
+    """The model of a run folder, a checkpoint or an exported file.
 
     Args:
-        path: a run folder (its best checkpoint), a checkpoint, or an .onnx file of `vit export`.
-        device: "cpu", "cuda", "mps", or "auto" for the first accelerator. ONNX files run on the CPU.
+        path: a run folder (its best checkpoint), a checkpoint, or an .onnx or .xml file of `vit export`.
+        device: "cpu", "cuda", "mps", or "auto" for the first accelerator. Exported files and OpenVINO run on the CPU.
         precision: "32-true", "bf16-mixed", or "auto" for the precision of the training, where the hardware supports it.
             ONNX files run at "32-true".
+        engine: what computes a checkpoint: "torch", "openvino", or "auto" for the faster one, see `choose_engine`.
+        num_images: number of images to predict, by which "auto" chooses. For few images it is always "torch".
 
     Raises:
         CheckpointError: there is no checkpoint, or it cannot be used.
-        UsageError: there is no such device; or an ONNX file does not support the device or the precision.
+        UsageError: there is no such device; the engine is not installed; or the model does not support the device, the
+            precision or the engine.
     """
-    if Path(path).suffix == SUFFIX:
-        return _load_onnx(Path(path), device, precision)
-    network, description = checkpoint.load(checkpoint_of(Path(path)))
+    path = Path(path)
+    check_engine(engine, path, device)
+    if path.suffix == ONNX:
+        return _load_onnx(path, precision)
+    if path.suffix == OPENVINO:
+        exported = OpenVinoEngine(read_openvino(path), precision, path)
+        return Predictor(exported, exported.description.class_names, exported.description.validation_scores)
+    file = checkpoint_of(path)
+    network, description = checkpoint.load(file)
     if precision == "auto" and description.precision == "32-true":
         precision = "32-true"
-    engine = Engine(network, description.preprocess, choose_device(device), precision, description.temperature)
-    return Predictor(engine, description.class_names, description.validation_scores)
+    job = Job(file, Trained(network, description), device, precision, num_images)
+    return Predictor(choose_engine(engine, job), description.class_names, description.validation_scores)
 
 
-def _load_onnx(path: Path, device: str, precision: str) -> Predictor:
-    for option, value, own in (("device", device, "cpu"), ("precision", precision, "32-true")):
-        if value not in ("auto", own):
-            raise UsageError(f"--{option} {value}, but an ONNX file is computed with {own}", f"leave --{option} out")
+def _load_onnx(path: Path, precision: str) -> Predictor:
+    if precision not in ("auto", "32-true"):
+        raise UsageError(f"--precision {precision}, but an ONNX file is computed with 32-true", "leave --precision out")
     engine = OnnxEngine(path)
     return Predictor(engine, engine.description.class_names, engine.description.validation_scores)

@@ -87,21 +87,21 @@ class _TextWriter(RowWriter):
 
 
 class CsvWriter(_TextWriter):
-    """Columns path, status, label, probability, label_2, probability_2, ..., labels (a set: a|b), error."""
+    """Columns path, status, label, probability, label_2, probability_2, ..., labels (a set: a|b), error, engine."""
 
     def _open(self) -> None:
         super()._open()
         self.rows = TableWriter(self.file, column_names(self.top_k, self.has_sets), digits=6)
 
     def write(self, prediction: Prediction) -> None:
-        *cells, error = flat(prediction, self.top_k)
+        *cells, error, engine = flat(prediction, self.top_k)
         if self.has_sets:
             cells.append(SEPARATOR.join(prediction.labels))
-        self.rows.row([*cells, error])
+        self.rows.row([*cells, error, engine])
 
 
 class JsonLinesWriter(_TextWriter):
-    """One JSON object in each line: path, status, label, probability, top (label and probability), labels, error."""
+    """A JSON object in each line: path, status, label, probability, top (label, probability), labels, error, engine."""
 
     def write(self, prediction: Prediction) -> None:
         self.file.write(json.dumps(to_json(prediction)) + "\n")
@@ -117,8 +117,8 @@ class ParquetWriter(RowWriter):
         self.waiting: list[list[Cell]] = []
 
     def write(self, prediction: Prediction) -> None:
-        *cells, error = flat(prediction, self.top_k)
-        self.waiting.append([*cells, *([list(prediction.labels)] if self.has_sets else []), error])
+        *cells, error, engine = flat(prediction, self.top_k)
+        self.waiting.append([*cells, *([list(prediction.labels)] if self.has_sets else []), error, engine])
         if len(self.waiting) >= _FLUSH_ROWS:
             self.flush()
 
@@ -151,7 +151,7 @@ def _parquet_type(name: str) -> pa.DataType:
 def column_names(top_k: int, has_sets: bool = False) -> list[str]:
     """Names of the columns of a row."""
     more = [name for rank in range(2, top_k + 1) for name in (f"label_{rank}", f"probability_{rank}")]
-    return ["path", "status", "label", "probability", *more, *([SET_COLUMN] if has_sets else []), "error"]
+    return ["path", "status", "label", "probability", *more, *([SET_COLUMN] if has_sets else []), "error", "engine"]
 
 
 def flat(prediction: Prediction, top_k: int) -> tuple[str | float | None, ...]:
@@ -160,7 +160,15 @@ def flat(prediction: Prediction, top_k: int) -> tuple[str | float | None, ...]:
     for rank in range(1, top_k):
         more += prediction.top[rank] if rank < len(prediction.top) else (None, None)
     label = prediction.label if prediction.status == "ok" else None
-    return (prediction.path, prediction.status, label, prediction.probability, *more, prediction.error)
+    return (
+        prediction.path,
+        prediction.status,
+        label,
+        prediction.probability,
+        *more,
+        prediction.error,
+        prediction.engine,
+    )
 
 
 def to_json(prediction: Prediction) -> dict[str, object]:
@@ -173,14 +181,23 @@ def to_json(prediction: Prediction) -> dict[str, object]:
         "top": [{"label": label, "probability": probability} for label, probability in prediction.top],
         **({"labels": list(prediction.labels)} if prediction.labels else {}),
         "error": prediction.error,
+        "engine": prediction.engine,
     }
 
 
 def from_json(row: dict[str, Any]) -> Prediction:
-    """The prediction of a JSON row."""
+    """The prediction of a JSON row. Rows of older versions do not name their engine."""
     top = tuple((entry["label"], entry["probability"]) for entry in row["top"])
-    labels = tuple(row.get("labels", ()))
-    return Prediction(row["path"], row["status"], row["label"], row["probability"], top, row["error"], labels)
+    return Prediction(
+        row["path"],
+        row["status"],
+        row["label"],
+        row["probability"],
+        top,
+        row["error"],
+        row.get("engine", ""),
+        tuple(row.get("labels", ())),
+    )
 
 
 def merge(parts: list[Path]) -> Iterator[Prediction]:

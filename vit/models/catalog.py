@@ -7,6 +7,7 @@ from vit.models.entry import Entry
 from vit.models.network_names import suggestion
 from vit.models.options import Value
 from vit.models.resnet import SmallImageResNet
+from vit.models.timm_import import import_timm
 from vit.models.vision_transformer import VisionTransformer
 
 
@@ -38,7 +39,8 @@ CATALOG: dict[str, Entry] = {
 
 def names(pattern: str = "*") -> list[str]:
     """Names that match a shell pattern: ours first, then timm's."""
-    from vit.models import timm_catalog  # imports timm, which takes seconds
+    import_timm()  # not above: timm takes seconds
+    from vit.models import timm_catalog
 
     return [name for name in CATALOG if fnmatch(name, pattern)] + [
         name for name in timm_catalog.names(pattern) if name not in CATALOG
@@ -49,7 +51,8 @@ def entry(name: str) -> Entry:
     """The catalog's entry, or timm's model of that name; UsageError with the nearest name when there is neither."""
     if name in CATALOG:
         return CATALOG[name]
-    from vit.models import timm_catalog  # imports timm, which takes seconds
+    import_timm()  # not above: timm takes seconds
+    from vit.models import timm_catalog
 
     found = timm_catalog.entry(name)
     if found is None:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from vit.models.network import Network, NetworkConfig
+from vit.models.timm_import import import_timm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,8 @@ class SmallImageResNet(Network):
     memory_format = torch.channels_last
 
     def __init__(self, config: SmallImageResNetConfig) -> None:
-        from timm.models.resnet import BasicBlock, ResNet  # timm takes seconds, which a ViT need not wait for
+        import_timm()  # not above: timm takes seconds, which a ViT need not wait for
+        from timm.models.resnet import BasicBlock, ResNet
 
         super().__init__(config)
         self.model = ResNet(

@@ -15,12 +15,17 @@ from vit.inference.metrics import CALIBRATION_BINS
 from vit.inference.scored_images import Floats
 from vit.report.style import plain
 from vit.report.style import save as save  # for callers that draw and save
+from vit.training.range_test import RangeTest
 
 _TRAIN, _VALIDATION = "tab:blue", "tab:orange"
 
 
-def curves(metrics: Path) -> Figure:
-    """Loss and accuracy over epochs, from metrics.csv."""
+def curves(metrics: Path, best_epoch: int) -> Figure:
+    """Loss and accuracy over epochs, from metrics.csv.
+
+    Args:
+        best_epoch: epoch of the best checkpoint, counted from 0.
+    """
     rows = [row for row in records(metrics) if row["val/acc1"] or row["train/images_per_second"]]
     epochs = [int(row["epoch"]) + 1 for row in rows]
     figure = Figure(figsize=(9, 3.2), layout="constrained")
@@ -30,10 +35,9 @@ def curves(metrics: Path) -> Figure:
     loss.set(xlabel="epoch", ylabel="cross-entropy (nats)", title="Loss")
     loss.legend(frameon=False)
     values = [100 * float(row["val/acc1"] or "nan") for row in rows]
-    losses = [float(row["val/loss"] or "nan") for row in rows]
     accuracy.plot(epochs, values, color=_VALIDATION)
-    if np.isfinite(losses).any():
-        best = int(np.nanargmin(losses))  # epoch of the best checkpoint
+    if best_epoch + 1 in epochs:
+        best = epochs.index(best_epoch + 1)
         accuracy.annotate(
             f"kept: {values[best]:.2f} %",
             (epochs[best], values[best]),
@@ -43,6 +47,18 @@ def curves(metrics: Path) -> Figure:
         )
         accuracy.plot(epochs[best], values[best], "o", color=_VALIDATION)
     accuracy.set(xlabel="epoch", ylabel="accuracy (%)", title="Validation accuracy")
+    return figure
+
+
+def range_curve(test: RangeTest) -> Figure:
+    """The smoothed loss over the learning rate of a range test, with the suggestion and the kept value marked."""
+    figure = Figure(figsize=(5.4, 3.2), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(test.rates, test.losses, color=_TRAIN)
+    axes.axvline(test.suggestion, color=_VALIDATION, label=f"suggested: {test.suggestion:.1e}")
+    axes.axvline(test.kept, color="gray", linestyle="--", label=f"used: {test.kept:g}")
+    axes.set(xscale="log", xlabel="learning rate", ylabel="cross-entropy (nats)", title="Learning-rate range test")
+    axes.legend(frameon=False)
     return figure
 
 

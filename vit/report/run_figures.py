@@ -15,8 +15,10 @@ from vit.data.dataset import ImageDataset
 from vit.data.sampler import Key
 from vit.inference.metrics import MOST_IN_CONFUSION, confusion, per_class
 from vit.inference.scored_images import ScoredImages
-from vit.report.figures import confusion_matrix, curves, displayable, image_grid, reliability, save
+from vit.report.class_sizes import class_sizes, recall_by_size
+from vit.report.figures import confusion_matrix, curves, displayable, image_grid, range_curve, reliability, save
 from vit.training.planning.plan import Plan
+from vit.training.range_test import RangeTest
 from vit.training.result import FitResult
 from vit.training.tracking.tracker import Tracker
 
@@ -51,13 +53,18 @@ def write_classes(run: RunDirectory, fitted: FitResult, class_names: tuple[str, 
 def draw_run(run: RunDirectory, plan: Plan, fitted: FitResult, tracker: Tracker) -> None:
     """Curves, confusion matrix, reliability, augmented training images, worst validation images."""
     class_names = plan.source.class_names
-    figures = {"curves": curves(run.metrics_path)}
+    figures = {"curves": curves(run.metrics_path, fitted.result.best_epoch)}
+    if run.range_test_path.is_file():
+        figures["range_test"] = range_curve(RangeTest.read(run.range_test_path))
     split = _measured_split(fitted)
     if split is not None:
         scored = fitted.scored[split]
         if len(class_names) <= MOST_IN_CONFUSION:
             counts = confusion(scored.labels, scored.predictions, len(class_names))
             figures["confusion_matrix"] = confusion_matrix(counts, class_names)
+        figures["recall_by_size"] = recall_by_size(
+            class_sizes(plan.class_balance.counts, scored.labels, scored.correct, class_names)
+        )
         figures["reliability"] = reliability(scored.correct, scored.confidences, scored.uncalibrated)
         tracker.confusion_matrix(f"{split}/confusion", scored.labels.tolist(), scored.predictions.tolist(), class_names)
     figures["augmented"] = _augmented(plan, fitted)
@@ -82,7 +89,8 @@ def _measured_split(fitted: FitResult) -> str | None:
 
 def _track_result(run: RunDirectory, result: RunResult, tracker: Tracker) -> None:
     values = {f"test/{name}": metric["value"] for name, metric in result.metrics.items()}
-    tracker.summary({**values, **{f"best/{name}": value for name, value in result.validation.items()}})
+    best = {f"best/{name}": value for name, value in result.validation.items()}
+    tracker.summary({**values, **best, **({} if result.mfu is None else {"mfu": result.mfu})})
     name = f"{result.data}-{result.spec.name}"
     tracker.artifact(run.best_path, name, {"sha256": file_hash(run.best_path), **values})
 

@@ -1,20 +1,24 @@
 """A run as one self-contained HTML page"""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from markupsafe import Markup
 
 from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
-from vit.data.samples import Source
+from vit.data.samples import Labels, Source
+from vit.data.split import read_splits
 from vit.errors import DataError
 from vit.inference.measured_answers import MeasuredAnswers
 from vit.inference.metrics import MOST_IN_CONFUSION, confusion
 from vit.inference.scored_rows import ScoredRow, read_scored
 from vit.report.answer_tables import UnsureContent, unsure_content
-from vit.report.figures import confusion_matrix, curves, reliability
+from vit.report.class_sizes import class_sizes, recall_by_size
+from vit.report.figures import confusion_matrix, curves, range_curve, reliability
 from vit.report.inline_figure import drawn
 from vit.report.page import write_page
 from vit.report.run_pictures import Card, ExplainedCard, Pictures, pixels_of
@@ -29,6 +33,7 @@ from vit.report.run_tables import (
     share,
 )
 from vit.study.wording import Cell
+from vit.training.range_test import RangeTest
 
 MOST_PICTURES = 24  # of the worst images, and of the least confident
 OF_A_PAIR = 6  # pictures of a frequent mistake
@@ -62,8 +67,10 @@ class RunContent:
     temperature: float
     has_pictures: bool
     curves: Markup
+    range_test: Markup | None
     best_epoch: int
     classes: list[ClassRow]
+    recall_by_size: Markup
     num_classes: int
     confusion: Markup | None
     pairs: list[Pair]
@@ -105,6 +112,7 @@ def _content(
     result: RunResult, class_names: Sequence[str], split: str, rows: Sequence[ScoredRow], pictures: Pictures
 ) -> RunContent:
     run, tested = pictures.run, Tested.of(rows, class_names)
+    sizes = _training_images(run, class_names)
     num_right = int(tested.correct.sum())
     return RunContent(
         network=result.spec.name,
@@ -117,9 +125,11 @@ def _content(
         metrics=metric_rows(result),
         temperature=result.temperature,
         has_pictures=pictures.pixels is not None,
-        curves=drawn(curves(run.metrics_path)),
+        curves=drawn(curves(run.metrics_path, result.best_epoch)),
+        range_test=_range_test(run),
         best_epoch=result.best_epoch + 1,
-        classes=class_rows(tested, class_names)[:MOST_CLASSES],
+        classes=class_rows(tested, class_names, sizes)[:MOST_CLASSES],
+        recall_by_size=drawn(recall_by_size(class_sizes(sizes, tested.labels, tested.correct, class_names))),
         num_classes=len(class_names),
         confusion=_confusion(tested, class_names),
         pairs=[
@@ -141,6 +151,17 @@ def _content(
         config_name=run.config_path.name,
         config=run.config_path.read_text(encoding="utf-8").splitlines(),
     )
+
+
+def _range_test(run: RunDirectory) -> Markup | None:
+    path = run.range_test_path
+    return drawn(range_curve(RangeTest.read(path))) if path.is_file() else None
+
+
+def _training_images(run: RunDirectory, class_names: Sequence[str]) -> Labels:
+    """(C,) number of training images of each class, from splits.csv."""
+    counts = Counter(row.label for row in read_splits(run.splits_path)["train"])
+    return np.array([counts[name] for name in class_names], dtype=np.int64)
 
 
 def _unsure(result: RunResult, tested: Tested, class_names: Sequence[str]) -> UnsureContent | None:

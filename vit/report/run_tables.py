@@ -81,12 +81,14 @@ class ClassRow:
     """A class: how many of its images were found, and with which other classes it was confused.
 
     Attributes:
+        training_images: number of its training images.
         missed: number of its images with another prediction.
         false_alarms: number of other images that were predicted as this class.
         taken_for: the two most frequent wrong predictions for its images.
     """
 
     name: str
+    training_images: int
     num_images: int
     recall: Cell
     precision: float
@@ -129,8 +131,12 @@ def metric_rows(result: RunResult) -> list[MetricRow]:
     ]
 
 
-def class_rows(tested: Tested, class_names: Sequence[str]) -> list[ClassRow]:
-    """A row for each class, lowest F1 first."""
+def class_rows(tested: Tested, class_names: Sequence[str], training_images: Labels) -> list[ClassRow]:
+    """A row for each class, lowest F1 first.
+
+    Args:
+        training_images: (C,) number of training images of each class.
+    """
     taken_for: list[Counter[int]] = [Counter() for _ in class_names]
     for label, predicted in zip(tested.labels.tolist(), tested.predictions.tolist(), strict=True):
         taken_for[label][predicted] += 1
@@ -142,6 +148,7 @@ def class_rows(tested: Tested, class_names: Sequence[str]) -> list[ClassRow]:
         rows.append(
             ClassRow(
                 name=class_names[number],
+                training_images=int(training_images[number]),
                 num_images=right + wrong.total(),
                 recall=share(right, right + wrong.total()),
                 precision=measured.precision,
@@ -178,6 +185,7 @@ def facts(result: RunResult) -> list[tuple[str, str]]:
         ("seed", str(result.seed)),
         ("time", f"{result.seconds:,.0f} s, {result.images_per_second:,.0f} training images/s"),
         ("device", f"{result.device}, {result.precision}"),
+        *([("MFU", f"{100 * result.mfu:.1f} % of the measured matrix peak")] if result.mfu is not None else []),
         *(("unreadable image", f"{split}: {path}: {reason}") for split, path, reason in _left_out(result.left_out)),
         *([("skipped steps", f"{result.skipped_steps:,}")] if result.skipped_steps else []),
         ("versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())),

@@ -19,9 +19,10 @@ from vit.launch import forget_launcher
 from vit.training.beginning import check_unchanged, write_beginning
 from vit.training.finish import TrackedRows, finish
 from vit.training.fit import fit
+from vit.training.micro_batches import as_begun
 from vit.training.planning.plan import Plan, make_plan
 from vit.training.recipes.recipe import Recipe
-from vit.training.recipes.values import dump, plain, with_todays_names
+from vit.training.recipes.values import plain
 from vit.training.run_images import check_readable
 from vit.training.tracking.open import open_tracker
 
@@ -64,11 +65,10 @@ def _train(recipe: Recipe, run: RunDirectory, group: str, digests: Mapping[str, 
     if run.result_path.is_file():
         return  # another shard, or an earlier start of the study, has trained this cell
     plan = make_plan(recipe)
-    resume = (
-        run.can_resume
-        and run.config_path.is_file()
-        and with_todays_names(run.config_path.read_text(encoding="utf-8")) == dump(plan.recipe)
-    )
+    begun = None
+    if run.can_resume and run.config_path.is_file():
+        begun = as_begun(plan, run.config_path.read_text(encoding="utf-8"))
+    plan, resume = begun or plan, begun is not None
     contents = known_contents(plan.source, digests) or read_contents(plan.source)
     check_readable(plan.source, contents)
     if resume:

@@ -14,7 +14,7 @@ from pathlib import Path
 from vit.checkpoints.run import slug
 from vit.errors import UsageError
 from vit.layout import CELLS
-from vit.training.planning.batch_size import automatic_batch_size, batch_multiple
+from vit.training.planning.batch_size import automatic_batch_size, batch_multiple, given_batch_size
 from vit.training.recipes.recipe import UNDECIDING, Recipe
 from vit.training.recipes.values import plain
 
@@ -54,7 +54,13 @@ class Budget:
     def apply(self, recipe: Recipe, num_images: int) -> Recipe:
         """The recipe of a cell with this length and a batch of at most `num_images`."""
         optim = recipe.optim
-        batch = optim.batch_size or automatic_batch_size(recipe, num_images)
+        for option, given in (("time", optim.time), ("batch_size", optim.batch_size)):
+            if isinstance(given, str):
+                raise UsageError(
+                    f"optim.{option} {given} in a study, whose cells mean the same on every machine",
+                    "give --budget in steps or epochs" if option == "time" else "give a number",
+                )
+        batch = given_batch_size(recipe) or automatic_batch_size(recipe, num_images)
         if batch > num_images:
             multiple = batch_multiple(recipe)
             batch = max(multiple, num_images - num_images % multiple)
@@ -98,7 +104,7 @@ class Cell:
         return (
             optim.epochs * self.num_images
             if optim.steps is None
-            else optim.steps * (optim.batch_size or self.num_images)
+            else optim.steps * (given_batch_size(self.recipe) or self.num_images)
         )
 
     def words(self) -> str:
@@ -151,7 +157,15 @@ class Inputs:
 
 
 # (part, option, value that means what was done before the option existed): finished cells of before keep their keys.
-_LATER_OPTIONS: tuple[tuple[str, str, object], ...] = (("data", "calibration", 0.0),)
+_LATER_OPTIONS: tuple[tuple[str, str, object], ...] = (
+    ("data", "calibration", 0.0),
+    ("trainer", "compile", False),
+    ("optim", "time", None),
+    ("data", "sampling", "natural"),
+    ("optim", "class_weights", "none"),
+    ("optim", "logit_adjustment", 0.0),
+    ("optim", "best_metric", "loss"),
+)
 
 
 def key_of(recipe: Recipe, inputs: Inputs) -> str:

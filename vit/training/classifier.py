@@ -6,8 +6,7 @@ from lightning.pytorch import LightningModule
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.optim import Optimizer
-from torchmetrics import MeanMetric, Metric, MetricCollection
-from torchmetrics.classification import MulticlassAccuracy, MulticlassCalibrationError
+from torchmetrics import MeanMetric
 
 from vit.data.batch import Batch
 from vit.data.draws import seed_of
@@ -15,43 +14,41 @@ from vit.models.network import Network
 from vit.training.losses import EpochLoss
 from vit.training.optim import make_optimizer, make_schedule
 from vit.training.recipes.recipe import OptimConfig
+from vit.training.training_loss import TrainingLoss
+from vit.training.validation_metrics import validation_metrics
 
 
 class Classifier(LightningModule):
     """Trains a network with cross-entropy.
 
-    It logs val/loss, val/acc1, val/acc5 (more than five classes) and val/ece. Metrics count each image once on any
-    number of processes: torchmetrics adds the counts, and rows that only fill a batch are left out.
+    It logs val/loss, the unweighted cross-entropy, and the metrics of `validation_metrics`. They count each image once
+    on any number of processes: torchmetrics adds the counts, and rows that only fill a batch are left out.
 
     Args:
         network: images (B, 3, S, S) -> logits (B, C).
         config: how weights are found.
         total_steps: number of optimizer steps of the whole training, for the schedule.
         seed: seed of dropout, hashed with batch and process, so that a resumed training draws the same numbers.
+        loss: loss of a training batch.
     """
 
-    def __init__(self, network: Network, config: OptimConfig, total_steps: int, seed: int) -> None:
+    def __init__(self, network: Network, config: OptimConfig, total_steps: int, seed: int, loss: TrainingLoss) -> None:
         super().__init__()
         self.network = network
         self.config = config
         self.total_steps = total_steps
         self.seed = seed
-        num_classes = network.num_classes
+        self.training_loss = loss
         self.train_loss = EpochLoss()
         self.val_loss = MeanMetric(nan_strategy="disable")  # ignores weights, so it takes the loss of each image
-        metrics: dict[str, Metric | MetricCollection] = {"acc1": MulticlassAccuracy(num_classes, average="micro")}
-        if num_classes > 5:
-            metrics["acc5"] = MulticlassAccuracy(num_classes, average="micro", top_k=5)
-        metrics["ece"] = MulticlassCalibrationError(num_classes, n_bins=15)
-        self.val_metrics = MetricCollection(metrics)
+        self.val_metrics = validation_metrics(network.num_classes)
 
     def forward(self, images: Tensor) -> Tensor:
         return self.network(images)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         torch.manual_seed(seed_of(self.seed, self.trainer.fit_loop.total_batch_idx, self.global_rank))
-        logits = self.network(batch.image)
-        loss = F.cross_entropy(logits.float(), batch.label, label_smoothing=self.config.label_smoothing)
+        loss: Tensor = self.training_loss(self.network(batch.image).float(), batch.label)
         self.train_loss.update(loss.detach())
         return loss
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from vit.checkpoints.run import RunDirectory
-from vit.errors import DivergedError, ProcessesError, ResourceError, StoppedError, is_out_of_memory
+from vit.errors import DivergedError, ProcessesError, ResourceError, StoppedError
 from vit.training.planning.plan import Plan
 from vit.training.signals import Stop
 
@@ -21,7 +21,7 @@ def explained(plan: Plan, run: RunDirectory) -> Iterator[None]:
 
     Raises:
         DivergedError: a loss, gradient or weight is not finite.
-        ResourceError: memory is not sufficient.
+        ResourceError: torch.compile fails.
         ProcessesError: another process of the same training has ended, or differs from this one.
         StoppedError: a signal ended the training.
     """
@@ -38,17 +38,17 @@ def explained(plan: Plan, run: RunDirectory) -> Iterator[None]:
     except ProcessesError as error:
         fix = f"{error.fix}; {how_to_resume(run)}" if run.last_path.is_file() else error.fix
         raise type(error)(error.problem, fix) from error
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise _out_of_memory(plan, error) from error
+    except RuntimeError as error:
+        if plan.recipe.trainer.compile and _is_of_compiler(error):
+            raise ResourceError(
+                f"--trainer.compile true: torch.compile cannot compile {plan.spec.name} on this machine: "
+                f"{' '.join(str(error).split())[:200]}",
+                "leave --trainer.compile out, or install a C++ compiler (on a GPU also Triton)",
+            ) from error
+        raise
 
 
-def _out_of_memory(plan: Plan, error: Exception) -> ResourceError:
-    said = ": ".join(["", *str(error).splitlines()[:1]])[:200]  # Python's own error is empty
-    return ResourceError(
-        f"out of memory with {plan.batch_size} images of {plan.preprocess.image_size} pixels in "
-        f"{plan.precision}, {plan.recipe.optim.accumulate} parts{said}",
-        "give --optim.accumulate 2 or more (the same steps, in parts), a smaller --batch_size or --image_size, "
-        "or --data.cache none",
-    )
+def _is_of_compiler(error: Exception) -> bool:
+    from torch._dynamo.exc import TorchDynamoException  # loaded by then, and slow to load
+
+    return isinstance(error, TorchDynamoException)

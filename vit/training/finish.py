@@ -5,6 +5,8 @@ from collections.abc import Callable
 from vit.checkpoints.run import RunDirectory
 from vit.inference.scored_rows import write_scored
 from vit.training.callbacks.listener import Listener
+from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.values import plain
 from vit.training.result import FitResult
 from vit.training.tracking.tracker import Tracker
 
@@ -21,6 +23,10 @@ class TrackedRows(Listener):
     def row(self, row: dict[str, float], step: int) -> None:
         """Track a row."""
         self.tracker.log({key: value for key, value in row.items() if key != "step"}, step)
+
+    def replanned(self, recipe: Recipe) -> None:
+        """Track the new recipe."""
+        self.tracker.configure(plain(recipe))
 
 
 def finish(run: RunDirectory, fitted: FitResult, tracker: Tracker, write_others: Callable[[], None]) -> None:

@@ -19,6 +19,7 @@ from vit.errors import UsageError
 from vit.models.network import Network
 from vit.training.classifier import Classifier
 from vit.training.recipes.recipe import OptimConfig
+from vit.training.training_loss import TrainingLoss
 from vit.weights.adapt import head_names
 
 ALPHA = 16  # as in peft's guide for ViTs (rank 16) and QLoRA (rank 64); the rank does not change it (Hu et al., 4.1)
@@ -104,8 +105,10 @@ class LoraClassifier(Classifier):
         rank: rank of the adapters.
     """
 
-    def __init__(self, network: Network, config: OptimConfig, total_steps: int, seed: int, rank: int) -> None:
-        super().__init__(network, config, total_steps, seed)
+    def __init__(
+        self, network: Network, config: OptimConfig, total_steps: int, seed: int, loss: TrainingLoss, rank: int
+    ) -> None:
+        super().__init__(network, config, total_steps, seed, loss)
         self.rank = rank
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

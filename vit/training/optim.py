@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
-from torch.optim import SGD, AdamW, Muon, Optimizer
+from torch.optim import SGD, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from vit.errors import UsageError
 from vit.models.network import Network
+from vit.training.muon import BatchedMuon
 from vit.training.recipes.recipe import OptimConfig
 
 Named = list[tuple[str, nn.Parameter]]
@@ -72,13 +73,12 @@ def make_optimizer(network: Network, config: OptimConfig, fused: bool = True) ->
 class MuonAdamW(Optimizer):
     """Muon (Jordan et al. 2024) for the matrices of encoder blocks, AdamW for everything else, as one optimizer.
 
-    Both are PyTorch's. Muon's steps have the size of AdamW's (Moonshot 2025, arXiv 2502.16982), so that both share one
-    learning rate and one decay. The group dictionaries of both optimizers are the groups of this one, so that a
-    schedule changes all of them.
+    Muon's steps have the size of AdamW's, so that both share one learning rate and one decay. The group dictionaries of
+    both optimizers are the groups of this one, so that a schedule changes all of them.
     """
 
     def __init__(self, hidden: list[dict[str, Any]], rest: list[dict[str, Any]], fused: bool) -> None:
-        self.muon = Muon(hidden, adjust_lr_fn="match_rms_adamw")
+        self.muon = BatchedMuon(hidden)
         self.adamw = AdamW(rest, fused=fused)
         super().__init__([*self.muon.param_groups, *self.adamw.param_groups], {})
 

@@ -1,6 +1,7 @@
 """Trains the weights of a network by gradient descent, and measures the best ones"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from lightning.pytorch import Callback
 
@@ -27,26 +28,35 @@ from vit.training.planning.plan import Plan
 from vit.training.result import TrainingStats
 from vit.training.signals import Signals
 from vit.training.trainer import make_trainer
+from vit.training.training_loss import TrainingLoss
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Whoever watches a training.
+
+    Attributes:
+        signals: signals that end the training at its next step.
+        listeners: receivers of steps, rows and notices.
+        callbacks: callbacks beside those that every training has.
+    """
+
+    signals: Signals
+    listeners: Sequence[Listener] = ()
+    callbacks: Sequence[Callback] = ()
 
 
 def optimize(
-    network: Network,
-    data: ImageDataModule,
-    plan: Plan,
-    run: RunDirectory,
-    listeners: Sequence[Listener],
-    resume: bool,
-    signals: Signals,
+    network: Network, data: ImageDataModule, plan: Plan, run: RunDirectory, watch: Watch, resume: bool
 ) -> tuple[TrainingStats, MeasuredCheckpoint]:
     """Train a network, write its checkpoints and metrics.csv, and measure best.ckpt.
 
     Args:
         network: network with the weights to start from.
         resume: whether to continue from last.ckpt.
-        signals: signals that end the training at its next step.
     """
     optim = plan.recipe.optim
-    recorder = Recorder(run.metrics_path, plan.batch_size // optim.accumulate, listeners)
+    recorder = Recorder(run.metrics_path, plan.batch_size // optim.accumulate, watch.listeners)
     unreadable = Unreadable(recorder.notice)
     non_finite = NonFinite(network, skip=optim.on_nan == "skip")
     callbacks: list[Callback] = [
@@ -58,12 +68,15 @@ def optimize(
         recorder,
         unreadable,
         *([Averaging(plan.ema_decay, non_finite)] if plan.ema_decay else []),
-        BestCheckpoint(run.best_path),
-        LastCheckpoint(run.last_path, plan.checkpoint_seconds, signals, saved=recorder.exclude_time),
+        *watch.callbacks,
+        BestCheckpoint(run.best_path, optim.best_metric),
+        LastCheckpoint(run.last_path, plan.checkpoint_seconds, watch.signals, saved=recorder.exclude_time),
     ]
     trainer = make_trainer(plan, run, callbacks, DurableCheckpointIO(run.last_path, run.previous_path, recorder.notice))
     if trainer.is_global_zero and not resume:
         run.previous_path.unlink(missing_ok=True)
+    if plan.recipe.trainer.compile:
+        network.compile()  # in place, so that names in checkpoints stay; compiled anew for validation
     with together(trainer):
         trainer.fit(_classifier(network, plan), datamodule=data, ckpt_path=run.last_path if resume else None)
         best = measure_checkpoint(run.best_path, plan, data, trainer.strategy.root_device)
@@ -80,8 +93,10 @@ def optimize(
 
 def _classifier(network: Network, plan: Plan) -> Classifier:
     optim, steps, seed, rank = plan.recipe.optim, plan.total_steps, plan.recipe.seed, plan.recipe.model.lora
+    balance = plan.class_balance
+    loss = TrainingLoss(optim.label_smoothing, balance.weights, balance.adjustment)
     if plan.is_sharded:
-        return ShardedClassifier(network, optim, steps, seed)
+        return ShardedClassifier(network, optim, steps, seed, loss)
     if rank is not None:
-        return LoraClassifier(network, optim, steps, seed, rank)
-    return Classifier(network, optim, steps, seed)
+        return LoraClassifier(network, optim, steps, seed, loss, rank)
+    return Classifier(network, optim, steps, seed, loss)

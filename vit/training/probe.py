@@ -2,7 +2,7 @@
 
 The head is a multinomial logistic regression with an L2 penalty, fitted by L-BFGS, as in Kornblith et al. 2019, "Do
 Better ImageNet Models Transfer Better?" (arXiv 1805.08974, appendix A.4). The penalties are logarithmically spaced, as
-in that paper. The probe keeps the head with the smallest validation loss.
+in that paper. The probe keeps the head with the smallest validation loss, or the highest value of `optim.best_metric`.
 
 Each penalty is an "epoch" of metrics.csv. The strongest penalty comes first. Each fit starts from the previous one.
 """
@@ -14,7 +14,6 @@ from dataclasses import replace
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torchmetrics.functional.classification import multiclass_accuracy, multiclass_calibration_error
 
 from vit.checkpoints.format import Description, checkpoint_content
 from vit.checkpoints.io import write_checkpoint
@@ -28,8 +27,11 @@ from vit.models.network import Network
 from vit.training.callbacks.listener import Listener
 from vit.training.callbacks.metrics_csv import COLUMNS
 from vit.training.initial_network import describe
-from vit.training.planning.plan import PENALTIES, Plan
+from vit.training.planning.plan import Plan
+from vit.training.planning.schedule import PENALTIES
 from vit.training.result import TrainingStats
+from vit.training.training_loss import TrainingLoss
+from vit.training.validation_metrics import validation_metrics
 from vit.weights.adapt import head_names
 
 MAX_ITERATIONS = 300  # of L-BFGS; tens are usual
@@ -60,10 +62,14 @@ def probe(
     fitted = nn.Linear(features.shape[1], network.num_classes, device=features.device)
     nn.init.zeros_(fitted.weight)
     nn.init.zeros_(fitted.bias)
-    best, steps = float("inf"), 0
+    balance = plan.class_balance
+    training_loss = TrainingLoss(0.0, balance.weights, balance.adjustment).to(features.device)
+    metric = f"val/{plan.recipe.optim.best_metric}"
+    sign = -1.0 if metric == "val/loss" else 1.0
+    best, steps = float("-inf"), 0
     with new_table(run.metrics_path, COLUMNS) as table:
         for number, penalty in enumerate(PENALTIES):
-            loss, iterations = _fit_head(fitted, features, labels, penalty)
+            loss, iterations = _fit_head(fitted, features, labels, penalty, training_loss)
             steps += iterations
             metrics = _metrics(fitted, val_features, val_labels)
             row = {"epoch": number, "step": steps, "train/loss": loss, **metrics}
@@ -71,8 +77,8 @@ def probe(
             table.row(row.get(name) for name in COLUMNS)
             for listener in listeners:
                 listener.row(row, steps)
-            if metrics["val/loss"] < best:
-                best = metrics["val/loss"]
+            if sign * metrics[metric] > best:
+                best = sign * metrics[metric]
                 _set_head(head, fitted, mean, std)
                 _save(network, replace(describe(plan), metrics={**metrics, "epoch": number}), run)
     num_unreadable = len(plan.source.splits["train"]) - len(labels)
@@ -101,11 +107,13 @@ def _features(engine: Engine, batches: Iterable[Batch]) -> tuple[Tensor, Tensor]
     return torch.cat(features), torch.cat(labels).to(engine.device)
 
 
-def _fit_head(head: nn.Linear, features: Tensor, labels: Tensor, penalty: float) -> tuple[float, int]:
-    """Minimize cross-entropy + penalty / 2 |W|^2.
+def _fit_head(
+    head: nn.Linear, features: Tensor, labels: Tensor, penalty: float, training_loss: TrainingLoss
+) -> tuple[float, int]:
+    """Minimize the training loss + penalty / 2 |W|^2.
 
     Returns:
-        the cross-entropy, and the number of iterations.
+        the training loss, and the number of iterations.
     """
     optimizer = torch.optim.LBFGS(
         head.parameters(),
@@ -117,13 +125,13 @@ def _fit_head(head: nn.Linear, features: Tensor, labels: Tensor, penalty: float)
 
     def closure() -> Tensor:
         optimizer.zero_grad()
-        loss = F.cross_entropy(head(features), labels) + penalty / 2 * head.weight.square().sum()
+        loss: Tensor = training_loss(head(features), labels) + penalty / 2 * head.weight.square().sum()
         loss.backward()
         return loss
 
     optimizer.step(closure)
     with torch.inference_mode():
-        loss = float(F.cross_entropy(head(features), labels))
+        loss = float(training_loss(head(features), labels))
     return loss, int(optimizer.state[head.weight]["n_iter"])
 
 
@@ -131,14 +139,9 @@ def _fit_head(head: nn.Linear, features: Tensor, labels: Tensor, penalty: float)
 def _metrics(head: nn.Linear, features: Tensor, labels: Tensor) -> dict[str, float]:
     """The validation metrics, by the names that `Classifier` logs."""
     logits = head(features)
-    num_classes = logits.shape[1]
-    probabilities = logits.softmax(dim=1)
-    metrics = {"val/loss": F.cross_entropy(logits, labels)}
-    metrics["val/acc1"] = multiclass_accuracy(probabilities, labels, num_classes, average="micro")
-    if num_classes > 5:
-        metrics["val/acc5"] = multiclass_accuracy(probabilities, labels, num_classes, average="micro", top_k=5)
-    metrics["val/ece"] = multiclass_calibration_error(probabilities, labels, num_classes, n_bins=15)
-    return {name: float(value) for name, value in metrics.items()}
+    metrics = validation_metrics(logits.shape[1]).to(logits.device)(logits.softmax(dim=1), labels)
+    metrics["loss"] = F.cross_entropy(logits, labels)
+    return {f"val/{name}": float(value) for name, value in metrics.items()}
 
 
 @torch.no_grad()

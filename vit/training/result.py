@@ -7,12 +7,16 @@ import torch
 
 from vit.checkpoints.result import RunResult, pack, versions
 from vit.data.module import ImageDataModule
+from vit.inference.matrix_peak import matrix_peak, mfu
 from vit.inference.measured_answers import measure_answers
 from vit.inference.metrics import uncalibrated, with_intervals
 from vit.inference.scored_images import ScoredImages
 from vit.training.best_weights import MeasuredCheckpoint
 from vit.training.planning.plan import Plan
 from vit.training.run_images import measured_part
+
+MFU_SECONDS = 30.0  # of the shortest training whose MFU is measured: the matrix peak costs 0.1 seconds
+PASSES = 3  # forward passes that a training step costs: the backward pass costs two
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,21 @@ def run_result(plan: Plan, stats: TrainingStats, best: MeasuredCheckpoint) -> Ru
         unreadable_images=stats.unreadable_images,
         answers=_answers(best),
         left_out={split: dict(some.left_out) for split, some in scored.items() if some.left_out},
+        mfu=training_mfu(plan, stats),
     )
+
+
+def training_mfu(plan: Plan, stats: TrainingStats) -> float | None:
+    """The MFU of a training: its FLOP/s over the matrix peak of its precision, which is measured now.
+
+    None for a short training, and where some weights are not trained, because their steps compute less. All processes
+    are taken to have devices like this one.
+    """
+    model = plan.recipe.model
+    if stats.seconds < MFU_SECONDS or model.freeze != "none" or model.lora is not None:
+        return None
+    peak = matrix_peak(plan.device, plan.precision) * plan.world_size
+    return mfu(PASSES * plan.cost.flops, stats.images_per_second, peak)
 
 
 def _answers(best: MeasuredCheckpoint) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from vit.errors import first_line
+from vit.models.timm_import import import_timm
 
 FILE = "model.safetensors"
 PATIENCE = 5.0  # seconds until the hub must have answered
@@ -50,6 +51,7 @@ def fetch(name: str, notice: Callable[[str], None]) -> str:
 
 def _repository(name: str) -> str:
     """The repository of a model of timm on the hub; empty where it has none, or needs a loader of its own."""
+    import_timm()
     import timm
 
     config = timm.get_pretrained_cfg(name)

@@ -8,6 +8,7 @@ from typing import TypeVar
 from torch import Tensor
 
 from vit.errors import ResourceError, UsageError, first_line, nearest
+from vit.models.timm_import import import_timm
 from vit.weights.hub_cache import cached_file
 from vit.weights.preprocess_config import PreprocessValues
 
@@ -28,6 +29,7 @@ class Fetched:
 
 def from_timm(name: str) -> dict[str, Tensor]:
     """Weights of timm. UsageError: timm has none of that name; ResourceError: they cannot be fetched."""
+    import_timm()
     import timm
 
     if not timm.is_model(name):

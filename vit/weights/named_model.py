@@ -1,6 +1,7 @@
 """The model of timm that a name stands for; imports timm only if timm has this name"""
 
 from vit.models.network_names import timm_names
+from vit.models.timm_import import import_timm
 from vit.weights.formats.timm_model import TimmModel
 
 
@@ -12,6 +13,7 @@ def named_model(name: str, image_size: int | None = None) -> TimmModel | None:
     """
     if timm_names() and name.partition(".")[0] not in timm_names():
         return None
-    from vit.weights.formats.timm_models import timm_model  # imports timm, which takes seconds
+    import_timm()  # not above: timm takes seconds
+    from vit.weights.formats.timm_models import timm_model
 
     return timm_model(name, image_size)

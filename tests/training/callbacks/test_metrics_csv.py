@@ -11,7 +11,11 @@ from vit.training.callbacks import metrics_csv
 from vit.training.callbacks.metrics_csv import COLUMNS, _rows_until
 
 HEADER = ",".join(COLUMNS)
-ROWS = ["0,1,0.001,2.3,,,,,,0.1", "0,9,0.002,2.2,100,2.1,0.5,0.9,0.1,0.5", "1,18,0.001,2.0,100,1.9,0.6,0.9,0.1,1.5"]
+ROWS = [
+    "0,1,0.001,2.3,,,,,,,,0.1",
+    "0,9,0.002,2.2,100,2.1,0.5,0.9,0.5,0.4,0.1,0.5",
+    "1,18,0.001,2.0,100,1.9,0.6,0.9,0.5,0.4,0.1,1.5",
+]
 
 
 @pytest.mark.parametrize(("step", "kept"), [(0, 0), (1, 1), (9, 2), (17, 2), (18, 3), (99, 3)])

@@ -2,6 +2,8 @@
 
 from typing import Protocol
 
+from vit.training.recipes.recipe import Recipe
+
 
 class Listener(Protocol):
     """Receives the steps, rows and notices of a training, on the first process."""
@@ -21,4 +23,8 @@ class Listener(Protocol):
 
     def notice(self, text: str) -> None:
         """A message for the user. By default nothing shows it."""
+        return
+
+    def replanned(self, recipe: Recipe) -> None:
+        """The training starts again with another recipe. By default nothing follows."""
         return

@@ -17,7 +17,7 @@ from vit.training.losses import SmoothedLoss
 
 COLUMNS = (
     "epoch", "step", "lr", "train/loss", "train/images_per_second",
-    "val/loss", "val/acc1", "val/acc5", "val/ece", "seconds",
+    "val/loss", "val/acc1", "val/acc5", "val/balanced_acc", "val/macro_f1", "val/ece", "seconds",
 )  # fmt: skip
 MAX_ROW_STEPS, MAX_ROW_SECONDS = 50, 30.0  # between two rows
 MIN_ROWS = 100  # of a training that has at least as many steps

@@ -3,9 +3,13 @@
 This module does not import torch, so that `vit study` names its cells fast.
 """
 
+from typing import Final
+
 from vit.errors import DataError, UsageError
 from vit.training.recipes.recipe import Recipe
 
+AUTO: Final = "auto"  # as batch_size: the largest that fits, on a GPU
+LEAST_STEPS = 8  # of an epoch, where the batch size is automatic
 LARGEST_AUTO_BATCH = 128
 LARGEST_FINE_TUNING_BATCH = 64  # few epochs at 128 images a step have too few steps
 
@@ -15,11 +19,17 @@ def batch_multiple(recipe: Recipe, processes: int = 1) -> int:
     return processes * recipe.optim.accumulate * (2 if recipe.augment.mixes else 1)
 
 
+def given_batch_size(recipe: Recipe) -> int | None:
+    """The batch size that the recipe gives as a number."""
+    batch_size = recipe.optim.batch_size
+    return None if batch_size == AUTO else batch_size
+
+
 def automatic_batch_size(recipe: Recipe, num_images: int, processes: int = 1) -> int:
-    """The batch size for null: at least two images for each micro-batch, for batch norm."""
+    """The batch size for null, and for "auto" on a CPU: at least two images for each micro-batch, for batch norm."""
     multiple = batch_multiple(recipe, processes)
     largest = LARGEST_AUTO_BATCH if recipe.model.init_from is None else LARGEST_FINE_TUNING_BATCH
-    wanted = min(largest, max(num_images // 8, 2 * processes * recipe.optim.accumulate), num_images)
+    wanted = min(largest, max(num_images // LEAST_STEPS, 2 * processes * recipe.optim.accumulate), num_images)
     return max(multiple, wanted - wanted % multiple)
 
 
@@ -35,7 +45,7 @@ def choose_batch_size(recipe: Recipe, num_images: int, processes: int) -> int:
         DataError: there are fewer training images.
     """
     multiple = batch_multiple(recipe, processes)
-    batch_size = recipe.optim.batch_size or automatic_batch_size(recipe, num_images, processes)
+    batch_size = given_batch_size(recipe) or automatic_batch_size(recipe, num_images, processes)
     if batch_size % multiple:
         pairs = " x 2 images (mixup and cutmix mix pairs)" if recipe.augment.mixes else ""
         raise UsageError(

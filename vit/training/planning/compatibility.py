@@ -8,6 +8,7 @@ import torch
 from vit.errors import UsageError, install
 from vit.models.catalog import CATALOG
 from vit.models.vision_transformer import VisionTransformer
+from vit.training.planning.batch_size import AUTO
 from vit.training.recipes.recipe import Recipe
 
 
@@ -36,6 +37,7 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
     has_lora, has_probe, is_scratch = model.lora is not None, model.freeze == "backbone", model.init_from is None
     is_sharded, sharding, ddp = trainer.strategy == "fsdp", "--strategy fsdp does not go with", "give --strategy ddp"
     is_ours = network is None or (network in CATALOG and CATALOG[network].network is VisionTransformer)
+    is_timed, batch_size = recipe.optim.time is not None and recipe.optim.steps is None, recipe.optim.batch_size
     contradictions = [  # (condition, problem, fix)
         (
             machine.precision == "16-mixed" and machine.device.type == "cpu",
@@ -46,7 +48,19 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
         (has_lora and has_probe, "--lora with --freeze backbone, which trains the last layer alone", "leave one out"),
         (has_lora and find_spec("peft") is None, "--lora needs peft", install("lora")),
         (has_probe and is_scratch, "--freeze backbone without weights to start from", "give --init_from"),
+        (
+            has_probe and recipe.data.sampling != "natural",
+            f"--data.sampling {recipe.data.sampling} with --freeze backbone, which reads each image once",
+            "give --optim.class_weights auto",
+        ),
         (has_probe and world_size > 1, f"--freeze backbone on {world_size} processes", "give --devices 1"),
+        (
+            is_timed and has_probe,
+            "--time with --freeze backbone, which takes one pass over the images",
+            "leave one out",
+        ),
+        (is_timed and world_size > 1, f"--time on {world_size} processes", "give --epochs, or --devices 1"),
+        (batch_size == AUTO and world_size > 1, f"--batch_size auto on {world_size} processes", "give a number"),
         (is_sharded and not is_ours, f"{sharding} a network that is not one of our ViTs", ddp),
         (
             is_sharded and recipe.optim.optimizer == "muon",
@@ -60,6 +74,12 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
         ),
         (is_sharded and has_lora, f"{sharding} --lora", ddp),
         (is_sharded and has_probe, f"{sharding} --freeze backbone", ddp),
+        (is_sharded and trainer.compile, f"{sharding} --trainer.compile true", ddp),
+        (
+            has_probe and trainer.compile,
+            "--trainer.compile true with --freeze backbone, which computes each image once",
+            "leave one out",
+        ),
     ]
     for is_wrong, problem, fix in contradictions:
         if is_wrong:

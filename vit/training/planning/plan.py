@@ -14,35 +14,19 @@ from vit.data.split import with_all_splits
 from vit.inference.devices import choose_precision
 from vit.models.network import Network
 from vit.models.spec import Cost, NetworkSpec
+from vit.training.class_balance import ClassBalance, class_balance
 from vit.training.distributed.batch_norm import check_batch_norm
 from vit.training.distributed.devices import device_and_world_size
 from vit.training.optim import warmup_steps
-from vit.training.planning.batch_size import choose_batch_size
+from vit.training.planning.batch_size import AUTO
 from vit.training.planning.compatibility import Machine, check_compatibility
 from vit.training.planning.images import check_shares, chosen_part, subset_seed, with_subset
 from vit.training.planning.network_choice import ChosenNetwork, choose_network, wanted_network
-from vit.training.recipes.recipe import AugmentConfig, PreprocessConfig, Recipe, seconds
+from vit.training.planning.schedule import choose_schedule
+from vit.training.recipes.ranges import seconds
+from vit.training.recipes.recipe import AugmentConfig, PreprocessConfig, Recipe
 
 UNMIRRORED = frozenset({"digits", "mnist", "kmnist", "svhn", "gtsrb"})  # letters, digits and signs
-ROUNDS = 10
-PENALTIES = tuple(10.0 ** (-half / 2) for half in range(1, 11))  # of a linear probe's weights: 0.3 to 1e-5
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """How many optimizer steps a training takes, and when it validates.
-
-    Attributes:
-        batch_size: number of images of one optimizer step, over all processes.
-        steps_per_epoch: number of optimizer steps of a pass over the training images.
-        rounds: number of validations: one an epoch, or five to ten where the length is given in steps.
-        steps_per_round: number of optimizer steps between two validations.
-    """
-
-    batch_size: int
-    steps_per_epoch: int
-    rounds: int
-    steps_per_round: int
 
 
 @dataclass(frozen=True)
@@ -87,9 +71,19 @@ class Plan:
         return self.rounds * self.steps_per_round
 
     @property
+    def class_balance(self) -> ClassBalance:
+        """The training images of each class, and what the training does about unequal numbers."""
+        return class_balance(self.recipe, self.source)
+
+    @property
     def warmup_steps(self) -> int:
         """Optimizer steps before the learning rate reaches its highest value."""
         return warmup_steps(self.recipe.optim, self.total_steps)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the length is a time, and the number of steps is not measured yet."""
+        return self.recipe.optim.time is not None and self.recipe.optim.steps is None
 
     @property
     def is_sharded(self) -> bool:
@@ -106,19 +100,45 @@ class Plan:
         """About the size of a checkpoint: float32 weights, their average, and two numbers of the optimizer for each."""
         return 4 * self.cost.parameters * (3 + (self.ema_decay > 0))
 
+    @property
+    def time_seconds(self) -> float:
+        """The time of the whole training, where the recipe gives one."""
+        return seconds(str(self.recipe.optim.time), "--time")
+
+    def of_steps(self, rounds: int, steps_per_round: int) -> "Plan":
+        """The same training with another length, in steps."""
+        optim = replace(self.recipe.optim, steps=rounds * steps_per_round)
+        recipe = replace(self.recipe, optim=optim)
+        return replace(self, recipe=recipe, rounds=rounds, steps_per_round=steps_per_round)
+
+    def of_batch(self, batch_size: int) -> "Plan":
+        """The same training with another number of images in an optimizer step."""
+        recipe = replace(self.recipe, optim=replace(self.recipe.optim, batch_size=batch_size))
+        schedule = choose_schedule(recipe, len(self.source.splits["train"]), self.world_size)
+        return replace(self, recipe=recipe, **vars(schedule))
+
     def build_network(self) -> Network:
         """The network with random weights."""
         return self.spec.build(self.preprocess.image_size)
 
-    def data_module(self) -> ImageDataModule:
-        """The loaders of this plan."""
+    @property
+    def loader_options(self) -> LoaderOptions:
+        """How this plan fetches batches."""
         data, optim = self.recipe.data, self.recipe.optim
         batches = None if optim.steps is None else self.steps_per_round * optim.accumulate
-        options = LoaderOptions(
-            self.batch_size, data.num_workers, data.cache, batches=batches, accumulate=optim.accumulate
+        return LoaderOptions(
+            self.batch_size,
+            data.num_workers,
+            data.cache,
+            batches=batches,
+            accumulate=optim.accumulate,
+            sampling=data.sampling,
         )
+
+    def data_module(self) -> ImageDataModule:
+        """The loaders of this plan."""
         augment = None if self.recipe.model.freeze == "backbone" else self.augment
-        return ImageDataModule(self.source, self.preprocess, augment, options, self.recipe.seed)
+        return ImageDataModule(self.source, self.preprocess, augment, self.loader_options, self.recipe.seed)
 
 
 def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
@@ -136,16 +156,18 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
     wanted = wanted_network(recipe.model)
     check_compatibility(recipe, machine, wanted.name)
     every = recipe.trainer.checkpoint_every
-    checkpoint_seconds = None if every is None else seconds(every)
+    checkpoint_seconds = None if every is None else seconds(every, "--checkpoint_every")
     if recipe.model.freeze == "backbone":
         recipe = replace(recipe, augment=AugmentConfig(name="none"))  # features are computed once
     found = found or open_source(recipe.data.source, recipe.data.root, recipe.data.download, recipe.data.allow_empty)
     network = choose_network(recipe.model, wanted, found)
     recipe, source = _choose_images(recipe, found)
+    class_balance(recipe, source)  # its errors come before the first step
     augment = _choose_augment(recipe.augment, network.preprocess.image_size, source.name)
-    schedule = _choose_schedule(recipe, network, len(source.splits["train"]), machine.world_size)
+    schedule = choose_schedule(recipe, len(source.splits["train"]), machine.world_size)
+    check_batch_norm(network.shapes, network.spec.name, schedule.batch_size // recipe.optim.accumulate, recipe)
     return Plan(
-        recipe=_with_choices(recipe, network, augment, schedule.batch_size, machine.precision),
+        recipe=_with_choices(recipe, network, augment, schedule.batch_size, machine),
         source=source,
         spec=network.spec,
         preprocess=network.preprocess,
@@ -178,39 +200,18 @@ def _choose_images(recipe: Recipe, found: Source) -> tuple[Recipe, Source]:
     return recipe, chosen_part(source, recipe)
 
 
-def _choose_schedule(recipe: Recipe, network: ChosenNetwork, num_images: int, world_size: int) -> Schedule:
-    """The steps of a training on this number of images."""
-    batch_size = choose_batch_size(recipe, num_images, world_size)
-    check_batch_norm(network.shapes, network.spec.name, batch_size // recipe.optim.accumulate, recipe)
-    steps_per_epoch = num_images // batch_size
-    return Schedule(batch_size, steps_per_epoch, *_rounds(recipe, steps_per_epoch))
-
-
-def _rounds(recipe: Recipe, steps_per_epoch: int) -> tuple[int, int]:
-    """(number of validations, number of optimizer steps between two).
-
-    A linear probe has a validation for each penalty. A length in steps has five to ten: the number that divides the
-    length, or else overshoots it least.
-    """
-    if recipe.model.freeze == "backbone":
-        return len(PENALTIES), steps_per_epoch
-    steps = recipe.optim.steps
-    if steps is None:
-        return recipe.optim.epochs, steps_per_epoch
-    counts = range(min(ROUNDS, steps), min(ROUNDS // 2, steps) - 1, -1)
-    rounds = min(counts, key=lambda count: -steps % count)
-    return rounds, -(-steps // rounds)
-
-
 def _choose_augment(config: AugmentConfig, image_size: int, data: str) -> Augment:
     base = preset(config.name, image_size, mirrored=data not in UNMIRRORED)
     given = {key: value for key, value in vars(config).items() if key != "name" and value is not None}
     return replace(base, **given)
 
 
-def _with_choices(recipe: Recipe, network: ChosenNetwork, augment: Augment, batch_size: int, precision: str) -> Recipe:
-    """The recipe with every open choice filled in."""
+def _with_choices(
+    recipe: Recipe, network: ChosenNetwork, augment: Augment, batch_size: int, machine: Machine
+) -> Recipe:
+    """The recipe with every open choice filled in, but for what trial steps decide."""
     data = recipe.data
+    is_searched = recipe.optim.batch_size == AUTO and machine.device.type == "cuda"
     options = {name: list(value) if isinstance(value, tuple) else value for name, value in network.options.items()}
     return replace(
         recipe,
@@ -226,8 +227,8 @@ def _with_choices(recipe: Recipe, network: ChosenNetwork, augment: Augment, batc
             preprocess=PreprocessConfig(**vars(network.preprocess)),
         ),
         augment=replace(recipe.augment, **vars(augment)),
-        optim=replace(recipe.optim, batch_size=batch_size),
-        trainer=replace(recipe.trainer, precision=precision),  # type: ignore[arg-type]
+        optim=replace(recipe.optim, batch_size=AUTO if is_searched else batch_size),
+        trainer=replace(recipe.trainer, precision=machine.precision),  # type: ignore[arg-type]
     )
 
 

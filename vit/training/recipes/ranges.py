@@ -1,9 +1,14 @@
-"""Ranges of numbers in a recipe: a number outside is refused when it is parsed"""
+"""Ranges of numbers in a recipe, which are checked when they are parsed, and times as texts"""
 
+import re
 from math import inf
 from typing import TYPE_CHECKING
 
 from jsonargparse.typing import restricted_number_type
+
+from vit.errors import UsageError
+
+_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 if TYPE_CHECKING:
     Share = float
@@ -21,3 +26,18 @@ else:
     Finite = restricted_number_type("Finite", float, [(">", -inf), ("<", inf)], docstring="a number")
     Positive = restricted_number_type("Positive", float, [(">", 0.0), ("<", inf)], docstring="a number above 0")
     NonNegative = restricted_number_type("NonNegative", float, [(">=", 0.0), ("<", inf)], docstring="0 or more")
+
+
+def seconds(text: str, flag: str) -> float:
+    """A time such as 90s, 10min or 2h in seconds.
+
+    Args:
+        flag: option that has the text, for the error.
+
+    Raises:
+        UsageError: the text is not a time.
+    """
+    parts = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h)", text.strip())
+    if parts is None:
+        raise UsageError(f"{flag} {text}", "give a number with s, min or h: 90s, 10min, 2h")
+    return float(parts[1]) * _SECONDS[parts[2]]

@@ -4,16 +4,13 @@ A recipe file is this tree in YAML, and a run folder keeps the tree with every c
 nothing heavy, so that a wrong option is refused in a fraction of a second.
 """
 
-import re
 from dataclasses import dataclass, field
 from typing import Literal
 
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveInt
 
-from vit.errors import UsageError
 from vit.training.recipes.ranges import Area, Finite, Magnitude, NonNegative, Positive, Seed, Share
 
-_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 NetworkValue = bool | int | float | str | list[int]
 
 
@@ -35,6 +32,8 @@ class DataConfig:
             training images. auto: natural where the rarest class has less than half the images of the commonest class,
             else balanced.
         subset_seed: seed of the choice of `train_images`; null: the seed of the training.
+        sampling: how often an epoch draws the images of each class. natural: each image once. balanced: all classes
+            equally often. sqrt: classes by the square root of their size. An epoch keeps its length.
         allow_empty: whether a class folder may be empty.
         cache: place of decoded images; the network sees the same pixels. memory: kept in memory. none: files are read
             again in every epoch. auto: up to 2 GiB in memory.
@@ -51,6 +50,7 @@ class DataConfig:
     train_images: PositiveInt | None = None
     subset: Literal["auto", "balanced", "natural"] = "auto"
     subset_seed: Seed | None = None
+    sampling: Literal["natural", "balanced", "sqrt"] = "natural"
     allow_empty: bool = False
     cache: Literal["auto", "memory", "none"] = "auto"
     num_workers: NonNegativeInt | None = None
@@ -149,18 +149,32 @@ class OptimConfig:
     Args:
         optimizer: adamw, sgd with Nesterov momentum, or muon for the matrices of a transformer's blocks and adamw for
             the other weights.
-        lr: learning rate after the warm-up.
+        lr: learning rate after the warm-up. On the command line, find: a range test of 100 steps precedes the training
+            and suggests a value; the report shows its curve, and the training keeps the recipe's value.
         epochs: number of passes over the training images.
         steps: number of optimizer steps, instead of epochs, with 5 to 10 validations; null: length in epochs.
+        time: time of the whole training (90s, 30min, 2h), instead of epochs and steps. The number of steps follows from
+            trial steps and a trial validation before the training, and stands in config.yaml as `steps`; null: length
+            in epochs or steps.
         batch_size: number of images of one optimizer step, over all processes; null: 128, or 64 with init_from, less
-            for small data sets. Each process computes an even number of images with mixup or cutmix.
+            for small data sets. auto: on a GPU the largest power of two that fits, found before the training, up to an
+            eighth of the training images; on a CPU as null. Each process computes an even number of images with mixup
+            or cutmix.
         accumulate: number of micro-batches that a batch is computed in, to save memory. The optimizer steps stay the
-            same. Batch norm takes its statistics from each micro-batch.
+            same. Batch norm takes its statistics from each micro-batch. Where memory runs out in the first steps, the
+            number is doubled.
         warmup: fraction of the optimizer steps with a linear warm-up of the learning rate; at most 10,000 steps.
         min_lr_ratio: learning rate at the end of the cosine schedule, as a fraction of lr.
         weight_decay: weight decay of matrices; norms, biases, positions and the class token have none.
         momentum: momentum of sgd.
         label_smoothing: fraction of a label that is spread over all classes.
+        class_weights: weight of each class in the training loss, with mean 1 over the drawn images. none: equal. auto:
+            inverse number of images. effective: inverse effective number of images (Cui et al. 2019), which differs
+            from auto where classes have thousands. {name: weight}: your weights; classes without one weigh 1.
+        logit_adjustment: strength of the correction for class sizes in the training loss (Menon et al. 2021), usually
+            1; 0: none. The logits get the logarithm of the class sizes, in training alone.
+        best_metric: validation metric that decides which weights become the best checkpoint: the lowest loss, or the
+            highest accuracy, balanced accuracy or macro F1. Of equal values the earliest wins.
         clip_norm: largest norm of the gradient; 0: no clipping.
         layer_decay: learning rate of each block as a fraction of the next block's (fine-tuning); 1: equal for all.
         ema_decay: decay of the averaged weights that are evaluated and saved; 0: no averaging. The decay is lower where
@@ -173,13 +187,17 @@ class OptimConfig:
     lr: Positive = 1e-3
     epochs: PositiveInt = 50
     steps: PositiveInt | None = None
-    batch_size: PositiveInt | None = None
+    time: str | None = None
+    batch_size: PositiveInt | Literal["auto"] | None = None
     accumulate: PositiveInt = 1
     warmup: Share = 0.1
     min_lr_ratio: ClosedUnitInterval = 0.01
     weight_decay: NonNegative = 0.05
     momentum: Share = 0.9
     label_smoothing: Share = 0.1
+    class_weights: Literal["none", "auto", "effective"] | dict[str, Positive] = "none"
+    logit_adjustment: NonNegative = 0.0
+    best_metric: Literal["loss", "acc1", "balanced_acc", "macro_f1"] = "loss"
     clip_norm: NonNegative = 1.0
     layer_decay: Area = 1.0
     ema_decay: Share = 0.0
@@ -197,6 +215,7 @@ class TrainerConfig:
         strategy: distribution over processes. auto, ddp: every process holds the whole network. fsdp: each process
             keeps a part of every weight.
         precision: number format of the computation. auto: bf16-mixed where the hardware supports it, else 32-true.
+        compile: whether torch.compile compiles the network for the training. The first step then takes minutes.
         checkpoint_every: time between two checkpoints for --resume (90s, 10min, 2h); null: only after an epoch.
     """
 
@@ -205,6 +224,7 @@ class TrainerConfig:
     num_nodes: PositiveInt = 1
     strategy: str = "auto"
     precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = "auto"
+    compile: bool = False
     checkpoint_every: str | None = "10min"
 
 
@@ -240,15 +260,3 @@ class Recipe:
 
 
 UNDECIDING = frozenset({"out", "name", "wandb", "wandb_media", "wandb_model"})  # options that nothing learned follows
-
-
-def seconds(text: str) -> float:
-    """A time such as 90s, 10min or 2h in seconds.
-
-    Raises:
-        UsageError: the text is not a time.
-    """
-    parts = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h)", text.strip())
-    if parts is None:
-        raise UsageError(f"--checkpoint_every {text}", "give a number with s, min or h: 90s, 10min, 2h")
-    return float(parts[1]) * _SECONDS[parts[2]]

@@ -23,7 +23,7 @@ def plain_values(tree: Tree) -> Tree:
     if is_dataclass(tree) and not isinstance(tree, type):
         plain = replace(tree, **{item.name: plain_values(getattr(tree, item.name)) for item in fields(tree)})
     elif isinstance(tree, dict):
-        plain = {key: plain_values(value) for key, value in tree.items()}
+        plain = {str(key): plain_values(value) for key, value in tree.items()}  # YAML reads the class 7 as a number
     elif isinstance(tree, list | tuple):
         plain = type(tree)(map(plain_values, tree))
     else:

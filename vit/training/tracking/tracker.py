@@ -51,6 +51,9 @@ class Tracker(Protocol):
     ) -> None:
         """Log an interactive chart of the images with a known label, unless the chart would be too large to read."""
 
+    def configure(self, config: Mapping[str, object]) -> None:
+        """Replace the options of the training."""
+
     def summary(self, values: Mapping[str, float]) -> None:
         """Set the final numbers of the run."""
 
@@ -67,4 +70,4 @@ class NoTracker:
     def _nothing(self, *_: object, **__: object) -> None:
         pass
 
-    log = figure = media = image_table = confusion_matrix = summary = artifact = finish = _nothing
+    log = figure = media = image_table = confusion_matrix = configure = summary = artifact = finish = _nothing

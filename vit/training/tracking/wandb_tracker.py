@@ -73,6 +73,9 @@ class WandbTracker:
         if len(class_names) <= 60 and len(labels) <= 10_000:
             self._write(build, self._step)
 
+    def configure(self, config: Mapping[str, object]) -> None:
+        self._attempt(lambda: self._run.config.update(public(config), allow_val_change=True))
+
     def summary(self, values: Mapping[str, float]) -> None:
         self._summary.update(values)
         self._attempt(lambda: self._run.summary.update(dict(values)))

@@ -1,4 +1,4 @@
-"""The network to export, with preprocessing, temperature and softmax"""
+"""The graph of a network with preprocessing, temperature and softmax: what exports and other engines compute"""
 
 from dataclasses import dataclass
 
@@ -6,10 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from vit.checkpoints.format import Description
-from vit.errors import UsageError
 from vit.models.network import Network
-from vit.models.vision_transformer import VisionTransformer
-from vit.weights.adapt import head_names
 
 
 @dataclass(frozen=True)
@@ -57,23 +54,3 @@ def input_words(trained: Trained) -> str:
         f"uint8 (batch, 3, {plain.image_size}, {plain.image_size}): RGB, upright, 0 to 255; {resized} resized "
         f"to {plain.resize_side} ({plain.interpolation}, antialiased), then the middle square; normalization is inside"
     )
-
-
-def calibrated_weights(trained: Trained) -> dict[str, Tensor]:
-    """The network's weights with the temperature folded into the last layer, so that its softmax is calibrated.
-
-    Fixed positions are included. They are not a parameter here, but they are one in other libraries.
-
-    Raises:
-        UsageError: the temperature is not 1, and the network does not end with a linear layer.
-    """
-    weights = dict(trained.network.state_dict())
-    if isinstance(trained.network, VisionTransformer) and trained.network.pos_embed is not None:
-        weights["pos_embed"] = trained.network.pos_embed
-    temperature = trained.description.temperature
-    if temperature == 1.0:
-        return weights
-    heads = head_names(trained.network)
-    if not heads:
-        raise UsageError("these weights cannot hold the temperature of this network", "give --format onnx or pt2")
-    return {name: value / temperature if name in heads else value for name, value in weights.items()}

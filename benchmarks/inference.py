@@ -1,0 +1,149 @@
+"""Inference from a batch of images to logits, ours against other libraries, in turn in one process.
+
+Ours: `vit.inference.engine.Engine` in the precision that it chooses, from uint8 images, which it normalizes itself.
+
+Theirs: networks of the same size with random weights under inference_mode, from float32 images that are normalized
+already. PyTorch's networks run in bfloat16 autocast where ours does. "timm compiled" is torch.compile of that network.
+OpenVINO gets timm's network by `convert_model` and the hint bf16. onnxruntime runs timm's network in float32.
+
+    python benchmarks/inference.py --size ti16          (or 32px, resnet18)
+"""
+
+import argparse
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from peers import RESNET18, SIZES, Size, is_installed, networks
+from timing import NOT_INSTALLED, Measurement, Work, interleave, measured_peak
+from torch import Tensor
+
+from vit.data.preprocess import Preprocess
+from vit.inference.devices import autocast, choose_device, choose_precision
+from vit.inference.engine import Engine
+from vit.models.spec import NetworkSpec
+
+COMPILE_SECONDS = 150
+DEVICE = choose_device()
+PRECISION = choose_precision("auto", DEVICE)
+Side = Callable[[], object]
+
+
+class TooSlow(Exception):  # noqa: N818  not an error
+    """The time of a side is over."""
+
+
+@contextmanager
+def at_most(seconds: int) -> Iterator[None]:
+    """Raise TooSlow in this thread after some seconds."""
+
+    def end(*_: object) -> None:
+        raise TooSlow
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def ours(size: Size, images: Tensor) -> Side:
+    spec = NetworkSpec.named(size.name, size.num_classes)
+    engine = Engine(spec.build(size.image_size), Preprocess(size.image_size), DEVICE, PRECISION)
+    return lambda: engine.logits(images)
+
+
+def eager(network: Any, images: Tensor) -> Side:
+    network = network.to(DEVICE).eval()
+
+    def compute() -> Tensor:
+        with torch.inference_mode(), autocast(PRECISION, DEVICE):
+            return network(images)
+
+    return compute
+
+
+def compiled(network: Any, images: Tensor) -> Side:
+    return eager(torch.compile(network), images)
+
+
+def openvino(network: Any, images: Tensor) -> Side:
+    import openvino as ov
+
+    model = ov.convert_model(network.eval(), example_input=images, input=list(images.shape))
+    fast = ov.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "bf16", "PERFORMANCE_HINT": "LATENCY"})
+    request, pixels = fast.create_infer_request(), images.numpy()
+    return lambda: request.infer([pixels], share_inputs=True, share_outputs=True)
+
+
+def onnxruntime(network: Any, images: Tensor) -> Side:
+    import onnxruntime as ort
+
+    program = torch.onnx.export(network.eval(), (images,), dynamo=True, verbose=False, input_names=["images"])
+    assert program is not None
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = ort.InferenceSession(program.model_proto.SerializeToString(), options, ["CPUExecutionProvider"])
+    pixels = images.numpy()
+    return lambda: session.run(None, {"images": pixels})
+
+
+def sides(size: Size, with_compiled: bool) -> tuple[dict[str, Side], dict[str, str]]:
+    """The functions that compute a batch, and why others are missing, each by its side."""
+    shape = (size.batch, 3, size.image_size, size.image_size)
+    normalized = torch.randn(shape, device=DEVICE)
+    found, absent = networks(size)
+    calls: dict[str, Side] = {"vit": ours(size, torch.randint(0, 256, shape, dtype=torch.uint8))}
+    calls |= {side: eager(network, normalized) for side, network in found.items()}
+    if "timm" in found and size is RESNET18:
+        calls["timm channels-last"] = eager(
+            networks(size)[0]["timm"].to(memory_format=torch.channels_last),
+            normalized.to(memory_format=torch.channels_last),
+        )
+    engines = {"OpenVINO": ("openvino", openvino), "onnxruntime float32": ("onnxruntime", onnxruntime)}
+    for side, (package, build) in engines.items():
+        if not is_installed(package) or "timm" not in found:
+            absent[side] = NOT_INSTALLED
+        elif DEVICE.type != "cpu":
+            absent[side] = "not measured on this device"
+        else:
+            calls[side] = build(found["timm"], normalized)
+    if not with_compiled or "timm" not in found:
+        absent["timm compiled"] = "left out" if "timm" in found else NOT_INSTALLED
+    else:
+        try:
+            with at_most(COMPILE_SECONDS):
+                calls["timm compiled"] = compiled(found["timm"], normalized)
+                calls["timm compiled"]()
+        except TooSlow:
+            del calls["timm compiled"]
+            absent["timm compiled"] = f"compiles for more than {COMPILE_SECONDS} s"
+    return calls, absent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=SIZES, default="ti16", help="network, images and batch")
+    parser.add_argument("--turns", type=int, default=7, help="turns of each side; default 7")
+    parser.add_argument("--seconds", type=float, default=1.0, help="length of a turn; default 1")
+    parser.add_argument("--no_compile", action="store_true", help="leave torch.compile out")
+    arguments = parser.parse_args()
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    torch.manual_seed(0)
+    size = SIZES[arguments.size]
+    work = Work.of(size.name, size.num_classes, size.image_size, is_training=False)
+    calls, absent = sides(size, not arguments.no_compile)
+    peak = measured_peak(work.precision)
+    speeds = interleave(calls, size.batch, arguments.turns, arguments.seconds)
+    peak = max(peak, measured_peak(work.precision))
+    what = f"Inference of {size.name}, {size.image_size} pixels, batches of {size.batch}, {work.precision}"
+    Measurement(what, speeds, absent, work=work, peak=peak).show()
+
+
+if __name__ == "__main__":
+    main()

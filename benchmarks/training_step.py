@@ -1,0 +1,172 @@
+"""Training steps, ours against other libraries, in turn in one process.
+
+Ours: `vit.training.fit.fit` as `vit train` runs it, with its loader, from images in memory. A listener stops the clock
+after the last step of a turn and lets the other sides take theirs. There is no augmentation, clipping or averaging.
+
+Theirs: networks of the same size with random weights on one batch that stays in memory, without a loader. A step is
+forward in bfloat16 autocast where ours is, cross-entropy with label smoothing 0.1, backward, and fused AdamW.
+"timm compiled" is torch.compile of the network.
+
+    python benchmarks/training_step.py --size ti16          (or 32px, resnet18)
+"""
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from inference import COMPILE_SECONDS, DEVICE, PRECISION, TooSlow, at_most
+from peers import SIZES, Size, networks
+from PIL import Image
+from timing import NOT_INSTALLED, Measurement, Work, calls_in, measured_peak, speed, take_turns
+from torch import Tensor, nn
+
+from vit.checkpoints.run import RunDirectory
+from vit.commands.train_options import read_values
+from vit.inference.devices import autocast
+from vit.training.callbacks.listener import Listener
+from vit.training.fit import fit
+from vit.training.planning.plan import Plan, make_plan
+
+Side = Callable[[], object]
+BATCHES = 4  # of images on the disk; all of them are in memory after the first steps
+MORE_IMAGES = 2 * 10  # for validation
+WARMUP_STEPS = BATCHES + 3
+
+
+class Measured(Exception):  # noqa: N818  not an error
+    """Every side had its turns; leaves our training from inside."""
+
+
+class Turns(Listener):
+    """Counts our steps, and lets the others take their turns between two of our steps."""
+
+    def __init__(self, others: dict[str, Side], images: int, turns: int, seconds: float) -> None:
+        self.others, self.images, self.turns, self.seconds = others, images, turns, seconds
+        self.speeds: dict[str, list[float]] = {side: [] for side in ("vit", *others)}
+        self._steps = self._in_turn = 0
+        self._started = self._step_started = 0.0
+
+    def step(self, done: int, total: int, loss: float, images_per_second: float) -> None:
+        now = time.perf_counter()
+        if done < WARMUP_STEPS:
+            self._started = now
+            return
+        if done == WARMUP_STEPS:
+            self._steps = max(1, round(self.seconds / (now - self._started)))
+            self.calls = {side: calls_in(call, self.seconds) for side, call in self.others.items()}
+            self._in_turn = -1  # the first step of a turn brings our data back into the caches
+            return
+        self._in_turn += 1
+        if self._in_turn == 0:
+            self._started = now
+        if self._in_turn == self._steps:
+            self.speeds["vit"].append(self._steps * self.images / (now - self._started))
+            turn = {side: lambda side=side: self._turn(side) for side in self.others}
+            for side, values in take_turns(turn, 1).items():
+                self.speeds[side] += values
+            self._in_turn = -1
+            if len(self.speeds["vit"]) == self.turns:
+                raise Measured
+
+    def row(self, row: dict[str, float], step: int) -> None:
+        """Rows of metrics.csv do not matter here."""
+        return
+
+    def _turn(self, side: str) -> float:
+        return speed(self.others[side], self.images, self.calls[side])
+
+
+def draw_images(folder: Path, size: Size) -> None:
+    """PNG files of noise in class folders, with validation images beside them."""
+    count = {"train": BATCHES * size.batch, "validation": MORE_IMAGES}
+    for split, number in count.items():
+        for index in range(number):
+            path = folder / split / f"class {index % size.num_classes}" / f"{index}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            pixels = torch.randint(0, 256, (size.image_size, size.image_size, 3), dtype=torch.uint8)
+            Image.fromarray(pixels.numpy()).save(path, compress_level=1)
+
+
+def our_plan(folder: Path, size: Size) -> Plan:
+    """A training of many steps with nothing beside the step."""
+    options = {
+        "network": size.name, "image_size": size.image_size, "init_from": "none", "augment": "none", "wandb": "off",
+        "optim.steps": 100_000, "batch_size": size.batch, "optim.clip_norm": 0, "data.test": 0, "data.cache": "memory",
+    }  # fmt: skip
+    return make_plan(read_values(folder, (), None, options).given.recipe())
+
+
+def peer_step(network: nn.Module, size: Size, channels_last: bool = False) -> Side:
+    """One training step of a network on images that stay in memory."""
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    network = network.to(DEVICE).to(memory_format=layout).train()
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=0.05, fused=True)
+    images = torch.randn(size.batch, 3, size.image_size, size.image_size, device=DEVICE).to(memory_format=layout)
+    labels = torch.arange(size.batch, device=DEVICE) % size.num_classes
+
+    def step() -> Tensor:
+        with autocast(PRECISION, DEVICE):
+            logits = network(images)
+        loss = F.cross_entropy(logits.float(), labels, label_smoothing=0.1)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    return step
+
+
+def sides(size: Size, with_compiled: bool) -> tuple[dict[str, Side], dict[str, str]]:
+    """A step of each peer, and why others are missing, each by its side."""
+    found, absent = networks(size)
+    calls: dict[str, Side] = {side: peer_step(network, size) for side, network in found.items()}
+    if "timm" not in found:
+        return calls, {**absent, "timm compiled": NOT_INSTALLED}
+    if not size.patch_size:
+        calls["timm channels-last"] = peer_step(networks(size)[0]["timm"], size, channels_last=True)
+    if not with_compiled:
+        return calls, {**absent, "timm compiled": "left out"}
+    compiled: Any = torch.compile(networks(size)[0]["timm"])
+    try:
+        with at_most(COMPILE_SECONDS):
+            calls["timm compiled"] = peer_step(compiled, size)
+            calls["timm compiled"]()
+    except TooSlow:
+        del calls["timm compiled"]
+        absent["timm compiled"] = f"compiles for more than {COMPILE_SECONDS} s"
+    return calls, absent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=SIZES, default="ti16", help="network, images and batch")
+    parser.add_argument("--turns", type=int, default=7, help="turns of each side; default 7")
+    parser.add_argument("--seconds", type=float, default=1.5, help="length of a turn; default 1.5")
+    parser.add_argument("--no_compile", action="store_true", help="leave torch.compile out")
+    arguments = parser.parse_args()
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    torch.manual_seed(0)
+    size = SIZES[arguments.size]
+    calls, absent = sides(size, not arguments.no_compile)
+    work = Work.of(size.name, size.num_classes, size.image_size, is_training=True)
+    peak = measured_peak(work.precision)
+    turns = Turns(calls, size.batch, arguments.turns, arguments.seconds)
+    with tempfile.TemporaryDirectory() as name:
+        draw_images(Path(name, "images"), size)
+        Path(name, "run").mkdir()
+        with suppress(Measured):
+            fit(our_plan(Path(name, "images"), size), RunDirectory(Path(name, "run")), [turns])
+    peak = max(peak, measured_peak(work.precision))
+    what = f"Training steps of {size.name}, {size.image_size} pixels, batches of {size.batch}, {work.precision}"
+    Measurement(what, turns.speeds, absent, work=work, peak=peak).show()
+
+
+if __name__ == "__main__":
+    main()

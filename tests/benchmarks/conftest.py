@@ -1,0 +1,20 @@
+"""The scripts of benchmarks/ import each other by name, as Python runs them."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def scripts(monkeypatch):
+    """benchmarks/ is on the path of a test, and its modules are gone afterwards."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        file = getattr(sys.modules[name], "__file__", None)
+        if file and Path(file).parent == ROOT / "benchmarks":
+            del sys.modules[name]

@@ -1,0 +1,13 @@
+"""What the server of `tests.forked` imports before it forks: libraries and rooms that most programs under test need."""
+
+from importlib import import_module
+
+from vit.models.timm_import import import_timm
+
+import_timm()
+for name in (
+    "lightning.pytorch", "matplotlib.figure", "scipy.stats", "sklearn.datasets", "torchvision.transforms.v2",
+    "vit.commands.train", "vit.report.run_figures", "vit.report.run_page", "vit.study.cell", "vit.training.fit",
+    "vit.training.distributed.meeting", "vit.training.planning.plan",
+):  # fmt: skip
+    import_module(name)

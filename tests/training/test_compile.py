@@ -1,0 +1,101 @@
+"""`--trainer.compile true`: the same training through torch.compile, with plain checkpoints."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from tests.comparing import differences
+from tests.runs import run_folder
+from vit.commands import train_progress
+from vit.errors import UsageError
+from vit.training.planning.compatibility import Machine, check_compatibility
+from vit.training.recipes.recipe import ModelConfig, Recipe, TrainerConfig
+
+TINY = (
+    "--network", "vit_nano_patch2_8", "--model.network.depth", 2, "--epochs", 2, "--batch_size", 8, "--optim.ema_decay",
+    0.9, "--checkpoint_every", "0s", "--wandb", "off", "--precision", "32-true",
+)  # fmt: skip
+COMPILED = ("--trainer.compile", "true")
+compile_by = torch.compile
+
+
+def checkpoint(out, name="last"):
+    return torch.load(run_folder(out) / "checkpoints" / f"{name}.ckpt", weights_only=True)
+
+
+@pytest.fixture
+def quick_compiler(monkeypatch):
+    """torch.compile without a C++ compiler: the graphs are traced, and their backward pass is written."""
+    torch.compiler.reset()
+    monkeypatch.setattr(torch, "compile", partial(compile_by, backend="aot_eager"))
+    yield
+    torch.compiler.reset()
+
+
+def die(*_):
+    raise RuntimeError
+
+
+@pytest.mark.slow
+def test_weights_are_those_of_a_plain_training_and_a_run_resumes_bit_equal(
+    vit, colors, tmp_path, monkeypatch, quick_compiler
+):
+    monkeypatch.setattr("vit.commands.train._draw", lambda *_: None)
+    for name, options in (("plain", ()), ("compiled", COMPILED)):
+        answer = vit("train", colors, *TINY, *options, "--out", tmp_path / name)
+        assert answer.code == 0, answer.err
+    plain, compiled = (checkpoint(tmp_path / name) for name in ("plain", "compiled"))
+    assert compiled["state_dict"].keys() == plain["state_dict"].keys()
+    for name, value in plain["state_dict"].items():
+        assert torch.allclose(compiled["state_dict"][name], value, atol=1e-4), name
+
+    def die_at_the_fifth(watcher, done, *rest):
+        if done == 5:
+            die()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(train_progress.TrainProgress, "step", die_at_the_fifth)
+        assert vit("train", colors, *TINY, *COMPILED, "--out", tmp_path / "killed").code == 1
+    answer = vit("train", "--resume", run_folder(tmp_path / "killed"))
+    assert answer.code == 0, answer.err
+    resumed = checkpoint(tmp_path / "killed")
+    assert not differences(resumed["state_dict"], compiled["state_dict"])
+    assert not differences(resumed["optimizer_states"], compiled["optimizer_states"])
+
+
+def test_a_compiler_that_fails_is_one_error_with_a_fix(vit, colors, tmp_path, monkeypatch):
+    def broken(graph, inputs):
+        raise OSError("no C++ compiler")
+
+    torch.compiler.reset()
+    monkeypatch.setattr(torch, "compile", partial(compile_by, backend=broken))
+    answer = vit("train", colors, *TINY, *COMPILED, "--out", tmp_path)
+    torch.compiler.reset()
+    assert answer.code == 7
+    assert "--trainer.compile true: torch.compile cannot compile vit_nano_patch2_8" in answer.err
+    assert "no C++ compiler" in answer.err
+    assert "leave --trainer.compile out" in answer.err and "Traceback" not in answer.err
+
+
+@pytest.mark.parametrize(
+    ("model", "trainer", "said"),
+    [
+        (ModelConfig(), {"strategy": "fsdp"}, "--strategy fsdp does not go with --trainer.compile true"),
+        (ModelConfig(freeze="backbone", init_from="x"), {}, "--trainer.compile true with --freeze backbone"),
+    ],
+)
+def test_what_cannot_be_compiled_is_refused(model, trainer, said):
+    recipe = Recipe(model=model, trainer=TrainerConfig(compile=True, **trainer))
+    with pytest.raises(UsageError, match=said):
+        check_compatibility(recipe, Machine(torch.device("cpu"), 1, "32-true"), None)
+
+
+@pytest.mark.slow
+def test_the_default_compiler_gives_the_weights_of_a_plain_training(vit, colors, tmp_path):
+    """It needs a C++ compiler."""
+    for name, options in (("plain", ()), ("compiled", COMPILED)):
+        answer = vit("train", colors, *TINY, *options, "--out", tmp_path / name)
+        assert answer.code == 0, answer.err
+    plain, compiled = (checkpoint(tmp_path / name)["state_dict"] for name in ("plain", "compiled"))
+    assert all(torch.allclose(compiled[name], value, atol=1e-4) for name, value in plain.items())

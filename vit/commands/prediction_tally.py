@@ -1,0 +1,100 @@
+"""Counts of predictions and what `vit predict` shows of them"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit.console import Reporter, percent
+
+if TYPE_CHECKING:
+    from vit.inference.predictor import Prediction
+
+SHOWN_BAD = 10
+SHOWN_FILES = 10  # more files are counted by label
+SHOWN_LABELS = 20
+
+
+@dataclass(frozen=True)
+class PredictionSummary:
+    """Files and counts of `vit.predict`. Of several processes, the first one has the counts, and others have zeros.
+
+    Attributes:
+        output: file with one row for each predicted file.
+        page: gallery; None where none was asked for.
+        num_files: number of rows.
+        num_unlabeled: number of files that could not be read.
+        num_unsure: number of images without a label, because its probability is too low.
+        label_counts: number of files for each predicted label.
+    """
+
+    output: Path
+    page: Path | None
+    num_files: int
+    num_unlabeled: int
+    num_unsure: int
+    label_counts: dict[str, int]
+
+
+def gallery_page(output: Path) -> Path:
+    """The page of a file of predictions."""
+    return output.with_suffix(".html")
+
+
+@dataclass
+class PredictionTally:
+    """Counts and examples, gathered while the rows go by."""
+
+    statuses: Counter[str] = field(default_factory=Counter)
+    labels: Counter[str] = field(default_factory=Counter)
+    first: "list[Prediction]" = field(default_factory=list)
+    bad: "list[Prediction]" = field(default_factory=list)
+
+    def add(self, row: "Prediction") -> None:
+        """Count a row."""
+        self.statuses[row.status] += 1
+        if len(self.first) < SHOWN_FILES:
+            self.first.append(row)
+        if row.status == "ok":
+            self.labels[row.label] += 1
+        elif row.status != "unsure" and len(self.bad) < SHOWN_BAD:
+            self.bad.append(row)
+
+    def summary(self, output: Path, gallery: bool) -> PredictionSummary:
+        """The counts, with the files of the rows and of the page."""
+        total = self.statuses.total()
+        page = gallery_page(output) if gallery else None
+        unsure = self.statuses["unsure"]
+        unlabeled = total - self.statuses["ok"] - unsure
+        return PredictionSummary(output, page, total, unlabeled, unsure, dict(self.labels))
+
+
+def show_predictions(reporter: Reporter, summary: PredictionSummary, tally: PredictionTally) -> None:
+    """The labels, or how many files have each, and the files that could not be read."""
+    if summary.num_files <= SHOWN_FILES:
+        good = [
+            (row.path, row.label or row.status, percent(row.probability), " | ".join(row.labels))
+            for row in tally.first
+            if row.probability is not None
+        ]
+        if good:
+            columns = ("file", "label", "probability", "set")
+            count = 4 if any(row[3] for row in good) else 3
+            reporter.table(columns[:count], [row[:count] for row in good])
+    else:
+        reporter.table(("label", "files"), tally.labels.most_common(SHOWN_LABELS))
+    if len(tally.labels) > SHOWN_LABELS:
+        reporter.line(f"... and {len(tally.labels) - SHOWN_LABELS} more labels")
+    if summary.num_unsure:
+        reporter.line(f"unsure: {summary.num_unsure:,} of {summary.num_files:,} images have no label")
+    if summary.num_unlabeled:
+        bad = {status: count for status, count in tally.statuses.items() if status not in ("ok", "unsure")}
+        words = ", ".join(f"{count:,} {status}" for status, count in bad.items())
+        total, without = summary.num_files, summary.num_unlabeled
+        reporter.notice(f"\nWARNING: {without:,} of {total:,} files have no label: {words}")
+        for row in tally.bad:
+            reporter.notice(f"  {row.path}: {row.error}")
+        if without > len(tally.bad):
+            reporter.notice("  ...")
+    page = f", page in {summary.page}" if summary.page else ""
+    reporter.line(f"\n{summary.num_files:,} rows in {summary.output}{page}")

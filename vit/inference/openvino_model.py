@@ -1,0 +1,129 @@
+"""Models of OpenVINO: a network as one, written to a folder, and read from a file that is not trusted
+
+A model is a graph (.xml) with its weights beside (.bin). The graph holds our description as text in `rt_info`. This
+module accepts only graphs as it writes them: with OpenVINO's own operators, without subgraphs, and with a description
+that fits input and output.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vit.checkpoints.format import KEY, Description, read_description
+from vit.errors import CheckpointError, UsageError, first_line
+from vit.inference.deployed import Trained, input_words, traced
+from vit.inference.openvino_library import import_openvino, without_telemetry
+
+if TYPE_CHECKING:
+    import openvino
+
+INPUT, OUTPUT = "images", "probabilities"
+MAX_BYTES = 64 * 2**20  # of a graph: a ViT-L with 20,000 class names has 2 MiB
+_SUBGRAPHS = {"If", "Loop", "TensorIterator"}
+_FIX = "give a file that 'vit export --format openvino' wrote"
+
+
+@dataclass(frozen=True)
+class OpenVinoModel:
+    """A graph: images (B, 3, S, S) uint8 -> probabilities (B, C) float32, and what it says about itself."""
+
+    graph: "openvino.Model"
+    description: Description
+
+
+def convert(trained: Trained, what: str) -> OpenVinoModel:
+    """A network as a graph with float32 weights. Its inference may use another precision.
+
+    Args:
+        what: option that asks for it, for errors.
+
+    Raises:
+        UsageError: openvino is not installed, or it cannot compute this network.
+    """
+    library = import_openvino(what)
+    try:
+        program = traced(trained)
+        with without_telemetry():
+            graph = library.convert_model(program)
+    except Exception as error:  # torch.export and openvino have their own classes for every failure
+        name = trained.description.spec.name
+        raise UsageError(f"{what}: openvino cannot compute {name}: {first_line(error)}", _OTHER) from error
+    graph.reshape([-1, 3, trained.network.image_size, trained.network.image_size])
+    graph.inputs[0].tensor.set_names({INPUT})
+    graph.outputs[0].tensor.set_names({OUTPUT})
+    for key, text in {
+        KEY: json.dumps(trained.description.to_dict()),
+        "classes": json.dumps(trained.description.class_names),
+        "input": input_words(trained),
+        "output": f"float32 (batch, {len(trained.description.class_names)}): probabilities, in the order of classes",
+    }.items():
+        graph.set_rt_info(text, [key])
+    return OpenVinoModel(graph, trained.description)
+
+
+_OTHER = "give --engine torch, or another --format"
+
+
+def save(model: OpenVinoModel, path: Path) -> None:
+    """Write the graph to a file that ends in .xml, and its weights to .bin beside it."""
+    library = import_openvino(str(path))
+    library.save_model(model.graph, path, compress_to_fp16=False)
+
+
+def read(path: Path) -> OpenVinoModel:
+    """The model of an .xml file.
+
+    Raises:
+        CheckpointError: the file or its .bin is missing or damaged, or `vit export` does not write such files.
+        UsageError: openvino is not installed.
+    """
+    library = import_openvino(str(path))
+    weights = path.with_suffix(".bin")
+    _check_files(path, weights)
+    try:
+        graph = library.Core().read_model(path, weights)
+        plain = json.loads(graph.get_rt_info([KEY]).astype(str))
+    except Exception as error:  # openvino raises RuntimeError for every failure
+        raise CheckpointError(f"{path} cannot be used: {_last_line(error)}", _FIX) from error
+    description = read_description(plain, path, _FIX)
+    _check_graph(graph, description, path)
+    return OpenVinoModel(graph, description)
+
+
+def _check_files(path: Path, weights: Path) -> None:
+    """Raise CheckpointError where a file is missing, or the graph is not XML: openvino would try all its formats."""
+    if not path.is_file():
+        raise CheckpointError(f"there is no file {path}", _FIX)
+    if path.stat().st_size > MAX_BYTES:
+        raise CheckpointError(f"{path} is larger than {MAX_BYTES // 2**20} MiB", _FIX)
+    if not weights.is_file():
+        raise CheckpointError(f"{path} has its weights in {weights.name}, which is missing", "copy both files")
+    with open(path, "rb") as file:
+        start = file.read(200).lstrip()
+    if not start.startswith(b"<?xml") or b"<net " not in start:
+        raise CheckpointError(f"{path} is not a graph of OpenVINO", _FIX)
+
+
+def _check_graph(graph: "openvino.Model", description: Description, path: Path) -> None:
+    kinds = [operator.get_type_info() for operator in graph.get_ops()]
+    foreign = sorted({kind.name for kind in kinds if not str(kind.version_id).startswith("opset")})
+    if foreign or any(kind.name in _SUBGRAPHS for kind in kinds):
+        raise CheckpointError(f"{path} has operators that 'vit export' does not write", _FIX)
+    side, count = description.preprocess.image_size, len(description.class_names)
+    found = _ports(graph.inputs), _ports(graph.outputs)
+    expected = [(INPUT, "u8", f"[?,3,{side},{side}]")], [(OUTPUT, "f32", f"[?,{count}]")]
+    if found != expected:
+        raise CheckpointError(f"{path} has inputs {found[0]} and outputs {found[1]}, not {expected}", _FIX)
+
+
+def _ports(ports: list[Any]) -> list[tuple[str, str, str]]:
+    return [
+        (",".join(sorted(port.names)), port.element_type.to_string(), port.partial_shape.to_string()) for port in ports
+    ]
+
+
+def _last_line(error: Exception) -> str:
+    """The line of openvino's error that names the problem. The lines before it name files of its source."""
+    lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return f"{type(error).__name__}: {lines[-1][:300]}"

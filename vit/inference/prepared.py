@@ -1,0 +1,120 @@
+"""The copy of a network that computes predictions on a CPU: batch norm folded, weights cast and packed once
+
+Its results equal those of the network itself at the same precision, up to rounding.
+"""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from vit.inference.devices import has_bf16
+from vit.models.network import Network
+from vit.models.vision_transformer import Block, VisionTransformer
+
+_ROWS = 7_000  # tokens of a pass: oneDNN packs weights for about as many rows, and computes any other number, too
+
+
+def prepared(network: Network, device: torch.device, precision: str) -> nn.Module:
+    """The network in evaluation mode as an `Engine` runs it, within autocast where the precision is "bf16-mixed".
+
+    On a CPU this is a copy, and later changes of the network's weights do not reach it. Elsewhere it is the network.
+    """
+    if device.type != "cpu":
+        return network
+    made = copy.deepcopy(network).requires_grad_(False)
+    for module in list(made.modules()):
+        if parametrize.is_parametrized(module, "weight"):  # LoRA
+            parametrize.remove_parametrizations(module, "weight")
+    _fold_batch_norm(made)
+    if precision != "bf16-mixed":
+        return made
+    if isinstance(made, VisionTransformer) and can_pack():
+        return PackedViT(made)
+    for module in made.modules():
+        if type(module) in (nn.Linear, nn.Conv2d):  # autocast would cast the weights of these in every pass
+            module.to(torch.bfloat16)
+    return made
+
+
+def _fold_batch_norm(network: nn.Module) -> None:
+    """Multiply the scales of batch norms into the convolutions before them: a fifth of the time of a resnet18."""
+    model = getattr(network, "model", None)
+    if model is None or not any(type(module) is nn.BatchNorm2d for module in model.modules()):
+        return
+    from torch.fx.experimental.optimization import fuse  # not at the top: no ViT needs it
+
+    try:
+        network.model = fuse(model)
+    except Exception:  # noqa: BLE001  torch.fx follows only some Python code, and raises errors of many types
+        return
+
+
+def can_pack() -> bool:
+    """Whether PyTorch has oneDNN's packed linear layers, and this CPU computes them in bfloat16."""
+    has_operators = all(hasattr(torch.ops.mkldnn, name) for name in ("_linear_pointwise", "_reorder_linear_weight"))
+    return has_bf16(torch.device("cpu")) and torch.backends.mkldnn.is_available() and has_operators
+
+
+class PackedLinear(nn.Module):
+    """A linear layer in bfloat16 with weights in oneDNN's order, and with GELU in the same kernel if asked for.
+
+    torch.compile computes linear layers with the same operators. They exist for inference only.
+    """
+
+    def __init__(self, linear: nn.Linear, activation: str = "none") -> None:
+        super().__init__()
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach().to(torch.bfloat16), _ROWS)
+        self.bias = None if linear.bias is None else linear.bias.detach().to(torch.bfloat16)
+        self.activation = activation
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        made: Tensor = torch.ops.mkldnn._linear_pointwise(tokens, self.weight, self.bias, self.activation, [], "none")
+        return made
+
+
+def _is_exact(name: str, module: nn.Module) -> bool:
+    """Whether the weights of a part stay in float32."""
+    return isinstance(module, nn.LayerNorm) or name in ("head", "head_dist")
+
+
+class PackedViT(nn.Module):
+    """A ViT in bfloat16 with packed blocks: images (B, 3, S, S) float32 -> logits (B, C) float32.
+
+    Norms keep float32 weights and read bfloat16, and heads compute in float32. The errors are then as large as those
+    of autocast (docs/performance.md).
+
+    Args:
+        network: the network, which becomes part of this module and is changed.
+    """
+
+    def __init__(self, network: VisionTransformer) -> None:
+        super().__init__()
+        exact = {name: copy.deepcopy(module) for name, module in network.named_modules() if _is_exact(name, module)}
+        self.network = network.to(torch.bfloat16)
+        for name, module in exact.items():
+            network.set_submodule(name, module)
+        for block in network.blocks:
+            assert isinstance(block, Block)
+            _pack(block, is_last=block is network.blocks[-1], is_gelu=network.config.activation == "gelu")
+        for head in (network.head, network.head_dist):
+            if head is not None:
+                head.register_forward_pre_hook(lambda _, inputs: (inputs[0].float(),))
+
+    def forward(self, images: Tensor) -> Tensor:
+        with torch.autocast("cpu", enabled=False):
+            logits: Tensor = self.network(images.to(torch.bfloat16))
+        return logits
+
+
+def _pack(block: Block, is_last: bool, is_gelu: bool) -> None:
+    attention: Any = block.attn  # nn.Module: its layers change their type
+    mlp: Any = block.mlp
+    if not is_last:  # the last one splits its weights (`Attention.project`)
+        attention.qkv = PackedLinear(attention.qkv)
+    attention.proj = PackedLinear(attention.proj)
+    mlp.fc1 = PackedLinear(mlp.fc1, "gelu" if is_gelu else "none")
+    mlp.activation = nn.Identity() if is_gelu else mlp.activation
+    mlp.fc2 = PackedLinear(mlp.fc2)

@@ -1,0 +1,78 @@
+"""Recall of every class against the number of its training images: whether a training neglects rare classes"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.figure import Figure
+from scipy.stats import binomtest
+
+from vit.data.samples import Labels
+from vit.report.style import look, plain
+
+MOST_NAMED = 12  # classes with a name on the figure: the rarest and the commonest, so far as there is room
+_ENDS = 3  # named classes at each end where there are more
+
+
+@dataclass(frozen=True)
+class ClassSize:
+    """A class with measured images.
+
+    Attributes:
+        training_images: number of its training images.
+        recall: fraction of its measured images that are predicted right, with Wilson's 95 % interval from low to high.
+    """
+
+    class_name: str
+    training_images: int
+    recall: float
+    low: float
+    high: float
+
+
+def class_sizes(
+    training_images: Labels, labels: Labels, correct: npt.NDArray[np.bool_], class_names: Sequence[str]
+) -> list[ClassSize]:
+    """Every class with measured images, rarest first.
+
+    Args:
+        training_images: (C,) number of training images of each class.
+        labels: (n,) true class numbers of the measured images.
+        correct: (n,) whether the prediction is right.
+    """
+    images = np.bincount(labels, minlength=len(class_names))
+    right = np.bincount(labels, correct, len(class_names)).astype(np.int64)
+    found = []
+    for number in np.argsort(training_images, kind="stable").tolist():
+        if images[number]:
+            within = binomtest(int(right[number]), int(images[number])).proportion_ci(0.95, "wilson")
+            share = float(right[number] / images[number])
+            size = int(training_images[number])
+            found.append(ClassSize(class_names[number], size, share, float(within.low), float(within.high)))
+    return found
+
+
+def recall_by_size(classes: Sequence[ClassSize]) -> Figure:
+    """Recall with its interval against the number of training images, which has a logarithmic axis."""
+    figure = Figure(figsize=(6, 3.6), layout="constrained")
+    axes = figure.subplots()
+    color, marker = look(0)
+    shown = [one for one in classes if one.training_images]  # a logarithm has no 0
+    if shown:
+        sizes, recalls, lows, highs = (
+            np.array([getattr(one, name) for one in shown], dtype=np.float64)
+            for name in ("training_images", "recall", "low", "high")
+        )
+        errors = 100 * np.clip([recalls - lows, highs - recalls], 0.0, None)
+        few = len(shown) <= MOST_NAMED
+        faint = f"{color}{'90' if few else '30'}"  # with an opacity: many intervals overlap
+        axes.errorbar(sizes, 100 * recalls, errors, fmt=marker, color=color, ecolor=faint, markersize=4)
+        axes.set_xscale("log")
+        for one in shown if few else (*shown[:_ENDS], *shown[-_ENDS:]):
+            axes.annotate(
+                plain(one.class_name), (one.training_images, 100 * one.recall), (4, 4), textcoords="offset points",
+                fontsize=7,
+            )  # fmt: skip
+    axes.set(xlabel="training images of the class (log scale)", ylabel="recall (%)", ylim=(-3, 103))
+    return figure

@@ -1,0 +1,129 @@
+"""Smaller micro-batches where memory runs out in the first steps: the same optimizer steps, in more parts
+
+Without batch norm the gradients are the same up to rounding, because the gradient of a batch is the mean of those of
+its equal parts. Batch norm takes its statistics from each part, and the notice then says so. Dropout draws other
+numbers.
+"""
+
+import gc
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+import torch
+import yaml
+
+from vit.errors import ResourceError, is_out_of_memory
+from vit.training.callbacks.listener import Listener
+from vit.training.distributed.batch_norm import has_batch_norm
+from vit.training.planning.batch_size import batch_multiple
+from vit.training.planning.plan import Plan
+from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.values import plain, with_todays_names
+
+FIRST_STEPS = 10  # a later failure has another cause than the size of a micro-batch
+T = TypeVar("T")
+
+
+class StepCount(Listener):
+    """Counts the optimizer steps of an attempt."""
+
+    def __init__(self) -> None:
+        self.done = 0
+
+    def step(self, done: int, total: int, loss: float, images_per_second: float) -> None:
+        """Count a step."""
+        self.done = done
+
+    def row(self, row: dict[str, float], step: int) -> None:
+        """Rows are not counted."""
+
+
+def until_it_fits(
+    plan: Plan, attempt: Callable[[Plan, StepCount], T], again: Callable[[Plan], None], may_divide: bool = True
+) -> T:
+    """The result of an attempt, which is repeated with smaller micro-batches where memory runs out in its first steps.
+
+    Several processes would have to agree while one of them waits for the others, so that their error stands.
+
+    Args:
+        attempt: function of a plan that begins at the first step, and tells its steps to a listener.
+        again: receiver of a plan with smaller micro-batches before its attempt.
+        may_divide: whether micro-batches may become smaller.
+
+    Raises:
+        ResourceError: memory is not sufficient.
+    """
+    may_divide = may_divide and plan.world_size == 1
+    while True:
+        count = StepCount()
+        try:
+            return attempt(plan, count)
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            smaller = with_more_parts(plan) if may_divide and count.done < FIRST_STEPS else None
+            if smaller is None:
+                raise _out_of_memory(plan, error) from error
+        plan = smaller
+        free_memory(plan.device)  # after the `except`, whose traceback keeps the tensors of the failed step
+        again(plan)
+
+
+def free_memory(device: torch.device) -> None:
+    """Free what a failed or finished attempt has left: a trainer and its loops refer to each other."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def with_more_parts(plan: Plan) -> Plan | None:
+    """The plan with micro-batches of at most half the size; None where they cannot be divided."""
+    recipe, smallest = plan.recipe, 2 if _has_batch_norm(plan) else 1
+    for parts in range(2 * recipe.optim.accumulate, plan.batch_size // smallest + 1):
+        divided = _with_parts(recipe, parts)
+        if plan.batch_size % batch_multiple(divided) == 0:
+            return replace(plan, recipe=divided)
+    return None
+
+
+def words(plan: Plan) -> str:
+    """What follows from the number of micro-batches of a plan that memory has not allowed before."""
+    parts = plan.recipe.optim.accumulate
+    norm = "; batch norm takes its statistics from each" if _has_batch_norm(plan) else ""
+    return (
+        f"out of memory: starting again in {parts} micro-batches of {plan.batch_size // parts} images, with the same "
+        f"optimizer steps{norm} (optim.accumulate {parts} in config.yaml)"
+    )
+
+
+def as_begun(plan: Plan, config: str) -> Plan | None:
+    """The plan with the micro-batches of a run that began with it; None where the run began with another recipe.
+
+    Args:
+        config: content of the run's config.yaml.
+    """
+    values = plain(Recipe())  # for options that the version of the run did not have
+    for section, given in yaml.safe_load(with_todays_names(config)).items():
+        values[section] = {**values[section], **given} if isinstance(given, dict) else given
+    begun = replace(plan, recipe=_with_parts(plan.recipe, values["optim"]["accumulate"]))
+    return begun if values == plain(begun.recipe) else None
+
+
+def _with_parts(recipe: Recipe, parts: int) -> Recipe:
+    return replace(recipe, optim=replace(recipe.optim, accumulate=parts))
+
+
+def _has_batch_norm(plan: Plan) -> bool:
+    return has_batch_norm(plan.spec.build_empty(plan.preprocess.image_size))
+
+
+def _out_of_memory(plan: Plan, error: Exception) -> ResourceError:
+    said = ": ".join(["", *str(error).splitlines()[:1]])[:200]  # Python's own error is empty
+    divided = with_more_parts(plan)
+    in_parts = f"--optim.accumulate {divided.recipe.optim.accumulate} (the same steps, in parts), " if divided else ""
+    return ResourceError(
+        f"out of memory with {plan.batch_size} images of {plan.preprocess.image_size} pixels in "
+        f"{plan.precision}, {plan.recipe.optim.accumulate} parts{said}",
+        f"give {in_parts}a smaller --batch_size or --image_size, or --data.cache none",
+    )
