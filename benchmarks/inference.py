@@ -5,15 +5,19 @@ Ours: `vit.inference.engine.Engine` in the precision that it chooses, from uint8
 Theirs: networks of the same size with random weights under inference_mode, from float32 images that are normalized
 already. PyTorch's networks run in bfloat16 autocast where ours does. "timm compiled" is torch.compile of that network.
 OpenVINO gets timm's network by `convert_model` and the hint bf16. onnxruntime runs timm's network in float32.
+"vit --engine openvino" is our network in OpenVINO, from uint8 images.
 
     python benchmarks/inference.py --size ti16          (or 32px, resnet18)
 """
 
 import argparse
+import importlib.util
 import os
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +25,9 @@ from peers import RESNET18, SIZES, Size, is_installed, networks
 from timing import NOT_INSTALLED, Measurement, Work, interleave, measured_peak
 from torch import Tensor
 
+from vit.checkpoints.format import Description, checkpoint_content
 from vit.data.preprocess import Preprocess
+from vit.errors import VitError
 from vit.inference.devices import autocast, choose_device, choose_precision
 from vit.inference.engine import Engine
 from vit.models.spec import NetworkSpec
@@ -32,7 +38,7 @@ PRECISION = choose_precision("auto", DEVICE)
 Side = Callable[[], object]
 
 
-class TooSlow(Exception):  # noqa: N818  not an error
+class TooSlow(BaseException):  # compilers catch every Exception
     """The time of a side is over."""
 
 
@@ -58,6 +64,18 @@ def ours(size: Size, images: Tensor) -> Side:
     return lambda: engine.logits(images)
 
 
+def our_openvino(size: Size, images: Tensor, folder: Path) -> Side:
+    """Our network by `--engine openvino`, from a checkpoint as `vit predict` reads it."""
+    import vit
+
+    spec = NetworkSpec.named(size.name, size.num_classes)
+    class_names = tuple(f"class {number}" for number in range(size.num_classes))
+    about = Description(class_names, spec, Preprocess(size.image_size), precision=PRECISION)
+    torch.save(checkpoint_content(about, about.build().state_dict()), folder / "model.ckpt")
+    engine = vit.load(folder / "model.ckpt", engine="openvino").engine
+    return lambda: engine.probabilities(images)
+
+
 def eager(network: Any, images: Tensor) -> Side:
     network = network.to(DEVICE).eval()
 
@@ -66,10 +84,6 @@ def eager(network: Any, images: Tensor) -> Side:
             return network(images)
 
     return compute
-
-
-def compiled(network: Any, images: Tensor) -> Side:
-    return eager(torch.compile(network), images)
 
 
 def openvino(network: Any, images: Tensor) -> Side:
@@ -93,37 +107,48 @@ def onnxruntime(network: Any, images: Tensor) -> Side:
     return lambda: session.run(None, {"images": pixels})
 
 
-def sides(size: Size, with_compiled: bool) -> tuple[dict[str, Side], dict[str, str]]:
-    """The functions that compute a batch, and why others are missing, each by its side."""
+ENGINES = {"OpenVINO": ("openvino", openvino), "onnxruntime float32": ("onnxruntime", onnxruntime)}
+
+
+def sides(size: Size, with_compiled: bool, folder: Path) -> tuple[dict[str, Side], dict[str, str]]:
+    """The functions that compute a batch, ours first, and why others are missing, each by its side."""
     shape = (size.batch, 3, size.image_size, size.image_size)
-    normalized = torch.randn(shape, device=DEVICE)
+    pixels, normalized = torch.randint(0, 256, shape, dtype=torch.uint8), torch.randn(shape, device=DEVICE)
     found, absent = networks(size)
-    calls: dict[str, Side] = {"vit": ours(size, torch.randint(0, 256, shape, dtype=torch.uint8))}
+    calls: dict[str, Side] = {"vit": ours(size, pixels)}
+    if _has_openvino_engine() and DEVICE.type == "cpu":
+        try:
+            calls["vit --engine openvino"] = our_openvino(size, pixels, folder)
+        except VitError as error:
+            absent["vit --engine openvino"] = str(error)
     calls |= {side: eager(network, normalized) for side, network in found.items()}
-    if "timm" in found and size is RESNET18:
-        calls["timm channels-last"] = eager(
-            networks(size)[0]["timm"].to(memory_format=torch.channels_last),
-            normalized.to(memory_format=torch.channels_last),
-        )
-    engines = {"OpenVINO": ("openvino", openvino), "onnxruntime float32": ("onnxruntime", onnxruntime)}
-    for side, (package, build) in engines.items():
-        if not is_installed(package) or "timm" not in found:
+    if "timm" not in found:
+        return calls, {**absent, "timm compiled": NOT_INSTALLED}
+    if size is RESNET18:
+        network = networks(size)[0]["timm"].to(memory_format=torch.channels_last)
+        calls["timm channels-last"] = eager(network, normalized.to(memory_format=torch.channels_last))
+    for side, (package, build) in ENGINES.items():
+        if not is_installed(package):
             absent[side] = NOT_INSTALLED
         elif DEVICE.type != "cpu":
             absent[side] = "not measured on this device"
         else:
             calls[side] = build(found["timm"], normalized)
-    if not with_compiled or "timm" not in found:
-        absent["timm compiled"] = "left out" if "timm" in found else NOT_INSTALLED
-    else:
-        try:
-            with at_most(COMPILE_SECONDS):
-                calls["timm compiled"] = compiled(found["timm"], normalized)
-                calls["timm compiled"]()
-        except TooSlow:
-            del calls["timm compiled"]
-            absent["timm compiled"] = f"compiles for more than {COMPILE_SECONDS} s"
+    if not with_compiled:
+        return calls, {**absent, "timm compiled": "left out"}
+    try:
+        with at_most(COMPILE_SECONDS):
+            call = eager(torch.compile(found["timm"]), normalized)
+            call()
+        calls["timm compiled"] = call
+    except TooSlow:
+        absent["timm compiled"] = f"compiles for more than {COMPILE_SECONDS} s"
     return calls, absent
+
+
+def _has_openvino_engine() -> bool:
+    """Whether `vit` has this engine, and its library is installed."""
+    return is_installed("openvino") and importlib.util.find_spec("vit.inference.openvino_engine") is not None
 
 
 def main() -> None:
@@ -137,9 +162,10 @@ def main() -> None:
     torch.manual_seed(0)
     size = SIZES[arguments.size]
     work = Work.of(size.name, size.num_classes, size.image_size, is_training=False)
-    calls, absent = sides(size, not arguments.no_compile)
-    peak = measured_peak(work.precision)
-    speeds = interleave(calls, size.batch, arguments.turns, arguments.seconds)
+    with tempfile.TemporaryDirectory() as name:
+        calls, absent = sides(size, not arguments.no_compile, Path(name))
+        peak = measured_peak(work.precision)
+        speeds = interleave(calls, size.batch, arguments.turns, arguments.seconds)
     peak = max(peak, measured_peak(work.precision))
     what = f"Inference of {size.name}, {size.image_size} pixels, batches of {size.batch}, {work.precision}"
     Measurement(what, speeds, absent, work=work, peak=peak).show()

@@ -97,7 +97,10 @@ ROWS = (
         (Goal("timm float32", 5.0), Goal("timm bfloat16 autocast", 2.5))),
     Row("fashion_mnist", "steps of Fashion-MNIST from files, against timm + Lightning", "train_fashion_mnist.py",
         ("--steps", "40"), (Goal(PEER, 2.5),), needs="FASHION_MNIST_ROOT"),
-    Row("photos", "training from JPEG folders", "train_photos.py"),
+    Row("photos", "training from JPEG folders", "train_photos.py", (), (
+        Goal(PEER, 1.6, "ratio", "uncached", "training from JPEG folders, read in every epoch"),
+        Goal(PEER, 3.0, "ratio", "cached", "training from JPEG folders, kept in memory"),
+    )),
     Row("startup", "start of a command", "startup.py", (), (
         Goal(IMPORTS, 1.5, "time", "vit predict", "`vit predict` of one image"),
         Goal(IMPORTS, 1.5, "time", "vit evaluate", "`vit evaluate`"),

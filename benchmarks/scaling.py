@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
@@ -26,6 +27,10 @@ FIGURES = PAGE.parent / "figures"
 BEGIN, END = "<!-- scaling: make scaling -->", "<!-- end of scaling -->"
 PART_SECONDS = 600  # of the longest part
 COMMAND = "python benchmarks/scaling.py"
+CAPTIONS = {
+    "scaling_predict.png": "Time and peak memory of vit predict against the number of files",
+    "scaling_training.png": "Training time per image against batch size, resolution, depth and width",
+}
 
 
 def write(folder: Path, page: Path, figures: Path) -> None:
@@ -33,12 +38,22 @@ def write(folder: Path, page: Path, figures: Path) -> None:
     from scaling_figures import draw, table
 
     parts = {name: json.loads(path.read_text()) for name in PARTS if (path := folder / f"{name}.json").is_file()}
-    draw(parts, figures)
+    made = draw(parts, figures)
     (figures / "scaling.json").write_text(json.dumps({"command": COMMAND, **parts}, indent=1) + "\n", encoding="utf-8")
+    name_figures(made, figures / "numbers.json")
     days = sorted({found["day"] for found in parts.values()})
     machines = sorted({found["machine"] for found in parts.values()})
     head = f"`{COMMAND}`, {' and '.join(days)}, {' and '.join(machines)}." if parts else "Not measured yet."
-    between(page, BEGIN, END, [head, "", *table(parts)])
+    pictures = [line for name in made for line in (f"![{CAPTIONS[name]}](figures/{name})", "")]
+    between(page, BEGIN, END, [head, "", *pictures, *table(parts)])
+
+
+def name_figures(made: Sequence[str], file: Path) -> None:
+    """Add the command of each figure to numbers.json, in the form of docs/make_figures.py."""
+    known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    known |= {name: {"command": COMMAND, "needs": "15 minutes; scaling.json has the numbers"} for name in made}
+    lines = [f" {json.dumps(name)}: {json.dumps(about, sort_keys=True)}" for name, about in sorted(known.items())]
+    file.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 def measure(name: str, folder: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from scipy.optimize import nnls
 
 from vit.report.style import look, save
@@ -56,14 +57,14 @@ def _predict_figure(files: list[Numbers]) -> Figure:
     figure = Figure(figsize=(7.2, 2.8), layout="constrained")
     time, memory = figure.subplots(1, 2)
     counts = [found["files"] for found in files]
-    _line(time, counts, [found["seconds"] for found in files], "seconds")
-    time.set(yscale="log", title="Time of vit predict", ylabel="seconds")
-    _line(memory, counts, [found["peak_bytes"] / 2**20 for found in files], "MiB")
-    memory.set(ylim=(0, None), title="Peak memory of vit predict", ylabel="MiB")
-    for axes in (time, memory):
-        axes.set(xscale="log", xlabel="files (log scale)")
-        axes.set_xticks(counts, [f"{count:,}" for count in counts])
-        axes.minorticks_off()
+    for axes, heights, title, unit in (
+        (time, [found["seconds"] for found in files], "Time of vit predict", "seconds"),
+        (memory, [found["peak_bytes"] / 2**20 for found in files], "Peak memory of vit predict", "MiB"),
+    ):
+        _line(axes, counts, heights)
+        axes.set(title=title, xlabel="files", ylabel=unit, xlim=(0, None), ylim=(0, 1.15 * max(heights)))
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.xaxis.set_major_formatter("{x:,.0f}")
     return figure
 
 
@@ -76,13 +77,14 @@ def _training_figure(sweeps: Mapping[str, list[dict[str, Any]]]) -> Figure:
     for axes, (what, label) in zip(figure.subplots(2, 2).flat, titles.items(), strict=True):
         points = sweeps[what]
         values = [point["value"] for point in points]
-        _line(axes, values, [point["milliseconds"] for point in points], "measured")
-        axes.set(xlabel=label, ylabel="ms per image", ylim=(0, None))
+        times = [point["milliseconds"] for point in points]
+        _line(axes, values, times)
+        axes.set(xlabel=label, ylabel="ms per image", ylim=(0, 1.15 * max(times)))
         if what == "batch":
             axes.set_xscale("log", base=2)
-            axes.set_xticks(values, [str(value) for value in values])
-            axes.minorticks_off()
-        elif what == "resolution":
+        axes.set_xticks(values, [str(value) if value != 96 else "" for value in values])  # 96 is too near to 64
+        axes.minorticks_off()
+        if what == "resolution":
             _shares(axes, points)
     return figure
 
@@ -91,17 +93,20 @@ def _shares(axes: Axes, points: list[dict[str, Any]]) -> None:
     """The share of attention on a second axis, as FLOPs predict it and as the times have it."""
     shares, right = measured_shares(points), axes.twinx()
     values = [point["value"] for point in points]
-    for index, (words, column) in enumerate((("FLOPs: N / (6D + N)", 1), ("fit to the times", 2)), start=1):
+    for index, (words, column) in enumerate(
+        (("share of FLOPs: N / (6D + N)", 1), ("share of the time, by a fit", 2)), start=1
+    ):
         color, marker = look(index)
         right.plot(values, [100 * row[column] for row in shares], color=color, marker=marker, ms=3, lw=1, label=words)
     right.set(ylabel="share of attention in %", ylim=(0, 100))
     right.spines["right"].set_visible(True)
-    right.legend(loc="upper left", frameon=False, title="share of attention", fontsize=8, title_fontsize=8)
+    right.plot([], [], color=look(0)[0], marker=look(0)[1], ms=4, label="ms per image")
+    right.legend(loc="upper left", frameon=False, fontsize=8)
 
 
-def _line(axes: Axes, values: list[float], heights: list[float], label: str) -> None:
+def _line(axes: Axes, values: list[float], heights: list[float]) -> None:
     color, marker = look(0)
-    axes.plot(values, heights, color=color, marker=marker, ms=4, label=label)
+    axes.plot(values, heights, color=color, marker=marker, ms=4)
 
 
 def table(parts: Mapping[str, Numbers]) -> Iterator[str]:

@@ -70,7 +70,7 @@ def _lines(row: Row, found: Measurement, reasons: Mapping[str, str]) -> Iterator
     """A line for each goal, then for each other side, then for each side that was not measured."""
     ours, *theirs = found.speeds
     goals = [goal for goal in row.goals if {goal.peer, goal.ours or ours} <= found.speeds.keys()]
-    named = {side for goal in goals for side in (goal.peer, goal.ours)}
+    named = {side for goal in row.goals for side in (goal.peer, goal.ours)}
     shown = [*goals, *(Goal(side, 0.0) for side in theirs if side not in named)]
     for index, goal in enumerate(shown):
         values, is_first = goal.values(found), index == 0
@@ -87,8 +87,12 @@ def _lines(row: Row, found: Measurement, reasons: Mapping[str, str]) -> Iterator
                 reasons.get(_key(row, goal), "") if _misses(goal, found) else "",
             )
         )
-    for side, reason in found.absent.items():
+    missing = {goal.peer: "not measured" for goal in row.goals if goal not in goals and not goal.title}
+    for side, reason in {**missing, **found.absent}.items():
         yield _line(("", side, reason))
+    for goal in row.goals:
+        if goal.title and goal not in goals:
+            yield _line((goal.title, goal.peer, "not measured"))
 
 
 def _key(row: Row, goal: Goal) -> str:

@@ -170,19 +170,27 @@ def interleave(
 def speed(call: Callable[[], object], images: int, calls: int) -> float:
     """Images per second of `calls` calls in a row, after one that brings its data back into the caches."""
     call()
-    started = time.perf_counter()
+    started = now()
     for _ in range(calls):
         call()
-    return calls * images / (time.perf_counter() - started)
+    return calls * images / (now() - started)
+
+
+def now() -> float:
+    """The clock in seconds, after a GPU has finished its work."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 def calls_in(call: Callable[[], object], seconds: float) -> int:
     """How many calls take about `seconds`. Warms up, too."""
     call()
     call()
-    started = time.perf_counter()
+    started = now()
     call()
-    return max(1, round(seconds / (time.perf_counter() - started)))
+    return max(1, round(seconds / (now() - started)))
 
 
 def spread(values: list[float], style: str) -> str:

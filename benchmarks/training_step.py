@@ -13,9 +13,9 @@ forward in bfloat16 autocast where ours is, cross-entropy with label smoothing 0
 import argparse
 import os
 import tempfile
-import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from inference import COMPILE_SECONDS, DEVICE, PRECISION, TooSlow, at_most
 from peers import SIZES, Size, networks
 from PIL import Image
-from timing import NOT_INSTALLED, Measurement, Work, calls_in, measured_peak, speed, take_turns
+from timing import NOT_INSTALLED, Measurement, Work, calls_in, measured_peak, now, speed, take_turns
 from torch import Tensor, nn
 
 from vit.checkpoints.run import RunDirectory
@@ -51,29 +51,31 @@ class Turns(Listener):
         self.others, self.images, self.turns, self.seconds = others, images, turns, seconds
         self.speeds: dict[str, list[float]] = {side: [] for side in ("vit", *others)}
         self._steps = self._in_turn = 0
-        self._started = self._step_started = 0.0
+        self._started = 0.0
 
     def step(self, done: int, total: int, loss: float, images_per_second: float) -> None:
-        now = time.perf_counter()
         if done < WARMUP_STEPS:
-            self._started = now
-            return
-        if done == WARMUP_STEPS:
-            self._steps = max(1, round(self.seconds / (now - self._started)))
+            self._started = now()
+        elif done == WARMUP_STEPS:
+            self._steps = max(1, round(self.seconds / (now() - self._started)))
             self.calls = {side: calls_in(call, self.seconds) for side, call in self.others.items()}
             self._in_turn = -1  # the first step of a turn brings our data back into the caches
-            return
-        self._in_turn += 1
-        if self._in_turn == 0:
-            self._started = now
-        if self._in_turn == self._steps:
-            self.speeds["vit"].append(self._steps * self.images / (now - self._started))
-            turn = {side: lambda side=side: self._turn(side) for side in self.others}
-            for side, values in take_turns(turn, 1).items():
-                self.speeds[side] += values
-            self._in_turn = -1
-            if len(self.speeds["vit"]) == self.turns:
-                raise Measured
+        else:
+            self._in_turn += 1
+            if self._in_turn == 0:
+                self._started = now()
+            elif self._in_turn == self._steps:
+                self.speeds["vit"].append(self._steps * self.images / (now() - self._started))
+                self._let_others()
+
+    def _let_others(self) -> None:
+        """The other sides take a turn, every second time in the opposite order."""
+        order = list(self.others)[:: 1 if len(self.speeds["vit"]) % 2 else -1]
+        for side, values in take_turns({side: partial(self._turn, side) for side in order}, 1).items():
+            self.speeds[side] += values
+        self._in_turn = -1
+        if len(self.speeds["vit"]) == self.turns:
+            raise Measured
 
     def row(self, row: dict[str, float], step: int) -> None:
         """Rows of metrics.csv do not matter here."""
@@ -136,10 +138,10 @@ def sides(size: Size, with_compiled: bool) -> tuple[dict[str, Side], dict[str, s
     compiled: Any = torch.compile(networks(size)[0]["timm"])
     try:
         with at_most(COMPILE_SECONDS):
-            calls["timm compiled"] = peer_step(compiled, size)
-            calls["timm compiled"]()
+            call = peer_step(compiled, size)
+            call()
+        calls["timm compiled"] = call
     except TooSlow:
-        del calls["timm compiled"]
         absent["timm compiled"] = f"compiles for more than {COMPILE_SECONDS} s"
     return calls, absent
 

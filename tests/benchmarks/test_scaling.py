@@ -45,10 +45,11 @@ def test_everything_measured_is_drawn_and_written(parts, tmp_path):
     for words in (
         "| 10,000 | 100.0 | 1,024 |", "| 128 | 64 | 129.00 (128.00 to 130.00) | 5 % |", "| split | 2.0 | 80 |",
         "costs 0.30 s beyond its training (0.20 to 0.40, n = 3)", "| depth | 64 | 128 | 192 |",
+        "](figures/scaling_predict.png)",
     ):  # fmt: skip
         assert words in text
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {
-        "scaling.json", "scaling_predict.png", "scaling_training.png",
+        "numbers.json", "scaling.json", "scaling_predict.png", "scaling_training.png",
     }  # fmt: skip
 
 
