@@ -38,7 +38,7 @@ CORRECTIONS: dict[str, dict[str, object]] = {
 
 
 def recipe(correction: dict[str, object], side: int) -> dict[str, dict[str, object]]:
-    """A ResNet of 0.36 million parameters: ResNet-32, that papers use here, has 0.46 million."""
+    """A ResNet of 0.32 million parameters: ResNet-32, that papers use here, has 0.46 million."""
     network = {"name": "resnet10_small", "layers": [1, 1, 1, 1], "widths": [16, 32, 64, 128]}
     base: dict[str, dict[str, object]] = {
         "data": {},

@@ -17,10 +17,10 @@ import argparse
 import os
 import tempfile
 import time
-from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 
+from photos import find_photos
 from timing import Work, answer, compare
 
 CLASSES = tuple(f"class {number}" for number in range(10))
@@ -100,29 +100,6 @@ def write_checkpoint(path: Path) -> None:
     torch.save(checkpoint_content(about, weights), path)
 
 
-def draw_photos(folder: Path, count: int) -> Iterable[Path]:
-    """JPEG files that cost a decoder what photographs of their size do."""
-    import numpy as np
-    from PIL import Image, ImageDraw
-
-    for number in range(count):
-        draws = np.random.default_rng(number)
-        picture = np.zeros((533, 400, 3))
-        for side, height in ((4, 90), (16, 45), (64, 25), (256, 12)):  # noise at four scales, coarse and strong first
-            noise = draws.uniform(-height, height, (side, side, 3)) + 128
-            grain = Image.fromarray(noise.clip(0, 255).astype(np.uint8)).resize((400, 533), Image.Resampling.BICUBIC)
-            picture += np.asarray(grain, dtype=np.float64) - 128
-        image = Image.fromarray((picture + 128).clip(0, 255).astype(np.uint8))
-        canvas = ImageDraw.Draw(image)
-        for _ in range(6):
-            (left, top), size = draws.integers(0, 400, 2).tolist(), draws.integers(20, 160, 2).tolist()
-            shape = canvas.ellipse if draws.random() < 0.5 else canvas.rectangle
-            shape((left, top, left + size[0], top + size[1]), fill=tuple(draws.integers(0, 256, 3).tolist()))
-        path = folder / f"{number:05}.jpg"
-        image.save(path, quality=85)
-        yield path
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--photos", default=os.environ.get("PHOTOS"), help="folder of JPEG files; default: draw some")
@@ -138,18 +115,8 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        if arguments.photos:
-            found = sorted(
-                path for path in Path(arguments.photos).rglob("*") if path.suffix.lower() in (".jpg", ".jpeg")
-            )
-            photos = f"{min(len(found), arguments.images):,} photos of {arguments.photos}"
-        else:
-            print(f"drawing {arguments.images:,} photos (give --photos FOLDER to use real ones)", flush=True)
-            found = list(draw_photos(folder, arguments.images))
-            photos = f"{arguments.images:,} drawn photos"
-        if not found:
-            raise SystemExit(f"{arguments.photos} holds no .jpg or .jpeg file")
-        (folder / "files.txt").write_text("\n".join(map(str, found[: arguments.images])))
+        found, photos = find_photos(arguments.photos, folder, arguments.images)
+        (folder / "files.txt").write_text("\n".join(map(str, found)))
         write_checkpoint(folder / "model.ckpt")
         ours, *theirs = SIDES
         what = f"Predicting {photos} with ViT-Ti/16, from files to rows"

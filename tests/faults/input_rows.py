@@ -129,6 +129,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("E7", "openvino's answers differ from PyTorch's",
               "the first batch is compared before a row is written; one warning, and PyTorch computes all rows, which "
               "say so"),
+        Fault("E8", "the converted model beside a checkpoint is damaged, of another checkpoint or of another version",
+              "it is made again; where no folder can be written, it is made each time"),
     ),
     "Reports and rows": (
         Fault("H1", "`<script>`, `\"><img onerror=...>` or `javascript:` in the name of a file or class",

@@ -103,12 +103,9 @@ class ClassMetrics:
     def to_dict(self) -> dict[str, str | int | float]:
         """The row of the class in JSON files."""
         return {
-            "class": self.class_name,
-            "images": self.num_images,
-            "precision": self.precision,
-            "recall": self.recall,
+            "class": self.class_name, "images": self.num_images, "precision": self.precision, "recall": self.recall,
             "f1": self.f1,
-        }
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
