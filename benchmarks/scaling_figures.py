@@ -156,6 +156,6 @@ def _names(found: Numbers) -> Iterator[str]:
         "|---|---|---|",
     )
     for what, numbers in found.items():
-        if isinstance(numbers, dict):
+        if isinstance(numbers, dict) and "seconds" in numbers:
             yield f"| {what} | {numbers['seconds']:.1f} | {max(0.0, numbers['bytes_per_name']):,.0f} |"
     yield ""

@@ -18,7 +18,7 @@ def parts():
         **{f"predict_{n}": {"files": n, "seconds": n / 100, "peak_bytes": 2**30} for n in (1000, 10000)},
         **{f"training_{what}": sweep((64, 128, 192)) for what in ("batch", "resolution", "depth", "width")},
         "study": {"beyond_training_seconds": [0.2, 0.4, 0.3]},
-        "names": {"names": 1000, "classes": 10, "list": work, "split": work},
+        "names": {"names": 1000, "classes": 10, "list": work, "split": work, "versions": {"Python": "3"}},
     }
 
 
