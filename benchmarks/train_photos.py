@@ -128,8 +128,7 @@ def main() -> None:
         for number, path in enumerate(found):
             (folder / "train" / str(number % NUM_CLASSES) / f"{number:05}.jpg").symlink_to(path.resolve())
         what = f"Training ViT-Ti/16 on {photos}, {arguments.image_size} pixels, batches of {BATCH_SIZE}"
-        compare("uncached", ["timm"], arguments.pairs, f"{what}, files read in every epoch", "--folder", name)
-        compare("cached", ["timm"], arguments.pairs, f"{what}, images kept in memory", "--folder", name)
+        compare("cached", ["uncached", "timm"], arguments.pairs, what, "--folder", name)
 
 
 if __name__ == "__main__":

@@ -45,9 +45,7 @@ class Forked(subprocess.Popen):
                        umask, start_new_session, *rest):  # fmt: skip
         ends = [_End(number) for number in (p2cread, c2pwrite, errwrite)]
         about = (list(map(os.fspath, args[1:])), os.fspath(cwd or Path.cwd()), dict(env or os.environ), ends)
-        context = server()
-        address = forkserver._forkserver._forkserver_address
-        self._process = context.Process(target=_run, args=(*about, start_new_session, address))
+        self._process = server().Process(target=_run, args=(*about, start_new_session))
         self._process.start()
         self.pid, self._child_created = self._process.pid, True
         for number in {p2cread, c2pwrite, errwrite} - {-1}:
@@ -68,7 +66,7 @@ class Forked(subprocess.Popen):
 def server():
     """The context of the server, which starts it. A study that runs in this process has its cells from it, too."""
     context = multiprocessing.get_context("forkserver")
-    if forkserver._forkserver._forkserver_address is None:
+    if forkserver._forkserver._forkserver_pid is None and forkserver._forkserver._forkserver_address is None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PYTHONPATH", str(ROOT))
             patch.chdir(ROOT)
@@ -96,10 +94,8 @@ def variables_of(folder, pid):
     return Path(f"{folder}.processes", str(pid))
 
 
-def _run(words, folder, variables, ends, start_new_session, address):
+def _run(words, folder, variables, ends, start_new_session):
     """Become the program: what a new interpreter would have, this process gets."""
-    forkserver._forkserver._forkserver_address = address  # its own programs, and cells of its study, are forks, too
-    forkserver._forkserver.ensure_running = lambda: None
     if start_new_session:
         os.setsid()
     for number, end in enumerate(ends):

@@ -35,8 +35,14 @@ def free_port() -> str:
         return str(free.getsockname()[1])
 
 
-def start(folder: Path, *arguments: object, launcher: str = "", script: str = "") -> subprocess.Popen[str]:
-    """Start `vit ARGUMENTS` in a folder, with "torchrun" in two processes, and after a Python `script`."""
+def start(
+    folder: Path,
+    *arguments: object,
+    launcher: str = "",
+    script: str = "",
+    real: bool = False,
+) -> subprocess.Popen[str]:
+    """Start `vit ARGUMENTS` in a folder, with "torchrun" in two processes, after a Python `script`; `real`: no fork."""
     program = ["-m", "vit"]
     if script:
         ending = "import sys\nfrom vit.__main__ import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
@@ -46,7 +52,7 @@ def start(folder: Path, *arguments: object, launcher: str = "", script: str = ""
     if launcher == "torchrun":
         program = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1",
                    "--master-port", port, *program]  # fmt: skip
-    return popen(
+    return (subprocess.Popen if real else popen)(
         [sys.executable, *program, *map(str, arguments)], cwd=folder, env=environment(folder) | {"MASTER_PORT": port},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,7 +14,6 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
-from tests.forked import run as run_program
 from tests.processes import TWO, environment
 from tests.runs import run_folder
 from vit.commands.starting import PUBLISHED
@@ -85,7 +85,7 @@ def train(tmp_path, photographs):
         kept = {key: value for key, value in environment(tmp_path).items() if not key.startswith("HF_")}
         kept |= {"HF_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path), **variables}
         line = [sys.executable, "-m", "vit", "train", *map(str, words or [photographs])]
-        done = run_program(line, cwd=tmp_path, env=kept, timeout=400)
+        done = subprocess.run(line, cwd=tmp_path, env=kept, capture_output=True, text=True, timeout=400, check=False)
         assert done.returncode == 0, done.stderr
         return done
 
@@ -135,8 +135,10 @@ def test_a_hub_that_cannot_help_costs_seconds(tmp_path, hub_is):
         places = {"closed": "http://127.0.0.1:9", "silent": f"http://127.0.0.1:{silent.getsockname()[1]}",
                   "without the file": empty.address, "unknown": "http://hub.invalid"}  # fmt: skip
         variables = {**environment(tmp_path), "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path / "cache")}
-        variables |= {"HF_ENDPOINT": places[hub_is]}
-        done = run_program([sys.executable, "-c", ASKED, NAME], cwd=tmp_path, env=variables, timeout=400)
+        done = subprocess.run(
+            [sys.executable, "-c", ASKED, NAME], cwd=tmp_path, env={**variables, "HF_ENDPOINT": places[hub_is]},
+            capture_output=True, text=True, timeout=400, check=False,
+        )  # fmt: skip
     empty.shutdown()
     empty.server_close()
     obstacle, seconds = done.stdout.splitlines()
@@ -163,7 +165,7 @@ def test_what_was_decided_stands(train, hub, photographs, tmp_path):
     words = (photographs, *QUICK, "--batch_size", "4", "--checkpoint_every", "0s", "--out", "runs")
     variables = {**environment(tmp_path), "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "cache")}
     line = [sys.executable, "-c", script, *map(str, words)]
-    assert run_program(line, cwd=tmp_path, env=variables, timeout=400).returncode == 1
+    assert subprocess.run(line, cwd=tmp_path, env=variables, capture_output=True, check=False).returncode == 1
     run = run_folder(tmp_path / "runs")
     done = train(*words, "--resume", "auto", HF_ENDPOINT=hub.address)
     assert f"--resume auto: going on with {run.relative_to(tmp_path)}" in done.stderr and hub.requests == []

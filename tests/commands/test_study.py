@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 import vit as package
-from tests.forked import server
 from tests.processes import belonging, finish, linux_only, start, until
 from vit.study.folder import StudyDirectory, collect
 
@@ -52,7 +51,6 @@ class Given:
 @pytest.fixture(scope="module", params=["digits", "files"])
 def given(request, tmp_path_factory, draw_classes):
     """Digits, which are in memory; and image files, which a process of its own reads for each cell."""
-    server()
     if request.param == "digits":
         return Given("digits", ("20", "50"), "12", 359)
     data = draw_classes(tmp_path_factory.mktemp("data") / "photos", ("blue", "green", "red"), 20, side=20)
@@ -287,7 +285,7 @@ def same_but_for_kills(whole: Path, study: Path) -> bool:
 @pytest.mark.faults("R9", "R12")
 def test_a_killed_study_goes_on_where_it_was(whole, given, tmp_path):
     """It is killed while cells train; they and the processes that read their images end by themselves."""
-    process = start(tmp_path, *given.line, "--out", tmp_path)
+    process = start(tmp_path, *given.line, "--out", tmp_path, real=True)
     try:
         until(lambda: list(tmp_path.glob("**/result.json")), 900)
         process.kill()
@@ -296,7 +294,7 @@ def test_a_killed_study_goes_on_where_it_was(whole, given, tmp_path):
         until(lambda: not belonging(tmp_path), 180)
     finally:
         finish(tmp_path, process, 120)
-    process = start(tmp_path, *given.line, "--out", tmp_path)
+    process = start(tmp_path, *given.line, "--out", tmp_path, real=True)
     _, said = finish(tmp_path, process, 900)
     assert process.returncode == 0 and "of 8 cells were done before" in said, said
     assert same_but_for_kills(whole[0], tmp_path / given.name)

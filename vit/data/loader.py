@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import torch
 from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 
 from vit.data.batch import Batch
@@ -83,6 +84,7 @@ def batch_loader(
         num_workers=workers,
         persistent_workers=workers > 0 and keep_workers,
         worker_init_fn=begin_worker if workers else None,
+        pin_memory=torch.cuda.is_available(),  # copies to a GPU then run beside its computation
         multiprocessing_context=START if workers else None,
     )
 

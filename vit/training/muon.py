@@ -1,7 +1,7 @@
 """PyTorch's Muon with one matrix product for all equal matrices, instead of one for each matrix
 
-The blocks of a transformer hold matrices of few shapes. Stacked matrices (L, m, n) give PyTorch's result bit for bit,
-and small matrices use two cores twice as well. `docs/performance.md` has the numbers.
+The blocks of a transformer hold matrices of few shapes. Stacked matrices (L, m, n) give PyTorch's result to rounding.
+On two cores without AMX, Muon's part of a training step falls from 7.7 to 6.2 % (ViT of width 192, 32 px, patch 4).
 """
 
 import math
@@ -74,7 +74,7 @@ class BatchedMuon(Muon):
 def orthogonalized(updates: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
     """The nearly orthogonal matrices (L, m, n) next to given ones, by the Newton-Schulz iteration of PyTorch's Muon.
 
-    The order of all operations is PyTorch's, in bfloat16, so that the results are equal.
+    The order of all operations is PyTorch's, in bfloat16, so that results differ by rounding at most.
     """
     a, b, c = coefficients
     is_tall = updates.shape[1] > updates.shape[2]
