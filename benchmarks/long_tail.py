@@ -7,8 +7,8 @@ images, chosen by a seed. The test images stay as they are, with equal classes, 
     python benchmarks/long_tail.py FOLDER_OF_CLASS_FOLDERS --steps 2000   (CIFAR-10 as PNG files)
 
 The trainings are an ordinary `vit study`. A second call continues it, and `vit report STUDY` shows its statistics. Each
-correction is compared with "natural" on the same seeds and test images. All of them keep the weights with the highest
-balanced accuracy on validation images, which have the long tail too.
+correction is compared with "natural" on the same seeds and test images. All but the last keep the weights with the
+highest balanced accuracy on validation images, which have the long tail too.
 """
 
 import argparse
