@@ -9,7 +9,7 @@ demo: $(VENV)/installed
 	$(BIN)/python demo.py
 
 test: $(VENV)/installed
-	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/installed
 	$(BIN)/ruff check .
@@ -21,7 +21,7 @@ docs: $(VENV)/installed # into site/; broken links and anchors, and pages that l
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 faults: $(VENV)/installed # runs what docs/faults.md claims, and writes it
-	$(BIN)/python -m pytest -m faults --record_faults --numprocesses logical --maxprocesses 8 --dist loadfile
+	$(BIN)/python -m pytest -m faults --record_faults --numprocesses logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 	VIT_REAL_PROCESSES=1 $(BIN)/python -m pytest -m "faults and slow" --record_faults
 	$(BIN)/python -m tests.faults.table
 

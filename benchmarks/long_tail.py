@@ -12,7 +12,6 @@ highest balanced accuracy on validation images, which have the long tail too.
 """
 
 import argparse
-import csv
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +19,7 @@ import yaml
 from PIL import Image
 
 import vit
+from vit.csv_files import new_table, records
 from vit.data.draws import uniform
 from vit.data.samples import Samples, Source
 from vit.data.sources import open_source
@@ -66,9 +66,7 @@ def tail(source: Source, factor: float, seed: int) -> Samples:
 def write_table(source: Source, train: Samples, folder: Path) -> tuple[Path, int]:
     """A CSV of the long tail and all test images, and their side; images that are not files become PNG files."""
     table, side = folder / "images.csv", 0
-    with open(table, "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(("path", "label", "split"))
+    with new_table(table, ("path", "label", "split")) as rows:
         for split, samples in (("train", train), ("test", source.splits["test"])):
             for index, label in enumerate(samples.labels.tolist()):
                 if samples.arrays is None:
@@ -81,7 +79,7 @@ def write_table(source: Source, train: Samples, folder: Path) -> tuple[Path, int
                 if not side:
                     with Image.open(path) as picture:
                         side = picture.width
-                writer.writerow((path, source.class_names[label], split))
+                rows.row((str(path), source.class_names[label], split))
     return table, side
 
 
@@ -92,8 +90,8 @@ def show(study: Path, class_names: tuple[str, ...]) -> None:
     for cell in sorted(study.glob("cells/*/*/*")):
         if not (cell / "result.json").is_file():
             continue
-        with open(cell / "predictions" / "test.csv", newline="") as file:
-            rows = [(row["label"], row["label"] == row["predicted"]) for row in csv.DictReader(file)]
+        table = records(cell / "predictions" / "test.csv")
+        rows = [(row["label"], row["label"] == row["predicted"]) for row in table]
         recalls = {name: np.mean([right for label, right in rows if label == name]) for name in class_names}
         name = cell.parent.parent.name
         both = (float(np.mean(list(recalls.values()))), float(np.mean([recalls[name] for name in rarest])))

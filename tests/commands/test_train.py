@@ -21,7 +21,7 @@ from vit.training.callbacks.metrics_csv import COLUMNS
 from vit.training.planning.plan import make_plan
 from vit.training.recipes.values import dump, plain
 
-FIGURES = {"curves", "confusion_matrix", "reliability", "augmented", "worst"}
+FIGURES = {"curves", "confusion_matrix", "reliability", "recall_by_size", "augmented", "worst"}
 
 
 def files(folder):
@@ -60,14 +60,21 @@ def test_run_folder_holds_these_files_and_no_others(digits_run):
 
 def test_result_tells_the_whole_run(digits_run):
     result = json.loads((digits_run.path / "result.json").read_text())
-    assert set(result["metrics"]) == {"acc1", "acc5", "balanced_accuracy", "nll", "ece"}
+    assert set(result["metrics"]) == {"acc1", "acc5", "balanced_accuracy", "macro_f1", "nll", "ece"}
     for name, metric in (*result["metrics"].items(), *result["uncalibrated"].items()):
         assert set(metric) == ({"value", "chance"} if name == "ece" else {"value", "low", "high"})
         assert 0 <= metric.get("low", 0.0) <= metric["value"] <= metric.get("high", 1.0)
     assert result["metrics"]["acc1"]["value"] > 0.3  # two epochs are enough to be far from chance
     assert set(result["uncalibrated"]) == {"nll", "ece"} and 0.05 < result["temperature"] < 20
     assert load(digits_run.best)[1].temperature == result["temperature"]
-    assert set(result["validation"]) == {"val/loss", "val/acc1", "val/acc5", "val/ece"}
+    assert set(result["validation"]) == {
+        "val/loss",
+        "val/acc1",
+        "val/acc5",
+        "val/balanced_acc",
+        "val/macro_f1",
+        "val/ece",
+    }
     assert result["versions"]["torch"] == torch.__version__.partition("+")[0]
     assert result["images"] == {"train": 1259, "validation": 179, "test": 359}
     assert (result["seed"], result["epochs"], result["steps"], result["batch_size"]) == (3, 2, 18, 128)
