@@ -148,7 +148,7 @@ def sides(size: Size, with_compiled: bool, folder: Path) -> tuple[dict[str, Side
 
 def _has_openvino_engine() -> bool:
     """Whether `vit` has this engine, and its library is installed."""
-    return is_installed("openvino") and importlib.util.find_spec("vit.inference.openvino_engine") is not None
+    return is_installed("openvino") and importlib.util.find_spec("vit.inference.engines.openvino_engine") is not None
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from vit.commands.shown_answers import show_answers
 from vit.console import Reporter, interval, percent
 from vit.data.dataset_names import check_data
 from vit.errors import BadInputsError, UsageError
-from vit.inference.engine_names import EngineName, check_engine
+from vit.inference.engines.engine_names import EngineName, check_engine
 from vit.inference.files import free_name
 from vit.layout import EvaluationLayout, RunLayout
 

@@ -13,7 +13,7 @@ from vit.commands.arguments import ModelOrExport, Paths, PositiveInt, StrPath, n
 from vit.commands.prediction_tally import PredictionSummary, PredictionTally, gallery_page, show_predictions
 from vit.console import ProgressReport, Reporter
 from vit.errors import BadInputsError, UsageError
-from vit.inference.engine_names import EngineName, check_engine
+from vit.inference.engines.engine_names import EngineName, check_engine
 from vit.inference.files import check_output, free_name, list_files
 from vit.launch import is_first
 

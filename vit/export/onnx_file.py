@@ -14,8 +14,8 @@ from vit.checkpoints.format import KEY
 from vit.errors import UsageError
 from vit.export.format import Classify, Format, description_text
 from vit.inference.deployed import Trained, input_words, traced
-from vit.inference.engine_names import ONNX
-from vit.inference.onnx_engine import INPUT, MAX_BYTES, OUTPUT, OnnxEngine
+from vit.inference.engines.engine_names import ONNX
+from vit.inference.engines.onnx_engine import INPUT, MAX_BYTES, OUTPUT, OnnxEngine
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from vit.export.format import Classify, Format
 from vit.inference.deployed import Trained, input_words
-from vit.inference.openvino_engine import OpenVinoEngine
-from vit.inference.openvino_model import INPUT, OUTPUT, convert, read, save
+from vit.inference.engines.openvino_engine import OpenVinoEngine
+from vit.inference.engines.openvino_model import INPUT, OUTPUT, convert, read, save
 from vit.layout import OPENVINO_GRAPH
 
 

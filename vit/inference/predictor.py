@@ -20,12 +20,12 @@ from vit.data.preprocess import Preprocess
 from vit.errors import UsageError
 from vit.inference.answers import AnswerRule
 from vit.inference.deployed import Trained
-from vit.inference.engine_choice import AnyEngine, Job, choose_engine
-from vit.inference.engine_names import ONNX, OPENVINO, EngineName, check_engine
+from vit.inference.engines.engine_choice import AnyEngine, Job, choose_engine
+from vit.inference.engines.engine_names import ONNX, OPENVINO, EngineName, check_engine
+from vit.inference.engines.onnx_engine import OnnxEngine
+from vit.inference.engines.openvino_engine import OpenVinoEngine
+from vit.inference.engines.openvino_model import read as read_openvino
 from vit.inference.files import list_files
-from vit.inference.onnx_engine import OnnxEngine
-from vit.inference.openvino_engine import OpenVinoEngine
-from vit.inference.openvino_model import read as read_openvino
 from vit.inference.pipeline import rows_of
 
 Image = str | os.PathLike[str] | InMemory

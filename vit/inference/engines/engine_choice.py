@@ -17,15 +17,15 @@ import torch
 
 from vit.atomic_files import write_json
 from vit.errors import VitError
-from vit.inference.checked_engine import CheckedEngine
 from vit.inference.deployed import Trained
 from vit.inference.devices import choose_device, choose_precision
 from vit.inference.engine import Engine
-from vit.inference.engine_names import EngineName
-from vit.inference.onnx_engine import OnnxEngine
-from vit.inference.openvino_cache import Folders, cache_folders, converted
-from vit.inference.openvino_engine import OpenVinoEngine
-from vit.inference.openvino_library import NAME
+from vit.inference.engines.checked_engine import CheckedEngine
+from vit.inference.engines.engine_names import EngineName
+from vit.inference.engines.onnx_engine import OnnxEngine
+from vit.inference.engines.openvino_cache import Folders, cache_folders, converted
+from vit.inference.engines.openvino_engine import OpenVinoEngine
+from vit.inference.engines.openvino_library import NAME
 from vit.layout import ConvertedLayout
 
 AnyEngine = Engine | OnnxEngine | OpenVinoEngine | CheckedEngine

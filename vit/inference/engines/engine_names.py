@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Literal
 
 from vit.errors import UsageError
-from vit.inference.openvino_library import check_installed
+from vit.inference.engines.openvino_library import check_installed
 
 EngineName = Literal["auto", "torch", "openvino"]
 ONNX, OPENVINO = ".onnx", ".xml"  # endings of exported files that this program predicts with

@@ -14,11 +14,11 @@ from tests.export.conftest import make
 from tests.processes import environment
 from vit.checkpoints.format import checkpoint_content
 from vit.errors import CheckpointError, UsageError
-from vit.inference import openvino_library, openvino_model
 from vit.inference.deployed import Trained
 from vit.inference.engine import Engine
-from vit.inference.openvino_engine import OpenVinoEngine
-from vit.inference.openvino_model import OpenVinoModel, convert, read, save
+from vit.inference.engines import openvino_library, openvino_model
+from vit.inference.engines.openvino_engine import OpenVinoEngine
+from vit.inference.engines.openvino_model import OpenVinoModel, convert, read, save
 
 CPU = torch.device("cpu")
 

@@ -8,8 +8,8 @@ import torch
 import vit as package
 from tests.export.conftest import make
 from vit.checkpoints.format import checkpoint_content
-from vit.inference.checked_engine import CheckedEngine
-from vit.inference.openvino_engine import OpenVinoEngine
+from vit.inference.engines.checked_engine import CheckedEngine
+from vit.inference.engines.openvino_engine import OpenVinoEngine
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from torch import Tensor
 from vit.console import Reporter
 from vit.data.preprocess import Preprocess
 from vit.inference.engine import Engine
-from vit.inference.openvino_engine import OpenVinoEngine
+from vit.inference.engines.openvino_engine import OpenVinoEngine
 from vit.launch import is_first
 
 # Of a probability. On 250 photographs, DeiT-Ti in bfloat16 differs from itself in float32 by up to 0.055 (PyTorch) and

@@ -11,8 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 import vit as package
 from tests.onnx_files import linear_classifier
 from vit.errors import CheckpointError, UsageError
-from vit.inference import onnx_engine
-from vit.inference.onnx_engine import OnnxEngine
+from vit.inference.engines import onnx_engine
+from vit.inference.engines.onnx_engine import OnnxEngine
 
 DESCRIPTION = {
     "format": 1,

@@ -14,9 +14,9 @@ from tests.export.conftest import make
 from tests.processes import environment
 from vit.checkpoints.format import Description, checkpoint_content
 from vit.errors import UsageError
-from vit.inference import engine_choice, openvino_cache, openvino_model
-from vit.inference.openvino_engine import OpenVinoEngine
-from vit.inference.openvino_model import OpenVinoModel
+from vit.inference.engines import engine_choice, openvino_cache, openvino_model
+from vit.inference.engines.openvino_engine import OpenVinoEngine
+from vit.inference.engines.openvino_model import OpenVinoModel
 
 CONVERTED: list[Description] = []  # a conversion takes seconds: each content is converted once
 MODELS: list[OpenVinoModel] = []

@@ -20,7 +20,7 @@ from vit.atomic_files import write_json
 from vit.checkpoints.io import file_hash
 from vit.errors import CheckpointError
 from vit.inference.deployed import Trained
-from vit.inference.openvino_model import OpenVinoModel, convert, read, save
+from vit.inference.engines.openvino_model import OpenVinoModel, convert, read, save
 from vit.layout import ConvertedLayout
 
 CONVERSION = 1  # raise it when `convert` makes other graphs
