@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 def show_answers(reporter: Reporter, answers: "MeasuredAnswers") -> None:
     """What `vit predict --target_accuracy` and `--coverage` would do on these images."""
     count = answers.num_validation
-    reporter.line(f"\nlabels only where the model is sure: thresholds of vit predict, from {count:,} images that were not trained on")
+    reporter.line(f"\nlabels only where the model is sure; thresholds from {count:,} images that were not trained on")
     reporter.table(
         ("--target_accuracy", "labeled", "accuracy of the labeled"),
         [(f"{row.target:g}", _proportion(row.kept), _proportion(row.accuracy)) for row in answers.thresholds],
