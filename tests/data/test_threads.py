@@ -10,10 +10,14 @@ from vit.data.threads import decode_threads
 
 def test_results_come_in_order_and_from_one_openmp_thread_each() -> None:
     before = torch.get_num_threads()
-    with decode_threads() as parallel:
-        found = list(parallel(lambda item: (item, torch.get_num_threads()), range(100)))
-    assert found == [(item, 1) for item in range(100)]
-    assert torch.get_num_threads() == before
+    torch.set_num_threads(3)
+    try:
+        with decode_threads() as parallel:
+            found = list(parallel(lambda item: (item, torch.get_num_threads()), range(100)))
+        assert found == [(item, 1) for item in range(100)]
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_nothing_is_begun_far_ahead_of_the_results_asked_for() -> None:

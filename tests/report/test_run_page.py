@@ -180,7 +180,7 @@ def test_a_browser_shows_hostile_names_and_runs_nothing(make, tmp_path):
     titles = done.stdout.partition("<title>")[2].partition("</title>")[0]
     assert titles == "vit_tiny on photos"
     assert page.text.count(script) >= 10 and page.text.count(image) >= 10
-    assert len(page.of("img")) == 3 + 3 + 6 + 6
+    assert len(page.of("img")) == 4 + 3 + 6 + 6
 
 
 @pytest.mark.parametrize("what", ["no source", "other images", "no test images"])

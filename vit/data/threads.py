@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import Barrier
 from typing import Protocol, TypeVar
 
 import torch
@@ -31,16 +32,21 @@ def decode_threads() -> Iterator[ParallelMap]:
     """
     cores = available_cores()
     num_threads = torch.get_num_threads()
-    with ThreadPoolExecutor(
-        cores, thread_name_prefix="decode", initializer=torch.set_num_threads, initargs=(1,)
-    ) as pool:
-        list(pool.map(lambda _: None, range(cores)))
+    with ThreadPoolExecutor(cores, thread_name_prefix="decode", initializer=_take_one_thread) as pool:
+        all_started = Barrier(cores)  # the pool starts a thread only where no other one is free
+        list(pool.map(lambda _: all_started.wait(), range(cores)))
         torch.set_num_threads(num_threads)  # the initializer also changed the default of the whole process
 
         def parallel(function: Callable[[T], R], items: Iterable[T], ahead: int | None = None, /) -> Iterator[R]:
             return _in_order(pool, function, items, AHEAD * cores if ahead is None else ahead)
 
         yield parallel
+
+
+def _take_one_thread() -> None:
+    """Let PyTorch use one OpenMP thread in this thread."""
+    torch.get_num_threads()  # the first call in a thread sets the number of the whole process, and would do so later
+    torch.set_num_threads(1)
 
 
 def _in_order(pool: ThreadPoolExecutor, function: Callable[[T], R], items: Iterable[T], ahead: int) -> Iterator[R]:
