@@ -21,3 +21,10 @@ def keep_freed_memory() -> bool:
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries lack it
     return bool(mallopt and mallopt(_MMAP_THRESHOLD, BLOCK) and mallopt(_TRIM_THRESHOLD, 2**31 - 1))
+
+
+def give_back_freed_memory() -> None:
+    """Let malloc give freed blocks back to the system, once: after memory ran out, libraries need some of it."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform.startswith("linux") else None
+    if trim is not None:
+        trim(0)

@@ -14,6 +14,7 @@ import torch
 import yaml
 
 from vit.errors import ResourceError, is_out_of_memory
+from vit.memory import give_back_freed_memory
 from vit.training.callbacks.listener import Listener
 from vit.training.distributed.batch_norm import has_batch_norm
 from vit.training.planning.batch_size import batch_multiple
@@ -73,6 +74,7 @@ def until_it_fits(
 def free_memory(device: torch.device) -> None:
     """Free what a failed or finished attempt has left: a trainer and its loops refer to each other."""
     gc.collect()
+    give_back_freed_memory()
     if device.type == "cuda":
         torch.cuda.empty_cache()
 
