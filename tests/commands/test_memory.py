@@ -29,6 +29,7 @@ def weights(run):
     return torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
 
 
+@pytest.mark.slow  # whether libraries find room beside the tensors depends on what else the process has loaded
 @linux_only
 @pytest.mark.faults("N4")
 def test_memory_that_is_refused_divides_the_batch_and_keeps_the_steps(vit, tmp_path):
