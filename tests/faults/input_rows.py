@@ -122,7 +122,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "bit-equal; classes and preprocessing in the metadata; file mode by umask"),
         Fault("E4", "an exported ONNX network gets another size or type",
               "onnxruntime's error names the expected input, and so do the metadata"),
-        Fault("E5", "a damaged .onnx or .xml file, an .xml file without its .bin, or a file of a stranger",
+        Fault("E5", "a damaged .onnx or .xml file, an .xml file without its .bin, or an untrusted file",
               "refused with the file and the command that writes such files; nothing in it is run", 4),
         Fault("E6", "openvino or onnxruntime is not installed, computes on no GPU, or cannot compute the network",
               "refused with the package to install or the option to change", 2),

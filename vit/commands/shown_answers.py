@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from vit.console import Reporter, interval
 
 if TYPE_CHECKING:
-    from vit.inference.measured_answers import MeasuredAnswers, Proportion
+    from vit.inference.intervals import Metric
+    from vit.inference.measured_answers import MeasuredAnswers
 
 
 def show_answers(reporter: Reporter, answers: "MeasuredAnswers") -> None:
@@ -27,5 +28,5 @@ def show_answers(reporter: Reporter, answers: "MeasuredAnswers") -> None:
     )
 
 
-def _proportion(found: "Proportion | None") -> str:
+def _proportion(found: "Metric | None") -> str:
     return "cannot be guaranteed" if found is None else interval(found.value, found.low, found.high)

@@ -5,30 +5,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import binomtest
 
 from vit.checkpoints.validation_scores import ValidationScores
+from vit.inference.intervals import Metric
 from vit.inference.prediction_sets import SET_METHODS, PredictionSets, SetMethod
 from vit.inference.scored_images import ScoredImages
 from vit.inference.selective import risk_coverage, threshold_for
 
 TARGETS = (0.9, 0.95, 0.98, 0.99, 0.995)  # accuracies
 COVERAGES = (0.9, 0.95)
-
-
-@dataclass(frozen=True)
-class Proportion:
-    """A fraction of images with its 95 % interval: Wilson's, where nothing else is said."""
-
-    value: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, count: int, total: int) -> "Proportion":
-        """`count` of `total` images."""
-        within = binomtest(count, total).proportion_ci(0.95, "wilson")
-        return cls(count / total, float(within.low), float(within.high))
 
 
 @dataclass(frozen=True)
@@ -44,8 +29,8 @@ class MeasuredThreshold:
 
     target: float
     threshold: float | None
-    kept: Proportion | None
-    accuracy: Proportion | None
+    kept: Metric | None
+    accuracy: Metric | None
 
 
 @dataclass(frozen=True)
@@ -63,7 +48,7 @@ class MeasuredSets:
 
     method: SetMethod
     coverage: float
-    measured: Proportion
+    measured: Metric
     mean_size: float
     by_class: list[float | None]
     unlimited: int
@@ -81,7 +66,7 @@ class MeasuredAnswers:
     """
 
     num_validation: int
-    area: Proportion
+    area: Metric
     thresholds: list[MeasuredThreshold]
     sets: list[MeasuredSets]
 
@@ -93,17 +78,17 @@ class MeasuredAnswers:
     def from_dict(cls, plain: Mapping[str, Any]) -> "MeasuredAnswers":
         """The values that `to_dict` gave. KeyError or TypeError where they are others."""
 
-        def proportion(found: Mapping[str, float] | None) -> Proportion | None:
-            return None if found is None else Proportion(**found)
+        def proportion(found: Mapping[str, float] | None) -> Metric | None:
+            return None if found is None else Metric(**found)
 
         return cls(
             int(plain["num_validation"]),
-            Proportion(**plain["area"]),
+            Metric(**plain["area"]),
             [
                 MeasuredThreshold(**{**row, "kept": proportion(row["kept"]), "accuracy": proportion(row["accuracy"])})
                 for row in plain["thresholds"]
             ],
-            [MeasuredSets(**{**row, "measured": Proportion(**row["measured"])}) for row in plain["sets"]],
+            [MeasuredSets(**{**row, "measured": Metric(**row["measured"])}) for row in plain["sets"]],
         )
 
 
@@ -118,7 +103,7 @@ def measure_answers(scored: ScoredImages, scores: ValidationScores, seed: int = 
     curve = risk_coverage(scored.confidences, scored.correct, seed)
     return MeasuredAnswers(
         len(scores),
-        Proportion(curve.area, curve.area_low, curve.area_high),
+        Metric(curve.area, curve.area_low, curve.area_high),
         [_measured_threshold(target, scored, scores) for target in TARGETS],
         [_measured_sets(method, coverage, scored, scores, seed) for coverage in COVERAGES for method in SET_METHODS],
     )
@@ -130,8 +115,8 @@ def _measured_threshold(target: float, scored: ScoredImages, scores: ValidationS
         return MeasuredThreshold(target, None, None, None)
     kept = scored.confidences >= found.value
     count = int(kept.sum())
-    accuracy = Proportion.of(int(scored.correct[kept].sum()), count) if count else None
-    return MeasuredThreshold(target, found.value, Proportion.of(count, len(kept)), accuracy)
+    accuracy = Metric.fraction(int(scored.correct[kept].sum()), count) if count else None
+    return MeasuredThreshold(target, found.value, Metric.fraction(count, len(kept)), accuracy)
 
 
 def _measured_sets(
@@ -146,7 +131,7 @@ def _measured_sets(
     return MeasuredSets(
         method,
         coverage,
-        Proportion.of(int(hits.sum()), count),
+        Metric.fraction(int(hits.sum()), count),
         float(members.sum(axis=1).mean()),
         [float(h / n) if n else None for h, n in zip(hit, seen, strict=True)],
         len(rule.unlimited),

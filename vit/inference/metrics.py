@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.samples import Labels
+from vit.inference.intervals import Metric as Metric
 from vit.inference.measured_answers import MeasuredAnswers, measure_answers
 from vit.inference.scored_images import Floats, ScoredImages
 
@@ -24,15 +24,6 @@ NAMES = {
     "ece": "calibration error",
     "nll": "log-loss (nats)",
 }
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A metric with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -197,19 +188,13 @@ def with_intervals(scored: ScoredImages, num_classes: int, seed: int = 0) -> Met
         return Metric(measured[name], float(low), float(high))
 
     return Metrics(
-        acc1=_wilson(measured["acc1"], count),
-        acc5=_wilson(measured["acc5"], count) if "acc5" in measured else None,
+        acc1=Metric.fraction(round(measured["acc1"] * count), count),
+        acc5=Metric.fraction(round(measured["acc5"] * count), count) if "acc5" in measured else None,
         balanced_accuracy=bootstrapped("balanced_accuracy"),
         macro_f1=bootstrapped("macro_f1"),
         nll=bootstrapped("nll"),
         ece=calibration_error(correct, scored.confidences),
     )
-
-
-def _wilson(fraction: float, count: int) -> Metric:
-    """A fraction of images with Wilson's interval."""
-    within = binomtest(round(fraction * count), count).proportion_ci(0.95, "wilson")
-    return Metric(fraction, float(within.low), float(within.high))
 
 
 def calibration_error(correct: npt.NDArray[np.bool_], confidences: Floats) -> CalibrationError:

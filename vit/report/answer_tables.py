@@ -8,7 +8,8 @@ import numpy.typing as npt
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from vit.inference.measured_answers import MeasuredAnswers, MeasuredSets, MeasuredThreshold, Proportion
+from vit.inference.intervals import Metric
+from vit.inference.measured_answers import MeasuredAnswers, MeasuredSets, MeasuredThreshold
 from vit.inference.scored_images import Floats
 from vit.inference.selective import RiskCoverage, risk_coverage
 from vit.report.inline_figure import drawn
@@ -109,11 +110,11 @@ def _by_class(rows: Sequence[MeasuredSets], class_names: Sequence[str]) -> list[
     ]
 
 
-def _cell(found: Proportion | None) -> Cell:
+def _cell(found: Metric | None) -> Cell:
     if found is None:
         return "", ""
     return f"{100 * found.value:.2f}", f"{100 * found.low:.2f} to {100 * found.high:.2f}"
 
 
-def _percents(found: Proportion) -> str:
+def _percents(found: Metric) -> str:
     return f"{100 * found.value:.2f} % (95 % interval {100 * found.low:.2f} to {100 * found.high:.2f})"

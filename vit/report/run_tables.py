@@ -8,10 +8,10 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import binomtest
 
 from vit.checkpoints.result import RunResult
 from vit.data.samples import Labels
+from vit.inference.intervals import Metric
 from vit.inference.metrics import NAMES, per_class
 from vit.inference.scored_images import Floats
 from vit.inference.scored_rows import ScoredRow
@@ -117,8 +117,8 @@ def share(count: int, total: int) -> Cell:
     """A fraction in percent, and Wilson's 95 % interval."""
     if total == 0:
         return "", ""
-    within = binomtest(count, total).proportion_ci(0.95, "wilson")
-    return f"{100 * count / total:.2f}", f"{100 * within.low:.2f} to {100 * within.high:.2f}"
+    found = Metric.fraction(count, total)
+    return f"{100 * found.value:.2f}", f"{100 * found.low:.2f} to {100 * found.high:.2f}"
 
 
 def metric_rows(result: RunResult) -> list[MetricRow]:

@@ -76,7 +76,7 @@ def optimize(
     if trainer.is_global_zero and not resume:
         run.previous_path.unlink(missing_ok=True)
     if plan.recipe.trainer.compile:
-        network.compile()  # in place, so that names in checkpoints stay; compiled anew for validation
+        network.compile()  # in place, so that names in checkpoints stay; compiled again for validation
     with together(trainer):
         trainer.fit(_classifier(network, plan), datamodule=data, ckpt_path=run.last_path if resume else None)
         best = measure_checkpoint(run.best_path, plan, data, trainer.strategy.root_device)
