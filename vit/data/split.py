@@ -181,6 +181,12 @@ def split_rows(source: Source, hashes: Mapping[str, Sequence[str]] | None = None
     return found
 
 
+def lists_several_labels(path: Path) -> bool:
+    """Whether a readable `splits.csv` is of images that may have several labels."""
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        return file.readline().strip().split(",")[:3] == list(MULTILABEL_COLUMNS)
+
+
 def read_splits(path: Path) -> dict[str, list[SplitRow]]:
     """The rows of `splits.csv` by split, in the order of the file.
 
