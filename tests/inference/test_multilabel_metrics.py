@@ -1,4 +1,4 @@
-"""Metrics of several labels: as torchmetrics and scikit-learn have them, without unknown cells, with honest intervals."""
+"""Metrics of several labels: as torchmetrics and scikit-learn have them, without unknown cells, with intervals."""
 
 import numpy as np
 import pytest
