@@ -4,10 +4,12 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from vit.data.label_text import LabelRows, label_text
 from vit.errors import DataError
 
 Labels = npt.NDArray[np.int64]
@@ -21,18 +23,29 @@ class Samples:
 
     Attributes:
         paths: path of each image, relative to `root`; a name where `arrays` holds the pixels.
-        labels: (n,) class numbers.
+        labels: (n,) class numbers; with several labels for an image (n, K) int8: 1 present, 0 absent, -1 unknown.
         root: folder of the paths; None where `arrays` holds the pixels.
         arrays: n arrays (H, W) or (H, W, 3) uint8; None for files.
     """
 
     paths: Sequence[str]
-    labels: Labels
+    labels: npt.NDArray[Any]
     root: Path | None = None
     arrays: Sequence[npt.NDArray[np.uint8]] | None = None
 
     def __len__(self) -> int:
         return len(self.paths)
+
+    @property
+    def is_multilabel(self) -> bool:
+        """Whether an image may have several labels."""
+        return self.labels.ndim == 2
+
+    @property
+    def label_rows(self) -> LabelRows:
+        """The labels (n, K) of images that may have several."""
+        assert self.is_multilabel
+        return self.labels
 
     def file(self, index: int) -> Path:
         """The file of one image.
@@ -66,7 +79,8 @@ class Source:
 
     Attributes:
         name: short name for run folders and tables.
-        class_names: class names in the order of their numbers. The training images alone define them.
+        class_names: class names in the order of their numbers, or the names of the K labels that an image may have. The
+            training images alone define them.
         splits: {"train", and where present "validation" and "test": images}.
         notes: messages for the user, for example about skipped files or missing classes.
     """
@@ -75,6 +89,11 @@ class Source:
     class_names: tuple[str, ...]
     splits: dict[str, Samples]
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_multilabel(self) -> bool:
+        """Whether an image may have several labels."""
+        return next(iter(self.splits.values())).is_multilabel
 
 
 def label_files(root: Path, rows: Sequence[tuple[str, str]], class_names: tuple[str, ...], where: str) -> Samples:
@@ -100,3 +119,10 @@ def label_files(root: Path, rows: Sequence[tuple[str, str]], class_names: tuple[
         )
     labels = np.fromiter((numbers[name] for _, name in rows), dtype=np.int64, count=len(rows))
     return Samples([path for path, _ in rows], labels, root)
+
+
+def label_names(samples: Samples, class_names: Sequence[str]) -> list[str]:
+    """The class name of each image, or all its labels in one text."""
+    if samples.is_multilabel:
+        return [label_text(row, class_names) for row in samples.label_rows]
+    return [class_names[label] for label in samples.labels.tolist()]

@@ -11,11 +11,12 @@ import numpy as np
 
 from vit.csv_files import new_table, read_table
 from vit.data.draws import uniform
-from vit.data.samples import Labels, Source
+from vit.data.samples import Labels, Source, label_names
 from vit.errors import DataError
 
 SPLITS = ("train", "validation", "test", "calibration")
 COLUMNS, CONTENT = ("path", "label", "split"), "content"  # columns of splits.csv
+MULTILABEL_COLUMNS = ("path", "labels", "split")  # its columns where an image may have several labels
 
 
 def with_all_splits(source: Source, validation: float, test: float, seed: int, calibration: float = 0.0) -> Source:
@@ -115,7 +116,7 @@ class SplitRow(NamedTuple):
 
     Attributes:
         path: absolute path of the file; a name for an image of a data set without files.
-        label: class name.
+        label: class name; the text of `label_text` where an image may have several labels.
         content_hash: hash of the file's bytes, or of the pixels; "" for unreadable files and in old tables.
     """
 
@@ -132,7 +133,8 @@ def write_splits(source: Source, path: Path, hashes: Mapping[str, Sequence[str]]
         path: the new file.
         hashes: {split: content hash of each image} for a fourth column; see `read_contents`.
     """
-    with new_table(path, COLUMNS if hashes is None else (*COLUMNS, CONTENT), mode="x") as table:
+    columns = MULTILABEL_COLUMNS if source.is_multilabel else COLUMNS
+    with new_table(path, columns if hashes is None else (*columns, CONTENT), mode="x") as table:
         for split, rows in split_rows(source, hashes).items():
             for row in rows:
                 table.row((row.path, row.label, split, *(() if hashes is None else (row.content_hash,))))
@@ -145,7 +147,7 @@ def split_rows(source: Source, hashes: Mapping[str, Sequence[str]] | None = None
         if split in source.splits:
             samples = source.splits[split]
             root = samples.root.resolve() if samples.root is not None else ""
-            names = (source.class_names[label] for label in samples.labels.tolist())
+            names = label_names(samples, source.class_names)
             contents = repeat("", len(samples)) if hashes is None else hashes[split]
             found[split] = [
                 SplitRow(os.path.join(root, path), name, content_hash)
@@ -163,7 +165,8 @@ def read_splits(path: Path) -> dict[str, list[SplitRow]]:
     found: dict[str, list[SplitRow]] = {}
     try:
         header, rows = read_table(path)
-        if tuple(header) not in (COLUMNS, (*COLUMNS, CONTENT)) or any(len(row) != len(header) for row in rows):
+        known = [(*columns, *content) for columns in (COLUMNS, MULTILABEL_COLUMNS) for content in ((), (CONTENT,))]
+        if tuple(header) not in known or any(len(row) != len(header) for row in rows):
             raise ValueError(f"its columns are not {','.join((*COLUMNS, CONTENT))}")
         for name, label, split, *content in rows:
             found.setdefault(split, []).append(SplitRow(name, label, *content))
