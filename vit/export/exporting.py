@@ -28,7 +28,7 @@ from vit.export.verify import (
 )
 from vit.export.weights import Weights
 from vit.inference.deployed import Trained
-from vit.inference.engine import Engine
+from vit.inference.engine import trained_engine
 
 FORMATS: dict[str, Format] = {
     "onnx": OnnxFile(),
@@ -119,8 +119,7 @@ def _seen_by_peer(trained: Trained, chosen: Format, written: Path, files: Sequen
 
 def _reference(trained: Trained) -> Classify:
     """The checkpoint's own probabilities."""
-    preprocess, temperature = trained.description.preprocess, trained.description.temperature
-    return Engine(trained.network, preprocess, torch.device("cpu"), "32-true", temperature).probabilities
+    return trained_engine(trained, torch.device("cpu"), "32-true").probabilities
 
 
 def _give_usual_mode(written: Path, folder: Path) -> None:

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from vit.checkpoints.format import KEY, Description
 from vit.export.format import Classify, Format, description_text
 from vit.inference.deployed import Trained
-from vit.inference.engine import Engine
+from vit.inference.engine import trained_engine
 
 
 class Weights(Format):
@@ -29,7 +29,7 @@ class Weights(Format):
         network = description.build()
         network.load_state_dict(weights)
         device = torch.device("cpu")
-        return Engine(network, description.preprocess, device, "32-true", description.temperature).probabilities
+        return trained_engine(Trained(network, description), device, "32-true").probabilities
 
     def how_to_load(self, trained: Trained, path: Path) -> str:
         return f"weights = safetensors.torch.load_file({str(path)!r})"

@@ -1,4 +1,4 @@
-"""The graph of a network with preprocessing, temperature and softmax: what exports and other engines compute"""
+"""The graph of a network with preprocessing and calibrated probabilities: what exports and other engines compute"""
 
 from dataclasses import dataclass
 
@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from vit.checkpoints.format import Description
+from vit.inference.activation import probabilities_of
 from vit.models.network import Network
 
 
@@ -18,7 +19,7 @@ class Trained:
 
 
 class Deployed(nn.Module):
-    """Images (B, 3, S, S) uint8 -> probabilities (B, C): normalization, network, temperature and softmax in one.
+    """Images (B, 3, S, S) uint8 -> probabilities (B, C): normalization, network and calibration in one.
 
     A graph cannot decode a file or resize a picture to S, so both steps stay outside.
     """
@@ -27,11 +28,11 @@ class Deployed(nn.Module):
         super().__init__()
         self.network = trained.network
         self.preprocess = trained.description.preprocess
-        self.temperature = trained.description.temperature
+        self.temperature, self.rules = trained.description.temperature, trained.description.multilabel
 
     def forward(self, images: Tensor) -> Tensor:
         logits = self.network(self.preprocess.normalize(images))
-        return (logits / self.temperature).softmax(dim=1)
+        return probabilities_of(logits, self.temperature, self.rules)
 
 
 def traced(trained: Trained) -> torch.export.ExportedProgram:

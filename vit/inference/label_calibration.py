@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vit.data.label_text import NOT_KNOWN, PRESENT, LabelRows
 from vit.inference.calibration import Temperature, most_probable
 from vit.inference.scored_images import Floats
-from vit.inference.scored_labels import UNKNOWN, ManyLabels, PerLabel, log_odds
+from vit.inference.scored_labels import PerLabel, log_odds
 
 FEWEST = 5  # known images with a label, and without it, for a temperature: fewer say too little
 
@@ -41,7 +42,7 @@ class LabelTemperatures:
         return words if len(changed) == len(label_names) else f"{words}, the others stay 1"
 
 
-def fit_label_temperatures(labels: ManyLabels, probabilities: Floats, split: str = "validation") -> LabelTemperatures:
+def fit_label_temperatures(labels: LabelRows, probabilities: Floats, split: str = "validation") -> LabelTemperatures:
     """The temperatures that should divide the logits behind some probabilities.
 
     Args:
@@ -53,9 +54,9 @@ def fit_label_temperatures(labels: ManyLabels, probabilities: Floats, split: str
     return LabelTemperatures(tuple(_fit(labels[:, k], logits[:, k], split) for k in range(labels.shape[1])))
 
 
-def _fit(labels: ManyLabels, logits: PerLabel, split: str) -> Temperature | None:
-    known = labels != UNKNOWN
-    present = labels[known] == 1
+def _fit(labels: LabelRows, logits: PerLabel, split: str) -> Temperature | None:
+    known = labels != NOT_KNOWN
+    present = labels[known] == PRESENT
     if min(present.sum(), (~present).sum()) < FEWEST:
         return None
     signed = np.where(present, -logits[known], logits[known])  # the loss of a label is log(1 + exp(signed))

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from vit.console import percent
+from vit.data.label_text import NOT_KNOWN, PRESENT, LabelRows
 from vit.inference.scored_images import Floats
-from vit.inference.scored_labels import UNKNOWN, ManyLabels
 
 DEFAULT = 0.5
 NEVER = 1.0
@@ -57,7 +57,7 @@ def _names(label_names: Sequence[str], numbers: Sequence[int]) -> str:
 
 
 def fit_label_thresholds(
-    labels: ManyLabels, probabilities: Floats, min_precision: float | None = None
+    labels: LabelRows, probabilities: Floats, min_precision: float | None = None
 ) -> LabelThresholds:
     """The thresholds for new images like these.
 
@@ -69,8 +69,8 @@ def fit_label_thresholds(
     """
     values, without, unreachable = [], [], []
     for number in range(labels.shape[1]):
-        known = labels[:, number] != UNKNOWN
-        present = labels[known, number] == 1
+        known = labels[:, number] != NOT_KNOWN
+        present = labels[known, number] == PRESENT
         if not present.any():
             values.append(DEFAULT)
             without.append(number)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from vit.data.label_text import PRESENT
 from vit.errors import DataError
 from vit.inference.average_precision import RankedImages
 from vit.inference.metrics import RESAMPLES
@@ -44,7 +45,7 @@ def resample(scored: ScoredLabels, thresholds: Sequence[float], seed: int) -> Re
     Raises:
         DataError: no label of any image is known.
     """
-    known, present = scored.known, scored.labels == 1
+    known, present = scored.known, scored.labels == PRESENT
     if not known.any():
         raise DataError("no label of any image is known", "give images with labels")
     predicted = scored.predicted(thresholds) & known

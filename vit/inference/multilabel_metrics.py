@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 
+from vit.data.label_text import PRESENT
 from vit.inference.intervals import Metric
 from vit.inference.metrics import Calibration, CalibrationError, calibration_error
 from vit.inference.multilabel_bootstrap import Resampled, resample, resampled_losses
@@ -171,7 +172,7 @@ def _metrics(scored: ScoredLabels, thresholds: Sequence[float], sums: Resampled)
 def _calibration(scored: ScoredLabels) -> CalibrationError:
     """The calibration error of all known cells together."""
     known = scored.known
-    return calibration_error(scored.labels[known] == 1, scored.probabilities[known])
+    return calibration_error(scored.labels[known] == PRESENT, scored.probabilities[known])
 
 
 def _mean(values: _Floats64) -> _Floats64:
@@ -216,7 +217,7 @@ def _per_label(
                 recall=float(tp / max(positive, 1)),
                 f1=float(2 * tp / max(predicted + positive, 1)),
                 nll=float(losses[cells, k].mean()) if is_known else None,
-                ece=calibration_error(scored.labels[cells, k] == 1, scored.probabilities[cells, k])
+                ece=calibration_error(scored.labels[cells, k] == PRESENT, scored.probabilities[cells, k])
                 if is_known
                 else None,
             )

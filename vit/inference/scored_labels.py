@@ -6,11 +6,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from vit.inference.scored_images import Floats
+from vit.data.label_text import NOT_KNOWN, PRESENT, LabelRows
+from vit.inference.scored_images import Floats, ScoredImages
 
-UNKNOWN = -1  # a label of an image that nobody has given: it counts nowhere
-
-ManyLabels = npt.NDArray[np.int8]
 PerLabel = npt.NDArray[np.float64]
 
 
@@ -27,7 +25,7 @@ class ScoredLabels:
     """
 
     paths: tuple[str, ...]
-    labels: ManyLabels
+    labels: LabelRows
     probabilities: Floats
     temperatures: tuple[float, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -35,7 +33,7 @@ class ScoredLabels:
     @property
     def known(self) -> npt.NDArray[np.bool_]:
         """(n, K) whether it is known if an image has a label."""
-        return np.asarray(self.labels != UNKNOWN)
+        return np.asarray(self.labels != NOT_KNOWN)
 
     @property
     def logits(self) -> PerLabel:
@@ -59,7 +57,7 @@ class ScoredLabels:
 
     def exact(self, thresholds: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """(n,) whether all known labels of an image are predicted right. True where none is known."""
-        return np.asarray(((self.predicted(thresholds) == (self.labels == 1)) | ~self.known).all(axis=1))
+        return np.asarray(((self.predicted(thresholds) == (self.labels == PRESENT)) | ~self.known).all(axis=1))
 
     @property
     def losses(self) -> PerLabel:
@@ -67,6 +65,9 @@ class ScoredLabels:
         cells, known = cell_losses(self.labels, self.probabilities), self.known
         with np.errstate(invalid="ignore"):
             return np.asarray(np.where(known, cells, 0.0).sum(axis=1) / known.sum(axis=1))
+
+
+Scored = ScoredImages | ScoredLabels
 
 
 def above(probabilities: Floats, thresholds: npt.ArrayLike) -> npt.NDArray[np.bool_]:
@@ -80,7 +81,7 @@ def log_odds(probabilities: npt.NDArray[np.floating]) -> PerLabel:
     return np.asarray(np.log(exact) - np.log1p(-exact))
 
 
-def cell_losses(labels: ManyLabels, probabilities: Floats) -> PerLabel:
+def cell_losses(labels: LabelRows, probabilities: Floats) -> PerLabel:
     """(n, K) negative log-probabilities of labels, in nats. A cell of an unknown label has no meaning."""
-    own = np.where(labels == 1, probabilities, 1.0 - probabilities.astype(np.float64))
+    own = np.where(labels == PRESENT, probabilities, 1.0 - probabilities.astype(np.float64))
     return np.asarray(-np.log(np.maximum(own, 1e-12)))
