@@ -101,7 +101,7 @@ def check_output(name: str, output: Path) -> None:
 def _compared(trained: Trained, chosen: Format, written: Path, files: Sequence[str]) -> Difference:
     theirs, preprocess = chosen.read(trained, written), trained.description.preprocess
     batches = real_images(files, preprocess) if files else random_images(preprocess.image_size)
-    found = compare(_reference(trained), theirs, batches)
+    found = compare(_reference(trained), theirs, batches, trained.description.multilabel)
     if not found.num_images:
         raise DataError(f"none of {len(files)} files is an image that can be read", "give --verify other images")
     return found
@@ -114,7 +114,7 @@ def _seen_by_peer(trained: Trained, chosen: Format, written: Path, files: Sequen
         return None
     preprocess = trained.description.preprocess
     pictures = contents(files) if files else random_files(preprocess.image_size)
-    return compare_peer(_reference(trained), preprocess, peer, pictures)
+    return compare_peer(_reference(trained), preprocess, peer, pictures, trained.description.multilabel)
 
 
 def _reference(trained: Trained) -> Classify:

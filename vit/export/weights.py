@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -42,4 +43,6 @@ def metadata(description: Description) -> dict[str, str]:
 
 def folded_metadata(description: Description) -> dict[str, str]:
     """The same for `calibrated_weights`, whose temperature is 1 because it is part of the weights already."""
-    return metadata(replace(description, temperature=1.0))
+    rules = description.multilabel
+    folded = None if rules is None else replace(rules, temperatures=np.ones(len(rules)))
+    return metadata(replace(description, temperature=1.0, multilabel=folded))

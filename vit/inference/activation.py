@@ -20,3 +20,8 @@ def probabilities_of(logits: Tensor, temperature: float, rules: LabelRules | Non
         return (logits / temperature).softmax(dim=1)
     temperatures = torch.tensor(rules.temperatures.tolist(), dtype=torch.float32, device=logits.device)
     return (logits / temperatures).sigmoid()
+
+
+def calibrated_probabilities(logits: Tensor, rules: LabelRules | None) -> Tensor:
+    """The probabilities (B, C) of logits that are divided by their temperatures already, as in a file of weights."""
+    return logits.softmax(dim=1) if rules is None else logits.sigmoid()

@@ -1,5 +1,6 @@
 """The graph of a network with preprocessing and calibrated probabilities: what exports and other engines compute"""
 
+import json
 from dataclasses import dataclass
 
 import torch
@@ -45,6 +46,20 @@ def traced(trained: Trained) -> torch.export.ExportedProgram:
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)
     return program
+
+
+def notes(trained: Trained) -> dict[str, str]:
+    """What an exported graph says about itself, as text: classes, input and output, beside our own description."""
+    description = trained.description
+    count, rules = len(description.class_names), description.multilabel
+    words = {"classes": json.dumps(description.class_names), "input": input_words(trained)}
+    if rules is None:
+        return words | {"output": f"float32 (batch, {count}): probabilities, in the order of classes"}
+    return words | {
+        "output": f"float32 (batch, {count}): probability of each label, in the order of classes; they do not add up "
+        "to 1; an image has a label from its threshold on",
+        "thresholds": json.dumps(rules.thresholds.tolist()),
+    }
 
 
 def input_words(trained: Trained) -> str:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -145,7 +146,7 @@ def score(engine: Classifies, batches: Iterable[Batch]) -> Scored:
     if processes > 1:
         parts: list[tuple[Scored, list[int]]] = [(found, places)] * processes
         dist.all_gather_object(parts, (found, places))
-        found = _in_order(engine, parts)
+        found = _in_order(parts)
     if not found.paths:
         name, reason = next(iter(found.left_out.items()), ("", "there are none"))
         raise DataError(f"none of {len(found.left_out):,} images can be read: {name}: {reason}", "fix the files")
@@ -161,15 +162,13 @@ def _scored(
     return ScoredLabels(tuple(paths), labels.astype(np.int8), probabilities, temperatures, left_out)
 
 
-def _in_order(engine: Classifies, parts: list[tuple[Scored, list[int]]]) -> Scored:
+def _in_order(parts: list[tuple[Scored, list[int]]]) -> Scored:
     """The scores of several processes, each with the places of its images in the list."""
     order = np.argsort(np.concatenate([np.array(places, dtype=np.int64) for _, places in parts]))
     scored = [part for part, _ in parts]
     paths = [path for part in scored for path in part.paths]
-    return _scored(
-        engine,
-        [paths[i] for i in order],
-        np.concatenate([part.labels for part in scored])[order],
-        np.concatenate([part.probabilities for part in scored])[order],
-        {path: reason for part in scored for path, reason in part.left_out.items()},
-    )
+    labels: npt.NDArray[Any] = np.concatenate([part.labels for part in scored])
+    probabilities = np.concatenate([part.probabilities for part in scored])[order]
+    left_out = {path: reason for part in scored for path, reason in part.left_out.items()}
+    names = tuple(paths[i] for i in order)
+    return replace(scored[0], paths=names, labels=labels[order], probabilities=probabilities, left_out=left_out)  # type: ignore[arg-type]  # mypy has no type for a field of two classes
