@@ -12,6 +12,7 @@ from PIL.Image import Image as PillowImage
 from torch import Tensor
 
 from vit.checkpoints import load as checkpoint
+from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.run import checkpoint_of
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.decode import ImageError, read_image
@@ -27,6 +28,7 @@ from vit.inference.engines.openvino_engine import OpenVinoEngine
 from vit.inference.engines.openvino_model import read as read_openvino
 from vit.inference.files import list_files
 from vit.inference.pipeline import rows_of
+from vit.inference.scored_labels import above
 
 Image = str | os.PathLike[str] | InMemory
 _Named = tuple[str, str | InMemory]  # name of the row, and the image
@@ -42,12 +44,14 @@ class Prediction:
     Attributes:
         path: path as given or listed.
         status: "ok", or the reason for a missing label. "unsure": the probability is too low for a label.
-        label: most probable class; "" without a label.
-        probability: probability of the most probable class; None without an image.
-        top: most probable classes with their probabilities, in falling order.
+        label: most probable class; "" without a label, and from a model that gives an image several labels.
+        probability: probability of the most probable class; None without an image, and with several labels.
+        top: most probable classes with their probabilities, in falling order. Of several labels, these need not be
+            above their thresholds.
         error: reason for a missing label; "" otherwise.
         engine: what computed the probabilities: "torch", "openvino" or "onnxruntime"; "" without an image.
-        labels: the prediction set, most probable class first; () where none was asked for.
+        labels: of a model that gives several labels: the labels of the image, most probable first. Of others: the
+            prediction set, or () where none was asked for.
     """
 
     path: str
@@ -75,6 +79,11 @@ class Predictor:
         self.class_names = class_names
         self.validation_scores = validation_scores
         self.rule = AnswerRule()
+
+    @property
+    def multilabel(self) -> LabelRules | None:
+        """Rules of the labels, if the model gives an image several; None: one class for an image."""
+        return self.engine.rules
 
     @property
     def preprocess(self) -> Preprocess:
@@ -128,6 +137,9 @@ class Predictor:
 
     def _answers(self, paths: Sequence[str], probabilities: Tensor, count: int) -> Iterator[Prediction]:
         """The predictions for probabilities (B, C)."""
+        if self.multilabel is not None:
+            yield from self._several(paths, probabilities, count, self.multilabel)
+            return
         values, indices = probabilities.topk(count, dim=1)
         sets, engine = self.rule.members(probabilities.numpy(), paths), self.engine.name
         for path, numbers, top_values, chosen in zip(paths, indices.tolist(), values.tolist(), sets, strict=True):
@@ -139,6 +151,15 @@ class Predictor:
                 yield Prediction(path, "unsure", "", probability, top, reason, engine, labels)
             else:
                 yield Prediction(path, "ok", label, probability, top, engine=engine, labels=labels)
+
+    def _several(self, paths: Sequence[str], found: Tensor, count: int, rules: LabelRules) -> Iterator[Prediction]:
+        """The predictions of a model that gives several labels, for probabilities (B, K)."""
+        has_label = above(found.numpy(), rules.thresholds)
+        order = found.argsort(dim=1, descending=True, stable=True).tolist()
+        for path, values, numbers, chosen in zip(paths, found.tolist(), order, has_label, strict=True):
+            top = tuple((self.class_names[k], values[k]) for k in numbers[:count])
+            labels = tuple(self.class_names[k] for k in numbers if chosen[k])
+            yield Prediction(path, "ok", top=top, engine=self.engine.name, labels=labels)
 
 
 def _is_one(images: object) -> bool:

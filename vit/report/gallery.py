@@ -1,6 +1,7 @@
 """Predictions with thumbnails as one HTML page, written picture by picture"""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -33,13 +34,24 @@ class Gallery:
         self._file.write(templates.get_template("gallery_head.html").render(title=self.title))
         return self
 
-    def add(self, path: str, status: str, label: str, probability: float | None, error: str) -> None:
-        """Add one file. Files after the first 2,000 are only counted."""
+    def add(
+        self,
+        path: str,
+        status: str,
+        label: str,
+        probability: float | None,
+        error: str,
+        labels: Sequence[str] | None = None,
+    ) -> None:
+        """Add one file. Files after the first 2,000 are only counted.
+
+        Args:
+            labels: labels of an image that may have several; None: it has one class, `label`.
+        """
         assert self._file is not None
         self.num_files += 1
         self.statuses[status] += 1
-        if label:
-            self.labels[label] += 1
+        self.labels.update(labels or ([label] if label else []))
         if self.num_shown >= MAX_PICTURES:
             return
         self.num_shown += 1
@@ -47,7 +59,8 @@ class Gallery:
             picture=_thumbnail(path) if status in ("ok", "unsure") else None,
             name=Path(path).name,
             path=path,
-            label=label or status,
+            label=" | ".join(labels) or "(no label)" if labels is not None else label or status,
+            has_answer=probability is not None or labels is not None,
             probability=probability,
             problem=f"{status}: {error}" if status not in ("ok", "unsure") else None,
         )
