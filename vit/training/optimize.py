@@ -8,7 +8,7 @@ from lightning.pytorch import Callback
 from vit.checkpoints.run import RunDirectory
 from vit.data.module import ImageDataModule
 from vit.models.network import Network
-from vit.training.best_weights import MeasuredCheckpoint, measure_checkpoint
+from vit.training.best_weights import Measured, measure_checkpoint
 from vit.training.callbacks.agreement import Agreement, deciding_facts
 from vit.training.callbacks.averaging import Averaging
 from vit.training.callbacks.best_checkpoint import BestCheckpoint
@@ -48,7 +48,7 @@ class Watch:
 
 def optimize(
     network: Network, data: ImageDataModule, plan: Plan, run: RunDirectory, watch: Watch, resume: bool
-) -> tuple[TrainingStats, MeasuredCheckpoint]:
+) -> tuple[TrainingStats, Measured]:
     """Train a network, write its checkpoints and metrics.csv, and measure best.ckpt.
 
     Args:

@@ -8,7 +8,6 @@ from torchmetrics.classification import (
     MulticlassCalibrationError,
     MulticlassF1Score,
     MulticlassStatScores,
-    MultilabelAveragePrecision,
     MultilabelExactMatch,
     MultilabelF1Score,
     MultilabelStatScores,
@@ -58,7 +57,7 @@ def _multilabel_metrics(num_labels: int) -> MetricCollection:
     """F1 and exact match are at a threshold of 0.5."""
     return MetricCollection(
         {
-            "map": MeanAveragePrecision(num_labels, ignore_index=-1),
+            "map": MeanAveragePrecision(),
             "micro_f1": MultilabelF1Score(num_labels, THRESHOLD, average="micro", ignore_index=-1),
             "macro_f1": MacroF1(num_labels, THRESHOLD, average="none", ignore_index=-1),
             "exact_match": ExactMatch(num_labels, THRESHOLD, ignore_index=-1),
@@ -66,11 +65,24 @@ def _multilabel_metrics(num_labels: int) -> MetricCollection:
     )
 
 
-class MeanAveragePrecision(MultilabelAveragePrecision):
+class MeanAveragePrecision(Metric):
     """Mean average precision of the labels that some image has.
 
     torchmetrics' macro average takes 0 for a label of no image, and few validation images often lack a rare label.
     """
+
+    preds: list[Tensor]
+    target: list[Tensor]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("preds", [], dist_reduce_fx="cat")
+        self.add_state("target", [], dist_reduce_fx="cat")
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """Add images: probabilities (B, K) and labels (B, K), -1 where unknown."""
+        self.preds.append(preds)
+        self.target.append(target)
 
     def compute(self) -> Tensor:
         """The mean; NaN where no image has a label."""
