@@ -83,13 +83,20 @@ def confusion_matrix(counts: npt.NDArray[np.int64], class_names: Sequence[str]) 
 
 
 def reliability(
-    correct: npt.NDArray[np.bool_], confidences: Floats, uncalibrated: Floats, bins: int = CALIBRATION_BINS
+    correct: npt.NDArray[np.bool_],
+    confidences: Floats,
+    uncalibrated: Floats,
+    bins: int = CALIBRATION_BINS,
+    words: tuple[str, str, str, str] = ("Accuracy by confidence", "confidence", "accuracy", "images"),
 ) -> Figure:
     """Accuracy against confidence in bins of equal width, above a histogram of the confidences.
 
     The right panel is with temperature scaling, the left panel without. Equal panels become one.
+
+    Args:
+        words: the title of one panel, and the words for confidence, accuracy and what is counted.
     """
-    panels = {"Accuracy by confidence": confidences}
+    panels = {words[0]: confidences}
     if not np.allclose(confidences, uncalibrated):
         panels = {"Without temperature scaling": uncalibrated, "With temperature scaling": confidences}
     centers = (np.arange(bins) + 0.5) / bins
@@ -104,9 +111,9 @@ def reliability(
         upper.bar(centers[seen > 0], accuracy[seen > 0], width=0.9 / bins, color=_TRAIN)
         upper.set(title=title, ylim=(0, 1))
         lower.bar(centers, seen, width=0.9 / bins, color="gray")
-        lower.set(xlabel="confidence", xlim=(0, 1))
-    grid[0, 0].set(ylabel="accuracy")
-    grid[1, 0].set(ylabel="images")
+        lower.set(xlabel=words[1], xlim=(0, 1))
+    grid[0, 0].set(ylabel=words[2])
+    grid[1, 0].set(ylabel=words[3])
     return figure
 
 
