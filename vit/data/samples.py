@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vit.data.label_text import LabelRows, label_text
+from vit.data.label_text import ABSENT, LabelRows, label_text, parse_labels
 from vit.errors import DataError
 
 Labels = npt.NDArray[np.int64]
@@ -126,3 +126,19 @@ def label_names(samples: Samples, class_names: Sequence[str]) -> list[str]:
     if samples.is_multilabel:
         return [label_text(row, class_names) for row in samples.label_rows]
     return [class_names[label] for label in samples.labels.tolist()]
+
+
+def label_array(names: Sequence[str], class_names: Sequence[str], is_multilabel: bool) -> npt.NDArray[Any]:
+    """The labels that `label_names` gave as names or texts: (n,) class numbers, or (n, K).
+
+    Raises:
+        KeyError, ValueError: a name is unknown, or a text is not one of `label_text`.
+    """
+    numbers = {name: number for number, name in enumerate(class_names)}
+    if not is_multilabel:
+        return np.array([numbers[name] for name in names], dtype=np.int64)
+    rows: LabelRows = np.full((len(names), len(class_names)), ABSENT, dtype=np.int8)
+    for row, text in zip(rows, names, strict=True):
+        for name, value in parse_labels(text).items():
+            row[numbers[name]] = value
+    return rows

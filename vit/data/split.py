@@ -5,13 +5,16 @@ import os
 from collections.abc import Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from vit.csv_files import new_table, read_table
 from vit.data.draws import uniform
-from vit.data.samples import Labels, Source, label_names
+from vit.data.iterative_stratification import iteratively_stratified
+from vit.data.label_text import PRESENT
+from vit.data.samples import Labels, Samples, Source, label_names
 from vit.errors import DataError
 
 SPLITS = ("train", "validation", "test", "calibration")
@@ -20,7 +23,7 @@ MULTILABEL_COLUMNS = ("path", "labels", "split")  # its columns where an image m
 
 
 def with_all_splits(source: Source, validation: float, test: float, seed: int, calibration: float = 0.0) -> Source:
-    """The source with all splits. Missing splits are cut from the training images, stratified by class.
+    """The source with all splits. Missing splits are cut from the training images, stratified by class or by labels.
 
     Most classes may have too few images for this. If a stratified cut gave less than half of the wanted images, the cut
     ignores classes, and each class keeps at least one training image.
@@ -52,23 +55,45 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
         return source
     train = source.splits["train"]
     order = np.array(sorted(range(len(train)), key=train.paths.__getitem__), dtype=np.int64)
-    labels, wanted = train.labels[order], list(fractions.values())
-    parts, how = stratified(labels, wanted, seed), "stratified"
-    sizes = [math.floor(len(train) * fraction + 0.5) for fraction in wanted]
-    if any(2 * len(part) < size for part, size in zip(parts, sizes, strict=False)):
-        parts, how = unstratified(labels, wanted, seed), "not stratified: most classes have too few images"
+    parts, how = _parts(train.labels[order], list(fractions.values()), seed)
     splits = dict(source.splits)
     for split, rows in zip((*fractions, "train"), parts, strict=True):
         splits[split] = train.select(np.sort(order[rows]))
+    if source.is_multilabel:
+        classes, fix = f"{len(source.class_names)} labels", "add images, or give a CSV with the column split"
+    else:
+        classes = f"{len(np.unique(train.labels))} classes"
+        fix = "add images, so that most classes have two or more, or give folders or a CSV with splits"
     for split in (*fractions, "train"):
         if len(splits[split]) == 0:
-            raise DataError(
-                f"{len(train)} images of {len(np.unique(labels))} classes are too few to cut a {split} split",
-                "add images, so that most classes have two or more, or give folders or a CSV with splits",
-            )
+            raise DataError(f"{len(train)} images of {classes} are too few to cut a {split} split", fix)
+    _check_labels_left(splits["train"], source.class_names)
     cut = " and ".join(f"{len(splits[split]):,} for {split}" for split in fractions)
     note = f"cut {cut} from the {len(train):,} training images ({how}, seed {seed})"
     return Source(source.name, source.class_names, splits, [*source.notes, note])
+
+
+def _check_labels_left(train: Samples, class_names: tuple[str, ...]) -> None:
+    """Raise DataError if the cut left no training image with a label."""
+    if not train.is_multilabel:
+        return
+    gone = [class_names[number] for number in np.flatnonzero(~(train.label_rows == PRESENT).any(axis=0))]
+    if gone:
+        raise DataError(
+            f"no training image with the label {gone[0]!r} is left after the cut",
+            "add images with it, remove the label, or give a CSV with the column split",
+        )
+
+
+def _parts(labels: npt.NDArray[Any], fractions: list[float], seed: int) -> tuple[list[Labels], str]:
+    """The rows of each part and of the rest, and how they were chosen."""
+    if labels.ndim == 2:
+        return iteratively_stratified(labels, fractions, seed), "stratified by labels"
+    parts = stratified(labels, fractions, seed)
+    sizes = [math.floor(len(labels) * fraction + 0.5) for fraction in fractions]
+    if any(2 * len(part) < size for part, size in zip(parts, sizes, strict=False)):
+        return unstratified(labels, fractions, seed), "not stratified: most classes have too few images"
+    return parts, "stratified"
 
 
 def stratified(labels: Labels, fractions: list[float], seed: int) -> list[Labels]:
@@ -154,6 +179,12 @@ def split_rows(source: Source, hashes: Mapping[str, Sequence[str]] | None = None
                 for path, name, content_hash in zip(samples.paths, names, contents, strict=True)
             ]
     return found
+
+
+def lists_several_labels(path: Path) -> bool:
+    """Whether a readable `splits.csv` is of images that may have several labels."""
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        return file.readline().strip().split(",")[:3] == list(MULTILABEL_COLUMNS)
 
 
 def read_splits(path: Path) -> dict[str, list[SplitRow]]:

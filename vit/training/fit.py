@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from lightning.pytorch import seed_everything
 
 from vit.atomic_files import write_text
-from vit.checkpoints.io import store_calibration
 from vit.checkpoints.run import RunDirectory
 from vit.data.module import ImageDataModule
 from vit.training.best_weights import measure_checkpoint
@@ -79,10 +78,10 @@ def _fit(
         best = measure_checkpoint(run.best_path, plan, data, plan.device)
     else:
         stats, best = optimize(network, data, plan, run, Watch(signals, listeners), resume)
-    if best.fitted is not None:
-        _notify(listeners, f"temperature {best.fitted.words()}")
+    for text in best.words():
+        _notify(listeners, text)
     if stats.is_first_process:
-        store_calibration(run.best_path, best.temperature, best.validation_scores)
+        best.store(run.best_path)
     result = run_result(plan, stats, best)
     if stats.is_first_process:
         run.previous_path.unlink(missing_ok=True)
