@@ -1,4 +1,4 @@
-"""Exports of a model that gives several labels: sigmoids at the temperature of each label, and the thresholds beside."""
+"""Exports of a model that gives several labels: sigmoids at the temperatures of the labels, and thresholds beside."""
 
 import json
 from functools import cache
@@ -15,7 +15,8 @@ from vit.inference.predictor import load
 from vit.layout import OPENVINO_GRAPH
 
 NAMES = {
-    "onnx": "m.onnx", "pt2": "m.pt2", "safetensors": "m.safetensors", "timm": "t.safetensors", "hf": "m", "openvino": "o",
+    "onnx": "m.onnx", "pt2": "m.pt2", "safetensors": "m.safetensors", "timm": "t.safetensors", "hf": "m",
+    "openvino": "o",
 }  # fmt: skip
 IMAGES = torch.randint(0, 256, (9, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(5))
 

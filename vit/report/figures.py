@@ -21,20 +21,22 @@ _TRAIN, _VALIDATION = "tab:blue", "tab:orange"
 
 
 def curves(metrics: Path, best_epoch: int) -> Figure:
-    """Loss and accuracy over epochs, from metrics.csv.
+    """Loss and accuracy over epochs, from metrics.csv; mAP instead of accuracy where an image may have several labels.
 
     Args:
         best_epoch: epoch of the best checkpoint, counted from 0.
     """
-    rows = [row for row in records(metrics) if row["val/acc1"] or row["train/images_per_second"]]
+    table = records(metrics)
+    column, name_of = ("val/map", "mAP") if table and "val/map" in table[0] else ("val/acc1", "accuracy")
+    rows = [row for row in table if row[column] or row["train/images_per_second"]]
     epochs = [int(row["epoch"]) + 1 for row in rows]
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     loss, accuracy = figure.subplots(1, 2)
     for name, color, label in (("train/loss", _TRAIN, "training"), ("val/loss", _VALIDATION, "validation")):
         loss.plot(epochs, [float(row[name] or "nan") for row in rows], color=color, label=label)
-    loss.set(xlabel="epoch", ylabel="cross-entropy (nats)", title="Loss")
+    loss.set(xlabel="epoch", ylabel="cross-entropy (nats)" if column == "val/acc1" else "loss", title="Loss")
     loss.legend(frameon=False)
-    values = [100 * float(row["val/acc1"] or "nan") for row in rows]
+    values = [100 * float(row[column] or "nan") for row in rows]
     accuracy.plot(epochs, values, color=_VALIDATION)
     if best_epoch + 1 in epochs:
         best = epochs.index(best_epoch + 1)
@@ -46,7 +48,7 @@ def curves(metrics: Path, best_epoch: int) -> Figure:
             ha="center",
         )
         accuracy.plot(epochs[best], values[best], "o", color=_VALIDATION)
-    accuracy.set(xlabel="epoch", ylabel="accuracy (%)", title="Validation accuracy")
+    accuracy.set(xlabel="epoch", ylabel=f"{name_of} (%)", title=f"Validation {name_of}")
     return figure
 
 
@@ -57,7 +59,7 @@ def range_curve(test: RangeTest) -> Figure:
     axes.plot(test.rates, test.losses, color=_TRAIN)
     axes.axvline(test.suggestion, color=_VALIDATION, label=f"suggested: {test.suggestion:.1e}")
     axes.axvline(test.kept, color="gray", linestyle="--", label=f"used: {test.kept:g}")
-    axes.set(xscale="log", xlabel="learning rate", ylabel="cross-entropy (nats)", title="Learning-rate range test")
+    axes.set(xscale="log", xlabel="learning rate", ylabel="loss", title="Learning-rate range test")
     axes.legend(frameon=False)
     return figure
 
