@@ -167,7 +167,10 @@ def _source(path: Path, names: tuple[str, ...], rows: dict[str, list[_Row]], mis
         labels: LabelRows = np.array(
             [[row.labels.get(name, missing) for name in names] for row in listed], dtype=np.int8
         )
-        splits[split] = Samples([row.path for row in listed], labels, path.parent)
+        known = (labels != NOT_KNOWN).any(axis=1)
+        splits[split] = Samples([row.path for row in listed], labels, path.parent).select(np.flatnonzero(known))
+        if not known.all():
+            notes.append(f"left out {(~known).sum():,} of {len(listed):,} {split} images, of which no label is known")
     _check_variety(path, names, splits["train"].label_rows)
     return Source(path.stem, names, splits, notes)
 

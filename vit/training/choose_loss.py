@@ -1,13 +1,17 @@
 """The loss of a training: for one class of an image, or for several labels"""
 
+from typing import TYPE_CHECKING
+
 from vit.training.multilabel_loss import MultilabelLoss, frequencies_of, known_share
-from vit.training.planning.plan import Plan
 from vit.training.training_loss import TrainingLoss
+
+if TYPE_CHECKING:
+    from vit.training.planning.plan import Plan  # which imports this module, by way of LoRA
 
 Loss = TrainingLoss | MultilabelLoss
 
 
-def choose_loss(plan: Plan, label_smoothing: float, is_mixed: bool) -> Loss:
+def choose_loss(plan: "Plan", label_smoothing: float, is_mixed: bool) -> Loss:
     """The loss that a plan asks for.
 
     Args:
