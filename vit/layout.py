@@ -148,6 +148,11 @@ class EvaluationLayout:
         return self.path / "confusion_matrix.png"
 
     @property
+    def precision_recall_path(self) -> Path:
+        """Figure of precision against recall, of a model that gives several labels."""
+        return self.path / "precision_recall.png"
+
+    @property
     def reliability_path(self) -> Path:
         """Figure of confidence against accuracy."""
         return self.path / "reliability.png"

@@ -34,11 +34,14 @@ def write_scored_labels(
             table.row((name, *texts, None if np.isnan(loss) else loss, *(float(str(p)) for p in probabilities)))
 
 
-def read_scored_labels(path: Path, label_names: Sequence[str], count: int) -> ScoredLabels:
-    """The images of a file that `write_scored_labels` wrote, at the temperatures of that time.
+def read_scored_labels(
+    path: Path, label_names: Sequence[str], count: int, temperatures: Sequence[float] = ()
+) -> ScoredLabels:
+    """The images of a file that `write_scored_labels` wrote.
 
     Args:
         count: expected number of rows.
+        temperatures: (K,) temperatures of the model that wrote it; () for 1 everywhere.
 
     Raises:
         DataError: the file has other columns, or another number of rows.
@@ -60,4 +63,5 @@ def read_scored_labels(path: Path, label_names: Sequence[str], count: int) -> Sc
         probabilities = np.array([row[len(_COLUMNS) :] for row in rows], dtype=np.float32)
     except ValueError as error:
         raise DataError(f"{path} is not as its run wrote it: {error}", "restore it, or train again") from error
-    return ScoredLabels(tuple(row[0] for row in rows), labels, probabilities.reshape(count, len(label_names)))
+    names = tuple(row[0] for row in rows)
+    return ScoredLabels(names, labels, probabilities.reshape(count, len(label_names)), tuple(temperatures))

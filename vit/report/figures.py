@@ -21,20 +21,22 @@ _TRAIN, _VALIDATION = "tab:blue", "tab:orange"
 
 
 def curves(metrics: Path, best_epoch: int) -> Figure:
-    """Loss and accuracy over epochs, from metrics.csv.
+    """Loss and accuracy over epochs, from metrics.csv; mAP instead of accuracy where an image may have several labels.
 
     Args:
         best_epoch: epoch of the best checkpoint, counted from 0.
     """
-    rows = [row for row in records(metrics) if row["val/acc1"] or row["train/images_per_second"]]
+    table = records(metrics)
+    column, name_of = ("val/map", "mAP") if table and "val/map" in table[0] else ("val/acc1", "accuracy")
+    rows = [row for row in table if row[column] or row["train/images_per_second"]]
     epochs = [int(row["epoch"]) + 1 for row in rows]
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     loss, accuracy = figure.subplots(1, 2)
     for name, color, label in (("train/loss", _TRAIN, "training"), ("val/loss", _VALIDATION, "validation")):
         loss.plot(epochs, [float(row[name] or "nan") for row in rows], color=color, label=label)
-    loss.set(xlabel="epoch", ylabel="cross-entropy (nats)", title="Loss")
+    loss.set(xlabel="epoch", ylabel="cross-entropy (nats)" if column == "val/acc1" else "loss", title="Loss")
     loss.legend(frameon=False)
-    values = [100 * float(row["val/acc1"] or "nan") for row in rows]
+    values = [100 * float(row[column] or "nan") for row in rows]
     accuracy.plot(epochs, values, color=_VALIDATION)
     if best_epoch + 1 in epochs:
         best = epochs.index(best_epoch + 1)
@@ -46,7 +48,7 @@ def curves(metrics: Path, best_epoch: int) -> Figure:
             ha="center",
         )
         accuracy.plot(epochs[best], values[best], "o", color=_VALIDATION)
-    accuracy.set(xlabel="epoch", ylabel="accuracy (%)", title="Validation accuracy")
+    accuracy.set(xlabel="epoch", ylabel=f"{name_of} (%)", title=f"Validation {name_of}")
     return figure
 
 
@@ -57,7 +59,7 @@ def range_curve(test: RangeTest) -> Figure:
     axes.plot(test.rates, test.losses, color=_TRAIN)
     axes.axvline(test.suggestion, color=_VALIDATION, label=f"suggested: {test.suggestion:.1e}")
     axes.axvline(test.kept, color="gray", linestyle="--", label=f"used: {test.kept:g}")
-    axes.set(xscale="log", xlabel="learning rate", ylabel="cross-entropy (nats)", title="Learning-rate range test")
+    axes.set(xscale="log", xlabel="learning rate", ylabel="loss", title="Learning-rate range test")
     axes.legend(frameon=False)
     return figure
 
@@ -83,13 +85,20 @@ def confusion_matrix(counts: npt.NDArray[np.int64], class_names: Sequence[str]) 
 
 
 def reliability(
-    correct: npt.NDArray[np.bool_], confidences: Floats, uncalibrated: Floats, bins: int = CALIBRATION_BINS
+    correct: npt.NDArray[np.bool_],
+    confidences: Floats,
+    uncalibrated: Floats,
+    bins: int = CALIBRATION_BINS,
+    words: tuple[str, str, str, str] = ("Accuracy by confidence", "confidence", "accuracy", "images"),
 ) -> Figure:
     """Accuracy against confidence in bins of equal width, above a histogram of the confidences.
 
     The right panel is with temperature scaling, the left panel without. Equal panels become one.
+
+    Args:
+        words: the title of one panel, and the words for confidence, accuracy and what is counted.
     """
-    panels = {"Accuracy by confidence": confidences}
+    panels = {words[0]: confidences}
     if not np.allclose(confidences, uncalibrated):
         panels = {"Without temperature scaling": uncalibrated, "With temperature scaling": confidences}
     centers = (np.arange(bins) + 0.5) / bins
@@ -104,9 +113,9 @@ def reliability(
         upper.bar(centers[seen > 0], accuracy[seen > 0], width=0.9 / bins, color=_TRAIN)
         upper.set(title=title, ylim=(0, 1))
         lower.bar(centers, seen, width=0.9 / bins, color="gray")
-        lower.set(xlabel="confidence", xlim=(0, 1))
-    grid[0, 0].set(ylabel="accuracy")
-    grid[1, 0].set(ylabel="images")
+        lower.set(xlabel=words[1], xlim=(0, 1))
+    grid[0, 0].set(ylabel=words[2])
+    grid[1, 0].set(ylabel=words[3])
     return figure
 
 
