@@ -110,7 +110,8 @@ def predict(
         show_predictions(reporter, summary, tally)
         if summary.num_unlabeled and (on_bad == "fail" or summary.num_unlabeled == summary.num_files):
             raise BadInputsError(f"{summary.num_unlabeled} files have no label", f"see the rows in {rows_file}")
-        reporter.next_command(f"vit evaluate {shlex.quote(model)} LABELED_FOLDER")
+        labeled = "LABELS.csv" if writer.is_multilabel else "LABELED_FOLDER"
+        reporter.next_command(f"vit evaluate {shlex.quote(model)} {labeled}")
     return summary
 
 
