@@ -148,7 +148,7 @@ class _Widgets(NamedTuple):
 
 
 def _widgets(top_k: int, is_multilabel: bool) -> _Widgets:
-    """Lay out the page that is being built. Where an image may have several labels, no class stands above the others."""
+    """Lay out the page that is being built. Among several labels of an image, none stands above the others."""
     import gradio
 
     files = gradio.File(label="Drop images here", file_count="multiple", type="filepath")
