@@ -122,6 +122,11 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     from vit.training.planning.plan import make_plan
 
     source = make_plan(first, listed).source
+    if source.is_multilabel:
+        raise UsageError(
+            f"a study compares how many images get the right class, and an image of {source.name} may have several labels",
+            "train each network with vit train, and compare the intervals of vit evaluate",
+        )
     if "test" not in source.splits:
         raise UsageError("a study needs test images", "give --data.test a fraction above 0")
     contents = read_images(source, reporter)

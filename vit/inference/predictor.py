@@ -68,7 +68,6 @@ class Predictor:
     """A network with its class names and preprocessing, from a checkpoint or an exported file alone.
 
     Attributes:
-        rule: which images get a label, and which set of classes. `answer_rule` makes one.
         validation_scores: what the network gave its validation images; None where the file has no such numbers.
     """
 
@@ -78,7 +77,25 @@ class Predictor:
         self.engine = engine
         self.class_names = class_names
         self.validation_scores = validation_scores
-        self.rule = AnswerRule()
+        self._rule = AnswerRule()
+
+    @property
+    def rule(self) -> AnswerRule:
+        """Which images get a label, and which set of classes. `answer_rule` makes one.
+
+        Raises:
+            UsageError: a rule is set for a model that gives an image several labels.
+        """
+        return self._rule
+
+    @rule.setter
+    def rule(self, rule: AnswerRule) -> None:
+        if self.multilabel is not None and rule != AnswerRule():
+            raise UsageError(
+                "this rule decides between classes that exclude each other, and the model gives an image several labels",
+                "use the labels of each prediction, which are above their thresholds",
+            )
+        self._rule = rule
 
     @property
     def multilabel(self) -> LabelRules | None:
