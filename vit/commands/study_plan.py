@@ -124,7 +124,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     source = make_plan(first, listed).source
     if source.is_multilabel:
         raise UsageError(
-            f"a study compares how many images get the right class, and an image of {source.name} may have several labels",
+            f"a study counts images with the right class, and an image of {source.name} may have several labels",
             "train each network with vit train, and compare the intervals of vit evaluate",
         )
     if "test" not in source.splits:

@@ -92,7 +92,7 @@ class Predictor:
     def rule(self, rule: AnswerRule) -> None:
         if self.multilabel is not None and rule != AnswerRule():
             raise UsageError(
-                "this rule decides between classes that exclude each other, and the model gives an image several labels",
+                "a rule chooses between classes that exclude each other, and the model gives an image several labels",
                 "use the labels of each prediction, which are above their thresholds",
             )
         self._rule = rule
