@@ -11,7 +11,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LabelRules:
     """The rule of each of K labels. An image has label k where sigmoid(logit k / temperatures[k]) >= thresholds[k].
 
@@ -25,6 +25,11 @@ class LabelRules:
 
     def __len__(self) -> int:
         return len(self.thresholds)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LabelRules) and self.to_plain() == other.to_plain()
+
+    __hash__ = None  # type: ignore[assignment]
 
     @classmethod
     def unfitted(cls, num_labels: int) -> "LabelRules":
