@@ -54,5 +54,6 @@ def _units(num_groups: int | None) -> str:
 
 
 def _words(accuracy: "Interval") -> str:
-    assert accuracy.low is not None and accuracy.high is not None
+    assert accuracy.low is not None
+    assert accuracy.high is not None
     return interval(accuracy.value, accuracy.low, accuracy.high)

@@ -103,6 +103,15 @@ class CrossvalDirectory(CrossvalLayout):
         assert isinstance(folders, list)
         return [RunDirectory(self.path / str(folder)) for folder in folders]
 
+    def unfinished(self) -> BadInputsError:
+        """The error where a fold has no result."""
+        runs = self.runs()
+        missing = [run for run in runs if not run.result_path.is_file()] or runs
+        return BadInputsError(
+            f"{len(missing)} of {len(runs)} folds are not finished, such as {missing[0].path}",
+            f"see {missing[0].log_path.name} there, and give the same 'vit crossval' command again",
+        )
+
     def collect(self) -> CrossvalResult:
         """What all folds have predicted; writes predictions.csv and summary.json.
 
@@ -110,12 +119,8 @@ class CrossvalDirectory(CrossvalLayout):
             BadInputsError: a fold is not finished.
         """
         runs = self.runs()
-        missing = [run for run in runs if not run.result_path.is_file()]
-        if missing:
-            raise BadInputsError(
-                f"{len(missing)} of {len(runs)} folds are not finished, such as {missing[0].path}",
-                f"see {missing[0].log_path.name} there, and give the same 'vit crossval' command again",
-            )
+        if not all(run.result_path.is_file() for run in runs):
+            raise self.unfinished()
         found = FoldPredictions.joined([FoldPredictions.read(run.fold_path) for run in runs])
         groups = found.groups if any(found.groups) else None
         accuracy = fold_accuracy(found.correct, found.folds, groups)

@@ -91,10 +91,9 @@ def _by_units(deviations: npt.NDArray[np.float64], groups: Sequence[str] | None)
     Args:
         deviations: (n,) deviations of the images from the mean.
     """
+    sums = deviations
     if groups is not None:
         _, number = np.unique(np.asarray(groups, dtype=object), return_inverse=True)
-        sums = np.bincount(number, deviations)
-    else:
-        sums = deviations
+        sums = np.bincount(number, deviations).astype(np.float64)
     units = len(sums)
     return float((sums**2).sum()) / len(deviations) ** 2 * units / max(1, units - 1), units

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from vit.data.samples import Labels
 
 Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -21,54 +20,68 @@ class LabelErrors:
     """Labels that are probably wrong.
 
     Attributes:
-        suspects: indices of the images, from the most to the least suspicious.
-        suggested: (n,) suggested class of each image: the class other than the given one with the largest probability.
+        ranking: (n,) indices of all images, the most suspicious first.
+        num_suspects: number of images whose label is probably wrong.
+        suggested: (n,) suggested class of each image: the most probable class but the given one.
         confidence: (n,) probability of the given class.
-        margins: (n,) probability of the given class minus that of the suggested class. The suspects are sorted by it.
-        joint: (C, C) confident joint: images with given class in rows that are confidently of the class in columns.
-        thresholds: (C,) mean probability of each class among the images with this label; NaN for classes without images.
+        joint: (C, C) confident joint: images with their given class in rows that are confidently of the class in the
+            column.
+        noise: estimated fraction of wrong labels, from the joint.
     """
 
-    suspects: Labels
+    ranking: Labels
+    num_suspects: int
     suggested: Labels
     confidence: Floats
-    margins: Floats
     joint: Labels
-    thresholds: Floats
+    noise: float
 
     @property
-    def noise(self) -> float:
-        """Estimated fraction of wrong labels."""
-        return 1 - float(np.trace(_calibrated(self.joint))) if self.joint.sum() else 0.0
+    def suspects(self) -> Labels:
+        """Indices of the images whose label is probably wrong, the most suspicious first."""
+        return self.ranking[: self.num_suspects]
 
 
 def find_label_errors(labels: Labels, probabilities: npt.ArrayLike) -> LabelErrors:
     """Find labels that are probably wrong.
 
-    An image counts as confidently of class j where its probability of j is at least the mean probability of j among the
-    images labeled j; of several such classes, where it is largest (equation 1 of the paper). The images that are
-    confidently of another class than their label are the suspects (the paper's "confident learning", C_confusion beside
-    it being the plain mistakes). They are sorted by the normalized margin (section 3.3).
+    The threshold of a class is the mean probability of the class among the images with its label. An image is
+    confidently of the most probable of those classes whose thresholds it reaches (equation 1). Given and confident
+    classes are counted in the confident joint, which estimates the fraction of wrong labels (equation 3). The images
+    are ranked by the normalized margin: the probability of the given class minus that of the most probable other class
+    (section 3.3). As many as are estimated to be wrong are the suspects, if another class is more probable. The paper
+    prunes each pair of classes by its own rate. One rate for all found more wrong labels at about the same precision
+    (docs/results.md).
 
     Args:
         labels: (n,) given class numbers.
-        probabilities: (n, C) probabilities out of folds.
+        probabilities: (n, C) probabilities from networks that have not trained on the image.
     """
     found = np.asarray(probabilities, dtype=np.float64)
-    rows, (num_images, num_classes) = np.arange(len(labels)), found.shape
+    rows, num_classes = np.arange(len(labels)), found.shape[1]
     own = found[rows, labels]
     counts = np.bincount(labels, minlength=num_classes)
-    with np.errstate(invalid="ignore"):
-        thresholds = np.bincount(labels, own, num_classes) / counts
+    thresholds = np.bincount(labels, own, num_classes) / np.maximum(counts, 1)
     others = found.copy()
     others[rows, labels] = -np.inf
     suggested = others.argmax(axis=1)
     margins = own - found[rows, suggested]
-    above = found >= np.where(counts > 0, thresholds, np.inf)
+    above = (found >= thresholds) & (counts > 0)
+    is_confident = above.any(axis=1)
     confident = np.where(above, found, -np.inf).argmax(axis=1)
-    counted = above.any(axis=1)
     joint = np.zeros((num_classes, num_classes), dtype=np.int64)
-    np.add.at(joint, (labels[counted], confident[counted]), 1)
-    suspects = np.flatnonzero(counted & (confident != labels))
-    suspects = suspects[np.argsort(margins[suspects], kind="stable")]
-    return LabelErrors(suspects, suggested, own, margins, joint, thresholds)
+    np.add.at(joint, (labels[is_confident], confident[is_confident]), 1)
+    noise = _noise(joint, counts)
+    num_suspects = min(round(noise * len(labels)), int((margins < 0).sum()))
+    return LabelErrors(np.argsort(margins, kind="stable"), num_suspects, suggested, own, joint, noise)
+
+
+def _noise(joint: Labels, counts: Labels) -> float:
+    """The fraction of wrong labels that a confident joint estimates, with each row scaled to its number of labels.
+
+    Args:
+        counts: (C,) number of images with each label.
+    """
+    in_rows = joint.sum(axis=1)
+    right = np.divide(np.diag(joint), in_rows, out=np.ones(len(counts)), where=in_rows > 0)
+    return 1 - float((right * counts).sum() / counts.sum())
