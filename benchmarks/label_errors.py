@@ -32,7 +32,8 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from vit.data.folds import fold_numbers
+from vit.csv_files import new_table
+from vit.data.folds import fold_numbers, pooled
 from vit.data.samples import Labels, Samples, Source
 from vit.data.sources import open_source
 from vit.study.label_errors import find_label_errors
@@ -136,6 +137,17 @@ def scores(labels: Labels, probabilities: Floats, is_wrong: npt.NDArray[np.bool_
     return result
 
 
+def write_ranking(path: Path, samples: Samples, class_names: tuple[str, ...], probabilities: Floats) -> None:
+    """Write the suspects of labels as they are."""
+    found = find_label_errors(samples.labels, probabilities)
+    accuracy = float((probabilities.argmax(1) == samples.labels).mean())
+    print(f"{len(samples):,} images, accuracy {100 * accuracy:.1f} %, {found.num_suspects} suspects")
+    with new_table(path, ("rank", "path", "label", "suggested", "confidence"), mode="x") as table:
+        for rank, image in enumerate(found.suspects.tolist(), 1):
+            names = (class_names[samples.labels[image]], class_names[found.suggested[image]])
+            table.row((rank, samples.paths[image], *names, float(found.confidence[image])))
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """Measure one data set."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -144,17 +156,25 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--images", type=int, help="number of images, equally many of every class")
     parser.add_argument("--init_from", help="weights of a network that computes the features")
     parser.add_argument("--keep", type=Path, help="file that keeps the features between calls")
+    parser.add_argument("--as_they_are", type=Path, help="flip nothing, and write the ranked labels to this CSV")
     parser.add_argument("--rates", type=float, nargs="+", default=[0.05, 0.1, 0.2])
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args(words)
     found = open_source(options.data, options.root)
-    samples = chosen(found.splits["train"], options.images)
+    samples = chosen(pooled(found), options.images)
     if options.keep is not None and options.keep.exists():
-        inputs = np.load(options.keep)
+        kept = np.load(options.keep)
+        inputs, places = kept["features"], {path: place for place, path in enumerate(pooled(found).paths)}
+        samples = pooled(found).select([places[path] for path in kept["paths"].tolist()])
     else:
         inputs = pixels(samples) if options.init_from is None else features(samples, found, options.init_from)
         if options.keep is not None:
-            np.save(options.keep, inputs)
+            np.savez(options.keep, features=inputs, paths=np.array(samples.paths))
+    if options.as_they_are is not None:
+        write_ranking(
+            options.as_they_are, samples, found.class_names, out_of_fold(inputs, samples, found.class_names, 0)
+        )
+        return
     print(f"{found.name}: {len(samples):,} images, {len(found.class_names)} classes, {options.seeds} seeds")
     for rate in options.rates:
         rows = []
