@@ -10,7 +10,7 @@ features are the first 100 principal components of the pixels. `find_label_error
 the table shows the mean over the seeds, and the least and the largest value:
 
     at k          fraction of wrong labels among the first k images, with k the number of flipped labels: precision and
-                  recall are equal there. Sorted by margin (the program's ranking), or by the probability of the label.
+                  recall are equal there. Sorted by the probability of the label (the program's ranking), or by margin.
     suspects      precision and recall of the images that `vit data check --labels` names
     confident     those that are confidently of another class: entries of the confident joint beside its diagonal
     mistakes      those whose most probable class is not their label
@@ -117,8 +117,8 @@ def scores(labels: Labels, probabilities: Floats, is_wrong: npt.NDArray[np.bool_
     margin = found.confidence - probabilities[rows, found.suggested]
     result = {
         "accuracy": float((probabilities.argmax(1) == labels)[~is_wrong].mean()),
-        "at k, margin": float(is_wrong[found.ranking[:count]].mean()),
-        "at k, probability": float(is_wrong[np.argsort(found.confidence, kind="stable")[:count]].mean()),
+        "at k, probability": float(is_wrong[found.ranking[:count]].mean()),
+        "at k, margin": float(is_wrong[np.argsort(margin, kind="stable")[:count]].mean()),
         "estimated rate": found.noise,
     }
     thresholds = np.array([found.confidence[labels == one].mean() for one in range(probabilities.shape[1])])
