@@ -172,7 +172,8 @@ def _score(predictor: "Predictor", data: str, split: str, samples: "Samples", re
     engine = predictor.engine
     where = f"{engine.device.type}, {engine.precision}, {engine.name}"
     reporter.notice(f"{len(samples):,} images of {data} ({split}), {where}")
-    return score(engine, labeled_images(samples, predictor.preprocess))
+    novelty_of = None if predictor.novelty is None else predictor.novelty.of_features
+    return score(engine, labeled_images(samples, predictor.preprocess), novelty_of)
 
 
 def _write(found: Evaluation, scored: "ScoredImages", class_names: tuple[str, ...]) -> None:

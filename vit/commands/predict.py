@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.answer_options import AnswerOptions, check_separator
+from vit.commands.answer_options import AnswerOptions, check_separator, no_novelty
 from vit.commands.arguments import ModelOrExport, Paths, PositiveInt, StrPath, new_file, path_list
 from vit.commands.prediction_tally import PredictionSummary, PredictionTally, gallery_page, show_predictions
 from vit.console import ProgressReport, Reporter
@@ -35,6 +35,7 @@ def predict(
     target_accuracy: float | None = None,
     coverage: float | None = None,
     sets: Literal["lac", "aps", "class_conditional"] = "lac",
+    reject_novel: bool = False,
     on_bad: Literal["report", "fail"] = "report",
     batch_size: PositiveInt = 64,
     device: str = "auto",
@@ -56,6 +57,8 @@ def predict(
         coverage: also give each image a set of labels that has the true one with this probability, such as 0.9
         sets: method of the sets. lac: smallest on average. aps: larger for difficult images. class_conditional: the
             coverage holds in each class
+        reject_novel: images that are unlike the training images get no label, and the status novel: those with a
+            novelty of 0.95 or more, as at most 5 % of images like the validation images have
         on_bad: exit code where some files cannot be read: report is 0, fail is 5; where all files are bad: always 5
         batch_size: number of files computed at once
         device: cpu, cuda or mps; auto: an accelerator if there is one
@@ -75,7 +78,7 @@ def predict(
     """
     model = os.fspath(model)
     rows_file = _rows_file(output, gallery)
-    wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets)
+    wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets, reject_novel)
     check_model(model)
     check_engine(engine, Path(model), device)
     files = list_files(path_list(images), recursive)
@@ -84,12 +87,15 @@ def predict(
     from vit.inference.rows import open_writer
 
     writer = open_writer(rows_file, top_k)  # a wrong ending must show before the model is loaded
-    predictor = load(model, device, precision, engine, len(files))
+    computes_features: EngineName = "torch" if reject_novel and engine == "auto" else engine
+    predictor = load(model, device, precision, computes_features, len(files))
     writer.top_k = min(top_k, len(predictor.class_names))
     reporter = Reporter(quiet=not is_first())
     writer.has_sets = coverage is not None
     predictor.rule = wanted.rule(predictor, reporter)
     check_separator(writer, predictor.class_names)
+    if predictor.novelty is None:
+        reporter.notice(f"the column novelty stays empty: {no_novelty(predictor)}")
     reporter.notice(
         f"{len(files):,} files, {len(predictor.class_names)} classes, "
         f"{predictor.engine.device.type}, {predictor.engine.precision}, {predictor.engine.name}"
