@@ -18,7 +18,7 @@ from torch import Tensor
 
 MOST_FEATURES = 5_000  # training images of which features are kept: 2 MB of a ViT-Ti
 MOST_IMAGES = 20_000  # validation images of which distances are kept, as for `ValidationScores`
-NEIGHBOR = 5
+NEIGHBOR = 1
 UNLIKE = 0.95  # novelty from which an image counts as unlike the training images
 FEWEST_IMAGES = 19  # validation images: with fewer no image can reach 0.95
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from vit.inference.prediction_sets import SetMethod
     from vit.inference.predictor import Predictor
     from vit.inference.rows import RowWriter
+    from vit.inference.tta import Tta
 
 SHOWN_CLASSES = 10
 
@@ -25,6 +26,7 @@ class AnswerOptions:
     coverage: float | None
     sets: "SetMethod"
     reject_novel: bool
+    tta: "Tta | None"
 
     @classmethod
     def checked(
@@ -34,10 +36,13 @@ class AnswerOptions:
         coverage: float | None,
         sets: "SetMethod",
         reject_novel: bool,
+        tta: "Tta | None",
     ) -> "AnswerOptions":
         """The options as given. UsageError for a number out of range, and for options that exclude each other."""
         if reject_below is not None and target_accuracy is not None:
             raise UsageError("--reject_below and --target_accuracy both set the smallest probability", "give one")
+        if reject_novel and tta is not None:
+            raise UsageError("--reject_novel compares one view of each image, and --tta averages several", "give one")
         if sets != "lac" and coverage is None:
             raise UsageError(f"--sets {sets} needs --coverage", "give --coverage 0.9")
         return cls(
@@ -46,12 +51,19 @@ class AnswerOptions:
             fraction("--coverage", coverage),
             sets,
             reject_novel,
+            tta,
         )
 
     def rule(self, predictor: "Predictor", reporter: Reporter) -> "AnswerRule":
         """The rule for a model, and a line that says what it is."""
         from vit.inference.answers import answer_rule
 
+        option = "--target_accuracy" if self.target_accuracy is not None else "--coverage"
+        if self.tta and predictor.validation_scores is None and (self.target_accuracy or self.coverage):
+            raise UsageError(
+                f"{option} with --tta {self.tta} needs validation images that were scored with it",
+                f"run 'vit evaluate RUN --tta {self.tta}' first",
+            )
         rule = answer_rule(
             predictor.validation_scores,
             len(predictor.class_names),

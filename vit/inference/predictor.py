@@ -14,6 +14,7 @@ from torch import Tensor
 from vit.checkpoints import load as checkpoint
 from vit.checkpoints.novelty import UNLIKE, Novelty
 from vit.checkpoints.run import checkpoint_of
+from vit.checkpoints.tta_file import FittedTta
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.decode import ImageError, read_image
 from vit.data.in_memory import TAKEN, InMemory, name_of, pixels_of
@@ -29,6 +30,7 @@ from vit.inference.engines.openvino_engine import OpenVinoEngine
 from vit.inference.engines.openvino_model import read as read_openvino
 from vit.inference.files import list_files
 from vit.inference.pipeline import rows_of
+from vit.inference.tta import NUM_VIEWS, AugmentedEngine, Tta
 
 Image = str | os.PathLike[str] | InMemory
 _Named = tuple[str, str | InMemory]  # name of the row, and the image
@@ -81,7 +83,7 @@ class Predictor:
 
     def __init__(
         self,
-        engine: AnyEngine,
+        engine: AnyEngine | AugmentedEngine,
         class_names: tuple[str, ...],
         validation_scores: ValidationScores | None,
         novelty: Novelty | None = None,
@@ -207,6 +209,7 @@ def load(
     precision: str = "auto",
     engine: EngineName = "auto",
     num_images: int = 1,
+    tta: Tta | None = None,
 ) -> Predictor:
     """The model of a run folder, a checkpoint or an exported file.
 
@@ -217,12 +220,18 @@ def load(
             ONNX files run at "32-true".
         engine: what computes a checkpoint: "torch", "openvino", or "auto" for the faster one, see `choose_engine`.
         num_images: number of images to predict, by which "auto" chooses. For few images it is always "torch".
+        tta: test-time augmentation: "flip" averages each image and its mirror image, "crops" five crops. Temperature
+            and validation scores are then those that `vit evaluate --tta` fitted, if it did.
 
     Raises:
         CheckpointError: there is no checkpoint, or it cannot be used.
         UsageError: there is no such device; the engine is not installed; or the model does not support the device, the
             precision or the engine.
     """
+    if tta is not None:
+        plain = load(path, device, precision, engine, num_images * NUM_VIEWS[tta])
+        assert not isinstance(plain.engine, AugmentedEngine)
+        return _augmented(plain.engine, plain.class_names, tta, checkpoint_of(Path(path)))
     path = Path(path)
     check_engine(engine, path, device)
     if path.suffix == ONNX:
@@ -236,6 +245,13 @@ def load(
         precision = "32-true"
     job = Job(file, Trained(network, description), device, precision, num_images)
     return Predictor(choose_engine(engine, job), description.class_names, description.validation_scores, novelty)
+
+
+def _augmented(engine: AnyEngine, class_names: tuple[str, ...], tta: Tta, file: Path) -> Predictor:
+    fitted = FittedTta.read(file, tta, len(class_names))
+    if fitted is None:
+        return Predictor(AugmentedEngine(engine, tta), class_names, None)
+    return Predictor(AugmentedEngine(engine, tta, fitted.temperature), class_names, fitted.scores)
 
 
 def _load_onnx(path: Path, precision: str) -> Predictor:
