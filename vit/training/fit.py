@@ -82,7 +82,7 @@ def _fit(
     if best.fitted is not None:
         _notify(listeners, f"temperature {best.fitted.words()}")
     if stats.is_first_process:
-        store_calibration(run.best_path, best.temperature, best.validation_scores)
+        store_calibration(run.best_path, best.temperature, best.validation_scores, best.novelty)
     result = run_result(plan, stats, best)
     if stats.is_first_process:
         run.previous_path.unlink(missing_ok=True)
