@@ -122,11 +122,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     from vit.training.planning.plan import make_plan
 
     source = make_plan(first, listed).source
-    if source.is_multilabel:
-        raise UsageError(
-            f"a study counts images with the right class, and an image of {source.name} may have several labels",
-            "train each network with vit train, and compare the intervals of vit evaluate",
-        )
+    source.check_one_class("vit study")
     if "test" not in source.splits:
         raise UsageError("a study needs test images", "give --data.test a fraction above 0")
     contents = read_images(source, reporter)

@@ -18,7 +18,6 @@ from vit.weights.formats.shapes import shown_network
 from vit.weights.formats.weight_format import Weights
 from vit.weights.preprocess_config import PreprocessValues
 
-_SIZE = ("patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio")
 _FIX = "set it with --model.network.NAME ('vit convert': --NAME), or rename the file as timm names the model"
 
 
@@ -165,7 +164,7 @@ def _catalog_name(options: Mapping[str, object]) -> str:
     same = (
         name
         for name, entry in CATALOG.items()
-        if entry.network is VisionTransformer and all(entry.options[key] == options[key] for key in _SIZE)
+        if entry.network is VisionTransformer and all(options.get(key) == own for key, own in entry.options.items())
     )
     return next((name for name in same if name != "vit"), "vit")
 
