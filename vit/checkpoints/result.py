@@ -96,6 +96,11 @@ class RunResult:
     mfu: float | None = None
     multilabel: dict[str, list[float]] | None = None
 
+    @property
+    def accuracy(self) -> float:
+        """The fraction of the test images that are right; with several labels for an image the exact match."""
+        return self.metrics["acc1" if self.multilabel is None else "exact_match"]["value"]
+
     def write(self, path: Path) -> None:
         """Write result.json whole or not at all."""
         values = {_KEYS.get(name, name): value for name, value in vars(self).items() if name not in _IN_NETWORK}
