@@ -126,7 +126,6 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     from vit.training.planning.plan import make_plan
 
     source = make_plan(first, listed).source
-    source.check_one_class("vit study")
     if "test" not in source.splits:
         raise UsageError("a study needs test images", "give --data.test a fraction above 0")
     contents = read_images(source, reporter)
