@@ -10,12 +10,14 @@ A checkpoint is Lightning's dictionary, with our description under the key "vit"
           multilabel: {temperatures: [K numbers], thresholds: [K numbers]}}   (several labels for an image)
     state_dict: {"network.<key>": tensor}            the weights (averaged ones, if the recipe averages)
     progress: {train_loss: [[sum, batches], ...], skipped: int, ...}   of an unfinished epoch, for resuming
+    novelty: {features: (n, D) float16, neighbor: int, validation: (m,) float32}   (optional)
     lora: {"network.<key>": tensor}                  with LoRA: the parts that state_dict has the sums of, for resuming
     optimizer_states, lr_schedulers, loops, ...      Lightning's, for resuming
 
 Each fact stands once. The number of classes is the length of `classes`, and the image size is in `preprocess`.
 `temperature` divides the logits before the softmax. It is 1 during training. At the end, the temperature that was
-fitted on the validation images is written into best.ckpt, with the scores of these images.
+fitted on the validation images is written into best.ckpt, with the scores of these images, and with features of
+training images (`Novelty`).
 
 `multilabel` is there if the network gives several labels for an image, and only then. Probabilities are then sigmoids
 of the logits over the temperature of each label, and `temperature` stays 1. Such files have format 4, because a program
@@ -47,6 +49,7 @@ from vit.models.spec import NetworkSpec
 FORMAT = 4  # the newest, with several labels for an image
 SINGLE_LABEL_FORMAT = 3  # of all other checkpoints: earlier programs read them
 KEY = "vit"
+NOVELTY_KEY = "novelty"
 PREFIX = "network."
 MAX_SIDE = 4096
 FIX = "give a run folder or a checkpoint that 'vit train' wrote"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vit.data.image_csv import ListedFiles, columns_of, read_image_csv, split_of
+from vit.data.image_csv import ListedFiles, ListedGroups, columns_of, read_image_csv, split_of
 from vit.data.label_text import SEPARATOR
 from vit.data.multilabel_csv import read_label_columns, read_label_lists
 from vit.data.samples import Source, label_files
@@ -24,10 +24,11 @@ def read_csv_source(path: Path) -> Source:
 
 
 def _read_classes(path: Path) -> Source:
-    """List the images of a CSV with the columns path and label, and optionally split."""
-    table = read_image_csv(path, ("path", "label"), ("split",))
+    """List the images of a CSV with the columns path and label, and optionally split and group."""
+    table = read_image_csv(path, ("path", "label"), ("split", "group"))
     rows: dict[str, list[tuple[str, str]]] = {"train": []}  # split -> path and class name of each file
-    files = ListedFiles(path)
+    groups: dict[str, list[str]] = {}  # split -> group of each file
+    files, listed_groups = ListedFiles(path), ListedGroups(table)
     for line, row in table.rows:
         file_name, label, where = row["path"], row["label"], f"{path}, line {line}"
         split = split_of(row, where)
@@ -37,10 +38,14 @@ def _read_classes(path: Path) -> Source:
             raise DataError(f"{where}: label {label!r} is not UTF-8", "save the file as UTF-8 CSV")
         files.add(file_name, line)
         rows.setdefault(split, []).append((file_name, label))
+        groups.setdefault(split, []).append(listed_groups.of(row, where))
     class_names = tuple(sorted({name for _, name in rows["train"]}))
     if not class_names:
         raise DataError(f"{path} has no training images", "leave split empty or write train")
-    splits = {split: label_files(path.parent, listed, class_names, str(path)) for split, listed in rows.items()}
+    splits = {
+        split: label_files(path.parent, listed, class_names, str(path), groups[split] if listed_groups else None)
+        for split, listed in rows.items()
+    }
     notes = [table.note] if table.note else []
     if any(SEPARATOR in name for name in class_names):
         name = next(name for name in class_names if SEPARATOR in name)

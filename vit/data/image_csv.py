@@ -17,6 +17,7 @@ NAMES = {  # our column -> common names of it, the most specific first
     "labels": ("labels", "tags", "finding_labels"),
     "label": ("label", "class", "class_name", "classname", "category", "target", "species"),
     "split": ("split", "set", "subset", "partition", "fold"),
+    "group": ("group", "group_id", "patient", "patient_id", "subject", "subject_id"),
 }  # fmt: skip
 MAX_HEADER = 1 << 20  # characters
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
@@ -27,7 +28,7 @@ class ImageTable:
     """The rows of a CSV under our column names.
 
     Attributes:
-        rows: line number, and {"path", "label" or "split": cell}, of each row.
+        rows: line number, and {"path", "label", "split" or "group": cell}, of each row.
         note: columns and separator that were recognized, where they are not ours; else empty.
         others: names of the other columns, where they were asked for.
         other_cells: their cells of each row; "" where a row is too short.
@@ -170,3 +171,22 @@ def _is_index(name: str) -> bool:
 
 def _plain(name: str) -> str:
     return name.strip().casefold().replace(" ", "_").replace("-", "_")
+
+
+class ListedGroups:
+    """The groups of a table's images; false where no row has one."""
+
+    def __init__(self, table: ImageTable) -> None:
+        self._are_given = any(row.get("group") for _, row in table.rows)
+
+    def __bool__(self) -> bool:
+        return self._are_given
+
+    def of(self, row: Mapping[str, str], where: str) -> str:
+        """The group of a row; "" where no row has one. DataError for an empty cell where others have a group."""
+        if self._are_given and not row["group"]:
+            raise DataError(
+                f"{where}: an empty group, where other lines have one",
+                "fill it in (an image that stands alone has a group of its own), or remove the column",
+            )
+        return row.get("group", "")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vit.data.image_csv import ImageTable, ListedFiles, read_image_csv, split_of
+from vit.data.image_csv import ImageTable, ListedFiles, ListedGroups, read_image_csv, split_of
 from vit.data.label_text import ABSENT, NOT_KNOWN, PRESENT, LabelRows, check_label_name, parse_labels
 from vit.data.samples import Samples, Source
 from vit.errors import DataError
@@ -25,11 +25,12 @@ _SHOWN = 5  # labels in an error
 
 
 class _Row(NamedTuple):
-    """One image of the table: its line, its path, and {label: 1 present, 0 absent, -1 unknown}."""
+    """One image of the table: its line, its path, {label: 1 present, 0 absent, -1 unknown}, and its group, or ""."""
 
     line: int
     path: str
     labels: Mapping[str, int]
+    group: str
 
 
 def read_label_lists(path: Path) -> Source:
@@ -38,7 +39,7 @@ def read_label_lists(path: Path) -> Source:
     Raises:
         DataError: a row is wrong, a file is missing, or a label cannot be learned.
     """
-    table = read_image_csv(path, ("path", "labels"), ("split",))
+    table = read_image_csv(path, ("path", "labels"), ("split", "group"))
     texts = [row["labels"] for _, row in table.rows]
     apart = next(
         (mark for mark in _OTHER_MARKS if not any("|" in text for text in texts) and mark in "".join(texts)), ""
@@ -76,7 +77,7 @@ def read_label_columns(path: Path) -> Source:
     Raises:
         DataError: a cell is neither 0, 1 nor empty, a row is wrong, a file is missing, or a label cannot be learned.
     """
-    table = read_image_csv(path, ("path",), ("split",), others=True)
+    table = read_image_csv(path, ("path",), ("split", "group"), others=True)
     names = [name.strip() for name in table.others]
     for name in names:
         try:
@@ -139,13 +140,13 @@ def _place(table: ImageTable, names: list[str], cells: list[list[str]], wanted: 
 def _rows_by_split(path: Path, table: ImageTable, parsed: list[dict[str, int]]) -> dict[str, list[_Row]]:
     """{split: rows}, with every file looked for."""
     rows: dict[str, list[_Row]] = {"train": []}
-    files = ListedFiles(path)
+    files, groups = ListedFiles(path), ListedGroups(table)
     for (line, cells), labels in zip(table.rows, parsed, strict=True):
         split = split_of(cells, f"{path}, line {line}")
         if not cells["path"]:
             raise DataError(f"{path}, line {line}: an empty path", "fill it in or remove the line")
         files.add(cells["path"], line)
-        rows.setdefault(split, []).append(_Row(line, cells["path"], labels))
+        rows.setdefault(split, []).append(_Row(line, cells["path"], labels, groups.of(cells, f"{path}, line {line}")))
     if not rows["train"]:
         raise DataError(f"{path} has no training images", "leave split empty or write train")
     return rows
@@ -168,7 +169,9 @@ def _source(path: Path, names: tuple[str, ...], rows: dict[str, list[_Row]], mis
             [[row.labels.get(name, missing) for name in names] for row in listed], dtype=np.int8
         )
         known = (labels != NOT_KNOWN).any(axis=1)
-        splits[split] = Samples([row.path for row in listed], labels, path.parent).select(np.flatnonzero(known))
+        groups = tuple(row.group for row in listed) if any(row.group for row in listed) else None
+        images = Samples([row.path for row in listed], labels, path.parent, groups=groups)
+        splits[split] = images.select(np.flatnonzero(known))
         if not known.all():
             notes.append(f"left out {(~known).sum():,} of {len(listed):,} {split} images, of which no label is known")
     _check_variety(path, names, splits["train"].label_rows)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.data.label_text import ABSENT, LabelRows, label_text, parse_labels
-from vit.errors import DataError
+from vit.errors import DataError, UsageError
 
 Labels = npt.NDArray[np.int64]
 
@@ -26,12 +26,14 @@ class Samples:
         labels: (n,) class numbers; with several labels for an image (n, K) int8: 1 present, 0 absent, -1 unknown.
         root: folder of the paths; None where `arrays` holds the pixels.
         arrays: n arrays (H, W) or (H, W, 3) uint8; None for files.
+        groups: the group of each image, such as its patient: splits keep a group in one part; None: no groups.
     """
 
     paths: Sequence[str]
     labels: npt.NDArray[Any]
     root: Path | None = None
     arrays: Sequence[npt.NDArray[np.uint8]] | None = None
+    groups: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -63,7 +65,17 @@ class Samples:
         arrays = None
         if self.arrays is not None:
             arrays = self.arrays[chosen] if isinstance(self.arrays, np.ndarray) else [self.arrays[i] for i in chosen]
-        return Samples([self.paths[i] for i in chosen], self.labels[chosen], self.root, arrays)
+        groups = None if self.groups is None else tuple(self.groups[i] for i in chosen)
+        return Samples([self.paths[i] for i in chosen], self.labels[chosen], self.root, arrays, groups)
+
+    def followed_by(self, other: "Samples") -> "Samples":
+        """These images and then those of another split of the same data set."""
+        arrays: Sequence[npt.NDArray[np.uint8]] | None = None
+        if self.arrays is not None and other.arrays is not None:
+            arrays = [*self.arrays, *other.arrays]
+        groups = None if self.groups is None or other.groups is None else (*self.groups, *other.groups)
+        paths, labels = [*self.paths, *other.paths], np.concatenate([self.labels, other.labels])
+        return Samples(paths, labels, self.root, arrays, groups)
 
     def fingerprint(self) -> str:
         """A hash of paths and labels in order. Two lists with one fingerprint name the same images."""
@@ -95,8 +107,26 @@ class Source:
         """Whether an image may have several labels."""
         return next(iter(self.splits.values())).is_multilabel
 
+    def check_one_class(self, what: str) -> None:
+        """Raise UsageError where an image may have several labels.
 
-def label_files(root: Path, rows: Sequence[tuple[str, str]], class_names: tuple[str, ...], where: str) -> Samples:
+        Args:
+            what: what needs one class for each image.
+        """
+        if self.is_multilabel:
+            raise UsageError(
+                f"{what} needs one class for each image, and the images of {self.name} may have several labels",
+                "see docs/guides/several_labels.md for what works with several labels",
+            )
+
+
+def label_files(
+    root: Path,
+    rows: Sequence[tuple[str, str]],
+    class_names: tuple[str, ...],
+    where: str,
+    groups: Sequence[str] | None = None,
+) -> Samples:
     """Files and class names -> samples.
 
     Args:
@@ -104,6 +134,7 @@ def label_files(root: Path, rows: Sequence[tuple[str, str]], class_names: tuple[
         rows: path and class name of each file.
         class_names: classes of the training images, in the order of their numbers.
         where: folder or table that an error names.
+        groups: the group of each file; None: no groups.
 
     Raises:
         DataError: a row has a class that the training images lack.
@@ -118,7 +149,7 @@ def label_files(root: Path, rows: Sequence[tuple[str, str]], class_names: tuple[
             "rename or remove them, or add training images",
         )
     labels = np.fromiter((numbers[name] for _, name in rows), dtype=np.int64, count=len(rows))
-    return Samples([path for path, _ in rows], labels, root)
+    return Samples([path for path, _ in rows], labels, root, groups=None if groups is None else tuple(groups))
 
 
 def label_names(samples: Samples, class_names: Sequence[str]) -> list[str]:

@@ -5,28 +5,31 @@ import os
 from collections.abc import Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from vit.csv_files import new_table, read_table
 from vit.data.draws import uniform
+from vit.data.groups import grouped
 from vit.data.iterative_stratification import iteratively_stratified
 from vit.data.label_text import PRESENT
 from vit.data.samples import Labels, Samples, Source, label_names
 from vit.errors import DataError
 
 SPLITS = ("train", "validation", "test", "calibration")
-COLUMNS, CONTENT = ("path", "label", "split"), "content"  # columns of splits.csv
+COLUMNS, CONTENT, GROUP = ("path", "label", "split"), "content", "group"  # columns of splits.csv
 MULTILABEL_COLUMNS = ("path", "labels", "split")  # its columns where an image may have several labels
+_MORE = ((), (CONTENT,), (GROUP,), (CONTENT, GROUP))
+_HEADERS = tuple((*columns, *more) for columns in (COLUMNS, MULTILABEL_COLUMNS) for more in _MORE)
 
 
 def with_all_splits(source: Source, validation: float, test: float, seed: int, calibration: float = 0.0) -> Source:
     """The source with all splits. Missing splits are cut from the training images, stratified by class or by labels.
 
     Most classes may have too few images for this. If a stratified cut gave less than half of the wanted images, the cut
-    ignores classes, and each class keeps at least one training image.
+    ignores classes, and each class keeps at least one training image. Images with groups are cut by whole groups,
+    stratified as well as these allow.
 
     The cut depends on the seed and the sorted names alone, and not on the order in which a file system lists files.
 
@@ -55,7 +58,7 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
         return source
     train = source.splits["train"]
     order = np.array(sorted(range(len(train)), key=train.paths.__getitem__), dtype=np.int64)
-    parts, how = _parts(train.labels[order], list(fractions.values()), seed)
+    parts, how = _parts(train, order, list(fractions.values()), seed)
     splits = dict(source.splits)
     for split, rows in zip((*fractions, "train"), parts, strict=True):
         splits[split] = train.select(np.sort(order[rows]))
@@ -66,6 +69,11 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
         fix = "add images, so that most classes have two or more, or give folders or a CSV with splits"
     for split in (*fractions, "train"):
         if len(splits[split]) == 0:
+            if train.groups is not None:
+                raise DataError(
+                    f"{len(set(train.groups))} groups are too few to cut a {split} split of whole groups",
+                    "add groups, check that the group is not the same for all images, or give a CSV with splits",
+                )
             raise DataError(f"{len(train)} images of {classes} are too few to cut a {split} split", fix)
     _check_labels_left(splits["train"], source.class_names)
     cut = " and ".join(f"{len(splits[split]):,} for {split}" for split in fractions)
@@ -85,9 +93,13 @@ def _check_labels_left(train: Samples, class_names: tuple[str, ...]) -> None:
         )
 
 
-def _parts(labels: npt.NDArray[Any], fractions: list[float], seed: int) -> tuple[list[Labels], str]:
-    """The rows of each part and of the rest, and how they were chosen."""
-    if labels.ndim == 2:
+def _parts(train: Samples, order: Labels, fractions: list[float], seed: int) -> tuple[list[Labels], str]:
+    """The rows of each part and of the rest, as places in `order`, and how they were chosen."""
+    labels = train.labels[order]
+    if train.groups is not None:
+        groups = [train.groups[row] for row in order]
+        return grouped(labels, groups, fractions, seed), f"stratified, {len(set(groups)):,} groups kept whole"
+    if train.is_multilabel:
         return iteratively_stratified(labels, fractions, seed), "stratified by labels"
     parts = stratified(labels, fractions, seed)
     sizes = [math.floor(len(labels) * fraction + 0.5) for fraction in fractions]
@@ -143,15 +155,17 @@ class SplitRow(NamedTuple):
         path: absolute path of the file; a name for an image of a data set without files.
         label: class name; the text of `label_text` where an image may have several labels.
         content_hash: hash of the file's bytes, or of the pixels; "" for unreadable files and in old tables.
+        group: the image's group; "" where images have none.
     """
 
     path: str
     label: str
     content_hash: str = ""
+    group: str = ""
 
 
 def write_splits(source: Source, path: Path, hashes: Mapping[str, Sequence[str]] | None = None) -> None:
-    """Write `splits.csv`: every image with its label and split.
+    """Write `splits.csv`: every image with its label and split, and its group where images have one.
 
     Args:
         source: the images.
@@ -159,10 +173,13 @@ def write_splits(source: Source, path: Path, hashes: Mapping[str, Sequence[str]]
         hashes: {split: content hash of each image} for a fourth column; see `read_contents`.
     """
     columns = MULTILABEL_COLUMNS if source.is_multilabel else COLUMNS
-    with new_table(path, columns if hashes is None else (*columns, CONTENT), mode="x") as table:
+    more = {} if hashes is None else {CONTENT: "content_hash"}
+    if any(samples.groups is not None for samples in source.splits.values()):
+        more[GROUP] = "group"
+    with new_table(path, (*columns, *more), mode="x") as table:
         for split, rows in split_rows(source, hashes).items():
             for row in rows:
-                table.row((row.path, row.label, split, *(() if hashes is None else (row.content_hash,))))
+                table.row((row.path, row.label, split, *(getattr(row, name) for name in more.values())))
 
 
 def split_rows(source: Source, hashes: Mapping[str, Sequence[str]] | None = None) -> dict[str, list[SplitRow]]:
@@ -174,9 +191,10 @@ def split_rows(source: Source, hashes: Mapping[str, Sequence[str]] | None = None
             root = samples.root.resolve() if samples.root is not None else ""
             names = label_names(samples, source.class_names)
             contents = repeat("", len(samples)) if hashes is None else hashes[split]
+            groups = repeat("", len(samples)) if samples.groups is None else samples.groups
             found[split] = [
-                SplitRow(os.path.join(root, path), name, content_hash)
-                for path, name, content_hash in zip(samples.paths, names, contents, strict=True)
+                SplitRow(os.path.join(root, path), *others)
+                for path, *others in zip(samples.paths, names, contents, groups, strict=True)
             ]
     return found
 
@@ -196,11 +214,13 @@ def read_splits(path: Path) -> dict[str, list[SplitRow]]:
     found: dict[str, list[SplitRow]] = {}
     try:
         header, rows = read_table(path)
-        known = [(*columns, *content) for columns in (COLUMNS, MULTILABEL_COLUMNS) for content in ((), (CONTENT,))]
-        if tuple(header) not in known or any(len(row) != len(header) for row in rows):
+        if tuple(header) not in _HEADERS or any(len(row) != len(header) for row in rows):
             raise ValueError(f"its columns are not {','.join((*COLUMNS, CONTENT))}")
-        for name, label, split, *content in rows:
-            found.setdefault(split, []).append(SplitRow(name, label, *content))
+        fields = {CONTENT: "content_hash", GROUP: "group"}
+        more = [fields[name] for name in header[len(COLUMNS) :]]
+        for name, label, split, *others in rows:
+            row = SplitRow(name, label, **dict(zip(more, others, strict=True)))
+            found.setdefault(split, []).append(row)
     except (OSError, ValueError) as error:
         raise DataError(f"{path} is damaged: {error}", "restore the file, or train again") from error
     return found

@@ -1,16 +1,15 @@
 """A network applied to images: probabilities of batches, and scores of all images of a split"""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from vit.checkpoints.label_rules import LabelRules
 from vit.data.batch import Batch
@@ -23,6 +22,7 @@ from vit.inference.prepared import prepared
 from vit.inference.scored_images import Floats, ScoredImages
 from vit.inference.scored_labels import Scored, ScoredLabels
 from vit.launch import rank_and_world_size
+from vit.models.heads import classifier_names, with_features
 from vit.models.network import Network
 from vit.models.vision_transformer import VisionTransformer
 
@@ -68,22 +68,42 @@ class Engine:
         self.temperature = temperature
         self.rules = rules
         self._computed = prepared(self.network, device, self.precision)
+        self._with_features: nn.Module | None = None
         self._max_images = images_of_a_pass(network, self.precision) if device.type == "cpu" else None
 
-    @torch.inference_mode()
     def logits(self, images: Tensor) -> Tensor:
         """Images (B, 3, S, S) uint8 -> logits (B, C) float32."""
-        return torch.cat([self._pass(part) for part in images.split(self._max_images or len(images))])
+        return self._output(self._computed, images)
 
-    def _pass(self, images: Tensor) -> Tensor:
+    @torch.inference_mode()
+    def _output(self, module: nn.Module, images: Tensor) -> Tensor:
+        return torch.cat([self._pass(module, part) for part in images.split(self._max_images or len(images))])
+
+    def _pass(self, module: nn.Module, images: Tensor) -> Tensor:
         normalized = self.preprocess.normalize(images.to(self.device, non_blocking=True))
         with autocast(self.precision, self.device):
-            logits: Tensor = self._computed(normalized.contiguous(memory_format=self.network.memory_format))
-            return logits.float()
+            output: Tensor = module(normalized.contiguous(memory_format=self.network.memory_format))
+            return output.float()
 
     def probabilities(self, images: Tensor) -> Tensor:
         """Images (B, 3, S, S) uint8 -> probabilities (B, C) float32 on the CPU."""
         return probabilities_of(self.logits(images), self.temperature, self.rules).cpu()
+
+    def keep_features(self) -> bool:
+        """Make `probabilities_and_features` possible. False where the last layer of the network is not known."""
+        names = classifier_names(self.network)
+        if names and self._with_features is None:
+            self._with_features = with_features(self._computed, names)
+        return bool(names)
+
+    def probabilities_and_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Images (B, 3, S, S) uint8 -> probabilities (B, C) and features of the last layer (B, D), float32, on the CPU.
+
+        One forward pass computes both. Call `keep_features` first.
+        """
+        assert self._with_features is not None
+        logits, features = self._output(self._with_features, images).tensor_split([self.network.num_classes], dim=1)
+        return probabilities_of(logits, self.temperature, self.rules).cpu(), features.cpu()
 
 
 def trained_engine(trained: Trained, device: torch.device, precision: str) -> Engine:
@@ -114,8 +134,14 @@ class Classifies(Protocol):
         """Images (B, 3, S, S) uint8 -> probabilities (B, C) float32 on the CPU."""
 
 
-def score(engine: Classifies, batches: Iterable[Batch]) -> Scored:
+NoveltyOf = Callable[[Tensor], Floats]  # features (B, D) -> (B,)
+
+
+def score(engine: Classifies, batches: Iterable[Batch], novelty_of: NoveltyOf | None = None) -> Scored:
     """Score every valid image of all processes once, in the order of the list. Every process gets all scores.
+
+    Args:
+        novelty_of: makes `ScoredImages.novelty` of the features of an `Engine` that keeps them; None: no novelty.
 
     Returns:
         ScoredLabels if the engine has rules of labels, else ScoredImages.
@@ -127,12 +153,18 @@ def score(engine: Classifies, batches: Iterable[Batch]) -> Scored:
     paths: list[str] = []
     labels: list[Tensor] = []
     probabilities: list[Tensor] = []
+    novelty: list[Floats] = []
     places: list[int] = []  # in the list of images: process r of n scores images r, r + n, r + 2n, ...
     left_out: dict[str, str] = {}
     seen = 0
     for batch in batches:
         valid = batch.valid.cpu()
-        probabilities.append(engine.probabilities(batch.image)[valid])
+        if novelty_of is None or not isinstance(engine, Engine):
+            probabilities.append(engine.probabilities(batch.image)[valid])
+        else:
+            of_batch, features = engine.probabilities_and_features(batch.image)
+            probabilities.append(of_batch[valid])
+            novelty.append(novelty_of(features[valid]))
         labels.append(batch.label[batch.valid].cpu())
         kept = valid.nonzero().flatten().tolist()
         paths += [batch.path[row] for row in kept]
@@ -142,7 +174,7 @@ def score(engine: Classifies, batches: Iterable[Batch]) -> Scored:
     if not labels:
         raise DataError("there are no images to score", "give images with labels")
     arrays = torch.cat(labels).numpy(), torch.cat(probabilities).numpy()
-    found = _scored(engine, paths, *arrays, left_out)
+    found = _scored(engine, paths, *arrays, left_out, np.concatenate(novelty) if novelty else None)
     if processes > 1:
         parts: list[tuple[Scored, list[int]]] = [(found, places)] * processes
         dist.all_gather_object(parts, (found, places))
@@ -154,10 +186,15 @@ def score(engine: Classifies, batches: Iterable[Batch]) -> Scored:
 
 
 def _scored(
-    engine: Classifies, paths: Sequence[str], labels: npt.NDArray[Any], probabilities: Floats, left_out: dict[str, str]
+    engine: Classifies,
+    paths: Sequence[str],
+    labels: npt.NDArray[Any],
+    probabilities: Floats,
+    left_out: dict[str, str],
+    novelty: Floats | None,
 ) -> Scored:
     if engine.rules is None:
-        return ScoredImages(tuple(paths), labels, probabilities, engine.temperature, left_out)
+        return ScoredImages(tuple(paths), labels, probabilities, engine.temperature, left_out, novelty)
     temperatures = tuple(engine.rules.temperatures.tolist())
     return ScoredLabels(tuple(paths), labels.astype(np.int8), probabilities, temperatures, left_out)
 
@@ -171,4 +208,27 @@ def _in_order(parts: list[tuple[Scored, list[int]]]) -> Scored:
     probabilities = np.concatenate([part.probabilities for part in scored])[order]
     left_out = {path: reason for part in scored for path, reason in part.left_out.items()}
     names = tuple(paths[i] for i in order)
-    return replace(scored[0], paths=names, labels=labels[order], probabilities=probabilities, left_out=left_out)  # type: ignore[arg-type]  # mypy has no type for a field of two classes
+    first = scored[0]
+    if isinstance(first, ScoredLabels):
+        return ScoredLabels(names, labels[order], probabilities, first.temperatures, left_out)
+    novelty = None if first.novelty is None else np.concatenate([_novelty(part) for part in scored])[order]
+    return ScoredImages(names, labels[order], probabilities, first.temperature, left_out, novelty)
+
+
+def _novelty(scored: Scored) -> Floats:
+    """The novelty of images that have one, or of no image."""
+    if isinstance(scored, ScoredLabels) or scored.novelty is None:
+        return np.zeros(0, dtype=np.float32)
+    return scored.novelty
+
+
+def features_of(engine: Engine, batches: Iterable[Batch]) -> Tensor:
+    """Features (n, D) of the valid images of all processes, on the CPU. Every process gets all features."""
+    found = [engine.probabilities_and_features(batch.image)[1][batch.valid.cpu()] for batch in batches]
+    own = torch.cat(found) if found else torch.zeros(0, 0)
+    _, processes = rank_and_world_size()
+    if processes == 1:
+        return own
+    parts: list[Tensor] = [own] * processes
+    dist.all_gather_object(parts, own)
+    return torch.cat([part for part in parts if len(part)])

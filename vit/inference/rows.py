@@ -22,7 +22,7 @@ from vit.inference.scored_label_rows import PROBABILITY
 
 DIGITS = 6
 _FLUSH_ROWS = 4096
-LABELS, PROBABILITIES, SEPARATOR = "labels", "probabilities", "|"
+LABELS, PROBABILITIES, NOVELTY, SEPARATOR = "labels", "probabilities", "novelty", "|"
 
 Cell = str | float | list[str] | list[float] | None
 
@@ -53,7 +53,7 @@ class RowWriter(ABC):
         else:
             more = [name for rank in range(2, self.top_k + 1) for name in (f"label_{rank}", f"probability_{rank}")]
             answer = ["label", "probability", *more, *([LABELS] if self.has_sets else [])]
-        return ["path", "status", *answer, *(PROBABILITY + name for name in self.all_of), "error", "engine"]
+        return ["path", "status", *answer, *(PROBABILITY + name for name in self.all_of), NOVELTY, "error", "engine"]
 
     def cells(self, prediction: Prediction) -> list[Cell]:
         """A prediction as one row, with None for missing values."""
@@ -66,7 +66,7 @@ class RowWriter(ABC):
             for rank in range(1, self.top_k):
                 answer += prediction.top[rank] if rank < len(prediction.top) else (None, None)
             answer += [list(prediction.labels)] if self.has_sets else []
-        own = [prediction.error, prediction.engine]
+        own = [prediction.novelty, prediction.error, prediction.engine]
         return [prediction.path, prediction.status, *answer, *(top.get(name) for name in self.all_of), *own]
 
     @abstractmethod
@@ -117,9 +117,9 @@ class _TextWriter(RowWriter):
 
 
 class CsvWriter(_TextWriter):
-    """Columns path, status, label, probability, label_2, probability_2, ..., labels (a set: a|b), error, engine.
+    """Columns path, status, label, probability, label_2, ..., labels (a set: a|b), novelty, error, engine.
 
-    With several labels for an image: path, status, labels (a|b), probabilities (0.98|0.71), error, engine.
+    With several labels for an image: path, status, labels (a|b), probabilities (0.98|0.71), novelty, error, engine.
     """
 
     def _open(self) -> None:
@@ -131,7 +131,7 @@ class CsvWriter(_TextWriter):
 
 
 class JsonLinesWriter(_TextWriter):
-    """A JSON object in each line: path, status, label, probability, top (label, probability), labels, error, engine."""
+    """A JSON object in each line: path, status, label, probability, top, labels, novelty, error, engine."""
 
     def write(self, prediction: Prediction) -> None:
         self.file.write(json.dumps(to_json(prediction)) + "\n")
@@ -173,7 +173,7 @@ def open_writer(path: Path, top_k: int) -> RowWriter:
 def _parquet_type(name: str) -> pa.DataType:
     if name in (LABELS, PROBABILITIES):
         return pa.list_(pa.string() if name == LABELS else pa.float32())
-    return pa.float32() if name.startswith(("probability", PROBABILITY)) else pa.string()
+    return pa.float32() if name == NOVELTY or name.startswith(("probability", PROBABILITY)) else pa.string()
 
 
 def _joined(cells: list[str] | list[float]) -> str:
@@ -190,6 +190,7 @@ def to_json(prediction: Prediction) -> dict[str, object]:
         "probability": prediction.probability,
         "top": [{"label": label, "probability": probability} for label, probability in prediction.top],
         **({"labels": list(prediction.labels)} if prediction.labels or _may_have_several(prediction) else {}),
+        "novelty": prediction.novelty,
         "error": prediction.error,
         "engine": prediction.engine,
     }
@@ -201,7 +202,7 @@ def _may_have_several(prediction: Prediction) -> bool:
 
 
 def from_json(row: dict[str, Any]) -> Prediction:
-    """The prediction of a JSON row. Rows of older versions do not name their engine."""
+    """The prediction of a JSON row. Rows of older versions name neither engine nor novelty."""
     top = tuple((entry["label"], entry["probability"]) for entry in row["top"])
     return Prediction(
         row["path"],
@@ -212,6 +213,7 @@ def from_json(row: dict[str, Any]) -> Prediction:
         row["error"],
         row.get("engine", ""),
         tuple(row.get("labels", ())),
+        row.get("novelty"),
     )
 
 

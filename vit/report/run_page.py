@@ -20,7 +20,7 @@ from vit.report.answer_tables import UnsureContent, unsure_content
 from vit.report.class_sizes import class_sizes, recall_by_size
 from vit.report.figures import confusion_matrix, reliability
 from vit.report.inline_figure import drawn
-from vit.report.label_page import label_content
+from vit.report.multilabel_page import label_content
 from vit.report.page import write_page
 from vit.report.run_common import EXPLAINED, MOST_PICTURES, CommonContent, common_content
 from vit.report.run_pictures import Card, ExplainedCard, Pictures, pixels_of

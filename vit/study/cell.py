@@ -14,8 +14,11 @@ import torch
 
 from vit.checkpoints.run import RunDirectory
 from vit.data.contents import known_contents, read_contents
+from vit.data.folds import read_fold
 from vit.errors import VitError
+from vit.inference.scored_images import ScoredImages
 from vit.launch import forget_launcher
+from vit.study.fold_table import FoldPredictions
 from vit.training.beginning import check_unchanged, write_beginning
 from vit.training.finish import TrackedRows, finish
 from vit.training.fit import fit
@@ -80,6 +83,15 @@ def _train(recipe: Recipe, run: RunDirectory, group: str, digests: Mapping[str, 
     tracker = open_tracker(recipe.wandb, run.path, plain(plan.recipe), recipe.name or run.path.name, print, group=group)
     fitted = fit(plan, run, [TrackedRows(tracker)], resume=resume)
     values = {name: metric["value"] for name, metric in fitted.result.metrics.items()}
+    if recipe.data.fold is not None:
+        test, names, (number, _) = (
+            fitted.data.source.splits["test"],
+            plan.source.class_names,
+            read_fold(recipe.data.fold),
+        )
+        scored = fitted.scored["test"]
+        assert isinstance(scored, ScoredImages)  # folds of several labels are refused
+        FoldPredictions.of_fold(scored, test, names, number).write(run.fold_path)
     finish(run, fitted, tracker, lambda: tracker.summary(values))
     run.last_path.unlink(missing_ok=True)  # only for resuming; in a study of large networks they would fill a disk
 

@@ -1,7 +1,7 @@
 """Calibrates the best checkpoint of a training, and scores the validation and test images with it"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -12,10 +12,12 @@ from vit.checkpoints.format import Description
 from vit.checkpoints.io import store_calibration, store_label_rules
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.load import load
+from vit.checkpoints.novelty import MOST_FEATURES, Novelty, TrainingFeatures
 from vit.checkpoints.validation_scores import ValidationScores
+from vit.data.loader import labeled_images
 from vit.data.module import ImageDataModule
 from vit.inference.calibration import Temperature, fit_temperature
-from vit.inference.engine import Engine, score
+from vit.inference.engine import Engine, NoveltyOf, features_of, score
 from vit.inference.label_calibration import LabelTemperatures, fit_label_temperatures
 from vit.inference.label_thresholds import LabelThresholds, fit_label_thresholds
 from vit.inference.scored_images import ScoredImages
@@ -32,11 +34,13 @@ class MeasuredCheckpoint:
         description: description of the checkpoint.
         fitted: temperature fitted on the calibration images, or else on the validation images; None without either.
         scored: images of all splits but the training images, with the probabilities at the temperature.
+        novelty: what recognizes images unlike the training images; None where it cannot be computed.
     """
 
     description: Description
     fitted: Temperature | None
     scored: Mapping[str, ScoredImages]
+    novelty: Novelty | None = None
 
     @cached_property
     def validation_scores(self) -> ValidationScores | None:
@@ -57,7 +61,7 @@ class MeasuredCheckpoint:
 
     def store(self, path: Path) -> None:
         """Write what was fitted into the checkpoint."""
-        store_calibration(path, self.temperature, self.validation_scores)
+        store_calibration(path, self.temperature, self.validation_scores, self.novelty)
 
 
 @dataclass(frozen=True)
@@ -110,21 +114,25 @@ def measure_checkpoint(path: Path, plan: Plan, data: ImageDataModule, device: to
         return _measure_labels(engine, description, data)
     splits = data.source.splits
     scored: dict[str, ScoredImages] = {}
-    fitted = None
+    fitted, novelty = None, None
     calibrated_on = next((split for split in ("calibration", "validation") if split in splits), None)
     if calibrated_on is not None:
-        uncalibrated = _score(engine, data, calibrated_on)
+        training = _training_features(engine, data, plan.recipe.seed)
+        distances = None if training is None else training.distances
+        uncalibrated = _score(engine, data, calibrated_on, distances)
         fitted = fit_temperature(uncalibrated, calibrated_on)
         engine.temperature = fitted.value
-        scored[calibrated_on] = uncalibrated.at(engine.temperature)
+        scored[calibrated_on] = replace(uncalibrated.at(engine.temperature), novelty=None)
+        if training is not None and uncalibrated.novelty is not None:
+            novelty = Novelty.of(training, uncalibrated.novelty)
     for split in ("validation", "test"):
         if split in splits and split not in scored:
-            scored[split] = _score(engine, data, split)
-    return MeasuredCheckpoint(description, fitted, scored)
+            scored[split] = _score(engine, data, split, None if novelty is None else novelty.of_features)
+    return MeasuredCheckpoint(description, fitted, scored, novelty)
 
 
-def _score(engine: Engine, data: ImageDataModule, split: str) -> ScoredImages:
-    found = score(engine, data.evaluation_loader(split))
+def _score(engine: Engine, data: ImageDataModule, split: str, novelty_of: NoveltyOf | None) -> ScoredImages:
+    found = score(engine, data.evaluation_loader(split), novelty_of)
     assert isinstance(found, ScoredImages)
     return found
 
@@ -143,3 +151,13 @@ def _measure_labels(engine: Engine, description: Description, data: ImageDataMod
     scored = {split: some.at(temperatures.values) for split, some in scored.items()}
     thresholds = fit_label_thresholds(fit.labels, scored[fitted_on].probabilities)
     return MeasuredLabels(description, temperatures, thresholds, fitted_on, scored)
+
+
+def _training_features(engine: Engine, data: ImageDataModule, seed: int) -> TrainingFeatures | None:
+    """Features of training images chosen by a seed, without augmentation; None for a network of unknown last layer."""
+    if not engine.keep_features():
+        return None
+    samples = data.source.splits["train"]
+    chosen = np.random.default_rng(seed).permutation(len(samples))[:MOST_FEATURES]
+    found = features_of(engine, labeled_images(samples.select(np.sort(chosen)), data.preprocess))
+    return TrainingFeatures(found) if len(found) else None

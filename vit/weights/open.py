@@ -6,11 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from vit.checkpoints.format import KEY, Description, read_description
+from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.load import expected_weights, read_described
 from vit.checkpoints.model_path import check_local
 from vit.checkpoints.run import checkpoint_of
 from vit.errors import CheckpointError, first_line
-from vit.models.options import Value
+from vit.models.options import Options, Value
 from vit.weights.file import FOLDER_FILES, read_metadata, read_weights_file
 from vit.weights.folder import FolderConfig, read_folder
 from vit.weights.formats.detect import convert_weights
@@ -75,7 +76,12 @@ def _exported(source: str, path: Path, words: str) -> Pretrained:
     weights = read_weights_file(path)
     expected_weights(description, len(weights), path)
     found = _described(source, "vit export", weights, description, "the file")
-    not_shown = {name: value for name, value in description.spec.options.items() if name in _NOT_SHOWN}
+    options = description.spec.options
+    if options.get("stem") == "conv" or options.get("pos_embed") == "rope2d":  # shapes show neither
+        held: Options = {"pos_embed": "learned"} if "pos_embed" in weights else {}  # fixed positions as a tensor
+        network = OwnNetwork(description.spec.name, description.preprocess.image_size, {**options, **held})
+        return replace(found, network=network)
+    not_shown = {name: value for name, value in options.items() if name in _NOT_SHOWN}
     return replace(found, network=None, options=not_shown) if not_shown else found
 
 
@@ -89,7 +95,10 @@ def _described(source: str, format: str, weights: Weights, description: Descript
         "resize_mode": preprocess.resize_mode,
     }
     network = OwnNetwork(description.spec.name, preprocess.image_size, description.spec.options)
-    return Pretrained(source, format, weights, len(class_names), class_names, values, told_by, network=network)
+    return Pretrained(
+        source, format, weights, len(class_names), class_names, values, told_by, network=network,
+        multilabel=description.multilabel,
+    )  # fmt: skip
 
 
 def _foreign(source: str, weights: Weights, told: FolderConfig) -> Pretrained:
@@ -124,6 +133,7 @@ def _foreign(source: str, weights: Weights, told: FolderConfig) -> Pretrained:
         converted.dropped,
         options={**converted.options, **(named or {})},
         undecided=converted.undecided,
+        multilabel=LabelRules.unfitted(num_classes) if told.is_multilabel and num_classes else None,
     )
 
 

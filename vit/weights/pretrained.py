@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from vit.checkpoints.label_rules import LabelRules
 from vit.data.preprocess import Preprocess
 from vit.errors import CheckpointError, first_line
 from vit.models.catalog import CATALOG
@@ -17,7 +18,6 @@ from vit.weights.formats.shapes import shown_network
 from vit.weights.formats.weight_format import Weights
 from vit.weights.preprocess_config import PreprocessValues
 
-_SIZE = ("patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio")
 _FIX = "set it with --model.network.NAME ('vit convert': --NAME), or rename the file as timm names the model"
 
 
@@ -69,6 +69,7 @@ class Pretrained:
         network: the network that the weights are for; None: shapes and `options` show it.
         options: options of the network that shapes do not show.
         undecided: options that nothing shows, and that published networks choose differently.
+        multilabel: rules of the labels if the classifier gives an image several; None: one class for an image.
     """
 
     source: str
@@ -82,6 +83,7 @@ class Pretrained:
     network: OwnNetwork | None = None
     options: Options = field(default_factory=dict)
     undecided: tuple[str, ...] = ()
+    multilabel: LabelRules | None = None
 
     def facts(self) -> list[tuple[str, str]]:
         """Names and values for the terminal."""
@@ -162,7 +164,7 @@ def _catalog_name(options: Mapping[str, object]) -> str:
     same = (
         name
         for name, entry in CATALOG.items()
-        if entry.network is VisionTransformer and all(entry.options[key] == options[key] for key in _SIZE)
+        if entry.network is VisionTransformer and all(options.get(key) == own for key, own in entry.options.items())
     )
     return next((name for name in same if name != "vit"), "vit")
 
