@@ -126,6 +126,9 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused, with the number of validation images that is needed", 2),
         Fault("A3", "validation scores of a checkpoint that are damaged", "the checkpoint is refused", 4),
         Fault("A4", "a class name with the separator of a CSV's sets", "refused, with the formats that have none", 2),
+        Fault("A5", "a rule for classes that exclude each other (--reject_below, --target_accuracy, --coverage, --tta, "
+              "vit compare, vit crossval, data check --labels) for a model or data with several labels for an image",
+              "refused, with the reason", 2),
     ),
     "Numbers": (
         Fault("N1", "a loss, gradient or weight that is NaN or infinite",

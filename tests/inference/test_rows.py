@@ -148,3 +148,19 @@ def test_parts_are_merged_in_the_order_of_the_list(tmp_path, count, processes):
 
 def test_json_is_plain():
     assert from_json(json.loads(json.dumps(to_json(ROWS[1])))) == ROWS[1]
+
+
+def test_an_image_without_any_of_several_labels_is_ok_in_every_format(tmp_path):
+    top = (("cat", 0.4), ("dog", 0.3))
+    many = [
+        Prediction("a", "ok", top=(("dog", 0.9), ("cat", 0.8)), labels=("dog", "cat")),
+        Prediction("b", "ok", top=top),
+        Prediction("c", "unreadable", error="cut"),
+    ]
+    for ending in ENDINGS:
+        with open_writer(tmp_path / f"rows{ending}", 2) as writer:
+            writer.is_multilabel = True
+            for row in many:
+                writer.write(row)
+    assert read_json(tmp_path / "rows.jsonl") == many
+    assert '"labels": []' in (tmp_path / "rows.jsonl").read_text().splitlines()[1]

@@ -95,7 +95,13 @@ def optimize(
 
 def _classifier(network: Network, plan: Plan) -> Classifier:
     optim, steps, seed, rank = plan.recipe.optim, plan.total_steps, plan.recipe.seed, plan.recipe.model.lora
-    loss = choose_loss(plan, optim.label_smoothing, plan.augment.mixes)
+    loss = choose_loss(
+        plan.source.splits["train"],
+        plan.class_balance,
+        optim.multilabel_loss,
+        optim.label_smoothing,
+        plan.augment.mixes,
+    )
     if plan.is_sharded:
         return ShardedClassifier(network, optim, steps, seed, loss)
     if rank is not None:
