@@ -95,7 +95,8 @@ def optimize(
 
 def _classifier(network: Network, plan: Plan) -> Classifier:
     optim, steps, seed, rank = plan.recipe.optim, plan.total_steps, plan.recipe.seed, plan.recipe.model.lora
-    loss = choose_loss(plan, optim.label_smoothing, plan.augment.mixes)
+    train, smoothing, is_mixed = plan.source.splits["train"], optim.label_smoothing, plan.augment.mixes
+    loss = choose_loss(train, plan.class_balance, optim.multilabel_loss, smoothing, is_mixed)
     if plan.is_sharded:
         return ShardedClassifier(network, optim, steps, seed, loss)
     if rank is not None:
