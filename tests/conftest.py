@@ -157,7 +157,7 @@ LABELS_OPTIONS = (
 def labels_run(tmp_path_factory: pytest.TempPathFactory, labels_csv: Path) -> Trained:
     """A ViT trained on `labels_csv`, once for all tests. Tests must not write to the folder."""
     out = tmp_path_factory.mktemp("labels_run")
-    answer = ask("train", labels_csv, *LABELS_OPTIONS, "--out", out)
+    answer = ask("train", labels_csv, *LABELS_OPTIONS, "--out", out, drawn=True)
     assert answer.code == 0, answer.err
     (config,) = out.glob("**/config.yaml")
     return Trained(config.parent, answer)

@@ -87,6 +87,7 @@ def test_labels_of_other_data_are_matched_by_name(vit, labels_run, labels_csv, h
 
 
 def test_the_page_of_a_run_has_every_label(labels_run):
+    assert "could not be drawn" not in labels_run.answer.err, labels_run.answer.err
     html = (labels_run.path / "report.html").read_text()
     for text in ("Mean average precision", "average precision (%)", "Labels that come together", "validation mAP"):
         assert text in html

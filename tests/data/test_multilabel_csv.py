@@ -43,7 +43,7 @@ def test_bars_in_a_column_of_classes_are_pointed_at(tmp_path):
     assert source.class_names == ("a", "a|b") and "several labels need a column labels" in source.notes[0]
 
 
-@pytest.mark.faults("D28")
+@pytest.mark.faults("D31")
 @pytest.mark.parametrize(
     ("content", "words"),
     [
