@@ -9,16 +9,6 @@ Loss = TrainingLoss | MultilabelLoss
 
 
 def choose_loss(
-<<<<<<< HEAD
-    train: Samples, balance: ClassBalance, multilabel_loss: LossName, label_smoothing: float, is_mixed: bool
-) -> Loss:
-    """The loss for training images: cross-entropy, or the one of a recipe for several labels.
-
-    Args:
-        train: the training images.
-        balance: their classes.
-        multilabel_loss: `optim.multilabel_loss` of the recipe.
-=======
     train: Samples, balance: ClassBalance, name: LossName, label_smoothing: float, is_mixed: bool = False
 ) -> Loss:
     """The loss for some training images.
@@ -26,15 +16,10 @@ def choose_loss(
     Args:
         balance: class weights and logit adjustment of one class for each image.
         name: loss of several labels.
->>>>>>> multi_train
         label_smoothing: fraction of a label that is smoothed.
         is_mixed: whether mixup or cutmix mixes the images.
     """
     if train.is_multilabel:
         labels = train.label_rows
-<<<<<<< HEAD
-        return MultilabelLoss(multilabel_loss, label_smoothing, frequencies_of(labels), known_share(labels, is_mixed))
-=======
         return MultilabelLoss(name, label_smoothing, frequencies_of(labels), known_share(labels, is_mixed))
->>>>>>> multi_train
     return TrainingLoss(label_smoothing, balance.weights, balance.adjustment)

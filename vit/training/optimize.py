@@ -95,18 +95,8 @@ def optimize(
 
 def _classifier(network: Network, plan: Plan) -> Classifier:
     optim, steps, seed, rank = plan.recipe.optim, plan.total_steps, plan.recipe.seed, plan.recipe.model.lora
-<<<<<<< HEAD
-    loss = choose_loss(
-        plan.source.splits["train"],
-        plan.class_balance,
-        optim.multilabel_loss,
-        optim.label_smoothing,
-        plan.augment.mixes,
-    )
-=======
     train, smoothing, is_mixed = plan.source.splits["train"], optim.label_smoothing, plan.augment.mixes
     loss = choose_loss(train, plan.class_balance, optim.multilabel_loss, smoothing, is_mixed)
->>>>>>> multi_train
     if plan.is_sharded:
         return ShardedClassifier(network, optim, steps, seed, loss)
     if rank is not None:

@@ -63,14 +63,8 @@ def probe(
     fitted = nn.Linear(features.shape[1], network.num_classes, device=features.device)
     nn.init.zeros_(fitted.weight)
     nn.init.zeros_(fitted.bias)
-<<<<<<< HEAD
-    training_loss = choose_loss(
-        plan.source.splits["train"], plan.class_balance, plan.recipe.optim.multilabel_loss, 0.0, is_mixed=False
-    ).to(features.device)
-=======
     train, loss_name = plan.source.splits["train"], plan.recipe.optim.multilabel_loss
     training_loss = choose_loss(train, plan.class_balance, loss_name, label_smoothing=0.0).to(features.device)
->>>>>>> multi_train
     metric = f"val/{plan.recipe.optim.best_metric}"
     sign = -1.0 if metric == "val/loss" else 1.0
     best, steps = float("-inf"), 0
