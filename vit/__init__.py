@@ -41,12 +41,25 @@ __all__ = [
     "inspect",
     "load",
     "predict",
+    "probe",
     "report",
     "study",
     "train",
 ]
 
-_COMMANDS = ("compare", "convert", "evaluate", "explain", "export", "inspect", "predict", "report", "study", "train")
+_COMMANDS = (
+    "compare",
+    "convert",
+    "evaluate",
+    "explain",
+    "export",
+    "inspect",
+    "predict",
+    "probe",
+    "report",
+    "study",
+    "train",
+)
 _HOMES = {"create_network": "vit.models.spec", "load": "vit.inference.predictor"}
 
 
