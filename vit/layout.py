@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Self
 
 CELLS = "cells"  # folder of a study's runs
+FEATURES = "features"  # folder of the features that a study's cells share
 OPENVINO_GRAPH = "openvino_model.xml"  # the name that other programs of OpenVINO look for; weights in .bin
 
 
@@ -192,6 +193,11 @@ class StudyLayout:
     def summary_path(self) -> Path:
         """`Findings` as JSON."""
         return self.path / "summary.json"
+
+    @property
+    def backbones_path(self) -> Path:
+        """One row for each backbone of `vit probe`."""
+        return self.path / "backbones.csv"
 
     @property
     def curve_path(self) -> Path:
