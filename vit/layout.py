@@ -257,6 +257,29 @@ class CrossvalLayout:
 
 
 @dataclass(frozen=True)
+class FeaturesLayout:
+    """Paths of the features of one frozen backbone, which the cells of a study share.
+
+    Attributes:
+        folder: folder of the features of all backbones.
+        key: hash of everything that decides the features.
+    """
+
+    folder: Path
+    key: str
+
+    @property
+    def values_path(self) -> Path:
+        """The features, with a content hash for each."""
+        return self.folder / f"{self.key}.safetensors"
+
+    @property
+    def lock_path(self) -> Path:
+        """Lock of the process that computes features."""
+        return self.folder / f"{self.key}.lock"
+
+
+@dataclass(frozen=True)
 class ConvertedLayout:
     """Paths in the folder that keeps a checkpoint as a model of OpenVINO. It may be removed at any time.
 
