@@ -35,7 +35,6 @@ from vit.inference.scored_images import ScoredImages
 from vit.inference.selective import threshold_for
 from vit.models.resnet import SmallImageResNet, SmallImageResNetConfig
 
-TARGET, COVERAGE = 0.95, 0.9
 BATCH = 64
 RULES = ("reuse", "apart")
 COLUMNS = {
@@ -43,9 +42,9 @@ COLUMNS = {
     "accuracy gap": "accuracy of the fit's images minus that of new images",
     "ECE": "calibration error on new images",
     "ECE gap": "calibration error of new images minus that of the fit's images",
-    "coverage": "coverage of lac sets, 90 % promised",
-    "misses": f"splits in which labels are right in less than {TARGET:.0%} (at most 5 % promised)",
-    "labeled": f"images with a label at {TARGET:.0%}",
+    "coverage": "coverage of lac sets",
+    "misses": "splits in which labels are right less often than the target (at most 5 % promised)",
+    "labeled": "images with a label",
 }
 
 Arrays = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]  # labels (n,), probabilities of each epoch (E, n, C)
@@ -103,8 +102,10 @@ def scored(arrays: Arrays, epoch: int, chosen: npt.NDArray[np.int64]) -> ScoredI
     return ScoredImages(tuple(map(str, chosen)), labels[chosen], probabilities[epoch][chosen])
 
 
-def measured(arrays: Arrays, validation: npt.NDArray[np.int64], rule: str) -> list[float]:
-    """The values of `COLUMNS` for one split, with NaN where no threshold can be guaranteed."""
+def measured(
+    arrays: Arrays, validation: npt.NDArray[np.int64], rule: str, target: float, coverage: float
+) -> list[float]:
+    """The values of `COLUMNS` for one split. Where no threshold can be guaranteed, no image has a label."""
     labels, probabilities = arrays
     new = np.setdiff1d(np.arange(len(labels)), validation)
     half = len(validation) // 2
@@ -113,14 +114,14 @@ def measured(arrays: Arrays, validation: npt.NDArray[np.int64], rule: str) -> li
     temperature = fit_temperature(scored(arrays, epoch, fitting)).value
     fit, test = (scored(arrays, epoch, part).at(temperature) for part in (fitting, new))
     scores = ValidationScores.of(fit.labels, fit.probabilities)
-    sets = PredictionSets.fit(scores, "lac", COVERAGE, probabilities.shape[2])
+    sets = PredictionSets.fit(scores, "lac", coverage, probabilities.shape[2])
     inside = sets.members(test.probabilities, np.zeros(len(new)))[np.arange(len(new)), test.labels]
-    threshold = threshold_for(TARGET, scores.highest, scores.correct)
+    threshold = threshold_for(target, scores.highest, scores.correct)
     misses, labeled = 0.0, 0.0
     if threshold is not None:
         with_label = test.confidences >= threshold.value
         labeled = float(with_label.mean())
-        misses = float(with_label.any() and test.correct[with_label].mean() < TARGET)
+        misses = float(with_label.any() and test.correct[with_label].mean() < target)
     error = calibration_error(test.correct, test.confidences).value
     own_error = calibration_error(fit.correct, fit.confidences).value
     accuracy = float(test.correct.mean())
@@ -138,6 +139,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--splits", type=int, default=200, help="splits of each training's pool")
     parser.add_argument("--validation", type=int, nargs="+", default=[200, 600])
+    parser.add_argument("--target", type=float, default=0.95, help="accuracy of the labels")
+    parser.add_argument("--coverage", type=float, default=0.9, help="of the sets")
     parser.add_argument("--folder", default="reuse_scores")
     options = parser.parse_args()
     trainings = [trained(options, seed) for seed in range(options.seeds)]
@@ -147,9 +150,11 @@ def main() -> None:
             for split in range(options.splits):
                 drawn = np.random.default_rng([seed, split]).permutation(len(arrays[0]))[:count]
                 for place, rule in enumerate(RULES):
-                    values[place, seed, split] = measured(arrays, drawn, rule)
-        print(f"\n{options.data}, {count} validation images, {options.seeds} trainings, {options.splits} splits each, "
-              f"{len(trainings[0][0]) - count:,} new images")  # fmt: skip
+                    values[place, seed, split] = measured(arrays, drawn, rule, options.target, options.coverage)
+        print(f"\n{options.data}, {count} validation images, {options.seeds} trainings, {options.splits} splits each")
+        print(
+            f"{len(trainings[0][0]) - count:,} new images, target {options.target:.0%}, coverage {options.coverage:.0%}"
+        )
         print(f"| | {' | '.join(RULES)} | difference |\n|---|---|---|---|")
         by_training = values.mean(axis=2)  # (rule, training, column)
         for place, words in enumerate(COLUMNS.values()):

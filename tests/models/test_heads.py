@@ -44,8 +44,8 @@ def test_the_logits_stay_and_the_features_explain_them(name):
     with torch.inference_mode():
         logits, features = made(images).tensor_split([5], dim=1)
         assert torch.equal(logits, network(images))
-    assert features.shape[1] == (width or features.shape[1]) and features.shape[1] > 0
         (*others, last) = (network.get_submodule(part) for part in classifier_names(network))
         assert others or torch.allclose(last(features), logits, atol=1e-5)
+    assert features.shape[1] == (width or features.shape[1]) and features.shape[1] > 0
     assert network.state_dict().keys() == before.keys()  # the network itself is as it was
     assert {id(value) for value in made.parameters()} == {id(value) for value in network.parameters()}
