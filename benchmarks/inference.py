@@ -151,15 +151,21 @@ def _has_openvino_engine() -> bool:
     return is_installed("openvino") and importlib.util.find_spec("vit.inference.engines.openvino_engine") is not None
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def options(description: str | None, seconds: float) -> argparse.Namespace:
+    """Options of a script that times functions of one size in turn; sets the threads and the random numbers, too."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=SIZES, default="ti16", help="network, images and batch")
     parser.add_argument("--turns", type=int, default=7, help="turns of each side; default 7")
-    parser.add_argument("--seconds", type=float, default=1.0, help="length of a turn; default 1")
+    parser.add_argument("--seconds", type=float, default=seconds, help=f"length of a turn; default {seconds:g}")
     parser.add_argument("--no_compile", action="store_true", help="leave torch.compile out")
     arguments = parser.parse_args()
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     torch.manual_seed(0)
+    return arguments
+
+
+def main() -> None:
+    arguments = options(__doc__, seconds=1.0)
     size = SIZES[arguments.size]
     work = Work.of(size.name, size.num_classes, size.image_size, is_training=False)
     with tempfile.TemporaryDirectory() as name:

@@ -10,8 +10,6 @@ forward in bfloat16 autocast where ours is, cross-entropy with label smoothing 0
     python benchmarks/training_step.py --size ti16          (or 32px, resnet18)
 """
 
-import argparse
-import os
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,7 +19,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from inference import COMPILE_SECONDS, DEVICE, PRECISION, TooSlow, at_most
+from inference import COMPILE_SECONDS, DEVICE, PRECISION, TooSlow, at_most, options
 from peers import SIZES, Size, networks
 from PIL import Image
 from timing import NOT_INSTALLED, Measurement, Work, calls_in, measured_peak, now, speed, take_turns
@@ -147,14 +145,7 @@ def sides(size: Size, with_compiled: bool) -> tuple[dict[str, Side], dict[str, s
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=SIZES, default="ti16", help="network, images and batch")
-    parser.add_argument("--turns", type=int, default=7, help="turns of each side; default 7")
-    parser.add_argument("--seconds", type=float, default=1.5, help="length of a turn; default 1.5")
-    parser.add_argument("--no_compile", action="store_true", help="leave torch.compile out")
-    arguments = parser.parse_args()
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
-    torch.manual_seed(0)
+    arguments = options(__doc__, seconds=1.5)
     size = SIZES[arguments.size]
     calls, absent = sides(size, not arguments.no_compile)
     work = Work.of(size.name, size.num_classes, size.image_size, is_training=True)

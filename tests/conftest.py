@@ -55,11 +55,21 @@ class Trained:
         return self.path / "checkpoints" / "best.ckpt"
 
 
-def ask(*arguments: object) -> Answer:
-    """Run a command line in this process."""
+def ask(*arguments: object, drawn: bool = False) -> Answer:
+    """Run a command line in this process. Figures and page of a training take longer than most trainings here.
+
+    Args:
+        drawn: whether `vit train` draws its figures and its page.
+    """
     from vit.__main__ import main
 
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+    with (
+        contextlib.redirect_stdout(io.StringIO()) as out,
+        contextlib.redirect_stderr(io.StringIO()) as err,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        if not drawn and arguments[:1] == ("train",):
+            patch.setattr("vit.commands.train._draw", lambda *_: None)
         code = main([os.fspath(part) if isinstance(part, os.PathLike) else str(part) for part in arguments])
     return Answer(code, out.getvalue(), err.getvalue())
 
@@ -73,7 +83,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def vit() -> Callable[..., Answer]:
-    """`vit("train", "digits", ...)` -> Answer."""
+    """`vit("train", "digits", ...)` -> Answer; `drawn=True` draws figures and page."""
     return ask
 
 
@@ -105,7 +115,7 @@ def digits_run(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """A ViT trained on digits for two epochs, once for all tests. Tests must not write to the folder."""
     out = tmp_path_factory.mktemp("digits_run")
     options = ("--epochs", 2, "--batch_size", 128, "--optim.warmup", 0, "--seed", 3, "--wandb", "off")
-    answer = ask("train", "digits", *options, "--out", out)
+    answer = ask("train", "digits", *options, "--out", out, drawn=True)
     assert answer.code == 0, answer.err
     (config,) = out.glob("**/config.yaml")
     return Trained(config.parent, answer)

@@ -113,6 +113,8 @@ def _run(words, folder, variables, ends, start_new_session):
     process.ORIGINAL_DIR = folder
     process._parent_process, process.current_process().name = None, "MainProcess"
     _fork_what_it_starts()
+    if "VIT_TEST_DRAWN" not in variables:  # figures and page take longer than most trainings here
+        sys.modules["vit.commands.train"]._draw = lambda *_: None
     try:
         _interpret(words)
     finally:

@@ -41,8 +41,14 @@ def start(
     launcher: str = "",
     script: str = "",
     real: bool = False,
+    drawn: bool = False,
 ) -> subprocess.Popen[str]:
-    """Start `vit ARGUMENTS` in a folder, with "torchrun" in two processes, after a Python `script`; `real`: no fork."""
+    """Start `vit ARGUMENTS` in a folder, with "torchrun" in two processes, after a Python `script`.
+
+    Args:
+        real: no fork.
+        drawn: whether a training draws its figures and its page; a `real` one does.
+    """
     program = ["-m", "vit"]
     if script:
         ending = "import sys\nfrom vit.__main__ import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
@@ -53,7 +59,8 @@ def start(
         program = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1",
                    "--master-port", port, *program]  # fmt: skip
     return (subprocess.Popen if real else popen)(
-        [sys.executable, *program, *map(str, arguments)], cwd=folder, env=environment(folder) | {"MASTER_PORT": port},
+        [sys.executable, *program, *map(str, arguments)], cwd=folder,
+        env=environment(folder) | {"MASTER_PORT": port} | ({"VIT_TEST_DRAWN": "1"} if drawn else {}),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 

@@ -49,7 +49,8 @@ def run_and_answer(vit, data, tmp_path, request):
     for name in ("dark/01.png", "light/03.png"):
         cut(data / "test" / name)
     options = getattr(request, "param", ("--data.cache", "none", "--data.num_workers", 1))
-    answer = vit("train", data, *QUICK, *options, "--out", tmp_path / "runs")
+    drawn = not hasattr(request, "param")
+    answer = vit("train", data, *QUICK, *options, "--out", tmp_path / "runs", drawn=drawn)
     return run_folder(tmp_path / "runs"), answer
 
 
@@ -69,7 +70,7 @@ def test_what_breaks_while_it_is_decoded_is_left_out_and_counted(run_and_answer)
         "validation": ["val/light/00.png"], "test": ["test/dark/01.png", "test/light/03.png"],
     }  # fmt: skip
     assert result["images"] == {"train": 12, "validation": 7, "test": 6}
-    assert len(rows(run / "predictions" / "test.csv")) == 6 and (run / "report.html").is_file()
+    assert len(rows(run / "predictions" / "test.csv")) == 6
 
 
 @pytest.mark.faults("D13", "D18")

@@ -9,7 +9,6 @@ import torch
 from tests.commands.test_resume import at_step, checkpoint, die, same_end
 from tests.runs import run_folder
 from vit.commands import train_progress
-from vit.report import run_figures
 
 COUNTS = {"cat": 60, "dog": 20, "owl": 2}
 TINY = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--data.num_workers", 0, "--wandb", "off")
@@ -34,7 +33,7 @@ def uneven(draw_classes, tmp_path_factory):
 @pytest.fixture(scope="module")
 def corrected(vit, uneven, tmp_path_factory):
     out = tmp_path_factory.mktemp("corrected")
-    answer = vit("train", uneven, *CORRECTED, "--out", out)
+    answer = vit("train", uneven, *CORRECTED, "--out", out, drawn=True)
     assert answer.code == 0, answer.err
     return run_folder(out), answer
 
@@ -85,7 +84,6 @@ def test_the_best_checkpoint_has_the_highest_value_of_its_metric(corrected):
 @pytest.mark.faults("R5", simulated="an exception where a process would die")
 @pytest.mark.parametrize("step", [3, 5, 10])
 def test_a_balanced_training_resumes_bit_equal(vit, uneven, corrected, tmp_path, monkeypatch, step):
-    monkeypatch.setattr(run_figures, "draw_run", lambda *_: None)
     with monkeypatch.context() as patch:
         patch.setattr(train_progress.TrainProgress, "step", at_step(step, die))
         answer = vit("train", uneven, *CORRECTED, "--checkpoint_every", "0s", "--out", tmp_path)

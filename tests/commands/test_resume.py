@@ -21,7 +21,6 @@ from vit.checkpoints.run import RunDirectory
 from vit.commands import train_progress
 from vit.data.module import ImageDataModule
 from vit.data.sampler import EvaluationSampler
-from vit.report import run_figures
 from vit.training.classifier import Classifier
 
 # everything that has a state of its own: averaged weights, dropout, mixup, parts of a batch, two optimizers in one
@@ -87,14 +86,6 @@ def resumed(vit, run):
     answer = vit("train", "--resume", run)
     assert answer.code == 0, answer.err
     return answer
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_figures():
-    """They take longer than these trainings."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_figures, "draw_run", lambda *_: None)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -521,7 +512,7 @@ def test_a_kill_beside_result_json_leaves_a_run_that_can_be_finished(vit, colors
     """Killed before result.json gets its name, or at the first file that is written after it."""
     options = (*STEPS, "--optim.steps", 4, "--out", tmp_path / "runs")
     script = KILLED_AT.format(moment=moment, runs=str(tmp_path / "runs"))
-    process = start(tmp_path, "train", colors, *options, script=script)
+    process = start(tmp_path, "train", colors, *options, script=script, drawn=True)
     _, said = process.communicate(timeout=900)
     run = run_folder(tmp_path / "runs")
     finished = (run / "result.json").is_file()

@@ -11,7 +11,6 @@ from tests.commands.test_train_errors import refused
 from tests.comparing import differences
 from tests.runs import run_folder
 from vit.commands.recipe_options import read_recipe
-from vit.report import run_figures
 from vit.training.callbacks.metrics_csv import Recorder
 from vit.training.classifier import Classifier
 from vit.training.trials import clock
@@ -33,7 +32,6 @@ def ten_steps(monkeypatch):
         return plan, replace(pace, step=2400.0)
 
     monkeypatch.setattr(clock, "pace_of", slow)
-    monkeypatch.setattr(run_figures, "draw_run", lambda *_: None)  # takes longer than these trainings
 
 
 def weights(run):

@@ -56,3 +56,32 @@ def test_the_rule(amx):
         long = torch.empty(1, 1, 4096, 8, dtype=torch.bfloat16)
         assert not module._products_are_faster(long, long, long)  # 32 MiB of weights in one head
     assert not module._products_are_faster(*half)  # with gradients
+
+
+@pytest.mark.parametrize(
+    ("tokens", "dtype", "drop_rate", "expected"),
+    [
+        (300, torch.float32, 0.0, 1),
+        (300, torch.bfloat16, 0.0, 0),
+        (255, torch.float32, 0.0, 0),
+        (300, torch.float32, 0.1, 0),
+    ],
+)
+def test_long_sequences_train_through_the_fused_kernel_in_float32(monkeypatch, tokens, dtype, drop_rate, expected):
+    calls, kernel = [], module.F.scaled_dot_product_attention
+    monkeypatch.setattr(module.F, "scaled_dot_product_attention", lambda *a, **k: calls.append(1) or kernel(*a, **k))
+    attend(*(part.requires_grad_() for part in heads(1, 2, tokens, tokens, 8, dtype)), drop_rate)
+    assert len(calls) == expected
+
+
+def test_a_long_sequence_has_the_gradients_of_softmax_attention():
+    ours = [part.detach().clone().requires_grad_() for part in heads(2, 3, 300, 300, 16, torch.float32)]
+    exact = [part.detach().clone().requires_grad_() for part in ours]
+    weights = torch.randn(2, 3, 300, 16, generator=torch.Generator().manual_seed(1))
+    found, expected = attend(*ours), plain(*exact)
+    (found * weights).sum().backward()
+    (expected * weights).sum().backward()
+    torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=0)
+    for one, other in zip(ours, exact, strict=True):
+        assert other.grad.norm() > 0.1
+        torch.testing.assert_close(one.grad, other.grad, atol=1e-5, rtol=1e-4)

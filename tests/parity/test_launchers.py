@@ -12,7 +12,6 @@ import pytest
 from tests.parity.interrupted import ENDED, SHORT, begun, same_but_for_rounding
 from tests.processes import TWO, finish, finish_all, linux_only, srun, start
 from tests.runs import run_folder
-from vit.report import run_figures
 
 PATIENT = 400  # seconds, on a busy machine
 
@@ -20,9 +19,8 @@ PATIENT = 400  # seconds, on a busy machine
 @linux_only
 @pytest.mark.faults("X11", simulated="real processes with the variables that srun sets; no SLURM is there")
 @pytest.mark.faults("X9", "R6")
-def test_tasks_of_srun_share_nothing_but_the_network_and_go_on_together(vit, colors, tmp_path, monkeypatch):
+def test_tasks_of_srun_share_nothing_but_the_network_and_go_on_together(vit, colors, tmp_path):
     """Each machine has its own folder `runs`: what the others need of the first one's is sent to them."""
-    monkeypatch.setattr(run_figures, "draw_run", lambda *_: None)
     command = ("train", colors, *SHORT, "--resume", "auto", "--out", "runs")
     (first, _, said), _ = finish_all(tmp_path, srun(tmp_path, command, command, script=ENDED), PATIENT)
     assert first == 143 and "after step 5, which is saved" in said, said

@@ -13,7 +13,6 @@ from tests.parity.interrupted import SHORT, begun, same_but_for_rounding
 from tests.processes import TWO, belonging, environment, finish, linux_only, send, start, until
 from tests.runs import run_folder
 from tests.tables import rows
-from vit.report import run_figures
 
 DIGITS = ("digits", "--epochs", "500", "--batch_size", "128", "--precision", "32-true", "--wandb", "off")
 SPOILT = """
@@ -114,9 +113,8 @@ def test_a_process_that_falls_silent_is_not_waited_for(tmp_path):
         pytest.param(3, 2, marks=pytest.mark.slow), pytest.param(2, 3, marks=pytest.mark.slow),
     ],
 )  # fmt: skip
-def test_what_some_processes_began_others_can_finish(vit, colors, tmp_path, monkeypatch, before, after):
+def test_what_some_processes_began_others_can_finish(vit, colors, tmp_path, before, after):
     """In the middle of an epoch, with everything that does not depend on the number of processes."""
-    monkeypatch.setattr(run_figures, "draw_run", lambda *_: None)
     batch = ("--batch_size", 12, "--epochs", 5) if 3 in (before, after) else ()
     many = begun(tmp_path, before, colors, *batch)
     assert vit("train", colors, *SHORT, *batch, "--out", tmp_path / "one").code == 0

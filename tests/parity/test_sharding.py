@@ -8,13 +8,11 @@ from tests.parity.interrupted import SHORT, begun, same_but_for_rounding
 from tests.processes import finish, linux_only, start
 from tests.runs import run_folder
 from tests.tables import rows
-from vit.report import run_figures
 
 
 @linux_only
 @pytest.mark.faults("R5", "R6")
-def test_what_two_processes_share_goes_on_anywhere_and_ends_as_if_it_were_whole(vit, colors, tmp_path, monkeypatch):
-    monkeypatch.setattr(run_figures, "draw_run", lambda *_: None)
+def test_what_two_processes_share_goes_on_anywhere_and_ends_as_if_it_were_whole(vit, colors, tmp_path):
     two = begun(tmp_path, 2, colors, "--strategy", "fsdp")
     alone = shutil.copytree(two, tmp_path / "alone" / "a" / "b" / "run")
 

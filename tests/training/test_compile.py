@@ -41,7 +41,6 @@ def die(*_):
 def test_weights_are_those_of_a_plain_training_and_a_run_resumes_bit_equal(
     vit, colors, tmp_path, monkeypatch, quick_compiler
 ):
-    monkeypatch.setattr("vit.commands.train._draw", lambda *_: None)
     for name, options in (("plain", ()), ("compiled", COMPILED)):
         answer = vit("train", colors, *TINY, *options, "--out", tmp_path / name)
         assert answer.code == 0, answer.err

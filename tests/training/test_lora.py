@@ -18,7 +18,6 @@ from tests.tables import rows
 from vit.checkpoints.load import load
 from vit.commands import train_progress
 from vit.models.spec import create_network
-from vit.report import run_figures
 from vit.training.lora import add_adapters, layers_to_adapt, merged
 
 QUICK = ("--precision", "32-true", "--wandb", "off")
@@ -37,7 +36,7 @@ def tuned(vit, digits_run, tmp_path_factory):
     """The digits' ViT, tuned for two more epochs with averaged weights."""
     out = tmp_path_factory.mktemp("lora")
     options = ("--lora", 4, "--epochs", 2, "--optim.ema_decay", 0.9)
-    answer = vit("train", "digits", "--init_from", digits_run.path, *options, *QUICK, "--out", out)
+    answer = vit("train", "digits", "--init_from", digits_run.path, *options, *QUICK, "--out", out, drawn=True)
     assert answer.code == 0, answer.err
     return run_folder(out), answer
 
@@ -80,10 +79,9 @@ def test_it_learns_and_says_what_is_trained(tuned, digits_run):
     assert "in 16 linear layers, and the head" in answer.err and "adamw, learning rate 0.002," in answer.out
 
 
-def test_its_checkpoint_is_any_other_s(tuned, vit, mixed, here, without_peft, monkeypatch):
+def test_its_checkpoint_is_any_other_s(tuned, vit, mixed, here, without_peft):
     run, _ = tuned
     assert (run / "report.html").is_file()
-    monkeypatch.setattr(run_figures, "draw_run", lambda *_: None)
     for words in (
         ["predict", run, mixed / "a b.png", "--output", "rows.csv"],
         ["evaluate", run],
@@ -172,7 +170,6 @@ def start(vit, colors, tmp_path_factory):
 
 @pytest.mark.faults("R1", "R5", simulated="an exception where a process would die")
 def test_an_ended_run_ends_bit_equal(vit, colors, start, tmp_path, monkeypatch):
-    monkeypatch.setattr("vit.commands.train._draw", lambda *_: None)
     options = (
         "--init_from", start, "--lora", 4, "--model.network.drop_path_rate", 0.2, "--augment", "strong", "--epochs", 2,
         "--batch_size", 8, "--optim.accumulate", 2, "--optim.ema_decay", 0.9, "--checkpoint_every", "0s", *QUICK,

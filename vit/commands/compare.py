@@ -91,13 +91,11 @@ def _compared(runs: Sequence[FinishedRun]) -> tuple[Comparison, list[int]]:
 
 
 def _accuracy(run: FinishedRun) -> "Interval":
-    from scipy.stats import binomtest
-
+    from vit.inference.intervals import Metric
     from vit.study.findings import Interval
 
-    right, count = int(run.correct.sum()), len(run.rows)
-    within = binomtest(right, count).proportion_ci(0.95, "wilson")
-    return Interval(right / count, float(within.low), float(within.high))
+    accuracy = Metric.fraction(int(run.correct.sum()), len(run.rows))
+    return Interval(accuracy.value, accuracy.low, accuracy.high)
 
 
 def _repeated(runs: Sequence[FinishedRun]) -> "list[Repeated]":

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+LONG = 256  # tokens in training in float32; docs/performance.md
 CHUNK_BYTES = 16 * 2**20  # of weights at once: 2,305 tokens take 24 ms in chunks of this size, and 47 ms at once
 
 
@@ -14,17 +15,23 @@ def attend(q: Tensor, k: Tensor, v: Tensor, drop_rate: float = 0.0) -> Tensor:
     """softmax(q k^T / sqrt(D / H)) v (eq. 6, 7), by the fastest of three equal computations.
 
     - In training on a CPU: two matrix products. The backward pass of PyTorch's fused kernel computes the weights again,
-      which takes 1.3 to 1.6 times as long.
+      which takes 1.5 to 2.5 times as long in bfloat16. In float32 this costs nothing from 256 tokens on, and the
+      kernel's memory grows with the number of tokens instead of its square, so that the kernel is taken there.
     - In bfloat16 inference on a CPU without AMX: two batched products, which take 0.36 to 0.5 of the fused kernel's
       time (docs/performance.md).
     - Elsewhere PyTorch's fused kernel. It is faster on a GPU, on a CPU with AMX, and in float32.
     """
-    if q.device.type == "cpu" and q.requires_grad:
+    if q.device.type == "cpu" and q.requires_grad and (drop_rate > 0.0 or not _is_long_and_exact(q, k, v)):
         weights = (q * q.shape[-1] ** -0.5 @ k.transpose(-2, -1)).softmax(dim=-1)  # (B, H, R, T)  eq. 6
         return F.dropout(weights, drop_rate) @ v  # (B, H, R, D / H)  eq. 7
     if drop_rate == 0.0 and _products_are_faster(q, k, v):
         return _products(q, k, v)
     return F.scaled_dot_product_attention(q, k, v, dropout_p=drop_rate)  # (B, H, R, D / H)  eq. 6, 7
+
+
+def _is_long_and_exact(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Whether the fused kernel trains these at least as fast as two products; autocast leaves no value in float32."""
+    return {q.dtype, k.dtype, v.dtype} == {torch.float32} and q.shape[-2] >= LONG
 
 
 def _products_are_faster(q: Tensor, k: Tensor, v: Tensor) -> bool:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
-from scipy.stats import binomtest
 
 from vit.data.samples import Labels
+from vit.inference.intervals import Metric
 from vit.report.style import look, plain
 
 MOST_NAMED = 12  # classes with a name on the figure: the rarest and the commonest, so far as there is room
@@ -21,14 +21,12 @@ class ClassSize:
 
     Attributes:
         training_images: number of its training images.
-        recall: fraction of its measured images that are predicted right, with Wilson's 95 % interval from low to high.
+        recall: fraction of its measured images that are predicted right, with Wilson's 95 % interval.
     """
 
     class_name: str
     training_images: int
-    recall: float
-    low: float
-    high: float
+    recall: Metric
 
 
 def class_sizes(
@@ -46,10 +44,8 @@ def class_sizes(
     found = []
     for number in np.argsort(training_images, kind="stable").tolist():
         if images[number]:
-            within = binomtest(int(right[number]), int(images[number])).proportion_ci(0.95, "wilson")
-            share = float(right[number] / images[number])
-            size = int(training_images[number])
-            found.append(ClassSize(class_names[number], size, share, float(within.low), float(within.high)))
+            recall = Metric.fraction(int(right[number]), int(images[number]))
+            found.append(ClassSize(class_names[number], int(training_images[number]), recall))
     return found
 
 
@@ -60,19 +56,15 @@ def recall_by_size(classes: Sequence[ClassSize]) -> Figure:
     color, marker = look(0)
     shown = [one for one in classes if one.training_images]  # a logarithm has no 0
     if shown:
-        sizes, recalls, lows, highs = (
-            np.array([getattr(one, name) for one in shown], dtype=np.float64)
-            for name in ("training_images", "recall", "low", "high")
-        )
+        sizes = np.array([one.training_images for one in shown], dtype=np.float64)
+        recalls, lows, highs = np.array([(one.recall.value, one.recall.low, one.recall.high) for one in shown]).T
         errors = 100 * np.clip([recalls - lows, highs - recalls], 0.0, None)
         few = len(shown) <= MOST_NAMED
         faint = f"{color}{'90' if few else '30'}"  # with an opacity: many intervals overlap
         axes.errorbar(sizes, 100 * recalls, errors, fmt=marker, color=color, ecolor=faint, markersize=4)
         axes.set_xscale("log")
         for one in shown if few else (*shown[:_ENDS], *shown[-_ENDS:]):
-            axes.annotate(
-                plain(one.class_name), (one.training_images, 100 * one.recall), (4, 4), textcoords="offset points",
-                fontsize=7,
-            )  # fmt: skip
+            place = (one.training_images, 100 * one.recall.value)
+            axes.annotate(plain(one.class_name), place, (4, 4), textcoords="offset points", fontsize=7)
     axes.set(xlabel="training images of the class (log scale)", ylabel="recall (%)", ylim=(-3, 103))
     return figure

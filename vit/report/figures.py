@@ -18,6 +18,7 @@ from vit.report.style import save as save  # for callers that draw and save
 from vit.training.range_test import RangeTest
 
 _TRAIN, _VALIDATION = "tab:blue", "tab:orange"
+_COLUMN, _ROW = 1.1, 1.3  # of a grid of pictures, whose places are 1 x 1
 
 
 def curves(metrics: Path, best_epoch: int) -> Figure:
@@ -111,14 +112,23 @@ def reliability(
 
 
 def image_grid(images: Sequence[Tensor], captions: Sequence[str], title: str, columns: int = 8) -> Figure:
-    """Pictures (3, H, W) uint8 in rows, each with a caption."""
+    """Pictures (3, H, W) uint8 in rows, each with a caption, on common axes: axes for each would take most of the time.
+
+    Every picture has a place of 1 x 1, which its longer side fills.
+    """
     rows = -(-len(images) // columns)
     figure = Figure(figsize=(1.35 * columns, 1.75 * rows + 0.3), layout="constrained")
-    for axes, image, caption in zip(figure.subplots(rows, columns, squeeze=False).flat, images, captions, strict=False):
-        axes.imshow(image.permute(1, 2, 0).numpy(), interpolation="nearest")
-        axes.set_title(plain(caption), fontsize=7)
-    for axes in figure.axes:
-        axes.axis("off")
+    axes = figure.subplots()
+    for index, (image, caption) in enumerate(zip(images, captions, strict=False)):
+        top, left = _ROW * (index // columns), _COLUMN * (index % columns)
+        height, width = (size / max(image.shape[1:]) for size in image.shape[1:])
+        x, bottom = left + (1 - width) / 2, top + 1
+        axes.imshow(
+            image.permute(1, 2, 0).numpy(), extent=(x, x + width, bottom, bottom - height), interpolation="nearest"
+        )
+        axes.text(left + 0.5, bottom - height - 0.06, plain(caption), ha="center", va="bottom", fontsize=7)
+    axes.set(xlim=(0, _COLUMN * columns - 0.1), ylim=(_ROW * rows - 0.2, -0.2), aspect="equal")
+    axes.axis("off")
     figure.suptitle(title, x=0.01, ha="left", fontsize=10)
     return figure
 

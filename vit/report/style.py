@@ -72,12 +72,20 @@ def decades(steps: Sequence[float], first: int, last: int) -> list[float]:
 
 
 def rendered(figure: Figure, kind: Literal["png", "svg"], dpi: int = 120) -> bytes:
-    """A figure as the bytes of a file."""
+    """A figure as the bytes of a file.
+
+    Its layout is computed first, and once: matplotlib would draw the whole figure for it, and again for the file.
+    """
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a letter that the font lacks becomes a box
+        engine = figure.get_layout_engine()
+        if engine is not None:
+            figure.set_dpi(dpi)  # of the file; sizes of texts in pixels depend on it
+            engine.execute(figure)
+            figure.set_layout_engine("none")
         metadata = {"Date": None} if kind == "svg" else None
-        figure.savefig(buffer, format=kind, dpi=dpi, bbox_inches="tight", metadata=metadata)
+        figure.savefig(buffer, format=kind, dpi=dpi, metadata=metadata)
     return buffer.getvalue()
 
 

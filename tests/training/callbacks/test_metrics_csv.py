@@ -6,7 +6,6 @@ import math
 import pytest
 
 from vit.commands import train_progress
-from vit.report import run_figures
 from vit.training.callbacks import metrics_csv
 from vit.training.callbacks.metrics_csv import COLUMNS, _rows_until
 
@@ -44,7 +43,6 @@ TINY = (
 
 def trained(vit, tmp_path, monkeypatch, steps):
     """(the loss that each step shows, the rows of metrics.csv) of a training."""
-    monkeypatch.setattr(run_figures, "draw_run", lambda *_: None)
     shown = []
     monkeypatch.setattr(
         train_progress.TrainProgress, "step", lambda watcher, done, total, loss, speed: shown.append(loss)

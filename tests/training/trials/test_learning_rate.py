@@ -26,7 +26,7 @@ def test_the_suggestion_is_a_tenth_of_the_rate_with_the_lowest_loss():
 
 def test_a_range_test_is_advice(vit, colors, tmp_path, monkeypatch):
     monkeypatch.setattr(learning_rate, "STEPS", 12)
-    answer = vit("train", colors, *OPTIONS, "--lr", "find", "--out", tmp_path / "found")
+    answer = vit("train", colors, *OPTIONS, "--lr", "find", "--out", tmp_path / "found", drawn=True)
     assert answer.code == 0, answer.err
     run = run_folder(tmp_path / "found")
     test = RangeTest.read(run / "range_test.json")
