@@ -39,6 +39,11 @@ class TrainingFeatures:
         self.features = F.normalize(features.float(), dim=1).to(torch.float16)  # unit vectors
         self.neighbor = min(neighbor, len(features))
 
+    @classmethod
+    def chosen(cls, features: Tensor, seed: int) -> "TrainingFeatures":
+        """Up to 5,000 of the features (n, D) of all training images, chosen by a seed."""
+        return cls(features[np.random.default_rng(seed).permutation(len(features))[:MOST_FEATURES]].cpu())
+
     @property
     def width(self) -> int:
         """Length of a feature vector, D."""
