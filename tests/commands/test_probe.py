@@ -31,6 +31,8 @@ def test_the_stored_accuracy_is_that_of_the_checkpoint(probed, tmp_path):
         measured = vit.evaluate(run, output=tmp_path / run.parent.parent.name).measurement
         assert measured.metrics.acc1.value == pytest.approx(result["metrics"]["acc1"]["value"], abs=1e-9)
         assert measured.metrics.nll.value == pytest.approx(result["metrics"]["nll"]["value"], abs=2e-3)
+        unlike = result["answers"]["novelty"]["unlike"]["value"]
+        assert measured.answers.novelty.unlike.value == pytest.approx(unlike, abs=0.03)  # bfloat16 rounds features
 
 
 def test_the_table_has_the_most_accurate_backbone_first(probed):

@@ -79,11 +79,11 @@ def _fit(
     seed_everything(plan.recipe.seed, verbose=False)
     network = initial_network(plan, resume, lambda text: _notify(listeners, text))
     if plan.recipe.model.freeze == "backbone":
-        stats = probe(network, data, plan, run, listeners, shared)
+        stats, features = probe(network, data, plan, run, listeners, shared)
         if shared is None:
-            best = measure_checkpoint(run.best_path, plan, data, plan.device)
+            best = measure_checkpoint(run.best_path, plan, data, plan.device, features)
         else:
-            best = measure_probe(run.best_path, data, plan, shared)
+            best = measure_probe(run.best_path, data, plan, shared, features)
     else:
         stats, best = optimize(network, data, plan, run, Watch(signals, listeners), resume)
     if best.fitted is not None:

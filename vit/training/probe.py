@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from vit.checkpoints.format import Description, checkpoint_content
 from vit.checkpoints.io import write_checkpoint
 from vit.checkpoints.load import load
+from vit.checkpoints.novelty import Novelty, TrainingFeatures
 from vit.checkpoints.run import RunDirectory
 from vit.csv_files import new_table
 from vit.data.loader import labeled_images
@@ -97,12 +98,15 @@ def probe(
     run: RunDirectory,
     listeners: Sequence[Listener],
     shared: SharedFeatures | None = None,
-) -> TrainingStats:
+) -> tuple[TrainingStats, Tensor]:
     """Fit the head of a network, and write best.ckpt and metrics.csv.
 
     Args:
         network: network with the weights to start from. Its last linear layer gets new weights.
         shared: features that the cells of a study share; None: none.
+
+    Returns:
+        the statistics, and the features (n, D) of the training images.
 
     Raises:
         UsageError: the network does not end in one linear layer.
@@ -115,7 +119,7 @@ def probe(
     network, head = backbone.whole(), backbone.head
 
     mean, std = features.mean(dim=0), features.std(dim=0).clamp_min(1e-6)
-    features, val_features = (features - mean) / std, (val_features - mean) / std
+    as_they_are, features, val_features = features, (features - mean) / std, (val_features - mean) / std
     fitted = nn.Linear(features.shape[1], network.num_classes, device=features.device)
     nn.init.zeros_(fitted.weight)
     nn.init.zeros_(fitted.bias)
@@ -139,17 +143,30 @@ def probe(
                 _set_head(head, fitted, mean, std)
                 _save(network, replace(describe(plan), metrics={**metrics, "epoch": number}), run)
     num_unreadable = len(plan.source.splits["train"]) - len(labels)
-    return TrainingStats(time.perf_counter() - began, images_per_second, steps, unreadable_images=num_unreadable)
+    stats = TrainingStats(time.perf_counter() - began, images_per_second, steps, unreadable_images=num_unreadable)
+    return stats, as_they_are
 
 
-def measure_probe(path: Path, data: ImageDataModule, plan: Plan, shared: SharedFeatures) -> MeasuredCheckpoint:
-    """Calibrate and score a checkpoint of `probe` by its head and the shared features: no image is computed twice."""
+def measure_probe(
+    path: Path, data: ImageDataModule, plan: Plan, shared: SharedFeatures, features: Tensor
+) -> MeasuredCheckpoint:
+    """Calibrate and score a checkpoint of `probe` by its head and the shared features: no image is computed twice.
+
+    Args:
+        features: features (n, D) of the training images.
+    """
     network, description = load(path)
     backbone = Backbone(network, data, plan, shared)
     splits = [split for split in ("calibration", "validation", "test") if split in data.source.splits]
     scored = {split: _scored(backbone, split) for split in splits}
     fitted = fit_temperature(scored[splits[0]], splits[0])
-    return MeasuredCheckpoint(description, fitted, {split: one.at(fitted.value) for split, one in scored.items()})
+    training = TrainingFeatures.chosen(features, plan.recipe.seed)
+    novelty = Novelty.of(training, training.distances(backbone.features(splits[0])[0].cpu()))
+    calibrated: dict[str, ScoredImages] = {split: one.at(fitted.value) for split, one in scored.items()}
+    if "test" in calibrated:
+        of_test = novelty.of_features(backbone.features("test")[0].cpu())
+        calibrated["test"] = replace(calibrated["test"], novelty=of_test)
+    return MeasuredCheckpoint(description, fitted, calibrated, novelty)
 
 
 @torch.inference_mode()
