@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vit.commands.compare import compare
     from vit.commands.convert import convert
+    from vit.commands.crossval import crossval
     from vit.commands.evaluate import evaluate
     from vit.commands.explain import explain
     from vit.commands.export import export
@@ -35,18 +36,23 @@ __all__ = [
     "compare",
     "convert",
     "create_network",
+    "crossval",
     "evaluate",
     "explain",
     "export",
     "inspect",
     "load",
     "predict",
+    "probe",
     "report",
     "study",
     "train",
 ]
 
-_COMMANDS = ("compare", "convert", "evaluate", "explain", "export", "inspect", "predict", "report", "study", "train")
+_COMMANDS = (
+    "compare", "convert", "crossval", "evaluate", "explain", "export", "inspect", "predict", "probe", "report", "study",
+    "train",
+)  # fmt: skip
 _HOMES = {"create_network": "vit.models.spec", "load": "vit.inference.predictor"}
 
 
@@ -59,7 +65,9 @@ def __getattr__(name: str) -> Any:
     from vit.commands.command_line import checked
 
     function = getattr(import_module(f"vit.commands.{name}"), name)
-    return function if name in ("train", "study") else checked(function)  # these two check their options themselves
+    return (
+        function if name in ("train", "crossval", "study") else checked(function)
+    )  # these check their options themselves
 
 
 class _Package(ModuleType):

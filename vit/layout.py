@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Self
 
 CELLS = "cells"  # folder of a study's runs
+FEATURES = "features"  # folder of the features that a study's cells share
 OPENVINO_GRAPH = "openvino_model.xml"  # the name that other programs of OpenVINO look for; weights in .bin
 
 
@@ -84,6 +85,11 @@ class RunLayout:
         """Prediction for every image of a split."""
         return self.predictions_dir / f"{split}.csv"
 
+    @property
+    def fold_path(self) -> Path:
+        """All class probabilities of the test images, where the run is a fold."""
+        return self.predictions_dir / "fold.csv"
+
     def per_class_path(self, split: str) -> Path:
         """Metrics of every class and the confusion matrix of a split."""
         return self.path / f"{split}_classes.json"
@@ -120,6 +126,11 @@ class RunLayout:
     def lock_path(self) -> Path:
         """Lock of the process that trains into the folder."""
         return self.path / ".lock"
+
+
+def tta_path(checkpoint: Path, tta: str) -> Path:
+    """What `vit evaluate --tta` fitted for a checkpoint."""
+    return checkpoint.with_name(f"{checkpoint.name}.tta-{tta}.json")
 
 
 @dataclass(frozen=True)
@@ -184,6 +195,11 @@ class StudyLayout:
         return self.path / "summary.json"
 
     @property
+    def backbones_path(self) -> Path:
+        """One row for each backbone of `vit probe`."""
+        return self.path / "backbones.csv"
+
+    @property
     def curve_path(self) -> Path:
         """Figure of the learning curves."""
         return self.path / "curve.png"
@@ -191,6 +207,47 @@ class StudyLayout:
     @property
     def report_path(self) -> Path:
         """The page of the study."""
+        return self.path / "report.html"
+
+    @property
+    def lock_path(self) -> Path:
+        """Lock of the process that writes the report."""
+        return self.path / ".lock"
+
+
+@dataclass(frozen=True)
+class CrossvalLayout:
+    """Paths in the folder of a cross-validation. Each run folder of its folds lies below `cells_dir`.
+
+    Attributes:
+        path: the folder.
+    """
+
+    path: Path
+
+    @property
+    def description_path(self) -> Path:
+        """Data, folds and list of cells. A folder with this file is that of a cross-validation."""
+        return self.path / "crossval.json"
+
+    @property
+    def cells_dir(self) -> Path:
+        """Folder of the runs."""
+        return self.path / CELLS
+
+    @property
+    def predictions_path(self) -> Path:
+        """All class probabilities of every image, from the fold that has not trained on the image."""
+        return self.path / "predictions.csv"
+
+    @property
+    def summary_path(self) -> Path:
+        """Accuracy of all images and of each fold as JSON."""
+        return self.path / "summary.json"
+
+    @property
+    def report_path(self) -> Path:
+        """The page."""
         return self.path / "report.html"
 
     @property

@@ -9,7 +9,10 @@ from torch import nn
 from vit.explain.attention import attention_weights, last_attention, patch_map, record_attention
 from vit.models.vision_transformer import Attention
 
-KINDS = [{}, {"pool": "mean"}, {"norm_placement": "post"}, {"qkv_bias": False, "pos_embed": "none", "qk_norm": True}]
+KINDS = [
+    {}, {"pool": "mean"}, {"norm_placement": "post"}, {"qkv_bias": False, "pos_embed": "none", "qk_norm": True},
+    {"pos_embed": "rope2d", "stem": "conv"},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("values", KINDS, ids=str)

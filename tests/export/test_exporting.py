@@ -127,6 +127,9 @@ def test_an_exported_file_does_not_name_this_machine_s_folders(trained, written,
     [
         ("vit", "pt2"),
         ("vit_mean", "openvino"),
+        ("vit_later", "openvino"),
+        ("vit_later", "onnx"),
+        ("vit_later", "safetensors"),
         ("cnn", "openvino"),
         ("vit_mean", "timm"),
         ("vit", "hf"),
@@ -154,6 +157,15 @@ def test_an_export_is_taken_back_by_this_program(trained, tmp_path, name):
     open_pretrained(str(path)).fill(network)
     again, expected = network.state_dict(), made.network.state_dict()
     assert all(torch.equal(again[key], expected[key]) for key in expected)
+
+
+def test_a_network_whose_options_shapes_do_not_show_is_built_again_from_its_export(trained, tmp_path):
+    made, path = trained("vit_later"), tmp_path / "m.safetensors"
+    export(made, "safetensors", path)
+    network = open_pretrained(str(path)).build(3).network.eval()
+    batch = torch.randn(2, 3, 8, 8)
+    with torch.inference_mode():
+        torch.testing.assert_close(network(batch), made.network(batch))
 
 
 def test_the_line_for_timm_is_code_that_runs(trained, tmp_path):
@@ -236,6 +248,8 @@ def test_a_peer_that_cuts_one_pixel_beside_is_found(trained, tmp_path, monkeypat
         ("vit_mean", "hf", "transformers' ViT does not have pool 'mean'"),
         ("cnn", "timm", "timm does not have resnet10_small"),
         ("vit_post", "timm", "norm_placement 'post'"),
+        ("vit_later", "timm", "stem 'conv'"),
+        ("vit_later", "hf", "stem 'conv'"),
     ],
 )
 def test_what_a_format_cannot_hold_is_refused(trained, tmp_path, kind, name, words):

@@ -63,6 +63,13 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "left out by content, and counted; refused if no other image remains; `--include_seen` scores all", 3),
         Fault("D27", "a class without training images is to be drawn, weighted or adjusted for by its size",
               "refused, with the class and the option to leave out", 3),
+        Fault("D28", "images of one group, such as a patient, in train and test",
+              "splits that vit cuts keep groups whole; given splits that share a group are a warning in the plan, and "
+              "an error of `vit data check`", 5),
+        Fault("D29", "a group in some rows only, one group for everything, a pattern that finds no group in a path",
+              "refused, with the line, the number of groups or the path", 3),
+        Fault("D30", "a class whose images are all in one group, or a class with one image",
+              "its images stay in train; folds, which test every image, refuse it", 3),
     ),
     "Images": (
         Fault("I1", "truncated, empty, HTML, a git-lfs pointer, random bytes",
@@ -107,6 +114,12 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("K12", "--time that is not a time, with epochs or steps, on several processes, or too short; "
               "--batch_size auto on several processes",
               "refused with the option to remove; a time that is too short with a time that is enough", 2),
+        Fault("K14", "a fold that is not I/N, a pattern of groups that is not a regular expression or has no group",
+              "refused before torch is imported, with a valid example", 2),
+        Fault("K15", "the folder of another cross-validation; folds that are not finished",
+              "never overwritten: refused with --name; finished by the same command", 2),
+        Fault("K16", "--labels of a folder without predictions, of other images, or without a class that a label has",
+              "refused, with the folder and the command that makes one", 2),
         Fault("K13", "--optim.lr find with --freeze backbone, with --resume, or on several processes",
               "refused with the option to remove", 2),
         Fault("K14", "class weights for an unknown class; two corrections for the class sizes; --data.sampling with "

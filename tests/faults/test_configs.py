@@ -69,7 +69,8 @@ KINDS = {
     "wandb_media": "bool", "wandb_model": "bool",
 }  # fmt: skip
 FREE = {  # any text, or with a range of their own that is tried below
-    "data.source", "data.root", "model.network", "model.preprocess.mean", "model.preprocess.std", "model.init_from",
+    "data.source", "data.root", "data.groups", "data.fold", "model.network", "model.preprocess.mean",
+    "model.preprocess.std", "model.init_from",
     "trainer.accelerator", "trainer.strategy", "trainer.checkpoint_every", "optim.time", "out", "name",
 }  # fmt: skip
 

@@ -30,6 +30,8 @@ VARIANTS = [
     {"layer_scale": 0.5, "num_registers": 2},
     {"embed_norm": True, "pos_embed": "none"},
     {"qkv_bias": False},
+    {"pos_embed": "rope2d", "num_registers": 2},
+    {"stem": "conv"},
 ]
 needs_packing = pytest.mark.skipif(not can_pack(), reason="this CPU does not compute in bfloat16")
 

@@ -8,7 +8,17 @@ from timm.layers import AttentionPoolLatent
 from torch import nn
 
 from vit.models.attend import attend
-from vit.models.later_papers import ACTIVATIONS, AttentionPool, DropPath, LayerScale, layer_scale, mean_pool, sincos2d
+from vit.models.later_papers import (
+    ACTIVATIONS,
+    AttentionPool,
+    ConvStem,
+    DropPath,
+    LayerScale,
+    RotaryPositions,
+    layer_scale,
+    mean_pool,
+    sincos2d,
+)
 from vit.models.vision_transformer import Mlp
 from vit.models.vit_config import ViTConfig
 
@@ -71,3 +81,37 @@ def test_attention_pooling_is_that_of_timm() -> None:
     ours.load_state_dict(theirs.state_dict())
     patches = torch.randn(2, 16, 24)
     assert torch.allclose(ours(patches), theirs(patches), atol=1e-5)
+
+
+def test_rotated_queries_and_keys_see_the_offset_of_two_patches_alone() -> None:
+    config = ViTConfig(image_size=20, patch_size=4, embed_dim=32, num_heads=2, pos_embed="rope2d", num_registers=1)
+    rotate, (q, k) = RotaryPositions(config), torch.randn(2, 16)
+    heads = torch.stack((q, k))[:, None, None].expand(2, 1, 2 + 25, 16)  # one query and one key at every place
+    turned = rotate(heads)
+    assert torch.equal(turned[:, :, :2], heads[:, :, :2])  # class token and register
+    assert torch.equal(rotate(heads[:, :, :2]), heads[:, :, :2])
+    scores = (turned[0, 0, 2:] @ turned[1, 0, 2:].T).view(5, 5, 5, 5)
+    for dy, dx in ((0, 0), (1, 0), (0, 1), (2, -1)):
+        same = [scores[y, x, y + dy, x + dx] for y in range(5 - dy) for x in range(max(0, -dx), 5 - max(0, dx))]
+        assert torch.allclose(torch.stack(same), same[0].expand(len(same)), atol=1e-4)
+    assert len(scores[2, 2].flatten().unique()) == 25
+
+
+@pytest.mark.parametrize("patch_size", [2, 4, 8, 16])
+def test_the_convolutional_stem_makes_a_token_of_each_patch(patch_size: int) -> None:
+    config = ViTConfig(image_size=32, patch_size=patch_size, embed_dim=16, num_heads=2, stem="conv")
+    stem = ConvStem(config).eval()
+    image = torch.randn(1, 3, 32, 32)
+    tokens = stem(image)
+    assert tokens.shape == (1, config.num_patches, 16)
+    image[..., -1, -1] += 10.0  # the last pixel reaches the last patch, and not the first one
+    moved = (stem(image) - tokens).abs().sum(dim=2)[0] > 0
+    assert moved[-1] and (patch_size == 16 or not moved[0])
+
+
+def test_the_stem_of_xiao_et_al() -> None:
+    """Table 1 of arXiv 2106.14881: ViT_C-1GF has 24, 48, 96 and 192 channels, and 192 after the 1x1 convolution."""
+    stem = ConvStem(ViTConfig(embed_dim=192, num_heads=3, stem="conv"))
+    kernels = [layer.weight.shape for layer in stem.layers if isinstance(layer, nn.Conv2d)]
+    assert [tuple(shape) for shape in kernels] == [(24, 3, 3, 3), (48, 24, 3, 3), (96, 48, 3, 3), (192, 96, 3, 3)]
+    assert stem.proj.weight.shape == (192, 192, 1, 1)

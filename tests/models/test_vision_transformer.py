@@ -146,7 +146,9 @@ def test_mean_pooling_has_no_class_token_and_reads_every_patch() -> None:
 
 
 @pytest.mark.parametrize("pool", ["cls", "mean"])
-@pytest.mark.parametrize(("pos_embed", "is_blind"), [("none", True), ("learned", False), ("sincos2d", False)])
+@pytest.mark.parametrize(
+    ("pos_embed", "is_blind"), [("none", True), ("learned", False), ("sincos2d", False), ("rope2d", False)]
+)
 def test_only_position_embeddings_tell_where_a_patch_lies(pool: str, pos_embed: str, is_blind: bool) -> None:
     network = small(pool=pool, pos_embed=pos_embed)
     batch = images(2, 16)

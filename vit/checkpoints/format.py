@@ -9,12 +9,14 @@ A checkpoint is Lightning's dictionary, with our description under the key "vit"
           validation_scores: {labels, own, above, highest: base64}}   (optional)
     state_dict: {"network.<key>": tensor}            the weights (averaged ones, if the recipe averages)
     progress: {train_loss: [[sum, batches], ...], skipped: int, ...}   of an unfinished epoch, for resuming
+    novelty: {features: (n, D) float16, neighbor: int, validation: (m,) float32}   (optional)
     lora: {"network.<key>": tensor}                  with LoRA: the parts that state_dict has the sums of, for resuming
     optimizer_states, lr_schedulers, loops, ...      Lightning's, for resuming
 
 Each fact stands once. The number of classes is the length of `classes`, and the image size is in `preprocess`.
 `temperature` divides the logits before the softmax. It is 1 during training. At the end, the temperature that was
-fitted on the validation images is written into best.ckpt, with the scores of these images.
+fitted on the validation images is written into best.ckpt, with the scores of these images, and with features of
+training images (`Novelty`).
 
 Older formats are read as well. Formats 1 and 2 repeat `image_size`, `num_classes` and timm's name (`model`) in
 `network`. Format 1 has no `resize_mode`, which means "shortest".
@@ -40,6 +42,7 @@ from vit.models.spec import NetworkSpec
 
 FORMAT = 3
 KEY = "vit"
+NOVELTY_KEY = "novelty"
 PREFIX = "network."
 MAX_SIDE = 4096
 FIX = "give a run folder or a checkpoint that 'vit train' wrote"

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from vit.atomic_files import partial_name
-from vit.checkpoints.format import FIX, KEY, Content
+from vit.checkpoints.format import FIX, KEY, NOVELTY_KEY, Content
 from vit.checkpoints.model_path import check_local
+from vit.checkpoints.novelty import Novelty
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.errors import CheckpointError, ResourceError
 
@@ -90,8 +91,10 @@ def read_checkpoint(path: Path) -> Content:
     return dict(content)
 
 
-def store_calibration(path: Path, temperature: float, scores: ValidationScores | None) -> None:
-    """Write the fitted temperature, and the scores of the validation images, into a checkpoint's description.
+def store_calibration(
+    path: Path, temperature: float, scores: ValidationScores | None, novelty: Novelty | None = None
+) -> None:
+    """Write the fitted temperature, the scores of the validation images, and the novelty into a checkpoint.
 
     Raises:
         CheckpointError: as `read_checkpoint`.
@@ -101,6 +104,8 @@ def store_calibration(path: Path, temperature: float, scores: ValidationScores |
     content[KEY]["temperature"] = temperature
     if scores is not None:
         content[KEY]["validation_scores"] = scores.to_plain()
+    if novelty is not None:
+        content[NOVELTY_KEY] = novelty.to_plain()
     write_checkpoint(content, path)
 
 

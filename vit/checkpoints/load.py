@@ -8,8 +8,9 @@ from pathlib import Path
 
 from torch import Tensor
 
-from vit.checkpoints.format import FIX, KEY, Description, read_description, weights_of
+from vit.checkpoints.format import FIX, KEY, NOVELTY_KEY, Content, Description, read_description, weights_of
 from vit.checkpoints.io import read_checkpoint
+from vit.checkpoints.novelty import Novelty
 from vit.errors import CheckpointError, first_line
 from vit.models.network import Network
 
@@ -20,7 +21,27 @@ def load(path: Path) -> tuple[Network, Description]:
     Raises:
         CheckpointError: the file is damaged, not ours, newer than this program, or its weights do not fit its network.
     """
-    description, weights = read_described(path)
+    return _load(read_checkpoint(path), path)
+
+
+def load_with_novelty(path: Path) -> tuple[Network, Description, Novelty | None]:
+    """As `load`, with what recognizes images unlike the training images; None where the checkpoint has none.
+
+    Raises:
+        CheckpointError: as `load`, or the novelty is damaged.
+    """
+    content = read_checkpoint(path)
+    network, description = _load(content, path)
+    if NOVELTY_KEY not in content:
+        return network, description, None
+    try:
+        return network, description, Novelty.from_plain(content[NOVELTY_KEY])
+    except Exception as error:  # an untrusted file may hold anything in place of a tensor
+        raise CheckpointError(f"{path} has damaged training features: {first_line(error)}", FIX) from error
+
+
+def _load(content: Content, path: Path) -> tuple[Network, Description]:
+    description, weights = read_description(content[KEY], path), weights_of(content)
     _compare(weights, expected_weights(description, len(weights), path), path)
     network = description.build().eval()
     network.load_state_dict(weights)

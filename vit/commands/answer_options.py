@@ -1,6 +1,6 @@
 """Options of `vit predict` that decide which images get a label, and which set of labels"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vit.commands.arguments import fraction
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from vit.inference.prediction_sets import SetMethod
     from vit.inference.predictor import Predictor
     from vit.inference.rows import RowWriter
+    from vit.inference.tta import Tta
 
 SHOWN_CLASSES = 10
 
@@ -24,14 +25,24 @@ class AnswerOptions:
     target_accuracy: float | None
     coverage: float | None
     sets: "SetMethod"
+    reject_novel: bool
+    tta: "Tta | None"
 
     @classmethod
     def checked(
-        cls, reject_below: float | None, target_accuracy: float | None, coverage: float | None, sets: "SetMethod"
+        cls,
+        reject_below: float | None,
+        target_accuracy: float | None,
+        coverage: float | None,
+        sets: "SetMethod",
+        reject_novel: bool,
+        tta: "Tta | None",
     ) -> "AnswerOptions":
         """The options as given. UsageError for a number out of range, and for options that exclude each other."""
         if reject_below is not None and target_accuracy is not None:
             raise UsageError("--reject_below and --target_accuracy both set the smallest probability", "give one")
+        if reject_novel and tta is not None:
+            raise UsageError("--reject_novel compares one view of each image, and --tta averages several", "give one")
         if sets != "lac" and coverage is None:
             raise UsageError(f"--sets {sets} needs --coverage", "give --coverage 0.9")
         return cls(
@@ -39,12 +50,20 @@ class AnswerOptions:
             fraction("--target_accuracy", target_accuracy),
             fraction("--coverage", coverage),
             sets,
+            reject_novel,
+            tta,
         )
 
     def rule(self, predictor: "Predictor", reporter: Reporter) -> "AnswerRule":
         """The rule for a model, and a line that says what it is."""
         from vit.inference.answers import answer_rule
 
+        option = "--target_accuracy" if self.target_accuracy is not None else "--coverage"
+        if self.tta and predictor.validation_scores is None and (self.target_accuracy or self.coverage):
+            raise UsageError(
+                f"{option} with --tta {self.tta} needs validation images that were scored with it",
+                f"run 'vit evaluate RUN --tta {self.tta}' first",
+            )
         rule = answer_rule(
             predictor.validation_scores,
             len(predictor.class_names),
@@ -53,6 +72,8 @@ class AnswerOptions:
             coverage=self.coverage,
             sets=self.sets,
         )
+        if self.reject_novel:
+            rule = replace(rule, reject_novelty=_novelty_limit(predictor))
         scores = predictor.validation_scores
         if self.target_accuracy is not None and scores is not None:
             kept, target = float((scores.highest >= rule.reject_below).mean()), percent(self.target_accuracy)
@@ -64,6 +85,28 @@ class AnswerOptions:
             names = ", ".join(predictor.class_names[number] for number in rule.sets.unlimited[:SHOWN_CLASSES])
             reporter.notice(f"WARNING: too few validation images of {names}: these classes are in every set")
         return rule
+
+
+def _novelty_limit(predictor: "Predictor") -> float:
+    """The novelty from which images get no label. UsageError where the model cannot tell."""
+    from vit.checkpoints.novelty import FEWEST_IMAGES, UNLIKE
+
+    if predictor.novelty is None:
+        raise UsageError(f"--reject_novel needs a novelty: {no_novelty(predictor)}", "leave --reject_novel out")
+    count = len(predictor.novelty.validation)
+    if count < FEWEST_IMAGES:
+        raise UsageError(
+            f"--reject_novel needs {FEWEST_IMAGES} validation images, and this model has {count}",
+            "train with more validation images (--data.validation)",
+        )
+    return UNLIKE
+
+
+def no_novelty(predictor: "Predictor") -> str:
+    """Why the predictions of a model have no novelty."""
+    if predictor.engine.name != "torch":
+        return f"{predictor.engine.name} computes no features (--engine torch does)"
+    return "the model was saved without features of training images"
 
 
 def check_separator(writer: "RowWriter", class_names: tuple[str, ...]) -> None:

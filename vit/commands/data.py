@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.arguments import StrPath, new_file, path_text
+from vit.commands.label_check import check_folder, check_labels
 from vit.console import ProgressReport, Reporter
 from vit.csv_files import new_table
 from vit.errors import BadInputsError, ResourceError
@@ -23,7 +24,13 @@ SHOWN_EXAMPLES = 3
 
 
 def check(
-    data: StrPath, *, root: StrPath | None = None, output: StrPath | None = None, strict: bool = False
+    data: StrPath,
+    *,
+    labels: StrPath | None = None,
+    groups: str | None = None,
+    root: StrPath | None = None,
+    output: StrPath | None = None,
+    strict: bool = False,
 ) -> "CheckResult":
     """Check a data set for broken, odd, duplicate and mislabeled images, and for test images among training images.
 
@@ -31,6 +38,10 @@ def check(
 
     Args:
         data: DATA as for 'vit train'
+        labels: a folder of 'vit crossval DATA', whose predictions show labels that are probably wrong; or a run, for
+            its validation and test images. Two more files stand beside the list: a page with pictures, and a table of
+            all images to correct, which 'vit train' reads
+        groups: regular expression that finds the group in each path, as data.groups of 'vit train'
         root: folder of torchvision data sets
         output: list of what to fix; null: data_check.csv, or data_check-2.csv, ...
         strict: exit code 5 for warnings too
@@ -46,11 +57,15 @@ def check(
         vit data check photos/ --output photos_to_fix.csv
     """
     list_file = free_name(Path("data_check.csv")) if output is None else new_file(output)
-    name, root = os.fspath(data), path_text(root)
+    name, root, folder = os.fspath(data), path_text(root), None if labels is None else Path(labels).expanduser()
 
+    if folder is not None:
+        check_folder(folder)
+
+    from vit.data.groups import with_groups
     from vit.data.sources import open_source
 
-    source = open_source(name, root, allow_empty=True)
+    source = with_groups(open_source(name, root, allow_empty=True), groups)
     reporter = Reporter()
     checked = _check(reporter, source)
     _show(reporter, source, checked)
@@ -61,7 +76,8 @@ def check(
     failed = checked.errors > 0 or (strict and bool(checked.findings))
     again = f"vit data check {shlex.quote(name)}" + (f" --root {shlex.quote(root)}" if root else "")
     train = f"vit train {shlex.quote(name)}" + (f" --data.root {shlex.quote(root)}" if root else "")
-    reporter.next_command(again if failed else train)
+    corrected = None if folder is None else check_labels(source, folder, list_file, reporter)
+    reporter.next_command(again if failed else corrected or train)
     if failed:
         raise BadInputsError(f"{name} has {found}", f"see {list_file}")
     return checked

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from vit.checkpoints.model_path import check_model
 from vit.commands.arguments import ModelOrExport, StrPath, new_folder, path_text
 from vit.commands.shown_answers import show_answers
+from vit.commands.tta_options import fit_tta, warn_of_mirror
 from vit.console import Reporter, interval, percent
 from vit.data.dataset_names import check_data
 from vit.errors import BadInputsError, UsageError
@@ -35,6 +36,7 @@ class Evaluation:
         unreadable: reason for each image that could not be read.
         seen: number of images that were left out because the run has seen them, by the split of the run.
         engine: what computed the probabilities: "torch", "openvino" or "onnxruntime".
+        tta: the test-time augmentation; None: one view of each image.
     """
 
     folder: Path
@@ -42,6 +44,7 @@ class Evaluation:
     unreadable: dict[str, str]
     seen: dict[str, int]
     engine: str
+    tta: Literal["flip", "crops"] | None = None
 
 
 def evaluate(
@@ -52,6 +55,7 @@ def evaluate(
     include_seen: bool = False,
     root: StrPath | None = None,
     output: StrPath | None = None,
+    tta: Literal["flip", "crops"] | None = None,
     device: str = "auto",
     precision: Literal["auto", "32-true", "bf16-mixed"] = "auto",
     engine: EngineName = "auto",
@@ -65,6 +69,9 @@ def evaluate(
         include_seen: also score images of DATA that the run trained or validated on, which are left out otherwise
         root: folder of torchvision data sets
         output: a new or empty folder for the results; null: inside the run
+        tta: test-time augmentation, which averages several views of each image. flip: the image and its mirror image.
+            crops: the middle and the corners. Its temperature is fitted on validation images of the run, and kept for
+            vit predict; null: one view
         device: cpu, cuda or mps; auto: an accelerator if there is one
         precision: auto: the precision of training, where the hardware has it
         engine: what computes a checkpoint; auto: openvino for much work on a CPU where it is installed and was measured
@@ -96,14 +103,17 @@ def evaluate(
         source = _source(model, data, path_text(root))
         chosen = choose_split(source, split)
         folder = wanted or _free_folder(model, source.name, chosen)
-        predictor = load(model, device, precision, engine, len(source.splits[chosen]))
+        predictor = load(model, device, precision, engine, len(source.splits[chosen]), tta)
+        warn_of_mirror(model, tta, reporter)
+        if tta is not None:
+            fit_tta(model, predictor, path_text(root), reporter)
         samples, seen = _measured_images(model, data, source, chosen, include_seen, reporter)
         samples = with_model_classes(samples, source, predictor.class_names, reporter)
         scored = _score(predictor, source.name, chosen, samples, reporter)
     fitted_elsewhere = data is not None or chosen == "test"
     scores = predictor.validation_scores if fitted_elsewhere else None
     measurement = measure(scored, predictor.class_names, scores=scores)
-    found = Evaluation(folder, measurement, dict(scored.left_out), seen, predictor.engine.name)
+    found = Evaluation(folder, measurement, dict(scored.left_out), seen, predictor.engine.name, tta)
     if rank == 0:
         _write(found, scored, predictor.class_names)
         _show(reporter, found)
@@ -168,11 +178,14 @@ def _measured_images(
 def _score(predictor: "Predictor", data: str, split: str, samples: "Samples", reporter: Reporter) -> "ScoredImages":
     from vit.data.loader import labeled_images
     from vit.inference.engine import score
+    from vit.inference.tta import AugmentedEngine
 
     engine = predictor.engine
     where = f"{engine.device.type}, {engine.precision}, {engine.name}"
+    where += f", {engine.tta}" if isinstance(engine, AugmentedEngine) else ""
     reporter.notice(f"{len(samples):,} images of {data} ({split}), {where}")
-    return score(engine, labeled_images(samples, predictor.preprocess))
+    novelty_of = None if predictor.novelty is None else predictor.novelty.of_features
+    return score(engine, labeled_images(samples, predictor.preprocess), novelty_of)
 
 
 def _write(found: Evaluation, scored: "ScoredImages", class_names: tuple[str, ...]) -> None:
@@ -182,7 +195,7 @@ def _write(found: Evaluation, scored: "ScoredImages", class_names: tuple[str, ..
 
     files = EvaluationLayout(new_folder(found.folder))
     left_out = {**found.seen, "unreadable": found.unreadable}
-    more = {"engine": found.engine, "left_out": left_out, "classes": list(class_names)}
+    more = {"engine": found.engine, "tta": found.tta, "left_out": left_out, "classes": list(class_names)}
     write_json(files.metrics_path, {**found.measurement.to_dict(), **more})
     write_scored(files.predictions_path, scored, class_names)
     if found.measurement.confusion is not None:

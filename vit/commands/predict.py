@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.answer_options import AnswerOptions, check_separator
+from vit.commands.answer_options import AnswerOptions, check_separator, no_novelty
 from vit.commands.arguments import ModelOrExport, Paths, PositiveInt, StrPath, new_file, path_list
 from vit.commands.prediction_tally import PredictionSummary, PredictionTally, gallery_page, show_predictions
+from vit.commands.tta_options import say_uncalibrated, warn_of_mirror
 from vit.console import ProgressReport, Reporter
 from vit.errors import BadInputsError, UsageError
 from vit.inference.engines.engine_names import EngineName, check_engine
@@ -35,6 +36,8 @@ def predict(
     target_accuracy: float | None = None,
     coverage: float | None = None,
     sets: Literal["lac", "aps", "class_conditional"] = "lac",
+    reject_novel: bool = False,
+    tta: Literal["flip", "crops"] | None = None,
     on_bad: Literal["report", "fail"] = "report",
     batch_size: PositiveInt = 64,
     device: str = "auto",
@@ -56,6 +59,10 @@ def predict(
         coverage: also give each image a set of labels that has the true one with this probability, such as 0.9
         sets: method of the sets. lac: smallest on average. aps: larger for difficult images. class_conditional: the
             coverage holds in each class
+        reject_novel: images that are unlike the training images get no label, and the status novel: those with a
+            novelty of 0.95 or more, as at most 5 % of images like the validation images have
+        tta: test-time augmentation, which averages several views of each image. flip: the image and its mirror image.
+            crops: the middle and the corners; null: one view
         on_bad: exit code where some files cannot be read: report is 0, fail is 5; where all files are bad: always 5
         batch_size: number of files computed at once
         device: cpu, cuda or mps; auto: an accelerator if there is one
@@ -75,7 +82,7 @@ def predict(
     """
     model = os.fspath(model)
     rows_file = _rows_file(output, gallery)
-    wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets)
+    wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets, reject_novel, tta)
     check_model(model)
     check_engine(engine, Path(model), device)
     files = list_files(path_list(images), recursive)
@@ -84,12 +91,18 @@ def predict(
     from vit.inference.rows import open_writer
 
     writer = open_writer(rows_file, top_k)  # a wrong ending must show before the model is loaded
-    predictor = load(model, device, precision, engine, len(files))
+    computes_features: EngineName = "torch" if reject_novel and engine == "auto" else engine
+    predictor = load(model, device, precision, computes_features, len(files), tta)
     writer.top_k = min(top_k, len(predictor.class_names))
     reporter = Reporter(quiet=not is_first())
     writer.has_sets = coverage is not None
     predictor.rule = wanted.rule(predictor, reporter)
     check_separator(writer, predictor.class_names)
+    warn_of_mirror(model, tta, reporter)
+    if tta is not None:
+        say_uncalibrated(model, predictor, tta, reporter)
+    elif predictor.novelty is None:
+        reporter.notice(f"the column novelty stays empty: {no_novelty(predictor)}")
     reporter.notice(
         f"{len(files):,} files, {len(predictor.class_names)} classes, "
         f"{predictor.engine.device.type}, {predictor.engine.precision}, {predictor.engine.name}"

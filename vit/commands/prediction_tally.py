@@ -10,6 +10,7 @@ from vit.console import Reporter, percent
 if TYPE_CHECKING:
     from vit.inference.predictor import Prediction
 
+DECIDED = ("ok", "unsure", "novel")  # statuses of images that could be read
 SHOWN_BAD = 10
 SHOWN_FILES = 10  # more files are counted by label
 SHOWN_LABELS = 20
@@ -26,6 +27,8 @@ class PredictionSummary:
         num_unlabeled: number of files that could not be read.
         num_unsure: number of images without a label, because its probability is too low.
         label_counts: number of files for each predicted label.
+        num_novel: number of images that are unlike the training images, with or without a label; None where the model
+            cannot tell.
     """
 
     output: Path
@@ -34,6 +37,7 @@ class PredictionSummary:
     num_unlabeled: int
     num_unsure: int
     label_counts: dict[str, int]
+    num_novel: int | None = None
 
 
 def gallery_page(output: Path) -> Path:
@@ -49,24 +53,28 @@ class PredictionTally:
     labels: Counter[str] = field(default_factory=Counter)
     first: "list[Prediction]" = field(default_factory=list)
     bad: "list[Prediction]" = field(default_factory=list)
+    judged: int = 0  # images with a novelty
+    novel: int = 0
 
     def add(self, row: "Prediction") -> None:
         """Count a row."""
         self.statuses[row.status] += 1
+        self.judged += row.novelty is not None
+        self.novel += row.is_unlike
         if len(self.first) < SHOWN_FILES:
             self.first.append(row)
         if row.status == "ok":
             self.labels[row.label] += 1
-        elif row.status != "unsure" and len(self.bad) < SHOWN_BAD:
+        elif row.status not in DECIDED and len(self.bad) < SHOWN_BAD:
             self.bad.append(row)
 
     def summary(self, output: Path, gallery: bool) -> PredictionSummary:
         """The counts, with the files of the rows and of the page."""
         total = self.statuses.total()
         page = gallery_page(output) if gallery else None
-        unsure = self.statuses["unsure"]
-        unlabeled = total - self.statuses["ok"] - unsure
-        return PredictionSummary(output, page, total, unlabeled, unsure, dict(self.labels))
+        unlabeled = total - sum(self.statuses[status] for status in DECIDED)
+        novel = self.novel if self.judged else None
+        return PredictionSummary(output, page, total, unlabeled, self.statuses["unsure"], dict(self.labels), novel)
 
 
 def show_predictions(reporter: Reporter, summary: PredictionSummary, tally: PredictionTally) -> None:
@@ -87,8 +95,16 @@ def show_predictions(reporter: Reporter, summary: PredictionSummary, tally: Pred
         reporter.line(f"... and {len(tally.labels) - SHOWN_LABELS} more labels")
     if summary.num_unsure:
         reporter.line(f"unsure: {summary.num_unsure:,} of {summary.num_files:,} images have no label")
+    if summary.num_novel is not None:
+        from vit.checkpoints.novelty import UNLIKE  # imports torch
+
+        rejected = f", {tally.statuses['novel']:,} have no label" if tally.statuses["novel"] else ""
+        reporter.line(
+            f"unlike the training images: {summary.num_novel:,} of {tally.judged:,} images (novelty of {UNLIKE} or "
+            f"more; 1 in 20 is usual){rejected}"
+        )
     if summary.num_unlabeled:
-        bad = {status: count for status, count in tally.statuses.items() if status not in ("ok", "unsure")}
+        bad = {status: count for status, count in tally.statuses.items() if status not in DECIDED}
         words = ", ".join(f"{count:,} {status}" for status, count in bad.items())
         total, without = summary.num_files, summary.num_unlabeled
         reporter.notice(f"\nWARNING: {without:,} of {total:,} files have no label: {words}")

@@ -97,13 +97,24 @@ def parse_recipe(text: str) -> Recipe:
 
 
 def check_names(recipe: Recipe) -> None:
-    """Raise an error before torch is imported if the network, the pretrained weights or DATA do not exist."""
+    """Raise an error before torch is imported if the network, the pretrained weights or DATA do not exist.
+
+    The same holds for a fold and a pattern of groups that cannot be read.
+    """
     network = recipe.model.network.get("name", "auto")
     if network != "auto":
         check_network(str(network))
     if recipe.model.init_from is not None:
         check_weights(recipe.model.init_from)
     check_data(recipe.data.source)
+    if recipe.data.groups is not None or recipe.data.fold is not None:
+        from vit.data.folds import read_fold
+        from vit.data.groups import group_pattern
+
+        if recipe.data.groups is not None:
+            group_pattern(recipe.data.groups)
+        if recipe.data.fold is not None:
+            read_fold(recipe.data.fold)
 
 
 def listed_images(recipe: Recipe) -> "Source | None":

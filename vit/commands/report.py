@@ -1,4 +1,4 @@
-"""`vit report STUDY|RUN`: the findings of a study, or the page of a run, from its folder alone"""
+"""`vit report STUDY|CROSSVAL|RUN`: the findings of a study, or the page of a run or cross-validation"""
 
 import shlex
 from pathlib import Path
@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from vit.commands.arguments import StrPath, fraction, path_text
 from vit.commands.command_line import Metavar
+from vit.commands.crossval_report import report_crossval
 from vit.commands.study_report import report_findings
 from vit.console import Reporter
 from vit.errors import UsageError, VitError
-from vit.layout import RunLayout, StudyLayout
+from vit.layout import CrossvalLayout, RunLayout, StudyLayout
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def report(
-    folder: Annotated[StrPath, Metavar("STUDY|RUN")],
+    folder: Annotated[StrPath, Metavar("STUDY|CROSSVAL|RUN")],
     *,
     target: float | str | None = None,
     root: StrPath | None = None,
@@ -28,7 +29,7 @@ def report(
     has pictures where the images of the run still exist.
 
     Args:
-        folder: a folder that 'vit study' or 'vit train' wrote
+        folder: a folder that 'vit study', 'vit crossval' or 'vit train' wrote
         target: for a study: an accuracy; the report estimates how many training images it needs
         root: for a run: folder of torchvision data sets; null: the folder of the training
 
@@ -44,10 +45,18 @@ def report(
     accuracy = fraction("--target", target)
     path = Path(folder).expanduser()
     if not path.is_dir():
-        raise UsageError(f"there is no folder {path}", "give a folder that 'vit study' or 'vit train' made")
-    is_run = RunLayout(path).config_path.is_file()
-    if is_run and accuracy is not None:
-        raise UsageError(f"--target is for studies, and {path} is a run", "leave it out")
+        raise UsageError(
+            f"there is no folder {path}", "give a folder that 'vit study', 'vit crossval' or 'vit train' made"
+        )
+    is_run, crossval = RunLayout(path).config_path.is_file(), CrossvalLayout(path)
+    is_crossval = crossval.description_path.is_file()
+    if (is_run or is_crossval) and accuracy is not None:
+        raise UsageError(
+            f"--target is for studies, and {path} is a {'run' if is_run else 'cross-validation'}", "leave it out"
+        )
+    if is_crossval:
+        report_crossval(Reporter(), path)
+        return crossval.report_path
     return _report_run(Reporter(), path, root) if is_run else _report_study(Reporter(), path, accuracy)
 
 

@@ -26,6 +26,9 @@ def show_answers(reporter: Reporter, answers: "MeasuredAnswers") -> None:
             if row.unlimited < len(row.by_class)
         ],
     )
+    if answers.novelty is not None:
+        unlike = _proportion(answers.novelty.unlike)
+        reporter.line(f"\nunlike the training images: {unlike} of these images (at most 5 % of images like them)")
 
 
 def _proportion(found: "Metric | None") -> str:

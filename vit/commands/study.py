@@ -63,19 +63,19 @@ def run_study(options: StudyOptions, reporter: Reporter) -> tuple[StudyPlan, int
     from vit.checkpoints.locking import alone
 
     folder = plan.folder
-    folder.describe(plan.cells, plan.protocol)
-    num_failed = _run_cells(plan, reporter)
+    num_failed = train_cells(plan, reporter)
     with alone(folder.lock_path):  # of shards that end together, the last one reports the cells of all
         report_findings(reporter, folder.path, options.accuracy)
     return plan, num_failed
 
 
-def _run_cells(plan: StudyPlan, reporter: Reporter) -> int:
+def train_cells(plan: StudyPlan, reporter: Reporter) -> int:
     """Run this machine's cells, at first those that tuning chooses among; returns the number of failed cells."""
     from vit.study.folder import ListedCell, tuned
     from vit.study.runner import run_cells
 
     cells, folder = plan.own_cells, plan.folder
+    folder.describe(plan.cells, plan.protocol)
     group, digests = folder.path.name, plan.contents.by_path(plan.source)
     progress = StudyProgress(reporter, folder.path, cells)
     try:

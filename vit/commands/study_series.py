@@ -29,7 +29,7 @@ def series_of(options: StudyOptions) -> Series:
     data = {f"data.{key}": value for key, value in options.data.items()}
     if options.source is not None:
         data["data.source"] = options.source
-    shared = {**data, **options.set, "wandb": _tracking(options)}
+    shared = {**data, **options.set, "wandb": tracking_of_cells(options.wandb)}
     assert not isinstance(options.tune, str)
     vary, tune = ({key: items(values) for key, values in grid.items()} for grid in (options.vary, options.tune))
     series = make_series(_networks(options), shared, vary, tune, read)
@@ -56,10 +56,10 @@ def _networks(options: StudyOptions) -> dict[str, list[str]]:
     return found
 
 
-def _tracking(options: StudyOptions) -> str:
+def tracking_of_cells(wanted: str) -> str:
     """Weights & Biases of the cells, where "auto" tracks only if somebody is logged in."""
-    if options.wandb != "auto":
-        return options.wandb
+    if wanted != "auto":
+        return wanted
 
     from vit.training.tracking.wandb_login import logged_in
 

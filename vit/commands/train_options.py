@@ -4,8 +4,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vit.commands.arguments import StrPath, path_list
+from vit.commands.parser import Parser
 from vit.commands.recipe_layers import AUTO, Given
 from vit.commands.recipe_options import SHORT, make_parser
 from vit.errors import UsageError
@@ -50,15 +52,25 @@ class TrainOptions:
 
 def read_words(words: Sequence[str]) -> TrainOptions:
     """The options of a command line; `--help` ends the program."""
-    parser = make_parser()
+    return read_with(make_parser(), words)[0]
+
+
+def read_with(parser: Parser, words: Sequence[str], others: Sequence[str] = ()) -> tuple[TrainOptions, dict[str, Any]]:
+    """The options of a command line, and the given values of a parser's options that are not those of a training.
+
+    Args:
+        parser: the parser of `vit train`, with further options.
+        others: names of the further options.
+    """
     parser.set_defaults({"model.init_from": AUTO})
     expanded = _expanded(words)
     configs = [word.partition("=")[2] for word in expanded if word.startswith("--config=")]
     find = f"--optim.lr={FIND}"
-    others = [word for word in expanded if word not in (PRINT, find) and not word.startswith("--config=")]
-    values = parser.parse_args(others, defaults=False).as_dict()
+    plain = [word for word in expanded if word not in (PRINT, find) and not word.startswith("--config=")]
+    values = parser.parse_args(plain, defaults=False).as_dict()
+    further = {name: values.pop(name) for name in others if name in values}
     resume, dry_run = values.pop("resume", None), values.pop("dry_run", False)
-    return TrainOptions(Given(tuple(configs), values), resume, dry_run, PRINT in expanded, find in expanded)
+    return TrainOptions(Given(tuple(configs), values), resume, dry_run, PRINT in expanded, find in expanded), further
 
 
 def read_values(

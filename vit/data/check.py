@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.data.duplicates import Match, exact_matches, near_matches
+from vit.data.groups import leaks
 from vit.data.samples import Labels, Source
 from vit.data.scan import ImageList, ScannedImages, scan_images
 
@@ -23,6 +24,7 @@ IMBALANCE = 10  # images of the largest class, divided by those of the smallest
 KINDS = (  # in the order of a report
     "unreadable",
     "same_image_across_splits",
+    "group_across_splits",
     "label_conflict",
     "near_duplicate_across_splits",
     "near_label_conflict",
@@ -117,6 +119,7 @@ def check(source: Source, progress: Callable[[int, int], None]) -> CheckResult:
     findings = [
         *_image_findings(images, scanned),
         *_pair_findings(images, scanned),
+        *_group_findings(source),
         *_class_findings(source.class_names, counts),
         *_notes(source),
     ]
@@ -180,6 +183,17 @@ def _pair_finding(images: ImageList, match: Match, exact: bool) -> Finding:
             suggestion += ": a random split may put one into train and the other into test"
     near = f"nearly the same (correlation of 16x16 thumbnails {1 - match.difference:.4f})"
     return Finding(severity, kind, *one, *other, "the same pixels" if exact else near, suggestion)
+
+
+def _group_findings(source: Source) -> Iterator[Finding]:
+    for split, other, names in leaks(source):
+        severity: Severity = "error" if split == "train" else "warning"
+        suggestion = "move all images of a group into one split, or leave the splits to vit"
+        for name in names:
+            detail = f"group {name!r} has images in both"
+            yield Finding(
+                severity, "group_across_splits", split, other_split=other, detail=detail, suggestion=suggestion
+            )
 
 
 def _class_findings(class_names: tuple[str, ...], counts: dict[str, Labels]) -> Iterator[Finding]:

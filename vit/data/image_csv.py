@@ -15,6 +15,7 @@ NAMES = {  # our column -> common names of it, the most specific first
     ),
     "label": ("label", "class", "class_name", "classname", "category", "target", "species"),
     "split": ("split", "set", "subset", "partition", "fold"),
+    "group": ("group", "group_id", "patient", "patient_id", "subject", "subject_id"),
 }  # fmt: skip
 MAX_HEADER = 1 << 20  # characters
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
@@ -25,7 +26,7 @@ class ImageTable:
     """The rows of a CSV under our column names.
 
     Attributes:
-        rows: line number, and {"path", "label" or "split": cell}, of each row.
+        rows: line number, and {"path", "label", "split" or "group": cell}, of each row.
         note: columns and separator that were recognized, where they are not ours; else empty.
     """
 

@@ -4,15 +4,14 @@ import os
 from itertools import islice
 from pathlib import Path
 
-from vit.layout import RunLayout, StudyLayout
+from vit.layout import CELLS, CrossvalLayout, RunLayout, StudyLayout
 
 LOOKED_AT = 10  # entries, because a folder of runs contains hardly anything else
 
 
 def holds_runs(folder: Path) -> bool:
-    """Whether the folder contains runs: those of one network from `vit train`, or the cells of a study."""
-    study = StudyLayout(folder.parent)
-    if folder.name == study.cells_dir.name and study.description_path.is_file():
+    """Whether the folder contains runs: of one network from `vit train`, or cells of a study or cross-validation."""
+    if folder.name == CELLS and _is_described(folder.parent):
         return True
     try:
         with os.scandir(folder) as entries:
@@ -26,7 +25,12 @@ def is_output(folder: Path) -> bool:
     with os.scandir(folder) as entries:
         shown = [Path(entry.path) for entry in entries if not entry.name.startswith(".")]
     folders = [path for path in shown if path.is_dir()]
-    return all(map(holds_runs, folders)) and (bool(folders) or StudyLayout(folder).description_path.is_file())
+    return all(map(holds_runs, folders)) and (bool(folders) or _is_described(folder))
+
+
+def _is_described(folder: Path) -> bool:
+    """Whether the folder is that of a study or a cross-validation."""
+    return any(layout(folder).description_path.is_file() for layout in (StudyLayout, CrossvalLayout))
 
 
 def _is_run(folder: Path) -> bool:

@@ -24,12 +24,14 @@ class Samples:
         labels: (n,) class numbers.
         root: folder of the paths; None where `arrays` holds the pixels.
         arrays: n arrays (H, W) or (H, W, 3) uint8; None for files.
+        groups: the group of each image, such as its patient: splits keep a group in one part; None: no groups.
     """
 
     paths: Sequence[str]
     labels: Labels
     root: Path | None = None
     arrays: Sequence[npt.NDArray[np.uint8]] | None = None
+    groups: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -50,7 +52,17 @@ class Samples:
         arrays = None
         if self.arrays is not None:
             arrays = self.arrays[chosen] if isinstance(self.arrays, np.ndarray) else [self.arrays[i] for i in chosen]
-        return Samples([self.paths[i] for i in chosen], self.labels[chosen], self.root, arrays)
+        groups = None if self.groups is None else tuple(self.groups[i] for i in chosen)
+        return Samples([self.paths[i] for i in chosen], self.labels[chosen], self.root, arrays, groups)
+
+    def followed_by(self, other: "Samples") -> "Samples":
+        """These images and then those of another split of the same data set."""
+        arrays: Sequence[npt.NDArray[np.uint8]] | None = None
+        if self.arrays is not None and other.arrays is not None:
+            arrays = [*self.arrays, *other.arrays]
+        groups = None if self.groups is None or other.groups is None else (*self.groups, *other.groups)
+        paths, labels = [*self.paths, *other.paths], np.concatenate([self.labels, other.labels])
+        return Samples(paths, labels, self.root, arrays, groups)
 
     def fingerprint(self) -> str:
         """A hash of paths and labels in order. Two lists with one fingerprint name the same images."""
@@ -77,7 +89,13 @@ class Source:
     notes: list[str] = field(default_factory=list)
 
 
-def label_files(root: Path, rows: Sequence[tuple[str, str]], class_names: tuple[str, ...], where: str) -> Samples:
+def label_files(
+    root: Path,
+    rows: Sequence[tuple[str, str]],
+    class_names: tuple[str, ...],
+    where: str,
+    groups: Sequence[str] | None = None,
+) -> Samples:
     """Files and class names -> samples.
 
     Args:
@@ -85,6 +103,7 @@ def label_files(root: Path, rows: Sequence[tuple[str, str]], class_names: tuple[
         rows: path and class name of each file.
         class_names: classes of the training images, in the order of their numbers.
         where: folder or table that an error names.
+        groups: the group of each file; None: no groups.
 
     Raises:
         DataError: a row has a class that the training images lack.
@@ -99,4 +118,4 @@ def label_files(root: Path, rows: Sequence[tuple[str, str]], class_names: tuple[
             "rename or remove them, or add training images",
         )
     labels = np.fromiter((numbers[name] for _, name in rows), dtype=np.int64, count=len(rows))
-    return Samples([path for path, _ in rows], labels, root)
+    return Samples([path for path, _ in rows], labels, root, groups=None if groups is None else tuple(groups))

@@ -11,18 +11,21 @@ import numpy as np
 
 from vit.csv_files import new_table, read_table
 from vit.data.draws import uniform
+from vit.data.groups import grouped
 from vit.data.samples import Labels, Source
 from vit.errors import DataError
 
 SPLITS = ("train", "validation", "test", "calibration")
-COLUMNS, CONTENT = ("path", "label", "split"), "content"  # columns of splits.csv
+COLUMNS, CONTENT, GROUP = ("path", "label", "split"), "content", "group"  # columns of splits.csv
+_HEADERS = (COLUMNS, (*COLUMNS, CONTENT), (*COLUMNS, GROUP), (*COLUMNS, CONTENT, GROUP))
 
 
 def with_all_splits(source: Source, validation: float, test: float, seed: int, calibration: float = 0.0) -> Source:
     """The source with all splits. Missing splits are cut from the training images, stratified by class.
 
     Most classes may have too few images for this. If a stratified cut gave less than half of the wanted images, the cut
-    ignores classes, and each class keeps at least one training image.
+    ignores classes, and each class keeps at least one training image. Images with groups are cut by whole groups,
+    stratified as well as these allow.
 
     The cut depends on the seed and the sorted names alone, and not on the order in which a file system lists files.
 
@@ -52,15 +55,24 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
     train = source.splits["train"]
     order = np.array(sorted(range(len(train)), key=train.paths.__getitem__), dtype=np.int64)
     labels, wanted = train.labels[order], list(fractions.values())
-    parts, how = stratified(labels, wanted, seed), "stratified"
-    sizes = [math.floor(len(train) * fraction + 0.5) for fraction in wanted]
-    if any(2 * len(part) < size for part, size in zip(parts, sizes, strict=False)):
-        parts, how = unstratified(labels, wanted, seed), "not stratified: most classes have too few images"
+    if train.groups is None:
+        parts, how = stratified(labels, wanted, seed), "stratified"
+        sizes = [math.floor(len(train) * fraction + 0.5) for fraction in wanted]
+        if any(2 * len(part) < size for part, size in zip(parts, sizes, strict=False)):
+            parts, how = unstratified(labels, wanted, seed), "not stratified: most classes have too few images"
+    else:
+        groups = [train.groups[row] for row in order]
+        parts, how = grouped(labels, groups, wanted, seed), f"stratified, {len(set(groups)):,} groups kept whole"
     splits = dict(source.splits)
     for split, rows in zip((*fractions, "train"), parts, strict=True):
         splits[split] = train.select(np.sort(order[rows]))
     for split in (*fractions, "train"):
         if len(splits[split]) == 0:
+            if train.groups is not None:
+                raise DataError(
+                    f"{len(set(train.groups))} groups are too few to cut a {split} split of whole groups",
+                    "add groups, check that the group is not the same for all images, or give a CSV with splits",
+                )
             raise DataError(
                 f"{len(train)} images of {len(np.unique(labels))} classes are too few to cut a {split} split",
                 "add images, so that most classes have two or more, or give folders or a CSV with splits",
@@ -117,25 +129,30 @@ class SplitRow(NamedTuple):
         path: absolute path of the file; a name for an image of a data set without files.
         label: class name.
         content_hash: hash of the file's bytes, or of the pixels; "" for unreadable files and in old tables.
+        group: the image's group; "" where images have none.
     """
 
     path: str
     label: str
     content_hash: str = ""
+    group: str = ""
 
 
 def write_splits(source: Source, path: Path, hashes: Mapping[str, Sequence[str]] | None = None) -> None:
-    """Write `splits.csv`: every image with its label and split.
+    """Write `splits.csv`: every image with its label and split, and its group where images have one.
 
     Args:
         source: the images.
         path: the new file.
         hashes: {split: content hash of each image} for a fourth column; see `read_contents`.
     """
-    with new_table(path, COLUMNS if hashes is None else (*COLUMNS, CONTENT), mode="x") as table:
+    more = {} if hashes is None else {CONTENT: "content_hash"}
+    if any(samples.groups is not None for samples in source.splits.values()):
+        more[GROUP] = "group"
+    with new_table(path, (*COLUMNS, *more), mode="x") as table:
         for split, rows in split_rows(source, hashes).items():
             for row in rows:
-                table.row((row.path, row.label, split, *(() if hashes is None else (row.content_hash,))))
+                table.row((row.path, row.label, split, *(getattr(row, name) for name in more.values())))
 
 
 def split_rows(source: Source, hashes: Mapping[str, Sequence[str]] | None = None) -> dict[str, list[SplitRow]]:
@@ -147,9 +164,10 @@ def split_rows(source: Source, hashes: Mapping[str, Sequence[str]] | None = None
             root = samples.root.resolve() if samples.root is not None else ""
             names = (source.class_names[label] for label in samples.labels.tolist())
             contents = repeat("", len(samples)) if hashes is None else hashes[split]
+            groups = repeat("", len(samples)) if samples.groups is None else samples.groups
             found[split] = [
-                SplitRow(os.path.join(root, path), name, content_hash)
-                for path, name, content_hash in zip(samples.paths, names, contents, strict=True)
+                SplitRow(os.path.join(root, path), *others)
+                for path, *others in zip(samples.paths, names, contents, groups, strict=True)
             ]
     return found
 
@@ -163,10 +181,13 @@ def read_splits(path: Path) -> dict[str, list[SplitRow]]:
     found: dict[str, list[SplitRow]] = {}
     try:
         header, rows = read_table(path)
-        if tuple(header) not in (COLUMNS, (*COLUMNS, CONTENT)) or any(len(row) != len(header) for row in rows):
+        if tuple(header) not in _HEADERS or any(len(row) != len(header) for row in rows):
             raise ValueError(f"its columns are not {','.join((*COLUMNS, CONTENT))}")
-        for name, label, split, *content in rows:
-            found.setdefault(split, []).append(SplitRow(name, label, *content))
+        fields = {CONTENT: "content_hash", GROUP: "group"}
+        more = [fields[name] for name in header[len(COLUMNS) :]]
+        for name, label, split, *others in rows:
+            row = SplitRow(name, label, **dict(zip(more, others, strict=True)))
+            found.setdefault(split, []).append(row)
     except (OSError, ValueError) as error:
         raise DataError(f"{path} is damaged: {error}", "restore the file, or train again") from error
     return found

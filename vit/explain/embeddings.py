@@ -10,13 +10,13 @@ from vit.models.vision_transformer import VisionTransformer
 
 
 def principal_filters(network: VisionTransformer, count: int) -> tuple[Tensor, Tensor]:
-    """The first principal components of the patch-embedding kernels, and each one's share of the variance.
+    """The first principal components of the kernels that read pixels, and each one's share of the variance.
 
     Returns:
         components of length 1 (count, 3, P, P), whose largest number is positive; shares (count,). Kernels of fewer
         dimensions have fewer components.
     """
-    kernels = network.patch_embed.proj.weight.detach().double().cpu()  # (D, 3, P, P)
+    kernels = network.patch_embed.pixel_kernels.detach().double().cpu()  # (D, 3, P, P)
     flat = kernels.flatten(1)
     _, values, components = torch.linalg.svd(flat - flat.mean(dim=0), full_matrices=False)
     components = components[:count]
@@ -26,7 +26,7 @@ def principal_filters(network: VisionTransformer, count: int) -> tuple[Tensor, T
 
 
 def position_similarity(network: VisionTransformer) -> Tensor | None:
-    """Cosine similarity of the positions of any two patches (G, G, G, G), or None in a network without positions."""
+    """Cosine similarity of the positions of any two patches (G, G, G, G), or None where tokens get no positions."""
     if network.pos_embed is None:
         return None
     N, G = network.config.num_patches, network.config.grid_size

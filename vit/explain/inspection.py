@@ -14,7 +14,7 @@ from vit.models.spec import NetworkSpec
 from vit.models.vision_transformer import VisionTransformer
 
 FILTERS = 28  # principal components, as the paper shows
-_FACTS = ("patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio", "pool", "pos_embed")
+_FACTS = ("patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio", "pool", "pos_embed", "stem")
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,12 @@ class AnswerRule:
     Attributes:
         reject_below: images whose largest probability is below this number get no label.
         sets: the rule for sets of classes; None: rows have no sets.
+        reject_novelty: images of at least this novelty get no label; None: novelty decides nothing.
     """
 
     reject_below: float = 0.0
     sets: PredictionSets | None = None
+    reject_novelty: float | None = None
 
     def members(self, probabilities: npt.NDArray[np.float32], names: Sequence[str]) -> list[tuple[int, ...]]:
         """The set of class numbers of each image, most probable first; an empty set without a rule for sets.

@@ -1,22 +1,23 @@
 """A network applied to images: probabilities of batches, and scores of all images of a split"""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from vit.data.batch import Batch
 from vit.data.preprocess import Preprocess
 from vit.errors import DataError
 from vit.inference.devices import autocast, choose_precision
 from vit.inference.prepared import prepared
-from vit.inference.scored_images import ScoredImages
+from vit.inference.scored_images import Floats, ScoredImages
 from vit.launch import rank_and_world_size
+from vit.models.heads import classifier_names, with_features
 from vit.models.network import Network
 from vit.models.vision_transformer import VisionTransformer
 
@@ -55,22 +56,42 @@ class Engine:
         self.precision = choose_precision(precision, device)
         self.temperature = temperature
         self._computed = prepared(self.network, device, self.precision)
+        self._with_features: nn.Module | None = None
         self._max_images = images_of_a_pass(network, self.precision) if device.type == "cpu" else None
 
-    @torch.inference_mode()
     def logits(self, images: Tensor) -> Tensor:
         """Images (B, 3, S, S) uint8 -> logits (B, C) float32."""
-        return torch.cat([self._pass(part) for part in images.split(self._max_images or len(images))])
+        return self._output(self._computed, images)
 
-    def _pass(self, images: Tensor) -> Tensor:
+    @torch.inference_mode()
+    def _output(self, module: nn.Module, images: Tensor) -> Tensor:
+        return torch.cat([self._pass(module, part) for part in images.split(self._max_images or len(images))])
+
+    def _pass(self, module: nn.Module, images: Tensor) -> Tensor:
         normalized = self.preprocess.normalize(images.to(self.device, non_blocking=True))
         with autocast(self.precision, self.device):
-            logits: Tensor = self._computed(normalized.contiguous(memory_format=self.network.memory_format))
-            return logits.float()
+            output: Tensor = module(normalized.contiguous(memory_format=self.network.memory_format))
+            return output.float()
 
     def probabilities(self, images: Tensor) -> Tensor:
         """Images (B, 3, S, S) uint8 -> probabilities (B, C) float32 on the CPU."""
         return (self.logits(images) / self.temperature).softmax(dim=1).cpu()
+
+    def keep_features(self) -> bool:
+        """Make `probabilities_and_features` possible. False where the last layer of the network is not known."""
+        names = classifier_names(self.network)
+        if names and self._with_features is None:
+            self._with_features = with_features(self._computed, names)
+        return bool(names)
+
+    def probabilities_and_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Images (B, 3, S, S) uint8 -> probabilities (B, C) and features of the last layer (B, D), float32, on the CPU.
+
+        One forward pass computes both. Call `keep_features` first.
+        """
+        assert self._with_features is not None
+        logits, features = self._output(self._with_features, images).tensor_split([self.network.num_classes], dim=1)
+        return (logits / self.temperature).softmax(dim=1).cpu(), features.cpu()
 
 
 def images_of_a_pass(network: Network, precision: str) -> int:
@@ -92,8 +113,14 @@ class Classifies(Protocol):
         """Images (B, 3, S, S) uint8 -> probabilities (B, C) float32 on the CPU."""
 
 
-def score(engine: Classifies, batches: Iterable[Batch]) -> ScoredImages:
+NoveltyOf = Callable[[Tensor], Floats]  # features (B, D) -> (B,)
+
+
+def score(engine: Classifies, batches: Iterable[Batch], novelty_of: NoveltyOf | None = None) -> ScoredImages:
     """Score every valid image of all processes once, in the order of the list. Every process gets all scores.
+
+    Args:
+        novelty_of: makes `ScoredImages.novelty` of the features of an `Engine` that keeps them; None: no novelty.
 
     Raises:
         DataError: none of the images can be read.
@@ -102,12 +129,18 @@ def score(engine: Classifies, batches: Iterable[Batch]) -> ScoredImages:
     paths: list[str] = []
     labels: list[Tensor] = []
     probabilities: list[Tensor] = []
+    novelty: list[Floats] = []
     places: list[int] = []  # in the list of images: process r of n scores images r, r + n, r + 2n, ...
     left_out: dict[str, str] = {}
     seen = 0
     for batch in batches:
         valid = batch.valid.cpu()
-        probabilities.append(engine.probabilities(batch.image)[valid])
+        if novelty_of is None or not isinstance(engine, Engine):
+            probabilities.append(engine.probabilities(batch.image)[valid])
+        else:
+            of_batch, features = engine.probabilities_and_features(batch.image)
+            probabilities.append(of_batch[valid])
+            novelty.append(novelty_of(features[valid]))
         labels.append(batch.label[batch.valid].cpu())
         kept = valid.nonzero().flatten().tolist()
         paths += [batch.path[row] for row in kept]
@@ -117,7 +150,12 @@ def score(engine: Classifies, batches: Iterable[Batch]) -> ScoredImages:
     if not labels:
         raise DataError("there are no images to score", "give images with labels")
     found = ScoredImages(
-        tuple(paths), torch.cat(labels).numpy(), torch.cat(probabilities).numpy(), engine.temperature, left_out
+        tuple(paths),
+        torch.cat(labels).numpy(),
+        torch.cat(probabilities).numpy(),
+        engine.temperature,
+        left_out,
+        np.concatenate(novelty) if novelty else None,
     )
     if processes > 1:
         parts: list[tuple[ScoredImages, list[int]]] = [(found, places)] * processes
@@ -140,4 +178,22 @@ def _in_order(parts: list[tuple[ScoredImages, list[int]]]) -> ScoredImages:
         np.concatenate([part.probabilities for part in scored])[order],
         scored[0].temperature,
         {path: reason for part in scored for path, reason in part.left_out.items()},
+        None if scored[0].novelty is None else np.concatenate([_novelty(part) for part in scored])[order],
     )
+
+
+def _novelty(scored: ScoredImages) -> Floats:
+    """The novelty of images that have one, or of no image."""
+    return np.zeros(0, dtype=np.float32) if scored.novelty is None else scored.novelty
+
+
+def features_of(engine: Engine, batches: Iterable[Batch]) -> Tensor:
+    """Features (n, D) of the valid images of all processes, on the CPU. Every process gets all features."""
+    found = [engine.probabilities_and_features(batch.image)[1][batch.valid.cpu()] for batch in batches]
+    own = torch.cat(found) if found else torch.zeros(0, 0)
+    _, processes = rank_and_world_size()
+    if processes == 1:
+        return own
+    parts: list[Tensor] = [own] * processes
+    dist.all_gather_object(parts, own)
+    return torch.cat([part for part in parts if len(part)])

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from vit.checkpoints.novelty import UNLIKE
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.inference.intervals import Metric
 from vit.inference.prediction_sets import SET_METHODS, PredictionSets, SetMethod
-from vit.inference.scored_images import ScoredImages
+from vit.inference.scored_images import Floats, ScoredImages
 from vit.inference.selective import risk_coverage, threshold_for
 
 TARGETS = (0.9, 0.95, 0.98, 0.99, 0.995)  # accuracies
@@ -55,6 +56,25 @@ class MeasuredSets:
 
 
 @dataclass(frozen=True)
+class MeasuredNovelty:
+    """How many images are unlike the training images. Of images like the validation images, at most 5 % are.
+
+    Attributes:
+        unlike: fraction of the images with a novelty of 0.95 or more.
+        counts: number of images with a novelty from 0 to 0.05, from 0.05 to 0.1, ..., from 0.95 to 1.
+    """
+
+    unlike: Metric
+    counts: list[int]
+
+    @classmethod
+    def of(cls, novelty: Floats) -> "MeasuredNovelty":
+        """The counts of images with some novelties (n,)."""
+        counts, _ = np.histogram(novelty, bins=20, range=(0, 1))
+        return cls(Metric.fraction(int((novelty >= UNLIKE).sum()), len(novelty)), counts.tolist())
+
+
+@dataclass(frozen=True)
 class MeasuredAnswers:
     """How well a network knows when it does not know.
 
@@ -63,12 +83,14 @@ class MeasuredAnswers:
         area: area under the curve of risk against coverage (AURC), with a 95 % interval of the bootstrap.
         thresholds: one for each target accuracy.
         sets: one for each method and coverage.
+        novelty: how many images are unlike the training images; None where it was not computed.
     """
 
     num_validation: int
     area: Metric
     thresholds: list[MeasuredThreshold]
     sets: list[MeasuredSets]
+    novelty: MeasuredNovelty | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON files."""
@@ -81,6 +103,7 @@ class MeasuredAnswers:
         def proportion(found: Mapping[str, float] | None) -> Metric | None:
             return None if found is None else Metric(**found)
 
+        novelty = plain.get("novelty")  # results of older versions have none
         return cls(
             int(plain["num_validation"]),
             Metric(**plain["area"]),
@@ -89,6 +112,7 @@ class MeasuredAnswers:
                 for row in plain["thresholds"]
             ],
             [MeasuredSets(**{**row, "measured": Metric(**row["measured"])}) for row in plain["sets"]],
+            None if novelty is None else MeasuredNovelty(Metric(**novelty["unlike"]), list(novelty["counts"])),
         )
 
 
@@ -106,6 +130,7 @@ def measure_answers(scored: ScoredImages, scores: ValidationScores, seed: int = 
         Metric(curve.area, curve.area_low, curve.area_high),
         [_measured_threshold(target, scored, scores) for target in TARGETS],
         [_measured_sets(method, coverage, scored, scores, seed) for coverage in COVERAGES for method in SET_METHODS],
+        None if scored.novelty is None else MeasuredNovelty.of(scored.novelty),
     )
 
 

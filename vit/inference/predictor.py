@@ -12,7 +12,9 @@ from PIL.Image import Image as PillowImage
 from torch import Tensor
 
 from vit.checkpoints import load as checkpoint
+from vit.checkpoints.novelty import UNLIKE, Novelty
 from vit.checkpoints.run import checkpoint_of
+from vit.checkpoints.tta_file import FittedTta
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.decode import ImageError, read_image
 from vit.data.in_memory import TAKEN, InMemory, name_of, pixels_of
@@ -20,6 +22,7 @@ from vit.data.preprocess import Preprocess
 from vit.errors import UsageError
 from vit.inference.answers import AnswerRule
 from vit.inference.deployed import Trained
+from vit.inference.engine import Engine
 from vit.inference.engines.engine_choice import AnyEngine, Job, choose_engine
 from vit.inference.engines.engine_names import ONNX, OPENVINO, EngineName, check_engine
 from vit.inference.engines.onnx_engine import OnnxEngine
@@ -27,10 +30,11 @@ from vit.inference.engines.openvino_engine import OpenVinoEngine
 from vit.inference.engines.openvino_model import read as read_openvino
 from vit.inference.files import list_files
 from vit.inference.pipeline import rows_of
+from vit.inference.tta import NUM_VIEWS, AugmentedEngine, Tta
 
 Image = str | os.PathLike[str] | InMemory
 _Named = tuple[str, str | InMemory]  # name of the row, and the image
-Status = Literal["ok", "unsure", "unreadable", "not_image", "too_large"]
+Status = Literal["ok", "unsure", "novel", "unreadable", "not_image", "too_large"]
 
 BATCH_SIZE = 64
 
@@ -41,13 +45,15 @@ class Prediction:
 
     Attributes:
         path: path as given or listed.
-        status: "ok", or the reason for a missing label. "unsure": the probability is too low for a label.
+        status: "ok", or the reason for a missing label. "unsure": the probability is too low for a label. "novel": the
+            image is unlike the training images.
         label: most probable class; "" without a label.
         probability: probability of the most probable class; None without an image.
         top: most probable classes with their probabilities, in falling order.
         error: reason for a missing label; "" otherwise.
         engine: what computed the probabilities: "torch", "openvino" or "onnxruntime"; "" without an image.
         labels: the prediction set, most probable class first; () where none was asked for.
+        novelty: fraction of the validation images that are more like the training images; None where it is not known.
     """
 
     path: str
@@ -58,6 +64,12 @@ class Prediction:
     error: str = ""
     engine: str = ""
     labels: tuple[str, ...] = ()
+    novelty: float | None = None
+
+    @property
+    def is_unlike(self) -> bool:
+        """Whether the image is unlike the training images: its novelty is 0.95 or more."""
+        return self.novelty is not None and self.novelty >= UNLIKE
 
 
 class Predictor:
@@ -66,14 +78,21 @@ class Predictor:
     Attributes:
         rule: which images get a label, and which set of classes. `answer_rule` makes one.
         validation_scores: what the network gave its validation images; None where the file has no such numbers.
+        novelty: what recognizes images unlike the training images; None where the file or the engine has none.
     """
 
     def __init__(
-        self, engine: AnyEngine, class_names: tuple[str, ...], validation_scores: ValidationScores | None
+        self,
+        engine: AnyEngine | AugmentedEngine,
+        class_names: tuple[str, ...],
+        validation_scores: ValidationScores | None,
+        novelty: Novelty | None = None,
     ) -> None:
         self.engine = engine
         self.class_names = class_names
         self.validation_scores = validation_scores
+        has_features = novelty is not None and isinstance(engine, Engine) and engine.keep_features()
+        self.novelty = novelty if has_features else None
         self.rule = AnswerRule()
 
     @property
@@ -119,26 +138,41 @@ class Predictor:
         read = [(path, image) for path, image in part if isinstance(image, Tensor)]
         answers: Iterator[Prediction] = iter(())
         if read:
-            probabilities = self.engine.probabilities(torch.stack([image for _, image in read]))
-            answers = self._answers([path for path, _ in read], probabilities, min(top_k, len(self.class_names)))
+            probabilities, novelty = self._compute(torch.stack([image for _, image in read]))
+            count = min(top_k, len(self.class_names))
+            answers = self._answers([path for path, _ in read], probabilities, novelty, count)
         return [
             Prediction(path, _status(image), error=image.reason) if isinstance(image, ImageError) else next(answers)
             for path, image in part
         ]
 
-    def _answers(self, paths: Sequence[str], probabilities: Tensor, count: int) -> Iterator[Prediction]:
-        """The predictions for probabilities (B, C)."""
+    def _compute(self, images: Tensor) -> tuple[Tensor, list[float | None]]:
+        """Images (B, 3, S, S) uint8 -> probabilities (B, C), and the novelty of each image where it is known."""
+        if self.novelty is None or not isinstance(self.engine, Engine):
+            return self.engine.probabilities(images), [None] * len(images)
+        probabilities, features = self.engine.probabilities_and_features(images)
+        return probabilities, self.novelty.of_features(features).tolist()
+
+    def _answers(
+        self, paths: Sequence[str], probabilities: Tensor, novelty: Sequence[float | None], count: int
+    ) -> Iterator[Prediction]:
+        """The predictions for probabilities (B, C) and novelties (B,)."""
         values, indices = probabilities.topk(count, dim=1)
         sets, engine = self.rule.members(probabilities.numpy(), paths), self.engine.name
-        for path, numbers, top_values, chosen in zip(paths, indices.tolist(), values.tolist(), sets, strict=True):
+        for path, numbers, top_values, chosen, novel in zip(
+            paths, indices.tolist(), values.tolist(), sets, novelty, strict=True
+        ):
             top = tuple((self.class_names[c], p) for c, p in zip(numbers, top_values, strict=True))
             labels = tuple(self.class_names[c] for c in chosen)
             label, probability = top[0]
-            if probability < self.rule.reject_below:
+            if self.rule.reject_novelty is not None and novel is not None and novel >= self.rule.reject_novelty:
+                reason = f"it is less like the training images than {self.rule.reject_novelty:.0%} of validation images"
+                yield Prediction(path, "novel", "", probability, top, reason, engine, labels, novel)
+            elif probability < self.rule.reject_below:
                 reason = f"the most probable class, {label}, has less than {self.rule.reject_below:.4f}"
-                yield Prediction(path, "unsure", "", probability, top, reason, engine, labels)
+                yield Prediction(path, "unsure", "", probability, top, reason, engine, labels, novel)
             else:
-                yield Prediction(path, "ok", label, probability, top, engine=engine, labels=labels)
+                yield Prediction(path, "ok", label, probability, top, "", engine, labels, novel)
 
 
 def _is_one(images: object) -> bool:
@@ -175,6 +209,7 @@ def load(
     precision: str = "auto",
     engine: EngineName = "auto",
     num_images: int = 1,
+    tta: Tta | None = None,
 ) -> Predictor:
     """The model of a run folder, a checkpoint or an exported file.
 
@@ -185,12 +220,18 @@ def load(
             ONNX files run at "32-true".
         engine: what computes a checkpoint: "torch", "openvino", or "auto" for the faster one, see `choose_engine`.
         num_images: number of images to predict, by which "auto" chooses. For few images it is always "torch".
+        tta: test-time augmentation: "flip" averages each image and its mirror image, "crops" five crops. Temperature
+            and validation scores are then those that `vit evaluate --tta` fitted, if it did.
 
     Raises:
         CheckpointError: there is no checkpoint, or it cannot be used.
         UsageError: there is no such device; the engine is not installed; or the model does not support the device, the
             precision or the engine.
     """
+    if tta is not None:
+        plain = load(path, device, precision, engine, num_images * NUM_VIEWS[tta])
+        assert not isinstance(plain.engine, AugmentedEngine)
+        return _augmented(plain.engine, plain.class_names, tta, checkpoint_of(Path(path)))
     path = Path(path)
     check_engine(engine, path, device)
     if path.suffix == ONNX:
@@ -199,11 +240,18 @@ def load(
         exported = OpenVinoEngine(read_openvino(path), precision, path)
         return Predictor(exported, exported.description.class_names, exported.description.validation_scores)
     file = checkpoint_of(path)
-    network, description = checkpoint.load(file)
+    network, description, novelty = checkpoint.load_with_novelty(file)
     if precision == "auto" and description.precision == "32-true":
         precision = "32-true"
     job = Job(file, Trained(network, description), device, precision, num_images)
-    return Predictor(choose_engine(engine, job), description.class_names, description.validation_scores)
+    return Predictor(choose_engine(engine, job), description.class_names, description.validation_scores, novelty)
+
+
+def _augmented(engine: AnyEngine, class_names: tuple[str, ...], tta: Tta, file: Path) -> Predictor:
+    fitted = FittedTta.read(file, tta, len(class_names))
+    if fitted is None:
+        return Predictor(AugmentedEngine(engine, tta), class_names, None)
+    return Predictor(AugmentedEngine(engine, tta, fitted.temperature), class_names, fitted.scores)
 
 
 def _load_onnx(path: Path, precision: str) -> Predictor:

@@ -4,6 +4,7 @@ Its results equal those of the network itself at the same precision, up to round
 """
 
 import copy
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from vit.inference.devices import has_bf16
+from vit.models.later_papers import RotaryPositions
 from vit.models.network import Network
 from vit.models.vision_transformer import Block, VisionTransformer
 
@@ -41,15 +43,17 @@ def prepared(network: Network, device: torch.device, precision: str) -> nn.Modul
 
 def _fold_batch_norm(network: nn.Module) -> None:
     """Multiply the scales of batch norms into the convolutions before them: a fifth of the time of a resnet18."""
-    model = getattr(network, "model", None)
-    if model is None or not any(type(module) is nn.BatchNorm2d for module in model.modules()):
-        return
-    from torch.fx.experimental.optimization import fuse  # not at the top: no ViT needs it
+    for name in ("model", "patch_embed.layers"):  # a network of timm's, the convolutional stem of a ViT
+        try:
+            part = network.get_submodule(name)
+        except AttributeError:
+            continue
+        if not any(type(module) is nn.BatchNorm2d for module in part.modules()):
+            continue
+        from torch.fx.experimental.optimization import fuse  # not at the top: a plain ViT does not need it
 
-    try:
-        network.model = fuse(model)
-    except Exception:  # noqa: BLE001  torch.fx follows only some Python code, and raises errors of many types
-        return
+        with suppress(Exception):  # torch.fx follows only some Python code, and raises errors of many types
+            network.set_submodule(name, fuse(part))
 
 
 def can_pack() -> bool:
@@ -76,8 +80,8 @@ class PackedLinear(nn.Module):
 
 
 def _is_exact(name: str, module: nn.Module) -> bool:
-    """Whether the weights of a part stay in float32."""
-    return isinstance(module, nn.LayerNorm) or name in ("head", "head_dist")
+    """Whether the numbers of a part stay in float32."""
+    return isinstance(module, nn.LayerNorm | RotaryPositions) or name in ("head", "head_dist")
 
 
 class PackedViT(nn.Module):

@@ -87,21 +87,21 @@ class _TextWriter(RowWriter):
 
 
 class CsvWriter(_TextWriter):
-    """Columns path, status, label, probability, label_2, probability_2, ..., labels (a set: a|b), error, engine."""
+    """Columns path, status, label, probability, label_2, ..., labels (a set: a|b), novelty, error, engine."""
 
     def _open(self) -> None:
         super()._open()
         self.rows = TableWriter(self.file, column_names(self.top_k, self.has_sets), digits=6)
 
     def write(self, prediction: Prediction) -> None:
-        *cells, error, engine = flat(prediction, self.top_k)
+        *cells, novelty, error, engine = flat(prediction, self.top_k)
         if self.has_sets:
             cells.append(SEPARATOR.join(prediction.labels))
-        self.rows.row([*cells, error, engine])
+        self.rows.row([*cells, novelty, error, engine])
 
 
 class JsonLinesWriter(_TextWriter):
-    """A JSON object in each line: path, status, label, probability, top (label, probability), labels, error, engine."""
+    """A JSON object in each line: path, status, label, probability, top, labels, novelty, error, engine."""
 
     def write(self, prediction: Prediction) -> None:
         self.file.write(json.dumps(to_json(prediction)) + "\n")
@@ -117,8 +117,9 @@ class ParquetWriter(RowWriter):
         self.waiting: list[list[Cell]] = []
 
     def write(self, prediction: Prediction) -> None:
-        *cells, error, engine = flat(prediction, self.top_k)
-        self.waiting.append([*cells, *([list(prediction.labels)] if self.has_sets else []), error, engine])
+        *cells, novelty, error, engine = flat(prediction, self.top_k)
+        labels = [list(prediction.labels)] if self.has_sets else []
+        self.waiting.append([*cells, *labels, novelty, error, engine])
         if len(self.waiting) >= _FLUSH_ROWS:
             self.flush()
 
@@ -145,13 +146,14 @@ def open_writer(path: Path, top_k: int) -> RowWriter:
 def _parquet_type(name: str) -> pa.DataType:
     if name == SET_COLUMN:
         return pa.list_(pa.string())
-    return pa.float32() if name.startswith("probability") else pa.string()
+    return pa.float32() if name.startswith("probability") or name == "novelty" else pa.string()
 
 
 def column_names(top_k: int, has_sets: bool = False) -> list[str]:
     """Names of the columns of a row."""
     more = [name for rank in range(2, top_k + 1) for name in (f"label_{rank}", f"probability_{rank}")]
-    return ["path", "status", "label", "probability", *more, *([SET_COLUMN] if has_sets else []), "error", "engine"]
+    sets = [SET_COLUMN] if has_sets else []
+    return ["path", "status", "label", "probability", *more, *sets, "novelty", "error", "engine"]
 
 
 def flat(prediction: Prediction, top_k: int) -> tuple[str | float | None, ...]:
@@ -166,6 +168,7 @@ def flat(prediction: Prediction, top_k: int) -> tuple[str | float | None, ...]:
         label,
         prediction.probability,
         *more,
+        prediction.novelty,
         prediction.error,
         prediction.engine,
     )
@@ -180,13 +183,14 @@ def to_json(prediction: Prediction) -> dict[str, object]:
         "probability": prediction.probability,
         "top": [{"label": label, "probability": probability} for label, probability in prediction.top],
         **({"labels": list(prediction.labels)} if prediction.labels else {}),
+        "novelty": prediction.novelty,
         "error": prediction.error,
         "engine": prediction.engine,
     }
 
 
 def from_json(row: dict[str, Any]) -> Prediction:
-    """The prediction of a JSON row. Rows of older versions do not name their engine."""
+    """The prediction of a JSON row. Rows of older versions name neither engine nor novelty."""
     top = tuple((entry["label"], entry["probability"]) for entry in row["top"])
     return Prediction(
         row["path"],
@@ -197,6 +201,7 @@ def from_json(row: dict[str, Any]) -> Prediction:
         row["error"],
         row.get("engine", ""),
         tuple(row.get("labels", ())),
+        row.get("novelty"),
     )
 
 

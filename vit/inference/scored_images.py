@@ -21,6 +21,7 @@ class ScoredImages:
         probabilities: (n, C) probabilities of the classes.
         temperature: number that divided the logits before the softmax.
         left_out: images that could not be read and have no entry: {name: reason}.
+        novelty: (n,) what fraction of the validation images is more like the training images; None if not computed.
     """
 
     paths: tuple[str, ...]
@@ -28,6 +29,7 @@ class ScoredImages:
     probabilities: Floats
     temperature: float = 1.0
     left_out: Mapping[str, str] = field(default_factory=dict)
+    novelty: Floats | None = None
 
     @property
     def predictions(self) -> Labels:

@@ -12,10 +12,10 @@ from vit.models.vision_transformer import VisionTransformer
 
 
 def _vit(
-    image_size: int, patch_size: int, embed_dim: int, depth: int, num_heads: int, about: str, mlp_ratio: float = 4.0
+    image_size: int, patch_size: int, embed_dim: int, depth: int, num_heads: int, about: str, **others: Value
 ) -> Entry:
     options: dict[str, Value] = {"patch_size": patch_size, "embed_dim": embed_dim, "depth": depth}
-    return Entry(VisionTransformer, image_size, {**options, "num_heads": num_heads, "mlp_ratio": mlp_ratio}, about)
+    return Entry(VisionTransformer, image_size, {**options, "num_heads": num_heads, "mlp_ratio": 4.0, **others}, about)
 
 
 CATALOG: dict[str, Entry] = {
@@ -23,6 +23,11 @@ CATALOG: dict[str, Entry] = {
     "vit_nano_patch2_8": _vit(8, 2, 64, 4, 4, "ViT for 8 to 16 pixels", mlp_ratio=2.0),
     "vit_mini_patch4_28": _vit(28, 4, 128, 6, 4, "ViT for 28 to 32 pixels, of a small CNN's size"),
     "vit_tiny_cifar": _vit(32, 4, 192, 12, 3, "ViT-Ti with patches of 4 pixels, for 32 to 64 pixels"),
+    "vitc_mini_patch4_28": _vit(28, 4, 128, 5, 4, "vit_mini_patch4_28 with a convolutional stem", stem="conv"),
+    "vitc_tiny_cifar": _vit(32, 4, 192, 11, 3, "vit_tiny_cifar with a convolutional stem", stem="conv"),
+    "vitc_tiny_patch16_224": _vit(
+        224, 16, 192, 11, 3, "ViT-Ti/16 with a convolutional stem (Xiao et al. 2021)", stem="conv"
+    ),
     "vit_tiny_patch16_224": _vit(224, 16, 192, 12, 3, "ViT-Ti/16 (Touvron et al. 2021)"),
     "vit_small_patch16_224": _vit(224, 16, 384, 12, 6, "ViT-S/16 (Touvron et al. 2021)"),
     "vit_small_patch32_224": _vit(224, 32, 384, 12, 6, "ViT-S/32"),

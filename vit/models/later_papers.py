@@ -6,6 +6,7 @@
 import math
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -77,8 +78,8 @@ def prefix_tokens(num_tokens: int, embed_dim: int) -> nn.Parameter | None:
 
 
 def fixed_positions(config: ViTConfig) -> Tensor | None:
-    """Positions that are not learned (1, N, D) or (1, T, D), or None for a network without positions."""
-    if config.pos_embed == "none":
+    """Fixed positions that are added to the tokens (1, N, D) or (1, T, D), or None where nothing is added."""
+    if config.pos_embed != "sincos2d":
         return None
     return sincos2d(config.grid_size, config.embed_dim, config.num_positions - config.num_patches)
 
@@ -94,6 +95,78 @@ def sincos2d(grid_size: int, embed_dim: int, num_prefix_tokens: int) -> Tensor:
     x_phase, y_phase = x.flatten()[:, None] * frequencies, y.flatten()[:, None] * frequencies  # twice (N, D / 4)
     positions = torch.cat((x_phase.sin(), x_phase.cos(), y_phase.sin(), y_phase.cos()), dim=1)  # (N, D)
     return torch.cat((torch.zeros(num_prefix_tokens, embed_dim), positions))[None]  # (1, T, D)
+
+
+class RotaryPositions(nn.Module):
+    """Rotate queries or keys of the patches by their places: (B, H, R, D / H) -> the same shape.
+
+    Axial rotary positions of DINOv3 (Siméoni et al. 2025, arXiv 2508.10104, section 3.2; `RopePositionEmbedding` of its
+    code). Rows and columns run from -1 to 1 over the image, so that another image size keeps the range. A frequency
+    rotates two channels by 2 pi place / period. The attention of two patches then depends on their distance, for each
+    frequency and axis. Tokens in front of the patches are not rotated. DINOv3's shifts and jitter of coordinates in
+    pretraining are left out.
+    """
+
+    PERIOD_BASE = 100.0
+
+    cos: Tensor
+    sin: Tensor
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__()
+        G, head_dim = config.grid_size, config.embed_dim // config.num_heads
+        self.num_prefix_tokens = config.num_prefix_tokens
+        periods = self.PERIOD_BASE ** (torch.arange(head_dim // 4) / (head_dim // 4))  # (D / 4 H)
+        places = (torch.arange(G) + 0.5) / G * 2 - 1  # (G)
+        y, x = torch.meshgrid(places, places, indexing="ij")
+        angles = 2 * math.pi * torch.stack((y.flatten(), x.flatten()), dim=1)[:, :, None] / periods  # (N, 2, D / 4 H)
+        angles = angles.flatten(1).tile(2)  # (N, D / H)
+        self.register_buffer("cos", angles.cos(), persistent=False)
+        self.register_buffer("sin", angles.sin(), persistent=False)
+
+    def forward(self, heads: Tensor) -> Tensor:
+        prefix, patches = heads.tensor_split((self.num_prefix_tokens,), dim=2)
+        if not patches.shape[2]:
+            return heads  # the last block computes queries of the tokens that the head reads, and no others
+        first, second = patches.chunk(2, dim=-1)  # twice (B, H, N, D / 2 H): channel i turns with channel i + D / 2 H
+        turned = patches * self.cos + torch.cat((-second, first), dim=-1) * self.sin  # float32
+        return torch.cat((prefix, turned.to(heads.dtype)), dim=2)
+
+
+def rotary_positions(config: ViTConfig) -> nn.Module:
+    """The rotation of queries and keys, or the identity where an option leaves it out."""
+    return RotaryPositions(config) if config.pos_embed == "rope2d" else nn.Identity()
+
+
+class ConvStem(nn.Module):
+    """Tokens of pixels by convolutions: (B, 3, S, S) -> (B, N, D).
+
+    "Early Convolutions Help Transformers See Better" (Xiao et al. 2021, arXiv 2106.14881, section 4 and appendix A):
+    four 3x3 convolutions with D / 8, D / 4, D / 2 and D channels, each with batch norm and ReLU, then one 1x1
+    convolution. The first log2(P) of them have stride 2, for P = 16 all four as in the paper.
+    """
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__()
+        D = config.embed_dim
+        self.patch_size, self.grid_size = config.patch_size, config.grid_size
+        widths = (3, D // 8, D // 4, D // 2, D)
+        num_strided = config.patch_size.bit_length() - 1  # log2(P)
+        layers: list[nn.Module] = []
+        for number, (before, after) in enumerate(pairwise(widths)):
+            stride = 2 if number < num_strided else 1
+            layers += [nn.Conv2d(before, after, 3, stride, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
+        self.layers = nn.Sequential(*layers)
+        self.proj = nn.Conv2d(D, D, 1, bias=not config.embed_norm)
+
+    def forward(self, images: Tensor) -> Tensor:
+        tokens: Tensor = self.proj(self.layers(images))  # (B, D, G, G)
+        return tokens.flatten(2).transpose(1, 2)  # (B, N, D)
+
+    @property
+    def pixel_kernels(self) -> Tensor:
+        """The kernels that read pixels (D / 8, 3, 3, 3)."""
+        return self.layers.get_submodule("0").get_parameter("weight")
 
 
 def mean_pool(tokens: Tensor, config: ViTConfig) -> Tensor:

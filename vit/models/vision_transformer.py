@@ -43,6 +43,11 @@ class PatchEmbed(nn.Module):
         patches = patches.reshape(B, G * G, 3 * P * P)  # (B, N, 3 P^2)
         return F.linear(patches, self.proj.weight.flatten(1), self.proj.bias)  # (B, N, D)  x_p E of eq. 1
 
+    @property
+    def pixel_kernels(self) -> Tensor:
+        """The kernels that read pixels (D, 3, P, P)."""
+        return self.proj.weight
+
 
 class Attention(nn.Module):
     """Multi-head self-attention, MSA (appendix A): each head of a token gathers from all tokens."""
@@ -55,12 +60,14 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(D, 3 * D, bias=config.qkv_bias)
         self.q_norm = later_papers.optional_norm(config.qk_norm, self.head_dim, config.norm_eps)
         self.k_norm = later_papers.optional_norm(config.qk_norm, self.head_dim, config.norm_eps)
+        self.is_rotated = config.pos_embed == "rope2d"
+        self.rotate = later_papers.rotary_positions(config)
         self.proj = nn.Linear(D, D)
         self.proj_drop = nn.Dropout(config.drop_rate)
 
     def forward(self, tokens: Tensor, num_read: int | None = None) -> Tensor:
         drop_rate = self.attn_drop_rate if self.training else 0.0
-        if num_read is None and not self.qk_norm and drop_rate == 0.0:  # as below, and faster in training
+        if num_read is None and not (self.qk_norm or self.is_rotated or drop_rate):  # as below, and faster in training
             heads = attend_side_by_side(self.qkv(tokens), self.num_heads)  # (B, T, D)  eq. 5, 6, 7
         else:
             q, k, v = self.project(tokens, num_read)  # (B, H, R, D / H), twice (B, H, T, D / H)  eq. 5
@@ -77,7 +84,7 @@ class Attention(nn.Module):
             q_bias, kv_bias = (None, None) if bias is None else bias.split((D, 2 * D))  # (D), (2 D)
             (q,) = self._split_heads(F.linear(tokens[:, :num_read], q_weight, q_bias))  # (B, H, R, D / H)
             k, v = self._split_heads(F.linear(tokens, kv_weight, kv_bias))  # twice (B, H, T, D / H)
-        return self.q_norm(q), self.k_norm(k), v
+        return self.rotate(self.q_norm(q)), self.rotate(self.k_norm(k)), v
 
     def _split_heads(self, projected: Tensor) -> tuple[Tensor, ...]:
         """One, two or three tensors (B, T, D) side by side -> each with its heads apart (B, H, T, D / H)."""
@@ -138,7 +145,7 @@ class VisionTransformer(Network):
     def __init__(self, config: ViTConfig) -> None:
         super().__init__(config)
         D, eps = config.embed_dim, config.norm_eps
-        self.patch_embed = PatchEmbed(config)
+        self.patch_embed = later_papers.ConvStem(config) if config.stem == "conv" else PatchEmbed(config)
         self.cls_token = later_papers.prefix_tokens(int(config.has_class_token), D)  # x_class of eq. 1
         self.dist_token = later_papers.prefix_tokens(int(config.pool == "cls_dist"), D)
         self.reg_token = later_papers.prefix_tokens(config.num_registers, D)

@@ -8,7 +8,10 @@ from vit.models.network import NetworkConfig
 Activation = Literal["gelu", "gelu_tanh", "quick_gelu", "swiglu"]
 NormPlacement = Literal["pre", "post"]
 Pool = Literal["cls", "mean", "patch_mean", "cls_mean", "cls_dist", "map"]
-PositionEmbedding = Literal["learned", "sincos2d", "none"]
+PositionEmbedding = Literal["learned", "sincos2d", "rope2d", "none"]
+Stem = Literal["patch", "conv"]
+
+CONV_PATCH_SIZES = (2, 4, 8, 16)  # at most four convolutions of stride 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +40,10 @@ class ViTConfig(NetworkConfig):
             class token. "patch_mean" is the same mean beside a class token (MAE). "cls_mean" is class token and mean
             side by side (DINOv2). "cls_dist" is a class and a distillation token with a head each, whose logits are
             averaged (DeiT). "map" is attention pooling (SigLIP).
-        pos_embed: "learned" (the paper), "sincos2d" (fixed; Beyer et al. 2022, arXiv 2205.01580) or "none".
+        pos_embed: "learned" (the paper), "sincos2d" (fixed; Beyer et al. 2022, arXiv 2205.01580), "rope2d" (queries and
+            keys are rotated by their places; Siméoni et al. 2025, "DINOv3", arXiv 2508.10104) or "none".
+        stem: what makes tokens of pixels: "patch" (the paper) or "conv", four 3x3 convolutions (Xiao et al. 2021, arXiv
+            2106.14881). They cost about as much as a block, so that paper takes one block less.
         prefix_positions: whether the tokens in front of the patches have positions (the paper) or not (DeiT III).
         embed_norm: whether a norm follows the positions, in place of a bias in the patch embedding (CLIP).
         pool_norm: whether the last norm follows the mean (MAE, BEiT) instead of preceding it.
@@ -67,6 +73,7 @@ class ViTConfig(NetworkConfig):
     num_registers: int = 0
     pool: Pool = "cls"
     pos_embed: PositionEmbedding = "learned"
+    stem: Stem = "patch"
     prefix_positions: bool = True
     embed_norm: bool = False
     pool_norm: bool = False
@@ -88,6 +95,12 @@ class ViTConfig(NetworkConfig):
             raise ValueError(f"embed_dim {self.embed_dim} is not divisible by num_heads {self.num_heads}")
         if self.pos_embed == "sincos2d" and self.embed_dim % 4:
             raise ValueError(f"sincos2d needs embed_dim divisible by 4, got {self.embed_dim}")
+        if self.pos_embed == "rope2d" and (self.embed_dim // self.num_heads) % 4:
+            raise ValueError(f"rope2d needs heads of a width divisible by 4, got {self.embed_dim // self.num_heads}")
+        if self.stem == "conv" and self.patch_size not in CONV_PATCH_SIZES:
+            raise ValueError(f"the stem conv is for patch_size {', '.join(map(str, CONV_PATCH_SIZES))}")
+        if self.stem == "conv" and self.embed_dim % 8:
+            raise ValueError(f"the stem conv needs embed_dim divisible by 8, got {self.embed_dim}")
         if self.activation == "swiglu" and self.mlp_dim % 2:
             raise ValueError(f"swiglu needs an even hidden width, got {self.mlp_dim}")
         if self.pool_norm and (self.pool not in ("mean", "patch_mean") or self.norm_placement == "post"):

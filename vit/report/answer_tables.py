@@ -9,7 +9,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from vit.inference.intervals import Metric
-from vit.inference.measured_answers import MeasuredAnswers, MeasuredSets, MeasuredThreshold
+from vit.inference.measured_answers import MeasuredAnswers, MeasuredNovelty, MeasuredSets, MeasuredThreshold
 from vit.inference.scored_images import Floats
 from vit.inference.selective import RiskCoverage, risk_coverage
 from vit.report.inline_figure import drawn
@@ -51,6 +51,8 @@ class UnsureContent:
     sets: list[SetRow]
     set_classes: list[tuple[str, list[str]]]
     set_columns: list[str]
+    unlike: str
+    novelty: Markup | None
 
 
 def unsure_content(
@@ -66,7 +68,22 @@ def unsure_content(
         sets=[_set_row(row, class_names) for row in answers.sets],
         set_classes=_by_class(shown, class_names),
         set_columns=[METHODS[row.method] for row in shown],
+        unlike="" if answers.novelty is None else _percents(answers.novelty.unlike),
+        novelty=None if answers.novelty is None else drawn(novelty_figure(answers.novelty)),
     )
+
+
+def novelty_figure(novelty: MeasuredNovelty) -> Figure:
+    """Number of images in each twentieth of the novelty; all are equally high for images like the validation images."""
+    figure = Figure(figsize=(5.6, 2.8), layout="constrained")
+    axes = figure.subplots()
+    count, total = len(novelty.counts), sum(novelty.counts)
+    shares = [100 * one / total for one in novelty.counts]
+    axes.bar([(place + 0.5) / count for place in range(count)], shares, width=0.9 / count)
+    axes.axhline(100 / count, linestyle=":", color="black")
+    axes.set(xlabel="novelty", ylabel="images (%)", xlim=(0, 1))
+    axes.set_title("Test images by novelty")
+    return figure
 
 
 def risk_figure(curve: RiskCoverage) -> Figure:

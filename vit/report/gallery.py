@@ -24,6 +24,7 @@ class Gallery:
         self.title = title
         self.num_shown = 0
         self.num_files = 0
+        self.num_bad = 0  # files that could not be read: they have no probability
         self.labels: Counter[str] = Counter()
         self.statuses: Counter[str] = Counter()
         self._file: IO[str] | None = None
@@ -37,6 +38,7 @@ class Gallery:
         """Add one file. Files after the first 2,000 are only counted."""
         assert self._file is not None
         self.num_files += 1
+        self.num_bad += probability is None
         self.statuses[status] += 1
         if label:
             self.labels[label] += 1
@@ -44,12 +46,12 @@ class Gallery:
             return
         self.num_shown += 1
         card = templates.get_template("gallery_card.html").render(
-            picture=_thumbnail(path) if status in ("ok", "unsure") else None,
+            picture=_thumbnail(path) if probability is not None else None,
             name=Path(path).name,
             path=path,
             label=label or status,
             probability=probability,
-            problem=f"{status}: {error}" if status not in ("ok", "unsure") else None,
+            problem=f"{status}: {error}" if probability is None else None,
         )
         self._file.write(card)
 
@@ -61,8 +63,9 @@ class Gallery:
             num_files=self.num_files,
             num_shown=self.num_shown,
             labels=self.labels.most_common(),
-            bad=self.num_files - self.statuses["ok"] - self.statuses["unsure"],
+            bad=self.num_bad,
             unsure=self.statuses["unsure"],
+            novel=self.statuses["novel"],
         )
         self._file.write(foot)
         self._file.close()

@@ -54,12 +54,7 @@ class Budget:
     def apply(self, recipe: Recipe, num_images: int) -> Recipe:
         """The recipe of a cell with this length and a batch of at most `num_images`."""
         optim = recipe.optim
-        for option, given in (("time", optim.time), ("batch_size", optim.batch_size)):
-            if isinstance(given, str):
-                raise UsageError(
-                    f"optim.{option} {given} in a study, whose cells mean the same on every machine",
-                    "give --budget in steps or epochs" if option == "time" else "give a number",
-                )
+        check_unmeasured(recipe, "a study", "give --budget in steps or epochs")
         batch = given_batch_size(recipe) or automatic_batch_size(recipe, num_images)
         if batch > num_images:
             multiple = batch_multiple(recipe)
@@ -73,6 +68,21 @@ class Budget:
         elif self.epochs is not None:
             optim = replace(optim, epochs=self.epochs, steps=None)
         return replace(recipe, optim=optim)
+
+
+def check_unmeasured(recipe: Recipe, where: str, fix: str) -> None:
+    """Raise UsageError where trial steps on a machine would decide the length or the batch of a cell.
+
+    Args:
+        where: "a study" or another list of cells.
+        fix: what to give instead of a time.
+    """
+    for option, given in (("time", recipe.optim.time), ("batch_size", recipe.optim.batch_size)):
+        if isinstance(given, str):
+            raise UsageError(
+                f"optim.{option} {given} in {where}, whose cells mean the same on every machine",
+                fix if option == "time" else "give a number",
+            )
 
 
 @dataclass(frozen=True)
@@ -109,6 +119,8 @@ class Cell:
 
     def words(self) -> str:
         """The cell in a message."""
+        if self.recipe.data.fold is not None:
+            return f"fold {self.recipe.data.fold}"
         tried = f", {self.choice}" if self.choice else ""
         return f"{self.series}, {self.num_images:,} images, seed {self.seed}{tried}"
 
@@ -159,6 +171,8 @@ class Inputs:
 # (part, option, value that means what was done before the option existed): finished cells of before keep their keys.
 _LATER_OPTIONS: tuple[tuple[str, str, object], ...] = (
     ("data", "calibration", 0.0),
+    ("data", "groups", None),
+    ("data", "fold", None),
     ("trainer", "compile", False),
     ("optim", "time", None),
     ("data", "sampling", "natural"),

@@ -130,12 +130,7 @@ class MeanSquares:
 
 
 def mean_error(wrong: Bools) -> Interval:
-    """Mean of the seeds' errors with its interval, from wrong answers (k, T); without ends for one seed.
-
-    This is Wilson's interval with the number of images that would give the same standard error (Korn and Graubard 1998,
-    "Confidence intervals for proportions with small expected number of positive counts"). It stays between 0 and 1, and
-    has a width where no image is wrong.
-    """
+    """Mean of the seeds' errors with its interval, from wrong answers (k, T); without ends for one seed."""
     num_seeds, num_images = wrong.shape
     share = float(wrong.mean())
     if num_seeds < 2:
@@ -143,9 +138,20 @@ def mean_error(wrong: Bools) -> Interval:
     spread = MeanSquares.of(wrong[None].astype(np.float64)).spread()
     variance = float(spread.by_seeds + spread.by_images)
     if variance > 0:
-        count, quantile = share * (1 - share) / variance, float(spread.reach()) / variance**0.5
-    else:  # all seeds have all images right, or all wrong
-        count, quantile = float(num_images), NORMAL_QUANTILE
+        return wilson(share, share * (1 - share) / variance, float(spread.reach()) / variance**0.5)
+    return wilson(share, float(num_images), NORMAL_QUANTILE)  # all seeds have all images right, or all wrong
+
+
+def wilson(share: float, count: float, quantile: float) -> Interval:
+    """Wilson's interval of a share with as many independent images as would give the same standard error.
+
+    It stays between 0 and 1, and has a width where no image is wrong (Korn and Graubard 1998, "Confidence intervals for
+    proportions with small expected number of positive counts").
+
+    Args:
+        count: number of independent images, share * (1 - share) / variance.
+        quantile: half the width of the interval of a mean, in standard errors.
+    """
     grown = 1 + quantile**2 / count
     center = (share + quantile**2 / (2 * count)) / grown
     around = quantile / grown * (share * (1 - share) / count + quantile**2 / (4 * count**2)) ** 0.5

@@ -72,6 +72,7 @@ def _files(run: RunDirectory, data: Path, listed: Mapping[str, Sequence[SplitRow
                 [row.path.removeprefix(f"{base}{os.sep}") for row in rows],
                 np.array([numbers[row.label] for row in rows], dtype=np.int64),
                 base,
+                groups=tuple(row.group for row in rows) if any(row.group for row in rows) else None,
             )
             for split, rows in listed.items()
         }

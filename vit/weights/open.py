@@ -10,13 +10,14 @@ from vit.checkpoints.load import expected_weights, read_described
 from vit.checkpoints.model_path import check_local
 from vit.checkpoints.run import checkpoint_of
 from vit.errors import CheckpointError, first_line
-from vit.models.options import Value
+from vit.models.options import Options, Value
 from vit.weights.file import FOLDER_FILES, read_metadata, read_weights_file
 from vit.weights.folder import FolderConfig, read_folder
 from vit.weights.formats.detect import convert_weights
 from vit.weights.formats.timm_model import TimmModel
 from vit.weights.formats.weight_format import Converted, Weights
 from vit.weights.hubs import from_hugging_face, from_timm, from_torchvision
+from vit.weights.licence import licence_of
 from vit.weights.named_model import named_model
 from vit.weights.preprocess_config import PreprocessValues, StatedPreprocess, from_timm_config
 from vit.weights.pretrained import OwnNetwork, Pretrained
@@ -75,7 +76,12 @@ def _exported(source: str, path: Path, words: str) -> Pretrained:
     weights = read_weights_file(path)
     expected_weights(description, len(weights), path)
     found = _described(source, "vit export", weights, description, "the file")
-    not_shown = {name: value for name, value in description.spec.options.items() if name in _NOT_SHOWN}
+    options = description.spec.options
+    if options.get("stem") == "conv" or options.get("pos_embed") == "rope2d":  # shapes show neither
+        held: Options = {"pos_embed": "learned"} if "pos_embed" in weights else {}  # fixed positions as a tensor
+        network = OwnNetwork(description.spec.name, description.preprocess.image_size, {**options, **held})
+        return replace(found, network=network)
+    not_shown = {name: value for name, value in options.items() if name in _NOT_SHOWN}
     return replace(found, network=None, options=not_shown) if not_shown else found
 
 
@@ -124,6 +130,7 @@ def _foreign(source: str, weights: Weights, told: FolderConfig) -> Pretrained:
         converted.dropped,
         options={**converted.options, **(named or {})},
         undecided=converted.undecided,
+        licence=licence_of(model if named is not None else None),
     )
 
 
@@ -163,6 +170,7 @@ def _of_timm(source: str, weights: Weights, model: TimmModel, told: FolderConfig
         stated.values,
         stated.source,
         network=OwnNetwork(model.name, model.image_size),
+        licence=licence_of(model),
     )
 
 

@@ -15,9 +15,9 @@ from vit.models.vision_transformer import VisionTransformer
 from vit.weights.adapt import LoadReport, adapt, fill
 from vit.weights.formats.shapes import shown_network
 from vit.weights.formats.weight_format import Weights
+from vit.weights.licence import UNKNOWN, licence_words
 from vit.weights.preprocess_config import PreprocessValues
 
-_SIZE = ("patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio")
 _FIX = "set it with --model.network.NAME ('vit convert': --NAME), or rename the file as timm names the model"
 
 
@@ -69,6 +69,7 @@ class Pretrained:
         network: the network that the weights are for; None: shapes and `options` show it.
         options: options of the network that shapes do not show.
         undecided: options that nothing shows, and that published networks choose differently.
+        licence: licence of the weights; "not stated" where nobody states it.
     """
 
     source: str
@@ -82,11 +83,13 @@ class Pretrained:
     network: OwnNetwork | None = None
     options: Options = field(default_factory=dict)
     undecided: tuple[str, ...] = ()
+    licence: str = UNKNOWN
 
     def facts(self) -> list[tuple[str, str]]:
         """Names and values for the terminal."""
         values = ", ".join(f"{name} {_short(value)}" for name, value in self.preprocess.items())
-        return [("names", self.format), ("preprocessing", f"{values} ({self.preprocess_from})")]
+        facts = [("names", self.format), ("preprocessing", f"{values} ({self.preprocess_from})")]
+        return facts + ([] if self.licence == UNKNOWN else [("licence", licence_words(self.licence))])
 
     def own_network(self, given: Options | None = None) -> OwnNetwork:
         """The network that these weights are for.
@@ -162,7 +165,7 @@ def _catalog_name(options: Mapping[str, object]) -> str:
     same = (
         name
         for name, entry in CATALOG.items()
-        if entry.network is VisionTransformer and all(entry.options[key] == options[key] for key in _SIZE)
+        if entry.network is VisionTransformer and all(options.get(key) == own for key, own in entry.options.items())
     )
     return next((name for name in same if name != "vit"), "vit")
 

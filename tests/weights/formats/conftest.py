@@ -38,7 +38,8 @@ def ours() -> Callable[..., nn.Module]:
         num_classes = len(converted.weights["head.weight"]) if "head.weight" in converted.weights else 3
         network = create_network("vit", num_classes, image_size or shown.image_size, **shown.options)
         report = fill(network, converted.weights, converted.dropped)
-        assert ("pos_embed" in report.resampled) == (image_size not in (None, shown.image_size))
+        is_resampled = "pos_embed" in converted.weights and image_size not in (None, shown.image_size)
+        assert ("pos_embed" in report.resampled) == is_resampled
         assert bool(report.initialized) == ("head.weight" not in converted.weights)
         if report.initialized:
             network.head = nn.Identity()  # features are compared

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from vit.data.folds import with_fold
+from vit.data.groups import leak_notes, with_groups
 from vit.data.samples import Source
 from vit.data.sources import open_source
 from vit.data.split import with_all_splits
@@ -43,9 +45,23 @@ def source_of(recipe: Recipe, root: str | None = None) -> Source:
     Raises:
         DataError: the images do not exist, or cannot be used.
     """
-    data = recipe.data
-    found = open_source(data.source, root or data.root)
-    return chosen_part(with_all_splits(found, data.validation, data.test, data.split_seed, data.calibration), recipe)
+    return chosen_part(divided(open_source(recipe.data.source, root or recipe.data.root), recipe.data), recipe)
+
+
+def divided(found: Source, data: DataConfig) -> Source:
+    """The images with their groups and with all splits: those of DATA, of a fold, and those cut from the training part.
+
+    Raises:
+        UsageError: the pattern of the groups, the fold or a fraction is wrong.
+        DataError: there are too few images or groups for a split, or an image has no group.
+    """
+    found = with_groups(found, data.groups)
+    if data.fold is not None:
+        found = with_fold(found, data.fold, data.split_seed)
+    else:
+        found = replace(found, notes=[*found.notes, *leak_notes(found)])
+    check_shares(found, data)
+    return with_all_splits(found, data.validation, data.test, data.split_seed, data.calibration)
 
 
 def with_subset(source: Source, recipe: Recipe) -> Recipe:

@@ -10,7 +10,6 @@ from vit.data.module import ImageDataModule, LoaderOptions
 from vit.data.preprocess import Preprocess
 from vit.data.samples import Source
 from vit.data.sources import open_source
-from vit.data.split import with_all_splits
 from vit.inference.devices import choose_precision
 from vit.models.network import Network
 from vit.models.spec import Cost, NetworkSpec
@@ -20,7 +19,7 @@ from vit.training.distributed.devices import device_and_world_size
 from vit.training.optim import warmup_steps
 from vit.training.planning.batch_size import AUTO
 from vit.training.planning.compatibility import Machine, check_compatibility
-from vit.training.planning.images import check_shares, chosen_part, subset_seed, with_subset
+from vit.training.planning.images import chosen_part, divided, subset_seed, with_subset
 from vit.training.planning.network_choice import ChosenNetwork, choose_network, wanted_network
 from vit.training.planning.schedule import choose_schedule
 from vit.training.recipes.ranges import seconds
@@ -191,10 +190,8 @@ def _choose_machine(recipe: Recipe) -> Machine:
 
 def _choose_images(recipe: Recipe, found: Source) -> tuple[Recipe, Source]:
     """The images of all splits, and the recipe with the kind of subset that they ask for."""
-    data = recipe.data
-    check_shares(found, data)
-    source = with_all_splits(found, data.validation, data.test, data.split_seed, data.calibration)
-    if data.train_images is None:
+    source = divided(found, recipe.data)
+    if recipe.data.train_images is None:
         return recipe, source
     recipe = with_subset(source, recipe)
     return recipe, chosen_part(source, recipe)

@@ -27,6 +27,11 @@ class DataConfig:
         calibration: fraction of the images set aside for the temperature, thresholds and prediction sets; 0: the
             validation images serve for these too.
         split_seed: seed of the split into training, validation and test images; equal in runs that are compared.
+        groups: regular expression that is searched in each path; its first group in parentheses names the image's
+            group, such as '(patient[0-9]+)'. No split divides a group. null: the column `group` of a CSV, if there is
+            one.
+        fold: I/N: the I-th of N folds of all images is the test part, and the other folds are for training and
+            validation; splits of DATA do not count. `vit crossval` trains all N. null: no folds.
         train_images: number of training images used, where a smaller choice lies inside a larger one; null: all.
         subset: classes of `train_images`. balanced: equally many of each class. natural: class fractions of all
             training images. auto: natural where the rarest class has less than half the images of the commonest class,
@@ -47,6 +52,8 @@ class DataConfig:
     test: Share = 0.2
     calibration: Share = 0.0
     split_seed: Seed = 0
+    groups: str | None = None
+    fold: str | None = None
     train_images: PositiveInt | None = None
     subset: Literal["auto", "balanced", "natural"] = "auto"
     subset_seed: Seed | None = None

@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 
-from vit.weights.formats import clip, huggingface, jax, meta, openclip, timm, torchvision
+from vit.weights.formats import clip, dinov3, huggingface, jax, meta, openclip, timm, torchvision
 from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights
 
 FORMATS: tuple[WeightFormat, ...] = (
+    dinov3.META,
+    dinov3.TRANSFORMERS,
+    dinov3.TIMM,
     meta.FORMAT,
     timm.FORMAT,
     torchvision.FORMAT,

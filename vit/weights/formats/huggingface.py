@@ -100,6 +100,7 @@ _BACK = {
 }
 _ACCEPTED: Mapping[str, tuple[Value, ...]] = {  # options of ours that transformers' ViT computes
     "pool": ("cls",),
+    "stem": ("patch",),
     "pos_embed": ("learned", "sincos2d"),
     "prefix_positions": (True,),
     "num_registers": (0,),

@@ -74,6 +74,8 @@ def to_timm(weights: Weights, config: ViTConfig) -> tuple[Weights, str, dict[str
     Raises:
         ValueError: timm does not have such a network.
     """
+    if config.stem != "patch" or config.pos_embed == "rope2d":
+        raise ValueError(f"timm's plain ViT does not have stem {config.stem!r} with pos_embed {config.pos_embed!r}")
     if config.pool not in _POOLS or config.norm_placement != "pre":
         raise ValueError(
             f"timm does not have a ViT with pool {config.pool!r} and norm_placement {config.norm_placement!r}"

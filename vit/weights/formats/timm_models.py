@@ -4,12 +4,14 @@ from typing import Any
 
 import timm
 import torch
-from timm.layers import Attention, GluMlp, Mlp, PatchEmbed
+from timm.layers import Attention, GluMlp, Mlp, PatchEmbed, RotaryEmbeddingDinoV3
 from timm.models.deit import VisionTransformerDistilled
+from timm.models.eva import Eva, EvaBlock
 from timm.models.vision_transformer import Block, LayerScale, VisionTransformer
 from torch import Tensor, nn
 
 from vit.errors import UsageError
+from vit.models.later_papers import RotaryPositions
 from vit.models.options import Options, Value
 from vit.models.spec import NetworkSpec
 from vit.weights.adapt import adapt
@@ -47,9 +49,14 @@ def options_of_model(model: Any) -> Options | None:
 
     Plain means that every part is of a type which ours computes, and that ours takes all its tensors.
     """
-    if type(model) not in (VisionTransformer, VisionTransformerDistilled) or type(model.patch_embed) is not PatchEmbed:
+    if type(model) not in (VisionTransformer, VisionTransformerDistilled, Eva):
         return None
-    if not all(_is_plain(block) for block in model.blocks) or getattr(model, "pool_include_prefix", False):
+    if type(model.patch_embed) is not PatchEmbed or getattr(model, "pool_include_prefix", False):
+        return None
+    is_rotary = type(model) is Eva
+    if is_rotary and not _is_dinov3(model):
+        return None
+    if not is_rotary and not all(_is_plain(block) for block in model.blocks):
         return None
     first: Any = model.blocks[0]
     options: dict[str, Value] = {
@@ -57,13 +64,15 @@ def options_of_model(model: Any) -> Options | None:
         "norm_eps": first.norm1.eps,
         "embed_dim": model.embed_dim,
     }
+    if is_rotary:
+        options["pos_embed"] = "rope2d"
     activation = _ACTIVATIONS.get(type(first.mlp.act).__name__)
     if activation not in (None, "gelu"):
         options["activation"] = activation
     if not isinstance(model, VisionTransformerDistilled):
         if model.global_pool not in ("avg", *_POOLS):
             return None
-        averaged = "patch_mean" if model.has_class_token else "mean"
+        averaged = "patch_mean" if model.cls_token is not None else "mean"
         options["pool"] = averaged if model.global_pool == "avg" else _POOLS[model.global_pool]
     return options if _fits(model, options) else None
 
@@ -78,6 +87,16 @@ def _is_plain(block: Any) -> bool:
     if type(mlp) is GluMlp:
         return activation is nn.SiLU and not mlp.gate_last and isinstance(mlp.norm, nn.Identity)
     return type(mlp) is Mlp and activation.__name__ in _ACTIVATIONS and isinstance(mlp.norm, nn.Identity)
+
+
+def _is_dinov3(model: Any) -> bool:
+    """Whether a model with rotary positions computes what DINOv3 does, and not what EVA or other papers do."""
+    rope = model.rope
+    if type(rope) is not RotaryEmbeddingDinoV3 or rope.temperature != RotaryPositions.PERIOD_BASE:
+        return False
+    if (rope.normalize_coords, rope.grid_offset, rope.grid_indexing, rope.rotate_half) != ("separate", 0.0, "ij", True):
+        return False
+    return all(type(block) is EvaBlock and type(block.mlp.act) in (nn.GELU, nn.SiLU) for block in model.blocks)
 
 
 def _fits(model: nn.Module, options: Options) -> bool:

@@ -1,0 +1,124 @@
+"""`vit crossval`: every image is tested once, a kill loses no finished fold, and the report is of all images."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import vit as package
+from tests.processes import belonging, finish, linux_only, start, until
+from vit.csv_files import new_table, records
+from vit.study.crossval import CrossvalDirectory
+from vit.study.fold_table import FoldPredictions
+
+FOLDS = 3
+TINY = (
+    "--network", "vit_nano_patch2_8", "--model.network.depth", "1", "--optim.steps", "6", "--augment", "none",
+    "--batch_size", "8", "--wandb", "off", "--trainer.accelerator", "cpu", "--data.num_workers", "0",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory, draw_classes):
+    """A CSV of three classes of colors, each with 12 images of 6 patients."""
+    folder = draw_classes(tmp_path_factory.mktemp("data"), ("blue", "green", "red"), 12)
+    with new_table(folder / "photos.csv", ("path", "label", "patient")) as rows:
+        for label in ("blue", "green", "red"):
+            for index in range(12):
+                rows.row((f"{label}/{index:02d}.png", label, f"p{index // 2}"))
+    return folder / "photos.csv"
+
+
+def times(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.glob("**/result.json")}
+
+
+@pytest.fixture(scope="module")
+def killed(vit, table, tmp_path_factory):
+    """(folder, answer of the second call, times of the folds that were finished before the kill)."""
+    out = tmp_path_factory.mktemp("out")
+    line = ("crossval", table, "--folds", FOLDS, "--jobs", 1, *TINY, "--out", out)
+    process = start(out, *line, real=True)
+    try:
+        until(lambda: times(out), 600)
+        process.kill()
+        process.wait(120)
+        until(lambda: not belonging(out), 180)
+    finally:
+        finish(out, process, 120)
+    before = times(out)
+    return out / "photos", vit(*line), before
+
+
+@linux_only
+def test_a_killed_crossval_goes_on_and_tests_every_image_once(killed, table):
+    folder, answer, before = killed
+    assert answer.code == 0, answer.err
+    assert 0 < len(before) < FOLDS
+    assert f"{len(before)} of {FOLDS} cells were done before" in answer.err
+    assert before.items() <= times(folder).items()
+    found = FoldPredictions.read(folder / "predictions.csv")
+    paths = {row["path"]: row for row in records(table)}
+    assert sorted(os.path.relpath(path, table.parent) for path in found.paths) == sorted(paths)
+    assert len(set(zip(found.groups, found.folds.tolist(), strict=True))) == len(set(found.groups)) == 6
+    np.testing.assert_allclose(found.probabilities.sum(axis=1), 1, atol=1e-4)
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["accuracy"]["value"] == found.correct.mean()
+    assert summary["num_groups"] == 6
+    for run in CrossvalDirectory.open(folder).runs():
+        result = run.read_result()
+        own = found.folds == int(result and run.path.name.removeprefix("fold")[0])
+        assert result.metrics["acc1"]["value"] == pytest.approx(found.correct[own].mean())
+    said = " ".join(answer.out.split())
+    assert f"{found.correct.sum()} of 36 images are predicted right" in said
+    assert "respects the folds and 6 groups" in said
+    assert f"vit data check {table} --labels {folder}" in answer.out
+    assert "36 images" in (folder / "report.html").read_text()
+
+
+@linux_only
+@pytest.mark.faults("K15")
+def test_the_same_command_trains_nothing_and_another_one_is_refused(vit, killed, table):
+    folder, _, _ = killed
+    before, line = times(folder), ("crossval", table, "--folds", FOLDS, "--jobs", 1, *TINY, "--out", folder.parent)
+    assert vit(*line).code == 0
+    assert vit("report", folder).code == 0
+    assert times(folder) == before
+    other = vit(*line, "--seed", 1)
+    assert other.code == 2
+    assert "holds another cross-validation" in other.err
+    assert times(folder) == before
+
+
+@linux_only
+@pytest.mark.faults("K15")
+def test_unfinished_folds_are_named(vit, killed, tmp_path):
+    folder, _, _ = killed
+    (tmp_path / "crossval.json").write_text((folder / "crossval.json").read_text())
+    answer = vit("report", tmp_path)
+    assert answer.code == 5
+    assert f"{FOLDS} of {FOLDS} folds are not finished" in answer.err
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (("--folds", "1"), "--folds 1"), (("--time", "5min"), "optim.time"), (("--data.fold", "1/3"), "data.fold"),
+    (("--resume", "auto"), "--resume is for vit train"), (("--batch_size", "auto"), "optim.batch_size"),
+    (("--fold", "3"), "--folds"),
+])  # fmt: skip
+def test_wrong_words_are_refused_before_anything_is_trained(vit, here, words, said):
+    answer = vit("crossval", "digits", *words)
+    assert answer.code == 2
+    assert said in answer.err
+    assert not list(Path().iterdir())
+
+
+def test_a_dry_run_shows_the_folds_and_trains_nothing(vit, here):
+    answer = vit("crossval", "digits", "--network", "vit_nano_patch2_8", "--dry_run")
+    assert answer.code == 0
+    assert "1,292 to 1,294 images each" in answer.out
+    assert "Next: vit crossval digits --network vit_nano_patch2_8" in answer.out
+    assert not list(here.glob("crossval/*"))
+    with pytest.raises(package.errors.UsageError, match="dry run"):
+        package.crossval("digits", network="vit_nano_patch2_8", dry_run=True)

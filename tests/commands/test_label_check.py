@@ -1,0 +1,111 @@
+"""`vit data check --labels`: suspicious labels as a page and as a table that `vit train` reads."""
+
+import json
+
+import numpy as np
+import pytest
+
+from vit.csv_files import new_table, read_table, records
+from vit.data.sources import open_source
+from vit.study.fold_table import FoldPredictions
+
+LABELS = ("blue", "<b>red</b>")
+
+
+@pytest.fixture
+def photos(here, draw_classes):
+    """A CSV of two classes, one with markup in its name, of which three labels are wrong; and made-up predictions."""
+    folder = draw_classes(here / "photos", ("a", "b"), 20)
+    truth = {f"photos/{name}/{index:02d}.png": number for number, name in enumerate("ab") for index in range(20)}
+    wrong = ["photos/a/03.png", "photos/a/07.png", "photos/b/11.png"]
+    given = {path: 1 - label if path in wrong else label for path, label in truth.items()}
+    with new_table(here / "photos.csv", ("path", "label", "group")) as rows:
+        for path, label in given.items():
+            rows.row((path, LABELS[label], f"p{path[-5]}"))
+    sure = np.random.default_rng(0).uniform(0.8, 0.99, len(truth))
+    sure[list(truth).index("photos/b/11.png")] = 0.999
+    probabilities = np.array([[one, 1 - one] if label == 0 else [1 - one, one]
+                              for one, label in zip(sure, truth.values(), strict=True)], dtype=np.float32)  # fmt: skip
+    paths = tuple(str(here / path) for path in given)
+    labels = np.array(list(given.values()))
+    predictions = FoldPredictions(LABELS, paths, labels, probabilities, np.arange(40) % 5 + 1, ("",) * 40)
+    predictions.write(here / "folds" / "predictions.csv")
+    (here / "folds" / "crossval.json").write_text(json.dumps({"cells": []}))
+    assert folder.is_dir()
+    return here / "photos.csv", wrong
+
+
+def test_wrong_labels_come_first_and_corrected_lines_win(vit, photos, here):
+    data, wrong = photos
+    answer = vit("data", "check", data, "--labels", "folds")
+    assert answer.code == 0, answer.err
+    assert "3 of 40 labels are suspicious" in answer.out
+    assert "Next: vit train data_check_labels.csv" in answer.out
+    header, rows = read_table(here / "data_check_labels.csv")
+    assert header == ["path", "label", "suggested", "confidence", "rank", "group"]
+    assert len(rows) == 40
+    assert {row[0] for row in rows[:3]} == {str(here / path) for path in wrong}
+    assert rows[0][0].endswith("photos/b/11.png")
+    assert [row[4] for row in rows[:4]] == ["1", "2", "3", ""]
+    rows[0][1] = rows[0][2]
+    with new_table(here / "corrected.csv", header) as table:
+        for row in rows[:-1]:  # and one image is thrown away
+            table.row(row)
+    source = open_source("corrected.csv")
+    train = source.splits["train"]
+    assert len(train) == 39
+    assert source.class_names[train.labels[0]] == LABELS[1] == rows[0][2]
+    assert train.groups[0] == "p1"
+    again = vit("data", "check", "corrected.csv", "--labels", "folds", "--output", "second.csv")
+    assert again.code == 0, again.err
+    first = [row["path"] for row in records(here / "second_labels.csv")[:2]]
+    assert set(first) == {str(here / path) for path in wrong[:2]}
+
+
+def test_a_page_shows_pictures_and_escapes_names(vit, photos, here):
+    assert vit("data", "check", photos[0], "--labels", "folds").code == 0
+    page = (here / "data_check_labels.html").read_text()
+    assert "<b>red</b>" not in page.replace("<b>&lt;b&gt;red&lt;/b&gt;</b>", "")
+    assert "&lt;b&gt;red&lt;/b&gt;" in page
+    assert page.count('src="data:image/png;base64,') == 3
+    assert vit("data", "check", photos[0], "--labels", "folds").code == 0
+    assert (here / "data_check_labels-2.html").is_file()
+    assert (here / "data_check_labels.html").read_text() == page
+
+
+@pytest.mark.faults("K16")
+def test_predictions_of_something_else_are_refused(vit, photos, here, colors):
+    data, _ = photos
+    nothing = vit("data", "check", data, "--labels", "photos")
+    assert (nothing.code, "vit crossval DATA" in nothing.err) == (2, True)
+    others = vit("data", "check", colors, "--labels", "folds")
+    assert (others.code, "of other images than colors" in others.err) == (3, True)
+    text = data.read_text().replace(",blue,p3", ",green,p3", 1)
+    data.write_text(text)
+    lacking = vit("data", "check", data, "--labels", "folds")
+    assert (lacking.code, "has the label 'green'" in lacking.err) == (3, True)
+    (here / "folds" / "predictions.csv").write_text("path,label\na,b\n")
+    damaged = vit("data", "check", data, "--labels", "folds")
+    assert (damaged.code, "is not a table of folds" in damaged.err) == (3, True)
+    assert not list(here.glob("*labels*"))
+
+
+def test_a_run_checks_the_images_that_it_has_not_trained_on(vit, digits_run, here):
+    answer = vit("data", "check", "digits", "--labels", digits_run.path)
+    assert answer.code == 0, answer.err
+    assert "has not trained on 538 images" in answer.err
+    assert "1,259 images have no prediction" in answer.out
+    rows = records(here / "data_check_labels.csv")
+    assert len(rows) == 1797
+    assert sum(bool(row["suggested"]) for row in rows) == 538
+
+
+@pytest.mark.faults("D28")
+def test_a_group_in_two_splits_is_an_error(vit, here, draw_classes):
+    for split in ("train", "test"):
+        draw_classes(here / "photos" / split, ("blue", "red"), 3, side=20 if split == "train" else 24)
+    answer = vit("data", "check", "photos", "--groups", "([0-9]+)[.]png")
+    assert answer.code == 5
+    assert "group across splits" in answer.out
+    row = next(row for row in records(here / "data_check.csv") if row["kind"] == "group_across_splits")
+    assert (row["split"], row["other_split"], row["detail"]) == ("train", "test", "group '00' has images in both")

@@ -1,0 +1,163 @@
+"""Groups: no split divides one, and whatever makes that impossible is refused with its reason."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.model_selection import StratifiedGroupKFold
+
+from vit.data.check import _group_findings
+from vit.data.folds import fold_numbers, read_fold, with_fold
+from vit.data.groups import group_folds, leak_notes, with_groups
+from vit.data.samples import Samples, Source
+from vit.data.sources import open_source
+from vit.data.split import read_splits, with_all_splits, write_splits
+from vit.errors import DataError, UsageError
+from vit.training.planning.images import divided
+from vit.training.recipes.recipe import DataConfig
+
+
+def source_of(labels, groups=None, names=None):
+    """A source of made-up images, without pixels."""
+    paths = names or [f"{index:04d}.png" for index in range(len(labels))]
+    samples = Samples(paths, np.asarray(labels, dtype=np.int64), Path("photos"), groups=groups and tuple(groups))
+    return Source("photos", tuple(f"class{number}" for number in range(max(labels) + 1)), {"train": samples})
+
+
+def patients(num_groups, seed, num_classes=3):
+    """Labels and groups of patients, each with up to seven images of one or two classes."""
+    generator, labels, groups = np.random.default_rng(seed), [], []
+    for group in range(num_groups):
+        count, own = generator.integers(1, 8), generator.choice(num_classes, 2)
+        labels += generator.choice(own, count).tolist()
+        groups += [f"p{group}"] * count
+    return labels, groups
+
+
+@settings(max_examples=30)
+@given(st.integers(2, 6), st.integers(0, 50), st.booleans())
+def test_every_image_is_in_one_test_fold_and_no_group_is_divided(folds, seed, has_groups):
+    labels, groups = patients(40, seed)
+    source = source_of(labels, groups if has_groups else None)
+    tested, sizes = [], []
+    for number in range(1, folds + 1):
+        splits = with_fold(source, f"{number}/{folds}", seed).splits
+        tested += splits["test"].paths
+        sizes.append(len(splits["test"]))
+        assert sorted([*splits["train"].paths, *splits["test"].paths]) == source.splits["train"].paths
+        assert set(splits["train"].labels) == set(labels)
+        if has_groups:
+            assert not set(splits["train"].groups) & set(splits["test"].groups)
+        else:
+            counts = np.bincount(splits["test"].labels, minlength=3)
+            assert (abs(counts - np.bincount(labels) / folds) < 1).all()
+    assert sorted(tested) == source.splits["train"].paths
+    assert has_groups or max(sizes) - min(sizes) <= 1
+
+
+def test_folds_depend_on_names_and_seed_and_not_on_the_order_of_files():
+    labels, groups = patients(40, 0)
+    source = source_of(labels, groups)
+    mixed = source.splits["train"].select(np.random.default_rng(1).permutation(len(labels)))
+    one = dict(
+        zip(source.splits["train"].paths, fold_numbers(source.splits["train"], source.class_names, 5, 0), strict=True)
+    )
+    assert one == dict(zip(mixed.paths, fold_numbers(mixed, source.class_names, 5, 0), strict=True))
+    assert one != dict(zip(mixed.paths, fold_numbers(mixed, source.class_names, 5, 1), strict=True))
+
+
+def test_folds_of_groups_are_as_even_as_those_of_scikit_learn():
+    def unevenness(labels, numbers):
+        counts = np.array([np.bincount(labels[numbers == fold], minlength=3) for fold in range(5)])
+        return (counts / np.bincount(labels)).std(axis=0).mean()
+
+    ours, theirs = [], []
+    for seed in range(5):
+        labels, groups = patients(60, seed)
+        labels, numbers = np.array(labels), np.empty(len(labels), dtype=int)
+        for fold, (_, test) in enumerate(StratifiedGroupKFold(5).split(labels, labels, groups)):
+            numbers[test] = fold
+        ours.append(unevenness(labels, group_folds(labels, groups, 5, seed)))
+        theirs.append(unevenness(labels, numbers))
+    assert np.mean(ours) <= 1.1 * np.mean(theirs)
+
+
+@pytest.mark.faults("D28", "D30")
+def test_splits_keep_groups_whole_and_every_class_in_train(tmp_path):
+    labels, groups = patients(40, 3)
+    labels, groups = [*labels, 3, 3, 3], [*groups, "only", "only", "only"]  # class 3 has one group
+    cut = with_all_splits(source_of(labels, groups), 0.2, 0.2, 0, calibration=0.1)
+    of_split = {split: set(samples.groups) for split, samples in cut.splits.items()}
+    assert sum(map(len, of_split.values())) == 41
+    assert set().union(*of_split.values()) == set(groups)
+    assert "only" in of_split["train"]
+    assert abs(len(cut.splits["test"]) / len(labels) - 0.2) < 0.03
+    write_splits(cut, tmp_path / "splits.csv")
+    rows = read_splits(tmp_path / "splits.csv")
+    assert {split: {row.group for row in own} for split, own in rows.items()} == of_split
+    with pytest.raises(DataError, match="'class3' are in one group"):
+        with_fold(source_of(labels, groups), "1/5", 0)
+
+
+@pytest.mark.faults("D28")
+def test_a_group_in_two_given_splits_is_a_warning_of_the_plan_and_an_error_of_the_check():
+    train = source_of([0, 1, 0, 1], ["a", "b", "c", "d"]).splits["train"]
+    test = replace(train.select([0, 1]), paths=["x.png", "y.png"], groups=("d", "e"))
+    source = Source("photos", ("class0", "class1"), {"train": train, "validation": train.select([2, 3]), "test": test})
+    notes = " ".join(divided(source, DataConfig()).notes)
+    assert "WARNING: train and test share 1 groups (d)" in notes
+    found = {(one.split, one.other_split): one for one in _group_findings(source)}
+    assert found["train", "test"].severity == "error"
+    assert found["validation", "test"].severity == "warning"
+    assert "'d'" in found["train", "test"].detail
+    assert not leak_notes(divided(source, DataConfig(fold="1/2")))
+
+
+@pytest.mark.faults("D29")
+def test_images_without_a_useful_group_are_refused():
+    source = source_of([0, 1] * 6, names=[f"p{index // 4}_{index}.png" for index in range(11)] + ["other.png"])
+    with pytest.raises(DataError, match=r"no group in 1 of 12 paths, such as other\.png"):
+        with_groups(source, "(p[0-9]+)_")
+    assert set(with_groups(source, "(p[0-9]+|other)").splits["train"].groups) == {"p0", "p1", "p2", "other"}
+    one = source_of([0, 1] * 6, ["same"] * 12)
+    with pytest.raises(DataError, match="1 groups are too few to cut a validation split"):
+        with_all_splits(one, 0.2, 0.2, 0)
+    with pytest.raises(DataError, match="1 groups are too few for 5 folds"):
+        with_fold(one, "1/5", 0)
+
+
+@pytest.mark.faults("D30")
+def test_a_class_with_one_image_cannot_be_in_folds():
+    with pytest.raises(DataError, match="'class2' are in one image"):
+        with_fold(source_of([0, 1] * 6 + [2]), "1/3", 0)
+
+
+@pytest.mark.faults("K14")
+@pytest.mark.parametrize(("option", "value"), [
+    ("fold", "0/5"), ("fold", "6/5"), ("fold", "1/1"), ("fold", "five"), ("groups", "(p["), ("groups", "p[0-9]"),
+])  # fmt: skip
+def test_a_wrong_fold_or_pattern_is_refused_with_an_example(vit, here, option, value):
+    answer = vit("train", "food101", f"--data.{option}={value}")  # whose files are not here: code 3 if they were read
+    assert answer.code == 2
+    assert f"data.{option}" in answer.err
+
+
+def test_a_fold_is_read():
+    assert read_fold("2/5") == (2, 5)
+    with pytest.raises(UsageError):
+        read_fold("2/5/1")
+
+
+@pytest.mark.faults("D29")
+@pytest.mark.parametrize("name", ["group", "Patient ID", "subject"])
+def test_a_csv_names_groups_in_all_rows_or_in_none(draw_classes, tmp_path, name):
+    draw_classes(tmp_path, ("a", "b"), 3)
+    rows = [f"{label}/0{index}.png,{label},p{index}" for label in "ab" for index in range(3)]
+    (tmp_path / "all.csv").write_text("\n".join([f"path,label,{name}", *rows]))
+    assert open_source(str(tmp_path / "all.csv")).splits["train"].groups == ("p0", "p1", "p2") * 2
+    (tmp_path / "some.csv").write_text("\n".join([f"path,label,{name}", *rows, "a/00.png,a,"][:-1]).replace(",p2", ","))
+    with pytest.raises(DataError, match=r"line 4: an empty group"):
+        open_source(str(tmp_path / "some.csv"))

@@ -1,0 +1,126 @@
+"""What a checkpoint keeps to recognize images unlike its training images
+
+The distance of an image is 1 - the cosine between its features and those of its k-th nearest training image (Sun et
+al. 2022, "Out-of-Distribution Detection with Deep Nearest Neighbors", arXiv 2204.06507, section 3). Cosines order
+images as the paper's Euclidean distances of unit vectors do. docs/results.md compares other scores.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+MOST_FEATURES = 5_000  # training images of which features are kept: 2 MB of a ViT-Ti
+MOST_IMAGES = 20_000  # validation images of which distances are kept, as for `ValidationScores`
+NEIGHBOR = 1
+UNLIKE = 0.95  # novelty from which an image counts as unlike the training images
+FEWEST_IMAGES = 19  # validation images: with fewer no image can reach 0.95
+
+Floats = npt.NDArray[np.float32]
+
+
+class TrainingFeatures:
+    """Features of the last layer of up to 5,000 training images.
+
+    Args:
+        features: (n, D) features.
+        neighbor: the k-th nearest image gives the distance, k <= n.
+    """
+
+    def __init__(self, features: Tensor, neighbor: int = NEIGHBOR) -> None:
+        self.features = F.normalize(features.float(), dim=1).to(torch.float16)  # unit vectors
+        self.neighbor = min(neighbor, len(features))
+
+    @property
+    def width(self) -> int:
+        """Length of a feature vector, D."""
+        return self.features.shape[1]
+
+    @cached_property
+    def _columns(self) -> Tensor:
+        return self.features.float().T.contiguous()  # (D, n)
+
+    def distances(self, features: Tensor) -> Floats:
+        """Features (B, D) of images on the CPU -> distances (B,), from 0 to 2. ValueError for another D."""
+        if features.shape[1] != self.width:
+            raise ValueError(f"features of {features.shape[1]} values, and training features of {self.width}")
+        cosines = F.normalize(features.float(), dim=1) @ self._columns
+        nearest: Floats = (1 - cosines.topk(self.neighbor, dim=1).values[:, -1]).numpy()
+        return nearest
+
+
+@dataclass(frozen=True)
+class Novelty:
+    """Training features, and how far validation images are from them.
+
+    Attributes:
+        training: features of training images.
+        validation: (m,) distances of validation images, in rising order.
+    """
+
+    training: TrainingFeatures
+    validation: Floats
+
+    @classmethod
+    def of(cls, training: TrainingFeatures, distances: Floats) -> "Novelty":
+        """The novelty of a model. Of more than 20,000 distances, quantiles are kept.
+
+        Args:
+            distances: (m,) distances of validation images, in any order.
+        """
+        rising = np.sort(distances)
+        if len(rising) > MOST_IMAGES:
+            rising = rising[np.linspace(0, len(rising) - 1, MOST_IMAGES).round().astype(np.int64)]
+        return cls(training, rising.astype(np.float32))
+
+    def of_distances(self, distances: Floats) -> Floats:
+        """Distances (B,) -> novelties (B,) from 0 to 1: the fraction of validation images that are nearer.
+
+        It is 1 - p with the p-value of conformal anomaly detection (Laxhammar and Falkman 2010): of new images like
+        the validation images, at most 5 % have a novelty of 0.95 or more.
+        """
+        return (np.searchsorted(self.validation, distances, side="left") / (len(self.validation) + 1)).astype(
+            np.float32
+        )
+
+    def of_features(self, features: Tensor) -> Floats:
+        """Features (B, D) of images -> novelties (B,)."""
+        return self.of_distances(self.training.distances(features))
+
+    def to_plain(self) -> dict[str, Tensor | int]:
+        """Tensors and numbers, for a checkpoint."""
+        validation = torch.from_numpy(self.validation)
+        return {"features": self.training.features, "neighbor": self.training.neighbor, "validation": validation}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "Novelty":
+        """The novelty that `to_plain` wrote, each value checked: the file is not trusted.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is not such a mapping, or a number is out of range.
+        """
+        features, validation = plain["features"], plain["validation"]
+        _check(features, torch.float16, 2, MOST_FEATURES)
+        _check(validation, torch.float32, 1, MOST_IMAGES)
+        neighbor = plain["neighbor"]
+        if type(neighbor) is not int or not 1 <= neighbor <= len(features):
+            raise ValueError(f"the neighbor is {neighbor!r} of {len(features)}")
+        if not (features.float().norm(dim=1) < 1.01).all():  # 0 where a network gave zeros alone; NaN is not
+            raise ValueError("the training features are not unit vectors")
+        if not ((validation >= -0.01) & (validation <= 2.01)).all() or not (validation.diff() >= 0).all():
+            raise ValueError("the distances of validation images are out of range or order")
+        return cls(TrainingFeatures(features, neighbor), validation.numpy())
+
+
+def _check(found: object, dtype: torch.dtype, ndim: int, most: int) -> None:
+    """Raise ValueError unless it is an ordinary tensor of 1 to `most` rows whose numbers are all in the file."""
+    if not isinstance(found, Tensor) or found.layout != torch.strided or found.dtype != dtype or found.ndim != ndim:
+        raise ValueError("the novelty has no such tensor")
+    if not found.is_contiguous() or not 0 < len(found) <= most or found.numel() == 0:
+        raise ValueError(f"the novelty has a tensor of shape {tuple(found.shape)}")

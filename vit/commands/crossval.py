@@ -1,0 +1,106 @@
+"""`vit crossval DATA`: every image tested once, by a network that has not trained on it"""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from vit.commands.arguments import PositiveInt, StrPath
+from vit.commands.crossval_plan import CrossvalPlan, make_crossval_plan, show_crossval
+from vit.commands.crossval_report import report_crossval
+from vit.commands.recipe_options import make_parser
+from vit.commands.study_progress import StudyProgress
+from vit.commands.train_options import TrainOptions, read_values, read_with
+from vit.console import Reporter
+from vit.errors import StoppedError, UsageError
+from vit.training.recipes.values import dump
+
+_ABOUT = (
+    "Divide all images of DATA into N folds, and train N networks, each without one fold. Every image is tested once, "
+    "by the network that has not seen it. The predictions also show labels that may be wrong ('vit data check DATA "
+    "--labels FOLDER'). Takes the options of vit train. Give the same command again to continue."
+)
+_EXAMPLE = "vit crossval photos/ --folds 5 --network resnet18 --epochs 30"
+
+
+def crossval(
+    data: StrPath | None = None,
+    *,
+    folds: int = 5,
+    jobs: int | None = None,
+    config: StrPath | Sequence[StrPath] = (),
+    **options: object,
+) -> Path:
+    """Test every image once, by networks that have not trained on it: accuracy over all images, with its interval.
+
+    Finished folds of the same cross-validation are not trained again.
+
+    Args:
+        data: images as `vit.train` takes them. All their splits are divided into the folds.
+        folds: number of folds, 2 or more.
+        jobs: number of folds that train at a time; None: one for each GPU, or for each CPU core.
+        config: recipe files, or names of shipped recipes.
+        options: options of `vit.train`.
+
+    Returns:
+        The folder of the cross-validation, with predictions.csv, summary.json and report.html.
+
+    Raises:
+        VitError: an option, the data or the machine does not allow it, or a fold failed.
+
+    Example:
+        vit.crossval("photos/", folds=5, network="resnet18", epochs=30)
+    """
+    found = run_crossval(read_values(data, config, None, options), folds, jobs, Reporter())
+    if found is None:
+        raise UsageError("a dry run leaves no folder", "leave dry_run out, or use the command line")
+    return found
+
+
+def main(words: Sequence[str]) -> int:
+    """`vit crossval`: `crossval` with the options of a command line; returns the exit code."""
+    parser = make_parser()
+    parser.prog, parser.command, parser.description = "vit crossval", "crossval", _ABOUT
+    parser.epilog = f"example: {_EXAMPLE}"
+    parser.add_argument("--folds", type=PositiveInt, default=5, help="number of folds, 2 or more")
+    about = "number of folds that train at a time; null: one for each GPU, or for each CPU core"
+    parser.add_argument("--jobs", type=PositiveInt | None, default=None, help=about)
+    parser.set_defaults({"out": "crossval"})
+    options, further = read_with(parser, words, ("folds", "jobs"))
+    reporter = Reporter()
+    run_crossval(options, int(further.get("folds", 5)), further.get("jobs"), reporter)
+    if options.dry_run:
+        reporter.next_command(shlex.join(["vit", "crossval", *(word for word in words if "--dry_run" not in word)]))
+    return 0
+
+
+def run_crossval(options: TrainOptions, folds: int, jobs: int | None, reporter: Reporter) -> Path | None:
+    """Train the folds without a result, then write and show the report; None where nothing was to be trained."""
+    if options.print_config:
+        print(dump(options.given.recipe()), end="")
+        return None
+    if folds < 2:
+        raise UsageError(f"--folds {folds}", "give 2 or more; 5 and 10 are usual")
+    for flag, is_given in (("--resume", options.resume is not None), ("--optim.lr find", options.find_lr)):
+        if is_given:
+            fix = "leave it out: the same 'vit crossval' command continues"
+            raise UsageError(f"{flag} is for vit train", fix if flag == "--resume" else "give a number")
+    plan = make_crossval_plan(options, folds, jobs, reporter)
+    show_crossval(reporter, plan)
+    if options.dry_run:
+        return None
+    plan.folder.describe(plan.cells, plan.facts)
+    _run_folds(plan, reporter)
+    report_crossval(reporter, plan.folder.path)
+    return plan.folder.path
+
+
+def _run_folds(plan: CrossvalPlan, reporter: Reporter) -> None:
+    from vit.study.runner import run_cells
+
+    progress = StudyProgress(reporter, plan.folder.path, plan.cells)
+    try:
+        run_cells(plan.folder.path, plan.cells, plan.machine, plan.folder.path.name, plan.digests, progress.notify)
+    except KeyboardInterrupt as error:
+        raise StoppedError(130, "interrupted", "to continue, give the same command again") from error
+    finally:
+        progress.close()

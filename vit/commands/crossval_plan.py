@@ -1,0 +1,141 @@
+"""A cross-validation, fully decided: its folds, its cells, and both on the terminal"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit.commands.reading import read_images
+from vit.commands.starting import find_start
+from vit.commands.study_series import tracking_of_cells
+from vit.commands.train_options import TrainOptions
+from vit.console import Reporter
+from vit.errors import UsageError
+
+if TYPE_CHECKING:
+    from vit.data.samples import Source
+    from vit.study.crossval import CrossvalDirectory
+    from vit.study.findings import JsonValue
+    from vit.study.grid import Cell
+    from vit.study.runner import Machine
+
+OUT = "crossval"  # parent folder, where --out is not given
+
+
+@dataclass(frozen=True)
+class CrossvalPlan:
+    """A cross-validation, fully decided.
+
+    Attributes:
+        cells: the training of each fold.
+        folder: where they are.
+        machine: share of the machine that each of them gets.
+        digests: {path: content hash} of all images.
+        facts: what crossval.json says of it: data, classes, network, folds, seed.
+        notes: what the user should know about the images, and about the weights to start from.
+    """
+
+    cells: "list[Cell]"
+    folder: "CrossvalDirectory"
+    machine: "Machine"
+    digests: Mapping[str, str]
+    facts: "Mapping[str, JsonValue]"
+    notes: list[str]
+
+
+def make_crossval_plan(options: TrainOptions, folds: int, jobs: int | None, reporter: Reporter) -> CrossvalPlan:
+    """Read the images, divide them, and make every choice before the first training.
+
+    Raises:
+        UsageError: an option is wrong.
+        DataError: the images cannot be divided into so many folds.
+    """
+    start = find_start(options, reporter)
+    if start.recipe.data.fold is not None:
+        raise UsageError("data.fold is one fold, and vit crossval trains all", "leave it out")
+
+    from vit.checkpoints.run import slug
+    from vit.data.contents import known_contents
+    from vit.data.folds import fold_words, pooled
+    from vit.data.groups import with_groups
+    from vit.data.samples import Source
+    from vit.data.sources import open_source
+    from vit.study.crossval import CrossvalDirectory, fold_cells
+    from vit.study.grid import Inputs, check_unmeasured
+    from vit.study.runner import machine
+    from vit.training.planning.images import divided
+    from vit.training.planning.plan import make_plan
+    from vit.weights.hashing import weights_hash
+
+    recipe = replace(start.recipe, wandb=tracking_of_cells(start.recipe.wandb))  # type: ignore[arg-type]
+    check_unmeasured(recipe, "a cross-validation", "give --epochs or --optim.steps")
+    data = recipe.data
+    found = start.listed or open_source(data.source, data.root, data.download, data.allow_empty)
+    of_folds = [replace(recipe, data=replace(data, fold=f"{number}/{folds}")) for number in range(1, folds + 1)]
+    sources = [divided(found, one.data) for one in of_folds]
+    first = make_plan(of_folds[0], found)
+    whole = pooled(with_groups(found, data.groups))
+    listed = Source(
+        found.name, found.class_names, {"test": whole}
+    )  # each image is tested, so that all must be readable
+    digests = read_images(listed, reporter).by_path(listed)
+    start_from = recipe.model.init_from
+    weights = {} if start_from is None else {start_from: weights_hash(start_from)}
+    inputs = [Inputs(found.name, _hashes(known_contents(source, digests), source), weights) for source in sources]
+    num_images = [len(source.splits["train"]) for source in sources]
+    parent = Path(recipe.out if options.given.says("out") else OUT).expanduser()
+    facts: dict[str, JsonValue] = {
+        "data": found.name,
+        "source": data.source,
+        "classes": list(found.class_names),
+        "images": len(whole),
+        "network": first.spec.name,
+        "folds": folds,
+        "division": f"{fold_words(whole)}, seed {data.split_seed}",
+        "seed": recipe.seed,
+    }
+    return CrossvalPlan(
+        fold_cells(recipe, first.spec.name, inputs, num_images),
+        CrossvalDirectory(parent / (recipe.name or slug(found.name))),
+        machine(jobs),
+        digests,
+        facts,
+        [*_own_splits(found), *found.notes, *([start.why] if start.why else [])],
+    )
+
+
+def _hashes(contents: "object", source: "Source") -> Mapping[str, str]:
+    from vit.data.contents import Contents
+
+    assert isinstance(contents, Contents)  # all images have just been read
+    return contents.split_hashes(source)
+
+
+def _own_splits(found: "Source") -> list[str]:
+    """A note where the data have splits, which do not count."""
+    splits = found.splits
+    if len(splits) == 1:
+        return []
+    counts = ", ".join(f"{len(samples):,} {split}" for split, samples in splits.items())
+    return [f"the splits of {found.name} ({counts}) do not count: every image is tested once"]
+
+
+def show_crossval(reporter: Reporter, plan: CrossvalPlan) -> None:
+    """Show what a cross-validation will do."""
+    facts, machine = plan.facts, plan.machine
+    classes, tracking = facts["classes"], plan.cells[0].recipe.wandb
+    assert isinstance(classes, list)
+    sizes = sorted({cell.num_images for cell in plan.cells})
+    gpus = f", {machine.gpus} GPUs" if machine.gpus else ""
+    reporter.line(f"Cross-validation of {facts['network']} on {facts['data']}")
+    reporter.facts(
+        [
+            ("data", f"{facts['images']:,} images; {len(classes)} classes"),
+            *(("note", note) for note in plan.notes),
+            ("folds", f"{facts['folds']}, {facts['division']}"),
+            ("training", f"{' to '.join(f'{size:,}' for size in dict.fromkeys((sizes[0], sizes[-1])))} images each"),
+            ("jobs", f"{machine.jobs} at a time, {machine.threads} threads each{gpus}"),
+            *([("W&B", f"{tracking}: numbers and configuration of every fold")] if tracking != "off" else []),
+            ("folder", str(plan.folder.path)),
+        ]
+    )

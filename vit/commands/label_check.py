@@ -1,0 +1,211 @@
+"""The labels of a data set, checked by out-of-fold predictions: `vit data check DATA --labels FOLDER`"""
+
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vit.console import Reporter, percent
+from vit.csv_files import new_table
+from vit.errors import DataError, ResourceError, UsageError
+from vit.inference.files import free_name
+from vit.layout import CrossvalLayout, RunLayout
+
+if TYPE_CHECKING:
+    from vit.data.samples import Samples, Source
+    from vit.data.split import SplitRow
+    from vit.study.fold_table import FoldPredictions
+    from vit.study.label_errors import LabelErrors
+
+SHOWN_SUSPECTS = 10
+COLUMNS = ("path", "label", "suggested", "confidence", "rank")
+
+
+@dataclass(frozen=True)
+class LabelCheck:
+    """The labels of a data set beside predictions for its images.
+
+    Attributes:
+        source: the data set.
+        rows: (split, row) of each image with a prediction.
+        places: (split, index in the split) of the same images.
+        others: (split, row) of each image without a prediction.
+        class_names: classes of the predictions.
+        errors: labels that are probably wrong.
+        accuracy: fraction of the images whose label is the most probable class.
+    """
+
+    source: "Source"
+    rows: "list[tuple[str, SplitRow]]"
+    places: list[tuple[str, int]]
+    others: "list[tuple[str, SplitRow]]"
+    class_names: tuple[str, ...]
+    errors: "LabelErrors"
+    accuracy: float
+
+    @property
+    def are_files(self) -> bool:
+        """Whether `vit train` can read the images from a CSV."""
+        return all(samples.root is not None for samples in self.source.splits.values())
+
+
+def check_folder(folder: Path) -> None:
+    """Raise UsageError if a folder is neither a cross-validation nor a run."""
+    if not any(layout(folder).is_file() for layout in (_of_crossval, _of_run)):
+        raise UsageError(
+            f"--labels {folder} is not the folder of a cross-validation or a run",
+            "make one with 'vit crossval DATA', and give its folder",
+        )
+
+
+def _of_crossval(folder: Path) -> Path:
+    return CrossvalLayout(folder).description_path
+
+
+def _of_run(folder: Path) -> Path:
+    return RunLayout(folder).config_path
+
+
+def check_labels(source: "Source", folder: Path, list_file: Path, reporter: Reporter) -> str:
+    """Find labels that are probably wrong, write them as a CSV and a page, and show the first of them.
+
+    Args:
+        source: the data set.
+        folder: a cross-validation of the same images; or a run, whose validation and test images are checked.
+        list_file: file of the other findings; the new files stand beside it.
+
+    Returns:
+        The next useful command.
+
+    Raises:
+        DataError: the predictions are of other images or classes.
+    """
+    from vit.report.label_page import write_label_page
+
+    predictions = _predictions(folder, reporter)
+    found = _compared(source, predictions, folder)
+    table = free_name(list_file.with_name(f"{list_file.stem}_labels.csv"), [".html"])
+    page = table.with_suffix(".html")
+    try:
+        table.parent.mkdir(parents=True, exist_ok=True)
+        _write(found, table)
+        write_label_page(page, source, found.rows, found.places, found.class_names, found.errors)
+    except OSError as error:
+        raise ResourceError(f"cannot write {error.filename}: {error.strerror}", "choose another --output") from error
+    _show(reporter, found)
+    reporter.line()
+    reporter.facts([("look", str(page)), ("correct", str(table))])
+    if not found.are_files:
+        reporter.line(f"{source.name} has no files, so 'vit train' cannot read the corrected table")
+        return f"vit data check {shlex.quote(source.name)}"
+    reporter.line(
+        "correct the column label in the first lines, remove lines of unusable images, and train on the table"
+    )
+    return f"vit train {shlex.quote(str(table))}"
+
+
+def _predictions(folder: Path, reporter: Reporter) -> "FoldPredictions":
+    from vit.study.crossval import CrossvalDirectory
+    from vit.study.fold_table import FoldPredictions
+
+    if _of_crossval(folder).is_file():
+        crossval = CrossvalDirectory.open(folder)
+        if not crossval.predictions_path.is_file():
+            raise crossval.unfinished()
+        return FoldPredictions.read(crossval.predictions_path)
+
+    from vit.checkpoints.run import RunDirectory
+    from vit.commands.recipe_options import read_recipe
+    from vit.data.loader import labeled_images
+    from vit.inference.engine import score
+    from vit.inference.predictor import load
+    from vit.training.run_images import images_of_run
+
+    run = RunDirectory.open(folder)
+    run.finished_result()
+    source, predictor = images_of_run(run, read_recipe(run.config_path)), load(folder)
+    splits = [split for split in ("validation", "test", "calibration") if split in source.splits]
+    count = sum(len(source.splits[split]) for split in splits)
+    reporter.notice(f"a run has not trained on {count:,} images: their labels are checked, and no others")
+    parts = []
+    for split in splits:
+        samples = source.splits[split]
+        scored = score(predictor.engine, labeled_images(samples, predictor.preprocess))
+        parts.append(FoldPredictions.of_fold(scored, samples, predictor.class_names, 1))
+    return FoldPredictions.joined(parts)
+
+
+def _compared(source: "Source", predictions: "FoldPredictions", folder: Path) -> LabelCheck:
+    """The labels of the source, as they are now, beside the predictions for the same paths."""
+    from vit.data.split import split_rows
+    from vit.study.label_errors import find_label_errors
+
+    place_of = {path: place for place, path in enumerate(predictions.paths)}
+    number_of = {name: number for number, name in enumerate(predictions.class_names)}
+    rows, places, others, chosen, labels = [], [], [], [], []
+    for split, listed in split_rows(source).items():
+        for index, row in enumerate(listed):
+            place = place_of.get(row.path)
+            if place is None:
+                others.append((split, row))
+                continue
+            if row.label not in number_of:
+                raise DataError(
+                    f"{row.path} has the label {row.label!r}, which the predictions in {folder} lack",
+                    "correct the label, or run 'vit crossval' again",
+                )
+            rows.append((split, row))
+            places.append((split, index))
+            chosen.append(place)
+            labels.append(number_of[row.label])
+    if not rows:
+        raise DataError(f"the predictions in {folder} are of other images than {source.name}", "give its own DATA")
+    given, probabilities = np.array(labels, dtype=np.int64), predictions.probabilities[chosen]
+    accuracy = float((probabilities.argmax(axis=1) == given).mean())
+    errors = find_label_errors(given, probabilities)
+    return LabelCheck(source, rows, places, others, predictions.class_names, errors, accuracy)
+
+
+def _write(found: LabelCheck, path: Path) -> None:
+    """Every image of the data set as a row that `vit train` reads, the most suspicious label first."""
+    errors = found.errors
+    has_splits = len(found.source.splits) > 1
+    has_groups = any(samples.groups is not None for samples in found.source.splits.values())
+    columns = (*COLUMNS, *["split"] * has_splits, *["group"] * has_groups)
+    with new_table(path, columns, digits=6, mode="x") as table:
+
+        def write(split: str, row: "SplitRow", *more: str | float | None) -> None:
+            table.row((row.path, row.label, *more, *[split] * has_splits, *[row.group] * has_groups))
+
+        for rank, image in enumerate(errors.ranking.tolist(), 1):
+            split, row = found.rows[image]
+            suggested = found.class_names[errors.suggested[image]]
+            write(split, row, suggested, float(errors.confidence[image]), rank if rank <= errors.num_suspects else None)
+        for split, row in found.others:
+            write(split, row, None, None, None)
+
+
+def _show(reporter: Reporter, found: LabelCheck) -> None:
+    errors, total = found.errors, len(found.rows)
+    reporter.line(
+        f"\n{errors.num_suspects:,} of {total:,} labels are suspicious; the networks agree with "
+        f"{percent(found.accuracy, 1)} of the labels, and their own mistakes are among the suspicious ones"
+    )
+    if found.others:
+        reporter.line(f"{len(found.others):,} images have no prediction, and are not checked")
+    reporter.table(
+        ("rank", "image", "label", "suggested", "probability of the label"),
+        (
+            (rank, _short(row.path, found.source.splits[split]), row.label, found.class_names[errors.suggested[image]],
+             percent(float(errors.confidence[image]), 1))
+            for rank, image in enumerate(errors.suspects[:SHOWN_SUSPECTS].tolist(), 1)
+            for split, row in [found.rows[image]]
+        ),
+    )  # fmt: skip
+
+
+def _short(path: str, samples: "Samples") -> str:
+    return path if samples.root is None else os.path.relpath(path, samples.root.resolve())

@@ -1,0 +1,155 @@
+"""Groups of images that belong together, such as all pictures of one patient: no split divides a group
+
+A network recognizes a patient, a camera or a day. Test images of a group with training images therefore give an
+accuracy that new groups do not reach.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from vit.data.draws import uniform
+from vit.data.samples import Labels, Samples, Source
+from vit.errors import DataError, UsageError
+
+Floats = npt.NDArray[np.float64]
+
+_SHOWN = 3  # groups in a note
+
+
+def with_groups(source: Source, pattern: str | None) -> Source:
+    """The source with the groups that a pattern finds in the paths, instead of those of a CSV.
+
+    Args:
+        source: the images.
+        pattern: regular expression that is searched in each path; its first group is the name. None: as they are.
+
+    Raises:
+        UsageError: the pattern is not a regular expression, or has no group.
+        DataError: the pattern is not found in a path.
+    """
+    if pattern is None:
+        return source
+    compiled = group_pattern(pattern)
+    splits = {split: replace(samples, groups=_found(samples, compiled)) for split, samples in source.splits.items()}
+    return replace(source, splits=splits)
+
+
+def group_pattern(pattern: str) -> re.Pattern[str]:
+    """The regular expression of a text; UsageError if it is not one, or has no group."""
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        fix = "give a regular expression, such as '(patient[0-9]+)'"
+        raise UsageError(f"data.groups {pattern!r} is not a regular expression: {error}", fix) from error
+    if compiled.groups == 0:
+        fix = f"put the part that names the group in parentheses: '({pattern})'"
+        raise UsageError(f"data.groups {pattern!r} has no group in parentheses", fix)
+    return compiled
+
+
+def _found(samples: Samples, pattern: re.Pattern[str]) -> tuple[str, ...]:
+    names = [found[1] if (found := pattern.search(path)) else None for path in samples.paths]
+    missing = [path for path, name in zip(samples.paths, names, strict=True) if not name]
+    if missing:
+        raise DataError(
+            f"data.groups {pattern.pattern!r} finds no group in {len(missing):,} of {len(samples):,} paths, "
+            f"such as {missing[0]}",
+            "change the expression: each path below DATA needs a group",
+        )
+    return tuple(name for name in names if name)
+
+
+def leaks(source: Source) -> list[tuple[str, str, list[str]]]:
+    """(split, other split, sorted names of the groups that have images in both) for splits that share groups."""
+    groups = {split: set(samples.groups) for split, samples in source.splits.items() if samples.groups is not None}
+    pairs = [(one, other) for place, one in enumerate(groups) for other in list(groups)[place + 1 :]]
+    shared = [(one, other, sorted(groups[one] & groups[other])) for one, other in pairs]
+    return [found for found in shared if found[2]]
+
+
+def leak_notes(source: Source) -> list[str]:
+    """A sentence for each pair of splits that share groups."""
+    return [
+        f"WARNING: {one} and {other} share {len(names):,} groups ({', '.join(names[:_SHOWN])}"
+        f"{', ...' * (len(names) > _SHOWN)}): the accuracy will be too high for images of new groups"
+        for one, other, names in leaks(source)
+    ]
+
+
+def grouped(labels: Labels, groups: Sequence[str], fractions: Sequence[float], seed: int) -> list[Labels]:
+    """Rows of each part, then the remaining rows, where no group is divided and every class remains.
+
+    Args:
+        labels: (n,) class numbers.
+        groups: (n,) group of each row.
+        fractions: wanted fraction of each part.
+        seed: seed of the choice.
+    """
+    counts, numbers = _counts(labels, groups)
+    rest = len(fractions)
+    only = (counts[:, (counts > 0).sum(axis=0) == 1] > 0).any(axis=1)  # groups with a class that has no other group
+    part = assign(counts, [*fractions, 1 - sum(fractions)], seed, np.where(only, rest, -1))
+    for label in np.flatnonzero(counts.sum(axis=0)):
+        if not counts[part == rest, label].any():
+            own = np.flatnonzero(counts[:, label])
+            part[own[counts[own].sum(axis=1).argmin()]] = rest
+    return [np.flatnonzero(part[numbers] == number) for number in range(rest + 1)]
+
+
+def group_folds(labels: Labels, groups: Sequence[str], folds: int, seed: int) -> Labels:
+    """The fold (n,) of each row, from 0, where no group is divided.
+
+    Args:
+        labels: (n,) class numbers.
+        groups: (n,) group of each row.
+        folds: number of folds, at most the number of groups.
+        seed: seed of the choice.
+    """
+    counts, numbers = _counts(labels, groups)
+    return assign(counts, [1 / folds] * folds, seed, np.full(len(counts), -1))[numbers]
+
+
+def assign(counts: Floats, fractions: Sequence[float], seed: int, given: Labels) -> Labels:
+    """The part (G,) of each group, so that every part gets its fraction of each class, as far as groups allow.
+
+    The groups with the largest fractions of classes come first. Each goes where the sum over parts and classes of
+    (fraction in the part - wanted)^2 / wanted grows least. The number of images counts as one more class. No part stays
+    empty if there are enough groups. scikit-learn's StratifiedGroupKFold is the same greedy choice with other weights;
+    it knows no unequal parts.
+
+    Args:
+        counts: (G, C) images of each group and class.
+        fractions: wanted fraction of each part, above 0.
+        seed: seed of the order of equal groups.
+        given: (G,) part of groups that is decided already, or -1.
+    """
+    totals = counts.sum(axis=0)
+    shares = counts[:, totals > 0] / totals[totals > 0]
+    shares = np.column_stack([shares, counts.sum(axis=1) / totals.sum()])  # (G, C + 1)
+    wanted = np.asarray(fractions)[:, None]
+    filled = np.zeros((len(wanted), shares.shape[1]))
+    part = given.copy()
+    np.add.at(filled, part[part >= 0], shares[part >= 0])
+    drawn = uniform(1, seed, len(shares), np.arange(len(shares)))[:, 0]
+    order = np.lexsort((drawn, -np.square(shares).sum(axis=1)))
+    waiting = order[part[order] < 0]
+    for place, group in enumerate(waiting):
+        growth = ((shares[group] ** 2 + 2 * shares[group] * (filled - wanted)) / wanted).sum(axis=1)
+        empty = filled[:, -1] == 0
+        if empty.sum() >= len(waiting) - place:
+            growth[~empty] = np.inf
+        part[group] = growth.round(12).argmin()
+        filled[part[group]] += shares[group]
+    return part
+
+
+def _counts(labels: Labels, groups: Sequence[str]) -> tuple[Floats, Labels]:
+    """((G, C) images of each group and class, (n,) number of each row's group), with groups sorted by name."""
+    names, numbers = np.unique(np.asarray(groups, dtype=object), return_inverse=True)
+    counts = np.zeros((len(names), int(labels.max()) + 1))
+    np.add.at(counts, (numbers, labels), 1)
+    return counts, numbers

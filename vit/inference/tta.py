@@ -1,0 +1,67 @@
+"""Test-time augmentation: the logits of several views of an image, averaged
+
+"flip" averages an image and its mirror image. "crops" averages the middle and the four corners of a larger square, the
+geometry of torchvision's FiveCrop after a center crop (Krizhevsky et al. 2012, "ImageNet Classification with Deep
+Convolutional Neural Networks", section 4.1). docs/results.md compares the mean of logits with that of probabilities.
+"""
+
+from dataclasses import replace
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+from torchvision.transforms.v2 import functional as TF
+
+from vit.data.preprocess import Preprocess
+from vit.inference.engines.engine_choice import AnyEngine
+
+Tta = Literal["flip", "crops"]
+TTA_NAMES: tuple[Tta, ...] = get_args(Tta)
+NUM_VIEWS: dict[Tta, int] = {"flip": 2, "crops": 5}
+CROP_FRACTION = 0.875  # of the larger square where the network's own preprocessing crops nothing: 224 of 256 pixels
+
+
+class AugmentedEngine:
+    """An engine that computes several views of each image: images (B, 3, R, R) uint8 -> probabilities (B, C) float32.
+
+    It behaves as an engine of a network whose logits are the mean of the logits of all views.
+
+    Args:
+        engine: what computes the views, each (B, 3, S, S).
+        tta: which views.
+        temperature: number that divides the mean logits; None: that of the engine.
+    """
+
+    def __init__(self, engine: AnyEngine, tta: Tta, temperature: float | None = None) -> None:
+        self.engine = engine
+        self.tta: Tta = tta
+        self.temperature = engine.temperature if temperature is None else temperature
+        self.device, self.precision = engine.device, engine.precision
+        self.preprocess = larger(engine.preprocess) if tta == "crops" else engine.preprocess
+
+    @property
+    def name(self) -> str:
+        """Name of the engine that computes."""
+        return self.engine.name
+
+    def probabilities(self, images: Tensor) -> Tensor:
+        """Images (B, 3, R, R) uint8, R = S for "flip" -> probabilities (B, C) float32 on the CPU."""
+        views = [self.engine.probabilities(view.contiguous()) for view in self._views(images)]
+        smallest = torch.finfo(torch.float32).smallest_normal
+        log_probabilities = torch.stack([view.clamp_min(smallest).log() for view in views])  # (V, B, C)
+        mean_logits = log_probabilities.mean(dim=0) * self.engine.temperature  # plus a constant for each image
+        return (mean_logits / self.temperature).softmax(dim=1)
+
+    def _views(self, images: Tensor) -> tuple[Tensor, ...]:
+        if self.tta == "flip":
+            return images, images.flip(3)
+        crops: tuple[Tensor, ...] = TF.five_crop(images, [self.engine.preprocess.image_size] * 2)
+        return crops
+
+
+def larger(preprocess: Preprocess) -> Preprocess:
+    """The preprocessing whose square has the views of "crops": all of the resized side, which is larger than S."""
+    side = preprocess.resize_side
+    if side == preprocess.image_size:
+        side = round(side / CROP_FRACTION)
+    return replace(preprocess, image_size=side, crop_fraction=1.0)

@@ -1,0 +1,55 @@
+"""The last layers of a network, and a network that also gives the features which these layers read"""
+
+import copy
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vit.models.network import Network
+from vit.models.vision_transformer import VisionTransformer
+
+
+def classifier_names(network: Network) -> tuple[str, ...]:
+    """Names of the modules that compute logits from features; () where timm does not say which they are."""
+    if isinstance(network, VisionTransformer):
+        return ("head",) if network.head_dist is None else ("head", "head_dist")
+    model: Any = getattr(network, "model", None)
+    found: Any = model.get_classifier() if hasattr(model, "get_classifier") else ()
+    parts = found if isinstance(found, tuple | list) else (found,)
+    return tuple(
+        name
+        for name, module in network.named_modules()
+        if not isinstance(module, nn.Identity) and any(module is part for part in parts)
+    )
+
+
+class _LogitsAndFeatures(nn.Module):
+    """A last layer whose output also has what it read: features (B, D, ...) -> (B, C + D, ...) float32."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, features: Tensor) -> Tensor:
+        return torch.cat((self.layer(features).float(), features.float()), dim=1)
+
+
+def with_features(module: nn.Module, classifiers: tuple[str, ...]) -> nn.Module:
+    """A copy of a module with the same weights in memory: images (B, 3, S, S) -> logits and features (B, C + D).
+
+    Where two layers compute logits and their outputs are averaged, the features are averaged, too. The features leave
+    in the output, not through a hook, because several threads compute with one module.
+
+    Args:
+        module: a network, or a module that contains it.
+        classifiers: what `classifier_names` gives for the network.
+    """
+    plain = (value for part in module.modules() for value in vars(part).values() if isinstance(value, Tensor))
+    shared: dict[int, Any] = {id(tensor): tensor for tensor in chain(module.parameters(), module.buffers(), plain)}
+    made = copy.deepcopy(module, shared)
+    for name, part in list(made.named_modules()):
+        if name.removeprefix("network.") in classifiers:
+            made.set_submodule(name, _LogitsAndFeatures(part))
+    return made

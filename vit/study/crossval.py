@@ -1,0 +1,131 @@
+"""A cross-validation: a cell for each fold of all images, and what all of them have predicted
+
+A cell is an ordinary run with the option `data.fold`, in a folder that a hash of everything that decides its result
+names, as in a study. So a finished fold is never trained again.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from vit.atomic_files import write_json
+from vit.checkpoints.run import RunDirectory, slug
+from vit.errors import BadInputsError, DataError, UsageError
+from vit.layout import CELLS, CrossvalLayout
+from vit.study.findings import JsonValue
+from vit.study.fold_accuracy import FoldAccuracy, fold_accuracy
+from vit.study.fold_table import FoldPredictions
+from vit.study.grid import Cell, Inputs, key_of
+from vit.training.recipes.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class CrossvalResult:
+    """What a cross-validation found.
+
+    Attributes:
+        description: data, network, folds and seed, as crossval.json holds them.
+        predictions: all class probabilities of every image.
+        accuracy: accuracy over all images and of each fold.
+        runs: run folder of each fold.
+    """
+
+    description: Mapping[str, JsonValue]
+    predictions: FoldPredictions
+    accuracy: FoldAccuracy
+    runs: tuple[Path, ...]
+
+
+def fold_cells(recipe: Recipe, network: str, inputs: Sequence[Inputs], num_images: Sequence[int]) -> list[Cell]:
+    """The cell of each fold.
+
+    Args:
+        recipe: recipe of all folds.
+        network: name of the network.
+        inputs: hashes of the images and weights of each fold.
+        num_images: number of training images of each fold.
+    """
+    cells, folds = [], len(inputs)
+    for number, (hashes, count) in enumerate(zip(inputs, num_images, strict=True), 1):
+        own = replace(recipe, data=replace(recipe.data, fold=f"{number}/{folds}"))
+        folder = Path(CELLS) / slug(network) / f"fold{number}of{folds}-{key_of(own, hashes)}"
+        cells.append(Cell(network, count, recipe.seed, "", own, folder))
+    return cells
+
+
+class CrossvalDirectory(CrossvalLayout):
+    """The folder of a cross-validation."""
+
+    @classmethod
+    def open(cls, path: Path) -> "CrossvalDirectory":
+        """An existing folder. UsageError for any other folder."""
+        found = cls(path)
+        if not found.description_path.is_file():
+            problem = f"{path} is not the folder of a cross-validation: it has no {found.description_path.name}"
+            raise UsageError(problem, "give a folder that 'vit crossval' made")
+        return found
+
+    def describe(self, cells: Sequence[Cell], facts: Mapping[str, JsonValue]) -> None:
+        """Write crossval.json.
+
+        Raises:
+            UsageError: the folder holds finished folds of other options, images or weights.
+        """
+        folders = [cell.folder.as_posix() for cell in cells]
+        if self.description_path.is_file():
+            lost = [run for run in self.runs() if run.result_path.is_file() and not self._is_in(run, folders)]
+            if lost:
+                raise UsageError(
+                    f"{self.path} holds another cross-validation, of other options, images or weights: "
+                    f"{len(lost)} of its finished folds would be missing, such as {lost[0].path}",
+                    "give --name for a new folder, or repeat the options of that cross-validation",
+                )
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_json(self.description_path, {**facts, "cells": folders})
+
+    def _is_in(self, run: RunDirectory, folders: Sequence[str]) -> bool:
+        return run.path.relative_to(self.path).as_posix() in folders
+
+    def description(self) -> dict[str, JsonValue]:
+        """The content of crossval.json; DataError where it is damaged."""
+        try:
+            content = json.loads(self.description_path.read_text(encoding="utf-8"))
+            if not all(isinstance(folder, str) for folder in content["cells"]):
+                raise ValueError("its cells are not folders")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{self.description_path} is damaged: {error!r}", "run 'vit crossval' again") from error
+        return dict(content)
+
+    def runs(self) -> list[RunDirectory]:
+        """The run of each fold."""
+        folders = self.description()["cells"]
+        assert isinstance(folders, list)
+        return [RunDirectory(self.path / str(folder)) for folder in folders]
+
+    def unfinished(self) -> BadInputsError:
+        """The error where a fold has no result."""
+        runs = self.runs()
+        missing = [run for run in runs if not run.result_path.is_file()] or runs
+        return BadInputsError(
+            f"{len(missing)} of {len(runs)} folds are not finished, such as {missing[0].path}",
+            f"see {missing[0].log_path.name} there, and give the same 'vit crossval' command again",
+        )
+
+    def collect(self) -> CrossvalResult:
+        """What all folds have predicted; writes predictions.csv and summary.json.
+
+        Raises:
+            BadInputsError: a fold is not finished.
+        """
+        runs = self.runs()
+        if not all(run.result_path.is_file() for run in runs):
+            raise self.unfinished()
+        found = FoldPredictions.joined([FoldPredictions.read(run.fold_path) for run in runs])
+        groups = found.groups if any(found.groups) else None
+        accuracy = fold_accuracy(found.correct, found.folds, groups)
+        found.write(self.predictions_path)
+        description = self.description()
+        summary = {**description, **asdict(accuracy)}
+        write_json(self.summary_path, summary)
+        return CrossvalResult(description, found, accuracy, tuple(run.path for run in runs))
