@@ -117,7 +117,7 @@ def test_convert_keeps_the_task_and_the_rules(vit, labels_run, here):
     assert copy.temperatures.tolist() == own.temperatures.tolist()
 
 
-@pytest.mark.faults("A5")
+@pytest.mark.faults("A9")
 @pytest.mark.parametrize(
     ("line", "word"),
     [
@@ -139,7 +139,7 @@ def test_rules_for_one_class_are_refused_for_several_labels(vit, labels_run, lab
     assert answer.code == 2 and word in answer.err, answer.err
 
 
-@pytest.mark.faults("A5")
+@pytest.mark.faults("A9")
 def test_a_rule_in_python_is_refused_too(labels_run):
     model = python.load(labels_run.path)
     with pytest.raises(UsageError, match="gives an image several labels"):

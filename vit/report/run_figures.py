@@ -19,7 +19,8 @@ from vit.inference.metrics import MOST_IN_CONFUSION, confusion, per_class
 from vit.inference.scored_images import ScoredImages
 from vit.inference.scored_labels import ScoredLabels
 from vit.report.class_sizes import class_sizes, recall_by_size
-from vit.report.figures import confusion_matrix, curves, displayable, image_grid, range_curve, reliability, save
+from vit.report.figures import confusion_matrix, curves, range_curve, reliability, save
+from vit.report.image_grid import displayable, image_grid
 from vit.report.label_mistakes import NotedLabel, label_mistakes
 from vit.report.label_run_figures import LabelResults, rules_of
 from vit.training.planning.plan import Plan

@@ -6,13 +6,29 @@ labels by heart.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from vit.data.samples import Labels
+from vit.data.split import SplitRow
 
 Floats = npt.NDArray[np.float64]
+
+
+class CheckedImage(NamedTuple):
+    """An image whose label is checked.
+
+    Attributes:
+        split: its split in the data set.
+        place: its index in the split.
+        row: its path, label and group.
+    """
+
+    split: str
+    place: int
+    row: SplitRow
 
 
 @dataclass(frozen=True)
@@ -49,8 +65,8 @@ def find_label_errors(labels: Labels, probabilities: npt.ArrayLike) -> LabelErro
     confidently of the most probable of those classes whose thresholds it reaches (equation 1). Given and confident
     classes are counted in the confident joint, which estimates the fraction of wrong labels (equation 3). The images
     are ranked by self-confidence, the probability of the given class (section 3.3). Those whose label is the most
-    probable class come last. As many as are estimated to be wrong are the suspects. docs/results.md compares this choice with
-    the paper's other rankings and lists.
+    probable class come last. As many as are estimated to be wrong are the suspects. docs/results.md compares this
+    choice with the paper's other rankings and lists.
 
     Args:
         labels: (n,) given class numbers.

@@ -18,6 +18,7 @@ from vit.weights.formats.detect import convert_weights
 from vit.weights.formats.timm_model import TimmModel
 from vit.weights.formats.weight_format import Converted, Weights
 from vit.weights.hubs import from_hugging_face, from_timm, from_torchvision
+from vit.weights.licence import licence_of
 from vit.weights.named_model import named_model
 from vit.weights.preprocess_config import PreprocessValues, StatedPreprocess, from_timm_config
 from vit.weights.pretrained import OwnNetwork, Pretrained
@@ -134,6 +135,7 @@ def _foreign(source: str, weights: Weights, told: FolderConfig) -> Pretrained:
         options={**converted.options, **(named or {})},
         undecided=converted.undecided,
         multilabel=LabelRules.unfitted(num_classes) if told.is_multilabel and num_classes else None,
+        licence=licence_of(model if named is not None else None),
     )
 
 
@@ -173,6 +175,7 @@ def _of_timm(source: str, weights: Weights, model: TimmModel, told: FolderConfig
         stated.values,
         stated.source,
         network=OwnNetwork(model.name, model.image_size),
+        licence=licence_of(model),
     )
 
 
