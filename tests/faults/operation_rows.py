@@ -134,6 +134,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "one line says that the temperature is that of single views; --target_accuracy and --coverage are "
               "refused (2); a damaged file is refused", 4),
         Fault("A8", "--tta with --reject_novel", "refused: one view is compared", 2),
+        Fault("A9", "--tta crops for a network that sees whole pictures",
+              "refused, because crops enlarge the objects; --tta flip works with any network", 2),
     ),
     "Numbers": (
         Fault("N1", "a loss, gradient or weight that is NaN or infinite",
