@@ -19,6 +19,7 @@ from vit.checkpoints.run import RunDirectory
 from vit.commands.recipe_options import read_recipe
 from vit.data.loader import labeled_images
 from vit.data.samples import Samples
+from vit.errors import UsageError
 from vit.inference.calibration import fit_temperature
 from vit.inference.metrics import calibration_error
 from vit.inference.predictor import load
@@ -69,7 +70,10 @@ def main() -> None:
         }
         reference, seconds_of_one = None, 0.0
         for tta in (None, *TTA_NAMES):
-            fit, fit_labels, _ = views_of(run.path, tta, chosen["validation"])
+            try:
+                fit, fit_labels, _ = views_of(run.path, tta, chosen["validation"])
+            except UsageError:  # crops of a network that sees whole pictures
+                continue
             test, labels, seconds = views_of(run.path, tta, chosen["test"])
             names, numbers = ("",) * len(labels), labels.numpy()
             for way, probabilities in averages(test).items():

@@ -131,12 +131,12 @@ def test_tta_has_a_temperature_of_its_own_after_an_evaluation(vit, run, pictures
 
 @pytest.mark.faults("A7")
 def test_a_damaged_temperature_of_tta_is_refused(vit, run, pictures):
-    (run / "checkpoints" / "best.ckpt.tta-crops.json").write_text('{"temperature": -1}')
-    answer = vit("predict", run, pictures, "--tta", "crops")
-    assert answer.code == 4 and "best.ckpt.tta-crops.json is damaged" in answer.err
+    (run / "checkpoints" / "best.ckpt.tta-flip.json").write_text('{"temperature": -1}')
+    answer = vit("predict", run, pictures, "--tta", "flip")
+    assert answer.code == 4 and "best.ckpt.tta-flip.json is damaged" in answer.err
 
 
 @pytest.mark.faults("A8")
 def test_tta_and_reject_novel_exclude_each_other(vit, digits_run, pictures):
-    answer = vit("predict", digits_run.path, pictures, "--tta", "crops", "--reject_novel")
+    answer = vit("predict", digits_run.path, pictures, "--tta", "flip", "--reject_novel")
     assert answer.code == 2 and "one view" in answer.err

@@ -137,6 +137,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("A9", "a rule for classes that exclude each other (--reject_below, --target_accuracy, --coverage, --tta, "
               "vit compare, vit crossval, data check --labels) for a model or data with several labels for an image",
               "refused, with the reason", 2),
+        Fault("A10", "--tta crops for a network that sees whole pictures",
+              "refused, because crops enlarge the objects; --tta flip works with any network", 2),
     ),
     "Numbers": (
         Fault("N1", "a loss, gradient or weight that is NaN or infinite",

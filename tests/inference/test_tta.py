@@ -5,6 +5,7 @@ import torch
 from torchvision.transforms import FiveCrop
 
 from vit.data.preprocess import Preprocess
+from vit.errors import UsageError
 from vit.inference.tta import AugmentedEngine, larger
 
 
@@ -52,8 +53,11 @@ def test_the_middle_crop_is_the_picture_that_the_network_sees_without_augmentati
     assert torch.equal(middle, preprocess(picture))
 
 
-def test_crops_differ_where_the_network_crops_nothing():
-    assert larger(Preprocess(28)).image_size == 32 and larger(Preprocess(224, crop_fraction=0.875)).image_size == 256
+@pytest.mark.faults("A10")
+def test_crops_are_refused_where_the_network_sees_whole_pictures():
+    assert larger(Preprocess(224, crop_fraction=0.875)).image_size == 256
+    with pytest.raises(UsageError, match="whole pictures"):
+        larger(Preprocess(28))
 
 
 def test_a_probability_of_zero_stays_finite(images):

@@ -62,8 +62,9 @@ class TrainingFeatures:
                 "train again",
             )
         cosines = F.normalize(features.float(), dim=1) @ self._columns
-        nearest: Floats = (1 - cosines.topk(self.neighbor, dim=1).values[:, -1]).numpy()
-        return nearest
+        nearest = cosines.amax(dim=1) if self.neighbor == 1 else cosines.topk(self.neighbor, dim=1).values[:, -1]
+        distances: Floats = (1 - nearest).numpy()
+        return distances
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from vit.inference.engines.engine_choice import AnyEngine
 Tta = Literal["flip", "crops"]
 TTA_NAMES: tuple[Tta, ...] = get_args(Tta)
 NUM_VIEWS: dict[Tta, int] = {"flip": 2, "crops": 5}
-CROP_FRACTION = 0.875  # of the larger square where the network's own preprocessing crops nothing: 224 of 256 pixels
 
 
 class AugmentedEngine:
@@ -34,7 +33,8 @@ class AugmentedEngine:
         temperature: number that divides the mean logits; None: that of the engine.
 
     Raises:
-        UsageError: the engine is of a model that gives an image several labels.
+        UsageError: "crops" for a network that sees whole pictures, or the engine is of a model that gives an image
+            several labels.
     """
 
     rules: LabelRules | None = None  # of several labels for an image, which are refused
@@ -73,8 +73,15 @@ class AugmentedEngine:
 
 
 def larger(preprocess: Preprocess) -> Preprocess:
-    """The preprocessing whose square has the views of "crops": all of the resized side, which is larger than S."""
-    side = preprocess.resize_side
-    if side == preprocess.image_size:
-        side = round(side / CROP_FRACTION)
-    return replace(preprocess, image_size=side, crop_fraction=1.0)
+    """The preprocessing whose square has the views of "crops": all of the resized side, which is larger than S.
+
+    Raises:
+        UsageError: the preprocessing crops nothing. Crops would enlarge the objects, which cost 6 points of accuracy on
+            Fashion-MNIST (docs/results.md).
+    """
+    if preprocess.resize_side == preprocess.image_size:
+        raise UsageError(
+            "--tta crops needs a network whose preprocessing crops the picture, and this one sees whole pictures",
+            "give --tta flip, or train with --model.preprocess.crop_fraction 0.875",
+        )
+    return replace(preprocess, image_size=preprocess.resize_side, crop_fraction=1.0)
