@@ -114,16 +114,16 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("K12", "--time that is not a time, with epochs or steps, on several processes, or too short; "
               "--batch_size auto on several processes",
               "refused with the option to remove; a time that is too short with a time that is enough", 2),
-        Fault("K14", "a fold that is not I/N, a pattern of groups that is not a regular expression or has no group",
-              "refused before torch is imported, with a valid example", 2),
-        Fault("K15", "the folder of another cross-validation; folds that are not finished",
-              "never overwritten: refused with --name; finished by the same command", 2),
-        Fault("K16", "--labels of a folder without predictions, of other images, or without a class that a label has",
-              "refused, with the folder and the command that makes one", 2),
         Fault("K13", "--optim.lr find with --freeze backbone, with --resume, or on several processes",
               "refused with the option to remove", 2),
         Fault("K14", "class weights for an unknown class; two corrections for the class sizes; --data.sampling with "
               "--freeze backbone", "refused before the first step, with the classes or options to choose from", 2),
+        Fault("K15", "the folder of another cross-validation; folds that are not finished",
+              "never overwritten: refused with --name; finished by the same command", 2),
+        Fault("K16", "--labels of a folder without predictions, of other images, or without a class that a label has",
+              "refused, with the folder and the command that makes one", 2),
+        Fault("K17", "a fold that is not I/N, a pattern of groups that is not a regular expression or has no group",
+              "refused before torch is imported, with a valid example", 2),
     ),
     "Exports": (
         Fault("E1", "an exported file gives other answers than its checkpoint",
