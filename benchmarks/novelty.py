@@ -42,9 +42,8 @@ Floats = npt.NDArray[np.float64]
 
 def outputs(engine: Engine, batches: list[Tensor]) -> tuple[Tensor, Tensor]:
     """Logits (n, C) and normalized features (n, D)."""
-    found = [engine.probabilities_and_features(batch) for batch in batches]
-    logits = torch.cat([engine.logits(batch) for batch in batches])
-    return logits, torch.nn.functional.normalize(torch.cat([features for _, features in found]), dim=1)
+    logits, features = (torch.cat(parts) for parts in zip(*map(engine.logits_and_features, batches), strict=True))
+    return logits, torch.nn.functional.normalize(features, dim=1)
 
 
 def batches_of(samples: Samples, engine: Engine, most: int) -> list[Tensor]:
@@ -98,6 +97,7 @@ def main() -> None:
     parser.add_argument("--others", required=True)
     parser.add_argument("--root", help="folder of torchvision's data sets, for --others")
     parser.add_argument("--most", type=int, default=2000, help="images of each kind")
+    parser.add_argument("--features", type=int, default=FEATURES, help="training images")
     parser.add_argument("--csv", type=Path, help="new table of all values")
     options = parser.parse_args()
     measured: list[dict[str, tuple[float, float]]] = []
@@ -108,7 +108,7 @@ def main() -> None:
         engine = Engine(network, description.preprocess, torch.device("cpu"), description.precision)
         engine.keep_features()
         source = images_of_run(run, read_recipe(run.config_path))
-        _, bank = outputs(engine, batches_of(source.splits["train"], engine, FEATURES))
+        _, bank = outputs(engine, batches_of(source.splits["train"], engine, options.features))
         known = scores_of(*outputs(engine, batches_of(source.splits["test"], engine, options.most)), bank)
         others = scores_of(*outputs(engine, other_images(options.others, options.root, engine, options.most)), bank)
         measured.append({name: (auroc(known[name], others[name]), fpr95(known[name], others[name])) for name in known})

@@ -43,13 +43,15 @@ __all__ = [
     "inspect",
     "load",
     "predict",
+    "probe",
     "report",
     "study",
     "train",
 ]
 
 _COMMANDS = (
-    "compare", "convert", "crossval", "evaluate", "explain", "export", "inspect", "predict", "report", "study", "train",
+    "compare", "convert", "crossval", "evaluate", "explain", "export", "inspect", "predict", "probe", "report", "study",
+    "train",
 )  # fmt: skip
 _HOMES = {"create_network": "vit.models.spec", "load": "vit.inference.predictor"}
 

@@ -14,6 +14,7 @@ COMMANDS = {
     "train": "train a ViT or a CNN on a folder of images, a CSV, digits, or a torchvision data set",
     "crossval": "train and test every image once: accuracy over all images, with predictions that find wrong labels",
     "study": "compare networks over growing training sets, with intervals; a stopped study resumes",
+    "probe": "compare pretrained networks on your images by linear probes, with intervals",
     "report": "write the report of a study or a run again, from its files",
     "compare": "compare finished runs on the same test images, and list disagreements",
     "evaluate": "measure a trained model on labeled images",
@@ -26,12 +27,8 @@ COMMANDS = {
     "data": "check a data set for broken, odd, duplicate and mislabeled images",
     "models": "list networks with parameters and FLOPs",
 }
-COMPUTE = ("train", "crossval", "study", "compare", "evaluate", "predict", "demo", "explain")
-READ_RECIPES = (
-    "train",
-    "crossval",
-    "study",
-)  # options also come from files, so their modules read the words themselves
+COMPUTE = ("train", "crossval", "study", "probe", "compare", "evaluate", "predict", "demo", "explain")
+READ_RECIPES = ("train", "crossval", "study")  # their options also come from files: the modules read the words
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
 _MISSING_RESOURCES = _DISK | {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 _SIGPIPE = 128 + 13  # as a program that the signal ends; Windows has no such signal

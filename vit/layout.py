@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Self
 
 CELLS = "cells"  # folder of a study's runs
+FEATURES = "features"  # folder of the features that a study's cells share
 OPENVINO_GRAPH = "openvino_model.xml"  # the name that other programs of OpenVINO look for; weights in .bin
 
 
@@ -194,6 +195,11 @@ class StudyLayout:
         return self.path / "summary.json"
 
     @property
+    def backbones_path(self) -> Path:
+        """One row for each backbone of `vit probe`."""
+        return self.path / "backbones.csv"
+
+    @property
     def curve_path(self) -> Path:
         """Figure of the learning curves."""
         return self.path / "curve.png"
@@ -248,6 +254,29 @@ class CrossvalLayout:
     def lock_path(self) -> Path:
         """Lock of the process that writes the report."""
         return self.path / ".lock"
+
+
+@dataclass(frozen=True)
+class FeaturesLayout:
+    """Paths of the features of one frozen backbone, which the cells of a study share.
+
+    Attributes:
+        folder: folder of the features of all backbones.
+        key: hash of everything that decides the features.
+    """
+
+    folder: Path
+    key: str
+
+    @property
+    def values_path(self) -> Path:
+        """The features, with a content hash for each."""
+        return self.folder / f"{self.key}.safetensors"
+
+    @property
+    def lock_path(self) -> Path:
+        """Lock of the process that computes features."""
+        return self.folder / f"{self.key}.lock"
 
 
 @dataclass(frozen=True)

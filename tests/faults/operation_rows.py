@@ -126,6 +126,14 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused, with the number of validation images that is needed", 2),
         Fault("A3", "validation scores of a checkpoint that are damaged", "the checkpoint is refused", 4),
         Fault("A4", "a class name with the separator of a CSV's sets", "refused, with the formats that have none", 2),
+        Fault("A5", "--reject_novel for a model that was saved without features of training images",
+              "refused; without the option the column novelty is empty, and one line says why", 2),
+        Fault("A6", "training features of a checkpoint that are damaged, or of another network",
+              "the checkpoint is refused", 4),
+        Fault("A7", "--tta without a temperature that was fitted for it, or with one of another checkpoint",
+              "one line says that the temperature is that of single views; --target_accuracy and --coverage are "
+              "refused (2); a damaged file is refused", 4),
+        Fault("A8", "--tta with --reject_novel", "refused: one view is compared", 2),
     ),
     "Numbers": (
         Fault("N1", "a loss, gradient or weight that is NaN or infinite",

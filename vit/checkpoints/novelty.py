@@ -16,6 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vit.errors import CheckpointError
+
 MOST_FEATURES = 5_000  # training images of which features are kept: 2 MB of a ViT-Ti
 MOST_IMAGES = 20_000  # validation images of which distances are kept, as for `ValidationScores`
 NEIGHBOR = 1
@@ -37,6 +39,11 @@ class TrainingFeatures:
         self.features = F.normalize(features.float(), dim=1).to(torch.float16)  # unit vectors
         self.neighbor = min(neighbor, len(features))
 
+    @classmethod
+    def chosen(cls, features: Tensor, seed: int) -> "TrainingFeatures":
+        """Up to 5,000 of the features (n, D) of all training images, chosen by a seed."""
+        return cls(features[np.random.default_rng(seed).permutation(len(features))[:MOST_FEATURES]].cpu())
+
     @property
     def width(self) -> int:
         """Length of a feature vector, D."""
@@ -47,9 +54,13 @@ class TrainingFeatures:
         return self.features.float().T.contiguous()  # (D, n)
 
     def distances(self, features: Tensor) -> Floats:
-        """Features (B, D) of images on the CPU -> distances (B,), from 0 to 2. ValueError for another D."""
+        """Features (B, D) of images on the CPU -> distances (B,), from 0 to 2. CheckpointError for another D."""
         if features.shape[1] != self.width:
-            raise ValueError(f"features of {features.shape[1]} values, and training features of {self.width}")
+            raise CheckpointError(
+                f"the checkpoint's training features ({self.width} values) do not fit its network "
+                f"({features.shape[1]} values)",
+                "train again",
+            )
         cosines = F.normalize(features.float(), dim=1) @ self._columns
         nearest: Floats = (1 - cosines.topk(self.neighbor, dim=1).values[:, -1]).numpy()
         return nearest

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from vit.console import Reporter, percent
 from vit.csv_files import new_table
 from vit.errors import DataError, ResourceError, UsageError
@@ -136,6 +134,8 @@ def _predictions(folder: Path, reporter: Reporter) -> "FoldPredictions":
 
 def _compared(source: "Source", predictions: "FoldPredictions", folder: Path) -> LabelCheck:
     """The labels of the source, as they are now, beside the predictions for the same paths."""
+    import numpy as np
+
     from vit.data.split import split_rows
     from vit.study.label_errors import CheckedImage, find_label_errors
 

@@ -64,6 +64,11 @@ class StudyPlan:
         return shard(self.cells, *self.options.part)
 
     @property
+    def is_probe(self) -> bool:
+        """Whether every series fits a head to a frozen backbone, which has no length."""
+        return all(recipe.model.freeze == "backbone" for recipe in _recipes(self.series))
+
+    @property
     def folder(self) -> "StudyDirectory":
         """The folder of the study: of its name, its file's name, or the data's name."""
         from vit.checkpoints.run import slug
@@ -76,6 +81,8 @@ class StudyPlan:
     @cached_property
     def protocol(self) -> "dict[str, JsonValue]":
         """What study.json says of the study."""
+        from vit.study.wording import LINEAR_PROBE, PROBE_WORDS
+
         choices = {name: list(found) for name, found in self.series.items()}
         tuned = len(next(iter(choices.values())))
         tuning = (
@@ -90,8 +97,8 @@ class StudyPlan:
             "fingerprints": dict(self.inputs.image_hashes),
             "sizes": list(self.sizes),
             "seeds": list(self.seeds),
-            "budget": str(self.budget),
-            "budget_words": self.budget.words(),
+            "budget": LINEAR_PROBE if self.is_probe else str(self.budget),
+            "budget_words": PROBE_WORDS if self.is_probe else self.budget.words(),
             "tuning": tuning if tuned > 1 else "fixed recipe",
             **({"settings": choices} if tuned > 1 else {}),
             "subsets": self._subsets(),
@@ -150,7 +157,7 @@ def show_study(reporter: Reporter, plan: StudyPlan) -> None:
             ("sizes", ", ".join(f"{size:,}" for size in plan.sizes)),
             ("subsets", str(plan.protocol["subsets"])),
             ("seeds", ", ".join(map(str, plan.seeds))),
-            ("budget", plan.budget.words()),
+            ("budget", str(plan.protocol["budget_words"])),
             ("tuning", str(plan.protocol["tuning"])),
             ("cells", f"{len(cells):,}, {plan.protocol['jobs']}"),
             *(tracking if mode != "off" else []),

@@ -84,13 +84,19 @@ class Engine:
             self._with_features = with_features(self._computed, names)
         return bool(names)
 
-    def probabilities_and_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Images (B, 3, S, S) uint8 -> probabilities (B, C) and features of the last layer (B, D), float32, on the CPU.
+    def logits_and_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Images (B, 3, S, S) uint8 -> logits (B, C) and features that the last layer reads (B, D), float32.
 
         One forward pass computes both. Call `keep_features` first.
         """
         assert self._with_features is not None
-        logits, features = self._output(self._with_features, images).tensor_split([self.network.num_classes], dim=1)
+        count = self.network.num_classes
+        logits, features = self._output(self._with_features, images).tensor_split([count], dim=1)
+        return logits, features
+
+    def probabilities_and_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """As `logits_and_features`, with probabilities (B, C) in place of logits, on the CPU."""
+        logits, features = self.logits_and_features(images)
         return (logits / self.temperature).softmax(dim=1).cpu(), features.cpu()
 
 

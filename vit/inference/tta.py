@@ -46,13 +46,14 @@ class AugmentedEngine:
 
     def probabilities(self, images: Tensor) -> Tensor:
         """Images (B, 3, R, R) uint8, R = S for "flip" -> probabilities (B, C) float32 on the CPU."""
-        views = [self.engine.probabilities(view.contiguous()) for view in self._views(images)]
+        views = [self.engine.probabilities(view.contiguous()) for view in self.views(images)]
         smallest = torch.finfo(torch.float32).smallest_normal
         log_probabilities = torch.stack([view.clamp_min(smallest).log() for view in views])  # (V, B, C)
         mean_logits = log_probabilities.mean(dim=0) * self.engine.temperature  # plus a constant for each image
         return (mean_logits / self.temperature).softmax(dim=1)
 
-    def _views(self, images: Tensor) -> tuple[Tensor, ...]:
+    def views(self, images: Tensor) -> tuple[Tensor, ...]:
+        """Images (B, 3, R, R) -> the views of each, (B, 3, S, S)."""
         if self.tta == "flip":
             return images, images.flip(3)
         crops: tuple[Tensor, ...] = TF.five_crop(images, [self.engine.preprocess.image_size] * 2)

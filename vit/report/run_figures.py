@@ -16,7 +16,8 @@ from vit.data.sampler import Key
 from vit.inference.metrics import MOST_IN_CONFUSION, confusion, per_class
 from vit.inference.scored_images import ScoredImages
 from vit.report.class_sizes import class_sizes, recall_by_size
-from vit.report.figures import confusion_matrix, curves, displayable, image_grid, range_curve, reliability, save
+from vit.report.figures import confusion_matrix, curves, range_curve, reliability, save
+from vit.report.image_grid import displayable, image_grid
 from vit.training.planning.plan import Plan
 from vit.training.range_test import RangeTest
 from vit.training.result import FitResult

@@ -17,6 +17,7 @@ from vit.report.page import write_page
 from vit.report.study_figures import learning_curves, price
 from vit.report.style import rendered
 from vit.report.variants import variants
+from vit.study.backbones import TITLES, Backbone, read_backbones
 from vit.study.findings import Comparison, Difference, FailedCell, Findings, Fit, JsonValue, Point, Series
 from vit.study.folder import StudyDirectory, collect
 from vit.study.summary import summarize, to_json, write_results
@@ -80,6 +81,8 @@ class StudyContent:
     target: str | None
     prices: list[tuple[Series, list[Cell]]]
     failed: list[FailedRow]
+    backbones: list[tuple[str, ...]]
+    backbone_titles: tuple[str, ...]
     protocol: list[tuple[str, list[str]]]
     correlations: list[tuple[str, str]]
     least_seeds: int
@@ -108,13 +111,13 @@ def write_study_report(findings: Findings, folder: Path) -> None:
     """Write report.html and curve.png into a study's folder, each whole or not at all."""
     study = StudyDirectory(folder)
     figure = (learning_curves if len(findings.sizes) > 1 else variants)(findings)
-    content = _content(findings, figure)
+    content = _content(findings, figure, read_backbones(study.backbones_path))
     with atomic_write(study.curve_path) as partial:
         partial.write_bytes(rendered(figure, "png", dpi=160))
     write_page(study.report_path, "study.html", vars(content))
 
 
-def _content(findings: Findings, curves: Figure) -> StudyContent:
+def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) -> StudyContent:
     protocol, sizes = findings.protocol, findings.sizes
     points = {series.name: {point.num_images: point for point in series.points} for series in findings.series}
     several = findings.comparisons if len(sizes) > 1 else []  # with one size, the table of variants holds them
@@ -138,6 +141,8 @@ def _content(findings: Findings, curves: Figure) -> StudyContent:
         target=None if findings.target is None else f"{100 * findings.target:g} %",
         prices=[(series, [_price(points[series.name].get(size)) for size in sizes]) for series in findings.series],
         failed=[FailedRow(cell, RunLayout(Path(cell.run)).log_path.as_posix()) for cell in findings.failed],
+        backbones=[one.cells() for one in backbones],
+        backbone_titles=TITLES,
         protocol=[
             (name.replace("_", " "), _lines(value)) for name, value in protocol.items() if name != "budget_words"
         ],

@@ -19,6 +19,7 @@ from vit.errors import VitError
 from vit.launch import forget_launcher
 from vit.study.fold_table import FoldPredictions
 from vit.training.beginning import check_unchanged, write_beginning
+from vit.training.features import SharedFeatures
 from vit.training.finish import TrackedRows, finish
 from vit.training.fit import fit
 from vit.training.micro_batches import as_begun
@@ -30,7 +31,13 @@ from vit.training.tracking.open import open_tracker
 
 
 def run_cell(
-    recipe: Recipe, folder: Path, threads: int, gpu: int | None, group: str, digests: Mapping[str, str]
+    recipe: Recipe,
+    folder: Path,
+    features: Path,
+    threads: int,
+    gpu: int | None,
+    group: str,
+    digests: Mapping[str, str],
 ) -> None:
     """Train a cell into its folder, or resume it; log.txt gets its output, and failure.txt the reason of a failure.
 
@@ -40,6 +47,7 @@ def run_cell(
     Args:
         recipe: recipe of the cell.
         folder: run folder.
+        features: folder of features that cells with a frozen backbone share.
         threads: number of CPU threads.
         gpu: index among the visible GPUs; None: the CPU.
         group: group at Weights & Biases.
@@ -55,7 +63,7 @@ def run_cell(
     with run.held(wait=True):
         run.failure_path.unlink(missing_ok=True)
         try:
-            _train(recipe, run, group, digests)
+            _train(recipe, run, features, group, digests)
         except BaseException as error:  # noqa: BLE001  the study must be able to report any failure
             traceback.print_exc()
             words = str(error) if isinstance(error, VitError) else f"{type(error).__name__}: {error}"
@@ -63,7 +71,7 @@ def run_cell(
             sys.exit(1)
 
 
-def _train(recipe: Recipe, run: RunDirectory, group: str, digests: Mapping[str, str]) -> None:
+def _train(recipe: Recipe, run: RunDirectory, features: Path, group: str, digests: Mapping[str, str]) -> None:
     if run.result_path.is_file():
         return  # another shard, or an earlier start of the study, has trained this cell
     plan = make_plan(recipe)
@@ -80,7 +88,9 @@ def _train(recipe: Recipe, run: RunDirectory, group: str, digests: Mapping[str, 
             file.unlink(missing_ok=True)
         write_beginning(run, plan.recipe, plan.source, contents)
     tracker = open_tracker(recipe.wandb, run.path, plain(plan.recipe), recipe.name or run.path.name, print, group=group)
-    fitted = fit(plan, run, [TrackedRows(tracker)], resume=resume)
+    is_probe = plan.recipe.model.freeze == "backbone"
+    shared = SharedFeatures(features, contents.by_path(plan.source)) if is_probe else None
+    fitted = fit(plan, run, [TrackedRows(tracker)], resume=resume, shared=shared)
     values = {name: metric["value"] for name, metric in fitted.result.metrics.items()}
     if recipe.data.fold is not None:
         test, names, (number, _) = (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from vit.checkpoints.run import RunDirectory
 from vit.errors import UsageError
+from vit.layout import FEATURES
 from vit.study.cell import run_cell, time_cell
 from vit.study.grid import Cell
 from vit.training.recipes.recipe import Recipe
@@ -81,7 +82,8 @@ def run_cells(
         while waiting or running:
             while waiting and free:
                 cell, slot = waiting.popleft(), free.pop()
-                about = (cell.recipe, study / cell.folder, share.threads, share.gpu(slot), group, digests)
+                places = (study / cell.folder, study / FEATURES)
+                about = (cell.recipe, *places, share.threads, share.gpu(slot), group, digests)
                 process = context.Process(target=run_cell, args=about)
                 process.start()
                 running[process.sentinel] = (process, cell, slot)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from vit.study.findings import CellResult, Comparison, Difference, FailedCell, Interval, Protocol, Series
-from vit.study.wording import budget_words, outcome, percent_words
+from vit.study.wording import LINEAR_PROBE, budget_words, outcome, percent_words
 
 FEW_PASSES = 3.0  # over the images of the largest size
 
@@ -16,7 +16,9 @@ def verdict(
     results: Sequence[CellResult],
 ) -> str:
     """The largest size, the other sizes, the effect of more images, the conditions, and warnings about the budget."""
-    sentences = [*_sentences(series, comparisons, protocol, failed), _more_steps(results), _few_passes(results)]
+    sentences = _sentences(series, comparisons, protocol, failed)
+    if protocol.get("budget") != LINEAR_PROBE:  # a head is fitted until it no longer changes
+        sentences += [_more_steps(results), _few_passes(results)]
     return " ".join(filter(None, sentences))
 
 
@@ -155,7 +157,9 @@ def _conditions(series: Sequence[Series], protocol: Protocol, failed: Sequence[F
     """Budget and sizes that the answer depends on, and missing runs."""
     largest = max(point.num_images for one in series for point in one.points)
     words = f"Other budgets, other data and more than {largest:,} images were not measured"
-    if "budget" in protocol:
+    if protocol.get("budget") == LINEAR_PROBE:
+        words = f"Only heads were trained, on features of frozen backbones; o{words[1:]}"
+    elif "budget" in protocol:
         words = f"The budget was {budget_words(protocol)}; o{words[1:]}"
     cells = {one.name: {(point.num_images, seed) for point in one.points for seed in point.seeds} for one in series}
     planned = set.union(*cells.values()) | {(one.num_images, one.seed) for one in failed}

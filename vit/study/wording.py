@@ -7,6 +7,8 @@ import numpy as np
 
 from vit.study.findings import ALPHA, Comparison, Interval, JsonValue, Protocol
 
+LINEAR_PROBE = "linear probe"  # budget of cells that fit a head to a frozen backbone, until it no longer changes
+PROBE_WORDS = "heads fitted to features of frozen backbones"
 Words = Callable[[float], str]
 Cell = tuple[str, str]  # a value and its interval; the page prints the interval below the value
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from vit.checkpoints.format import Description
 from vit.checkpoints.load import load
@@ -50,12 +51,15 @@ class MeasuredCheckpoint:
         return 1.0 if self.fitted is None else self.fitted.value
 
 
-def measure_checkpoint(path: Path, plan: Plan, data: ImageDataModule, device: torch.device) -> MeasuredCheckpoint:
+def measure_checkpoint(
+    path: Path, plan: Plan, data: ImageDataModule, device: torch.device, features: Tensor | None = None
+) -> MeasuredCheckpoint:
     """Calibrate and score a checkpoint of the first process.
 
     Args:
         path: path of the checkpoint, as the first process sees it.
         device: device on which this process has trained.
+        features: features (n, D) of the training images, if they are known; None: some are computed.
     """
     with readable_by_all(path) as file:
         network, description = load(file)
@@ -65,7 +69,7 @@ def measure_checkpoint(path: Path, plan: Plan, data: ImageDataModule, device: to
     fitted, novelty = None, None
     calibrated_on = next((split for split in ("calibration", "validation") if split in splits), None)
     if calibrated_on is not None:
-        training = _training_features(engine, data, plan.recipe.seed)
+        training = _training_features(engine, data, plan.recipe.seed, features)
         distances = None if training is None else training.distances
         uncalibrated = score(engine, data.evaluation_loader(calibrated_on), distances)
         fitted = fit_temperature(uncalibrated, calibrated_on)
@@ -81,10 +85,14 @@ def measure_checkpoint(path: Path, plan: Plan, data: ImageDataModule, device: to
     return MeasuredCheckpoint(description, fitted, scored, novelty)
 
 
-def _training_features(engine: Engine, data: ImageDataModule, seed: int) -> TrainingFeatures | None:
+def _training_features(
+    engine: Engine, data: ImageDataModule, seed: int, known: Tensor | None
+) -> TrainingFeatures | None:
     """Features of training images chosen by a seed, without augmentation; None for a network of unknown last layer."""
     if not engine.keep_features():
         return None
+    if known is not None:
+        return TrainingFeatures.chosen(known, seed)
     samples = data.source.splits["train"]
     chosen = np.random.default_rng(seed).permutation(len(samples))[:MOST_FEATURES]
     found = features_of(engine, labeled_images(samples.select(np.sort(chosen)), data.preprocess))

@@ -11,11 +11,12 @@ from vit.data.module import ImageDataModule
 from vit.training.best_weights import measure_checkpoint
 from vit.training.callbacks.listener import Listener
 from vit.training.failures import explained, how_to_resume
+from vit.training.features import SharedFeatures
 from vit.training.initial_network import initial_network
 from vit.training.micro_batches import StepCount, until_it_fits, words
 from vit.training.optimize import Watch, optimize
 from vit.training.planning.plan import Plan
-from vit.training.probe import probe
+from vit.training.probe import measure_probe, probe
 from vit.training.recipes.values import dump
 from vit.training.result import FitResult, run_result
 from vit.training.signals import Signals
@@ -27,6 +28,7 @@ def fit(
     listeners: Sequence[Listener] = (),
     resume: bool = False,
     data: ImageDataModule | None = None,
+    shared: SharedFeatures | None = None,
 ) -> FitResult:
     """Train, keep the best and the last checkpoint, calibrate the best one, and score validation and test images.
 
@@ -37,6 +39,7 @@ def fit(
         listeners: receivers of steps and rows (on the first process), and of notices.
         resume: whether to continue from the last checkpoint.
         data: loaders that may hold images in memory already; None: new ones.
+        shared: features of a frozen backbone that the cells of a study share; None: they are computed here.
 
     Raises:
         CheckpointError: neither the last checkpoint nor the previous one is readable.
@@ -49,7 +52,7 @@ def fit(
 
     def attempt(plan: Plan, count: StepCount) -> FitResult:
         renewed = data.renewed(plan.loader_options)
-        return _fit(plan, run, [*listeners, count], resume, renewed, signals)
+        return _fit(plan, run, [*listeners, count], resume, renewed, signals, shared)
 
     def again(plan: Plan) -> None:
         write_text(run.config_path, dump(plan.recipe))
@@ -58,7 +61,7 @@ def fit(
         _notify(listeners, words(plan))
 
     with Signals(how_to_resume(run)) as signals, explained(plan, run):
-        if plan.world_size == 1:
+        if plan.world_size == 1 and shared is None:
             data.dataset("train")  # memory that the images need is not a matter of micro-batches
         return until_it_fits(plan, attempt, again, may_divide=not run.can_resume)
 
@@ -70,13 +73,17 @@ def _fit(
     resume: bool,
     data: ImageDataModule,
     signals: Signals,
+    shared: SharedFeatures | None,
 ) -> FitResult:
     """One attempt."""
     seed_everything(plan.recipe.seed, verbose=False)
     network = initial_network(plan, resume, lambda text: _notify(listeners, text))
     if plan.recipe.model.freeze == "backbone":
-        stats = probe(network, data, plan, run, listeners)
-        best = measure_checkpoint(run.best_path, plan, data, plan.device)
+        stats, features = probe(network, data, plan, run, listeners, shared)
+        if shared is None:
+            best = measure_checkpoint(run.best_path, plan, data, plan.device, features)
+        else:
+            best = measure_probe(run.best_path, data, plan, shared, features)
     else:
         stats, best = optimize(network, data, plan, run, Watch(signals, listeners), resume)
     if best.fitted is not None:

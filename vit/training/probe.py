@@ -8,24 +8,36 @@ Each penalty is an "epoch" of metrics.csv. The strongest penalty comes first. Ea
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vit.checkpoints.format import Description, checkpoint_content
 from vit.checkpoints.io import write_checkpoint
+from vit.checkpoints.load import load
+from vit.checkpoints.novelty import Novelty, TrainingFeatures
 from vit.checkpoints.run import RunDirectory
 from vit.csv_files import new_table
-from vit.data.batch import Batch
+from vit.data.loader import labeled_images
 from vit.data.module import ImageDataModule
+from vit.data.samples import Labels
 from vit.errors import UsageError
+from vit.inference.calibration import fit_temperature
+from vit.inference.devices import autocast
 from vit.inference.engine import Engine
+from vit.inference.prepared import can_pack
+from vit.inference.scored_images import ScoredImages
 from vit.models.network import Network
+from vit.models.vision_transformer import VisionTransformer
+from vit.training.best_weights import MeasuredCheckpoint
 from vit.training.callbacks.listener import Listener
 from vit.training.callbacks.metrics_csv import COLUMNS
+from vit.training.features import SharedFeatures, computed
 from vit.training.initial_network import describe
 from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import PENALTIES
@@ -37,28 +49,77 @@ from vit.weights.adapt import head_names
 MAX_ITERATIONS = 300  # of L-BFGS; tens are usual
 
 
+class Backbone:
+    """A network without its last linear layer, applied to the images of a plan.
+
+    Args:
+        network: network of which the last linear layer is taken out.
+        shared: features that other trainings have computed, and that get those of this one; None: none.
+
+    Attributes:
+        head: last linear layer, with its name `head_name`.
+
+    Raises:
+        UsageError: the network does not end in one linear layer.
+    """
+
+    def __init__(self, network: Network, data: ImageDataModule, plan: Plan, shared: SharedFeatures | None) -> None:
+        self.head_name, self.head = _head(network, plan.spec.name)
+        network.set_submodule(self.head_name, nn.Identity())  # now the network returns the features that its head reads
+        self.network, self.data, self.plan, self.shared = network, data, plan, shared
+        self.engine = Engine(network, plan.preprocess, plan.device, plan.precision)
+
+    def features(self, split: str) -> tuple[Tensor, Labels]:
+        """Features (n, D) float32 of the images that can be read, on the device, and the indices (n,) of these."""
+        if self.shared is None:
+            values, kept = computed(self.engine, self.data.evaluation_loader(split))
+            return values, kept.numpy()
+        samples = self.data.source.splits[split]
+        values, indices = self.shared.of(
+            self.plan, samples, lambda some: computed(self.engine, labeled_images(some, self.plan.preprocess))
+        )
+        return values.to(self.engine.device), indices
+
+    def labeled(self, split: str) -> tuple[Tensor, Tensor]:
+        """Features (n, D), and class numbers (n,)."""
+        values, kept = self.features(split)
+        return values, torch.from_numpy(self.data.source.splits[split].labels[kept]).to(values.device)
+
+    def whole(self) -> Network:
+        """The network with its last layer again."""
+        self.network.set_submodule(self.head_name, self.head)
+        return self.network
+
+
 def probe(
-    network: Network, data: ImageDataModule, plan: Plan, run: RunDirectory, listeners: Sequence[Listener]
-) -> TrainingStats:
+    network: Network,
+    data: ImageDataModule,
+    plan: Plan,
+    run: RunDirectory,
+    listeners: Sequence[Listener],
+    shared: SharedFeatures | None = None,
+) -> tuple[TrainingStats, Tensor]:
     """Fit the head of a network, and write best.ckpt and metrics.csv.
 
     Args:
         network: network with the weights to start from. Its last linear layer gets new weights.
+        shared: features that the cells of a study share; None: none.
+
+    Returns:
+        the statistics, and the features (n, D) of the training images.
 
     Raises:
         UsageError: the network does not end in one linear layer.
     """
     began = time.perf_counter()
-    name, head = _head(network, plan.spec.name)
-    network.set_submodule(name, nn.Identity())  # now the network returns the features that its head reads
-    engine = Engine(network, plan.preprocess, plan.device, plan.precision)
-    features, labels = _features(engine, data.evaluation_loader("train"))
+    backbone = Backbone(network, data, plan, shared)
+    features, labels = backbone.labeled("train")
     images_per_second = len(labels) / (time.perf_counter() - began)
-    val_features, val_labels = _features(engine, data.evaluation_loader("validation"))
-    network.set_submodule(name, head)
+    val_features, val_labels = backbone.labeled("validation")
+    network, head = backbone.whole(), backbone.head
 
     mean, std = features.mean(dim=0), features.std(dim=0).clamp_min(1e-6)
-    features, val_features = (features - mean) / std, (val_features - mean) / std
+    as_they_are, features, val_features = features, (features - mean) / std, (val_features - mean) / std
     fitted = nn.Linear(features.shape[1], network.num_classes, device=features.device)
     nn.init.zeros_(fitted.weight)
     nn.init.zeros_(fitted.bias)
@@ -82,7 +143,43 @@ def probe(
                 _set_head(head, fitted, mean, std)
                 _save(network, replace(describe(plan), metrics={**metrics, "epoch": number}), run)
     num_unreadable = len(plan.source.splits["train"]) - len(labels)
-    return TrainingStats(time.perf_counter() - began, images_per_second, steps, unreadable_images=num_unreadable)
+    stats = TrainingStats(time.perf_counter() - began, images_per_second, steps, unreadable_images=num_unreadable)
+    return stats, as_they_are
+
+
+def measure_probe(
+    path: Path, data: ImageDataModule, plan: Plan, shared: SharedFeatures, features: Tensor
+) -> MeasuredCheckpoint:
+    """Calibrate and score a checkpoint of `probe` by its head and the shared features: no image is computed twice.
+
+    Args:
+        features: features (n, D) of the training images.
+    """
+    network, description = load(path)
+    backbone = Backbone(network, data, plan, shared)
+    splits = [split for split in ("calibration", "validation", "test") if split in data.source.splits]
+    scored = {split: _scored(backbone, split) for split in splits}
+    fitted = fit_temperature(scored[splits[0]], splits[0])
+    training = TrainingFeatures.chosen(features, plan.recipe.seed)
+    novelty = Novelty.of(training, training.distances(backbone.features(splits[0])[0].cpu()))
+    calibrated: dict[str, ScoredImages] = {split: one.at(fitted.value) for split, one in scored.items()}
+    if "test" in calibrated:
+        of_test = novelty.of_features(backbone.features("test")[0].cpu())
+        calibrated["test"] = replace(calibrated["test"], novelty=of_test)
+    return MeasuredCheckpoint(description, fitted, calibrated, novelty)
+
+
+@torch.inference_mode()
+def _scored(backbone: Backbone, split: str) -> ScoredImages:
+    samples = backbone.data.source.splits[split]
+    features, kept = backbone.features(split)
+    is_exact = isinstance(backbone.network, VisionTransformer) and can_pack()  # as `prepared` computes the head
+    with autocast("32-true" if is_exact else backbone.plan.precision, features.device):
+        logits = backbone.head.to(features.device)(features).float()
+    probabilities = logits.softmax(dim=1).cpu().numpy()
+    left_out = {samples.paths[index]: "cannot be read" for index in np.setdiff1d(np.arange(len(samples)), kept)}
+    paths = tuple(samples.paths[index] for index in kept)
+    return ScoredImages(paths, samples.labels[kept], probabilities, left_out=left_out)
 
 
 def _head(network: Network, network_name: str) -> tuple[str, nn.Linear]:
@@ -96,15 +193,6 @@ def _head(network: Network, network_name: str) -> tuple[str, nn.Linear]:
     raise UsageError(
         f"{network_name} does not end in one linear layer", "leave --freeze out, or choose another --network"
     )
-
-
-def _features(engine: Engine, batches: Iterable[Batch]) -> tuple[Tensor, Tensor]:
-    """Features that the head reads (n, D) float32, and class numbers (n,), on the device of the engine."""
-    features, labels = [], []
-    for batch in batches:
-        features.append(engine.logits(batch.image)[batch.valid].clone())  # a clone, because autograd will need it
-        labels.append(batch.label[batch.valid])
-    return torch.cat(features), torch.cat(labels).to(engine.device)
 
 
 def _fit_head(

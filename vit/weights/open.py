@@ -17,6 +17,7 @@ from vit.weights.formats.detect import convert_weights
 from vit.weights.formats.timm_model import TimmModel
 from vit.weights.formats.weight_format import Converted, Weights
 from vit.weights.hubs import from_hugging_face, from_timm, from_torchvision
+from vit.weights.licence import licence_of
 from vit.weights.named_model import named_model
 from vit.weights.preprocess_config import PreprocessValues, StatedPreprocess, from_timm_config
 from vit.weights.pretrained import OwnNetwork, Pretrained
@@ -129,6 +130,7 @@ def _foreign(source: str, weights: Weights, told: FolderConfig) -> Pretrained:
         converted.dropped,
         options={**converted.options, **(named or {})},
         undecided=converted.undecided,
+        licence=licence_of(model if named is not None else None),
     )
 
 
@@ -168,6 +170,7 @@ def _of_timm(source: str, weights: Weights, model: TimmModel, told: FolderConfig
         stated.values,
         stated.source,
         network=OwnNetwork(model.name, model.image_size),
+        licence=licence_of(model),
     )
 
 

@@ -15,6 +15,7 @@ from vit.models.vision_transformer import VisionTransformer
 from vit.weights.adapt import LoadReport, adapt, fill
 from vit.weights.formats.shapes import shown_network
 from vit.weights.formats.weight_format import Weights
+from vit.weights.licence import UNKNOWN, licence_words
 from vit.weights.preprocess_config import PreprocessValues
 
 _FIX = "set it with --model.network.NAME ('vit convert': --NAME), or rename the file as timm names the model"
@@ -68,6 +69,7 @@ class Pretrained:
         network: the network that the weights are for; None: shapes and `options` show it.
         options: options of the network that shapes do not show.
         undecided: options that nothing shows, and that published networks choose differently.
+        licence: licence of the weights; "not stated" where nobody states it.
     """
 
     source: str
@@ -81,11 +83,13 @@ class Pretrained:
     network: OwnNetwork | None = None
     options: Options = field(default_factory=dict)
     undecided: tuple[str, ...] = ()
+    licence: str = UNKNOWN
 
     def facts(self) -> list[tuple[str, str]]:
         """Names and values for the terminal."""
         values = ", ".join(f"{name} {_short(value)}" for name, value in self.preprocess.items())
-        return [("names", self.format), ("preprocessing", f"{values} ({self.preprocess_from})")]
+        facts = [("names", self.format), ("preprocessing", f"{values} ({self.preprocess_from})")]
+        return facts + ([] if self.licence == UNKNOWN else [("licence", licence_words(self.licence))])
 
     def own_network(self, given: Options | None = None) -> OwnNetwork:
         """The network that these weights are for.

@@ -1,0 +1,142 @@
+"""`vit predict` on images of other classes, and `--tta`: from a training to rows."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from sklearn.datasets import load_digits
+
+import vit as python
+from tests.tables import rows
+from vit.checkpoints.format import NOVELTY_KEY
+
+pytestmark = pytest.mark.usefixtures("here")
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """Twenty digits, and six pictures of noise, which no class describes."""
+    folder = tmp_path_factory.mktemp("pictures")
+    for number, image in enumerate(load_digits().images[:20]):
+        Image.fromarray((image * 15.9375).astype(np.uint8)).save(folder / f"digit{number:02d}.png")
+    for number in range(6):
+        noise = np.random.default_rng(number).integers(0, 256, (8, 8, 3)).astype(np.uint8)
+        Image.fromarray(noise).save(folder / f"noise{number}.png")
+    return folder
+
+
+@pytest.fixture
+def old(digits_run, tmp_path):
+    """The checkpoint as versions before this one saved it."""
+    content = torch.load(digits_run.best, weights_only=True)
+    del content[NOVELTY_KEY]
+    torch.save(content, tmp_path / "old.ckpt")
+    return tmp_path / "old.ckpt"
+
+
+@pytest.fixture
+def run(digits_run, tmp_path):
+    """A copy of the run."""
+    return shutil.copytree(digits_run.path, tmp_path / "run")
+
+
+def test_images_of_no_class_are_novel_and_keep_their_row(vit, digits_run, pictures, here):
+    answer = vit("predict", digits_run.path, pictures, "--output", "all.csv")
+    assert answer.code == 0 and "unlike the training images: " in answer.out
+    found = {row["path"].rpartition("/")[2]: row for row in rows(here / "all.csv")}
+    noise = [float(row["novelty"]) for name, row in found.items() if name.startswith("noise")]
+    digits = [float(row["novelty"]) for name, row in found.items() if name.startswith("digit")]
+    assert min(noise) > np.median(digits) and all(0 <= value < 1 for value in noise + digits)
+    assert {row["status"] for row in found.values()} == {"ok"}
+
+    answer = vit("predict", digits_run.path, pictures, "--output", "some.csv", "--reject_novel", "--gallery")
+    assert answer.code == 0 and "have no label" in answer.out and "WARNING" not in answer.err
+    after = {row["path"].rpartition("/")[2]: row for row in rows(here / "some.csv")}
+    for name, row in found.items():
+        is_unlike = float(row["novelty"]) >= 0.95
+        assert after[name]["status"] == ("novel" if is_unlike else "ok")
+        assert after[name]["label"] == ("" if is_unlike else row["label"])
+        assert after[name]["novelty"] == row["novelty"] and after[name]["probability"] == row["probability"]
+    count = sum(row["status"] == "novel" for row in after.values())
+    assert count > 0 and f"{count} novel" in (here / "some.html").read_text()
+
+
+def test_the_novelty_of_an_image_depends_on_the_image_alone(digits_run, pictures):
+    model = python.load(digits_run.path)
+    together = {row.path: row.novelty for row in model.predict(pictures, batch_size=26)}
+    alone = {row.path: row.novelty for row in model.predict(pictures, batch_size=1)}
+    assert alone == pytest.approx(together, abs=1 / 150)  # one of 179 validation images, by rounding
+
+
+@pytest.mark.faults("A5")
+def test_a_model_without_training_features_predicts_and_says_so(vit, old, pictures, here):
+    answer = vit("predict", old, pictures, "--output", "rows.csv")
+    assert answer.code == 0 and "without features of training images" in answer.err
+    assert {row["novelty"] for row in rows(here / "rows.csv")} == {""}
+    answer = vit("predict", old, pictures, "--reject_novel")
+    assert answer.code == 2 and "without features of training images" in answer.err
+
+
+@pytest.mark.faults("A6")
+@pytest.mark.parametrize("change", [{"features": "text"}, {"neighbor": 10**9}, {"validation": torch.ones(2, 2)}])
+def test_damaged_training_features_are_refused(vit, digits_run, pictures, here, change):
+    content = torch.load(digits_run.best, weights_only=True)
+    torch.save({**content, NOVELTY_KEY: {**content[NOVELTY_KEY], **change}}, here / "changed.ckpt")
+    answer = vit("predict", "changed.ckpt", pictures)
+    assert answer.code == 4 and "damaged training features" in answer.err
+
+
+@pytest.mark.faults("A6")
+def test_training_features_of_another_network_are_refused(vit, digits_run, pictures, here):
+    content = torch.load(digits_run.best, weights_only=True)
+    others = content[NOVELTY_KEY]["features"][:, :-1].contiguous()
+    torch.save({**content, NOVELTY_KEY: {**content[NOVELTY_KEY], "features": others}}, here / "changed.ckpt")
+    answer = vit("predict", "changed.ckpt", pictures)
+    assert answer.code == 4 and "do not fit its network" in answer.err
+
+
+def test_a_result_and_its_page_count_test_images_that_are_unlike(digits_run):
+    novelty = json.loads((digits_run.path / "result.json").read_text())["answers"]["novelty"]
+    assert sum(novelty["counts"]) == 359 and 0 <= novelty["unlike"]["value"] < 0.2
+    assert "--reject_novel" in (digits_run.path / "report.html").read_text()
+
+
+@pytest.mark.faults("A7")
+def test_tta_has_a_temperature_of_its_own_after_an_evaluation(vit, run, pictures, here):
+    answer = vit("predict", run, pictures, "--tta", "flip", "--target_accuracy", 0.5)
+    assert answer.code == 2 and "vit evaluate RUN --tta flip" in answer.err
+    answer = vit("predict", run, pictures, "--tta", "flip", "--output", "before.csv")
+    assert answer.code == 0 and "the temperature is that of single views" in answer.err
+    assert "WARNING: --tta flip, but the training did not mirror" in answer.err
+
+    answer = vit("evaluate", run, "--tta", "flip", "--output", "measured")
+    assert answer.code == 0 and "temperature for --tta flip" in answer.err
+    metrics = json.loads((here / "measured" / "metrics.json").read_text())
+    kept = json.loads((run / "checkpoints" / "best.ckpt.tta-flip.json").read_text())
+    assert metrics["tta"] == "flip" and metrics["temperature"] == pytest.approx(kept["temperature"])
+    answer = vit("predict", run, pictures, "--tta", "flip", "--target_accuracy", 0.5, "--output", "after.csv")
+    assert answer.code == 0 and "single views" not in answer.err
+    before, after = rows(here / "before.csv"), rows(here / "after.csv")
+    assert [row["probability"] for row in before] != [row["probability"] for row in after]
+
+    content = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)
+    torch.save({**content, "progress": {}}, run / "checkpoints" / "best.ckpt")  # trained again
+    answer = vit("predict", run, pictures, "--tta", "flip", "--output", "again.csv")
+    assert answer.code == 0 and "the temperature is that of single views" in answer.err
+    assert [row["probability"] for row in rows(here / "again.csv")] == [row["probability"] for row in before]
+
+
+@pytest.mark.faults("A7")
+def test_a_damaged_temperature_of_tta_is_refused(vit, run, pictures):
+    (run / "checkpoints" / "best.ckpt.tta-crops.json").write_text('{"temperature": -1}')
+    answer = vit("predict", run, pictures, "--tta", "crops")
+    assert answer.code == 4 and "best.ckpt.tta-crops.json is damaged" in answer.err
+
+
+@pytest.mark.faults("A8")
+def test_tta_and_reject_novel_exclude_each_other(vit, digits_run, pictures):
+    answer = vit("predict", digits_run.path, pictures, "--tta", "crops", "--reject_novel")
+    assert answer.code == 2 and "one view" in answer.err

@@ -1,0 +1,146 @@
+"""`vit probe DATA --backbones A,B,...`: which pretrained network fits these images best, by linear probes"""
+
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit.commands.arguments import PositiveInt, StrPath, path_text
+from vit.commands.study_cells import train_cells
+from vit.commands.study_options import StudyOptions, Words, items
+from vit.commands.study_plan import make_study_plan, show_study
+from vit.console import Reporter
+from vit.errors import BadInputsError, UsageError
+from vit.models.network_names import check_network
+
+if TYPE_CHECKING:
+    from vit.study.backbones import Backbone
+
+RANDOM = "random:"
+
+
+@dataclass(frozen=True)
+class ProbeSummary:
+    """What `vit probe` found.
+
+    Attributes:
+        folder: folder of the study, which `vit.report` takes.
+        backbones: the backbones, the most accurate first.
+    """
+
+    folder: Path
+    backbones: "list[Backbone]"
+
+
+def probe(
+    data: StrPath,
+    *,
+    backbones: Words,
+    sizes: Words = "all",
+    seeds: PositiveInt = 5,
+    image_size: PositiveInt | None = None,
+    root: StrPath | None = None,
+    jobs: PositiveInt | None = None,
+    out: StrPath = "studies",
+    name: str | None = None,
+) -> ProbeSummary:
+    """Find the pretrained network whose features fit DATA best: a linear probe of each, with intervals.
+
+    Each image is computed once for each backbone. Linear heads are then fitted for every size and seed, as in
+    'vit study' with frozen backbones. Run the same command again to continue.
+
+    Args:
+        data: DATA as for 'vit train'
+        backbones: weights as for --init_from, with commas between them: timm:NAME, hf:ORG/NAME, a file, a run; or
+            random:NAME for a network with random weights
+        sizes: numbers of training images: counts, percentages, all
+        seeds: number of seeds; each draws its own training images where a size is below all
+        image_size: side of the input in pixels; null: as each backbone was trained
+        root: folder of torchvision data sets
+        jobs: number of heads fitted at a time; null: one for each GPU, or for each CPU core
+        out: parent folder of study folders
+        name: name of the study's folder; null: the data's name with _probe
+
+    Returns:
+        The folder of the study, and the backbones with their accuracies.
+
+    Raises:
+        BadInputsError: a backbone failed.
+        VitError: an option or the data cannot be used.
+
+    Example:
+        vit probe photos/ --backbones timm:deit_tiny_patch16_224.fb_in1k,timm:resnet18.a1_in1k --sizes 50,200,all
+    """
+    folder = Path(out).expanduser() / (name or f"{Path(data).stem}_probe")
+    sources = _sources(items(backbones), folder)
+    recipes = _write_recipes(sources, folder, image_size)
+    given = {} if root is None else {"root": path_text(root)}
+    options = StudyOptions(
+        source=os.fspath(data), networks=recipes, sizes=sizes, seeds=seeds, budget="epochs:1", data=dict(given),
+        jobs=jobs, out=str(folder.parent), name=folder.name, wandb="off",
+    )  # fmt: skip
+    reporter = Reporter()
+    plan = make_study_plan(options, reporter)
+    show_study(reporter, plan)
+    num_failed = train_cells(plan, reporter)
+
+    from vit.report.study_page import report_study
+    from vit.study.backbones import TITLES, measured_backbones, verdict, write_backbones
+
+    found = measured_backbones(plan.folder.path, plan.cells, sources)
+    write_backbones(found, plan.folder.backbones_path)
+    report_study(plan.folder.path, None)
+    reporter.line(
+        f"\nBackbones by test accuracy at {found[0].num_images:,} training images, {found[0].num_seeds} seeds"
+    )
+    reporter.table(TITLES, [one.cells() for one in found])
+    reporter.line("\n" + verdict(found))
+    reporter.line()
+    reporter.facts([("report", str(plan.folder.report_path)), ("table", str(plan.folder.backbones_path))])
+    if num_failed:
+        raise BadInputsError(f"{num_failed} probes failed", "see log.txt in their folders, and give the command again")
+    data_words = shlex.quote(os.fspath(data)) + (f" --data.root {shlex.quote(str(root))}" if root else "")
+    reporter.next_command(f"vit train {data_words} --init_from {shlex.quote(found[0].source)}")
+    return ProbeSummary(plan.folder.path, found)
+
+
+def _sources(words: list[str], folder: Path) -> dict[str, str]:
+    """{short name: weights to start from}. Networks with random weights get a file in the folder."""
+    if not words:
+        raise UsageError("--backbones is empty", "give at least one, such as timm:deit_tiny_patch16_224.fb_in1k")
+    found: dict[str, str] = {}
+    for word in words:
+        label = word if word.startswith(RANDOM) else word.rpartition(":")[2].rstrip("/").rpartition("/")[2]
+        label = label.removesuffix(".safetensors").removesuffix(".ckpt")
+        if label in found:
+            raise UsageError(f"--backbones has two backbones called {label}", "rename one of the files")
+        found[label] = str(_random(word.removeprefix(RANDOM), folder)) if word.startswith(RANDOM) else word
+    return found
+
+
+def _random(network: str, folder: Path) -> Path:
+    """A checkpoint of a network with random weights, drawn from a fixed seed."""
+    check_network(network, ())
+    path = folder / "backbones" / f"{network}.ckpt"
+    if not path.is_file():
+        from vit.study.backbones import write_random
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_random(network, path)
+    return path
+
+
+def _write_recipes(sources: dict[str, str], folder: Path, image_size: int | None) -> dict[str, str]:
+    """{short name: recipe file} of linear probes."""
+    import yaml
+
+    parent = folder / "backbones"
+    parent.mkdir(parents=True, exist_ok=True)
+    recipes = {}
+    for number, (label, source) in enumerate(sources.items()):
+        model = {"init_from": source, "freeze": "backbone", "preprocess": {"image_size": image_size}}
+        path = parent / f"recipe{number}.yaml"
+        path.write_text(yaml.safe_dump({"model": model}), encoding="utf-8")
+        recipes[label] = str(path)
+    return recipes
