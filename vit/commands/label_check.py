@@ -79,6 +79,8 @@ def check_labels(source: "Source", folder: Path, list_file: Path, reporter: Repo
     """
     from vit.report.label_page import write_label_page
 
+    if any(samples.labels.ndim > 1 for samples in source.splits.values()):
+        raise DataError("--labels: the images have several labels each", "give data with one label per image")
     predictions = _predictions(folder, reporter)
     found = _compared(source, predictions, folder)
     table = free_name(list_file.with_name(f"{list_file.stem}_labels.csv"), [".html"])
