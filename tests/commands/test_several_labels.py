@@ -115,7 +115,7 @@ def test_a_study_compares_exact_matches_on_nested_subsets(vit, labels_csv, tmp_p
         assert result.accuracy == pytest.approx(correct.mean())
 
 
-@pytest.mark.faults("K17")
+@pytest.mark.faults("K18")
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -131,7 +131,7 @@ def test_options_of_one_class_for_an_image_are_refused(vit, labels_csv, tmp_path
     assert answer.code == 2 and all(word in answer.err for word in words), answer.err
 
 
-@pytest.mark.faults("K17")
+@pytest.mark.faults("K18")
 @pytest.mark.parametrize("options", [("--optim.best_metric", "map"), ("--optim.multilabel_loss", "asymmetric")])
 def test_options_of_several_labels_are_refused_for_classes(vit, colors, tmp_path, options):
     answer = vit("train", colors, *TINY, *options, "--dry_run", "--out", tmp_path)

@@ -135,7 +135,7 @@ def test_a_class_with_one_image_cannot_be_in_folds():
         with_fold(source_of([0, 1] * 6 + [2]), "1/3", 0)
 
 
-@pytest.mark.faults("K14")
+@pytest.mark.faults("K17")
 @pytest.mark.parametrize(("option", "value"), [
     ("fold", "0/5"), ("fold", "6/5"), ("fold", "1/1"), ("fold", "five"), ("groups", "(p["), ("groups", "p[0-9]"),
 ])  # fmt: skip
