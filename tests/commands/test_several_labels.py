@@ -4,12 +4,14 @@ import csv
 import json
 import shutil
 
+import numpy as np
 import pytest
 import torch
 
 from tests.commands.test_resume import at_step, checkpoint, die, same_end
 from tests.conftest import LABELS_OPTIONS
 from tests.runs import run_folder
+from vit.checkpoints.io import store_label_rules
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.load import load
 from vit.checkpoints.result import RunResult, unpack
@@ -86,6 +88,16 @@ def test_a_training_resumes_bit_equal(vit, labels_csv, labels_run, tmp_path, mon
     answer = vit("train", "--resume", run)
     assert answer.code == 0, answer.err
     assert same_end(run, labels_run.path)
+
+
+def test_a_run_that_was_killed_after_its_calibration_ends_the_same(vit, labels_run, tmp_path):
+    run = shutil.copytree(labels_run.path, tmp_path / "run")
+    (run / "result.json").unlink()
+    store_label_rules(run / "checkpoints" / "best.ckpt", LabelRules(np.full(3, 0.5), np.full(3, 0.2)))
+    answer = vit("train", "--resume", run)
+    assert answer.code == 0, answer.err
+    before, after = (RunResult.read(folder / "result.json") for folder in (labels_run.path, run))
+    assert after.multilabel == before.multilabel and after.metrics == before.metrics
 
 
 def test_a_linear_probe_fits_every_label(vit, labels_csv, labels_run, tmp_path):

@@ -25,7 +25,7 @@ ENDINGS = [".csv", ".jsonl", ".parquet"]
 
 
 _MORE = ["label_2", "probability_2", "label_3", "probability_3"]
-COLUMNS = ["path", "status", "label", "probability", *_MORE, "error", "engine"]
+COLUMNS = ["path", "status", "label", "probability", *_MORE, "novelty", "error", "engine"]
 
 
 def write(path, rows, top_k=3):
@@ -158,8 +158,9 @@ def test_an_image_without_any_of_several_labels_is_ok_in_every_format(tmp_path):
         Prediction("c", "unreadable", error="cut"),
     ]
     for ending in ENDINGS:
-        with open_writer(tmp_path / f"rows{ending}", 2) as writer:
-            writer.is_multilabel = True
+        writer = open_writer(tmp_path / f"rows{ending}", 2)
+        writer.is_multilabel = True
+        with writer:
             for row in many:
                 writer.write(row)
     assert read_json(tmp_path / "rows.jsonl") == many

@@ -113,7 +113,11 @@ def measure_checkpoint(
     """
     with readable_by_all(path) as file:
         network, description = load(file)
-    engine = Engine(network, plan.preprocess, device, plan.precision, rules=description.multilabel)
+    labels = description.multilabel
+    unfitted = (
+        None if labels is None else LabelRules.unfitted(len(labels))
+    )  # a resumed run may have fitted them already
+    engine = Engine(network, plan.preprocess, device, plan.precision, rules=unfitted)
     if description.multilabel is not None:
         return _measure_labels(engine, description, data)
     splits = data.source.splits
