@@ -23,7 +23,7 @@ from vit.csv_files import records
 from vit.data.decode import read_image
 from vit.data.sources import open_source
 from vit.data.split import with_all_splits
-from vit.report.figures import image_grid
+from vit.report.image_grid import image_grid
 from vit.report.style import rendered
 
 ROOT = Path(__file__).parents[1]

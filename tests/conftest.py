@@ -127,6 +127,42 @@ def colors(tmp_path_factory: pytest.TempPathFactory, draw_classes: Callable[...,
     return draw_classes(tmp_path_factory.mktemp("data") / "colors", ("blue", "green", "red"), 14)
 
 
+@pytest.fixture(scope="session")
+def labels_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of 90 images with the labels bright, left and top, some unknown. Tests must not write beside it."""
+    folder = tmp_path_factory.mktemp("labels")
+    generator = np.random.default_rng(1)
+    lines = ["path,bright,left,top"]
+    for number in range(90):
+        bright, left, top = generator.random(3) < (0.4, 0.5, 0.2)
+        pixels = generator.integers(0, 40, (8, 8, 3)) + 120 * bright
+        pixels[:, :4, 0] += 90 * left
+        pixels[:3, :, 2] += 90 * top
+        Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{number:02}.png")
+        cells = ["" if generator.random() < 0.1 else str(int(value)) for value in (bright, left, top)]
+        lines.append(",".join([f"{number:02}.png", *cells]))
+    path = folder / "tints.csv"
+    path.write_text("\n".join([*lines, ""]))
+    return path
+
+
+LABELS_OPTIONS = (
+    "--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--augment", "strong", "--epochs", 3,
+    "--batch_size", 16, "--optim.accumulate", 2, "--optim.ema_decay", 0.8, "--optim.best_metric", "map",
+    "--lr", 0.01, "--precision", "32-true", "--data.num_workers", 0, "--wandb", "off",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def labels_run(tmp_path_factory: pytest.TempPathFactory, labels_csv: Path) -> Trained:
+    """A ViT trained on `labels_csv`, once for all tests. Tests must not write to the folder."""
+    out = tmp_path_factory.mktemp("labels_run")
+    answer = ask("train", labels_csv, *LABELS_OPTIONS, "--out", out, drawn=True)
+    assert answer.code == 0, answer.err
+    (config,) = out.glob("**/config.yaml")
+    return Trained(config.parent, answer)
+
+
 HOSTILE_NAMES = (
     b"=cmd|'calc'!A0.png", b"@SUM(1).png", b"-rf.png", b"+1.png", b"a b.png", b"new\nline.png", b"caf\xe9.png",
     b"<script>alert(1)<.png", b"\"><img src=x onerror=y>.png", b"\x1b[31mred.png", "日本.png".encode(),

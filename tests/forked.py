@@ -1,6 +1,7 @@
 """Programs in real processes without their imports: forked off a server that has imported torch, Lightning and vit."""
 
 import atexit
+import importlib
 import multiprocessing
 import os
 import runpy
@@ -114,7 +115,7 @@ def _run(words, folder, variables, ends, start_new_session):
     process._parent_process, process.current_process().name = None, "MainProcess"
     _fork_what_it_starts()
     if "VIT_TEST_DRAWN" not in variables:  # figures and page take longer than most trainings here
-        sys.modules["vit.commands.train"]._draw = lambda *_: None
+        importlib.import_module("vit.commands.train")._draw = lambda *_: None
     try:
         _interpret(words)
     finally:

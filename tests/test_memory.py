@@ -10,20 +10,21 @@ from vit import memory
 
 SCRIPT = """
 import resource
-from vit.memory import keep_freed_memory
+from vit.memory import keep_freed_memory, return_freed_memory
 assert not {asked} or keep_freed_memory()
 def use():
     for _ in range(10):
         b"x" * 2**26  # 64 MiB
 use()
+assert not {returned} or return_freed_memory()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 use()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-def page_faults(asked):
-    command = [sys.executable, "-c", SCRIPT.format(asked=asked)]
+def page_faults(asked, returned=False):
+    command = [sys.executable, "-c", SCRIPT.format(asked=asked, returned=returned)]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
@@ -32,13 +33,14 @@ def test_freed_tensors_are_used_again(monkeypatch):
     for name in memory._OWN_CHOICES:
         monkeypatch.delenv(name, raising=False)
     assert 10 * page_faults(asked=True) < page_faults(asked=False)
+    assert 10 * page_faults(asked=True) < page_faults(asked=True, returned=True)  # after memory ran out
 
 
 def test_choices_of_the_user_stay(monkeypatch):
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "131072")
-    assert not memory.keep_freed_memory()
+    assert not memory.keep_freed_memory() and not memory.return_freed_memory()
 
 
 def test_other_systems_have_no_such_settings(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert not memory.keep_freed_memory()
+    assert not memory.keep_freed_memory() and not memory.return_freed_memory()

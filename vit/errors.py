@@ -90,6 +90,7 @@ def is_out_of_memory(error: BaseException) -> bool:
         or type(error).__name__ == "OutOfMemoryError"  # torch's, compared by name so that torch is not imported
         or "can't allocate memory" in str(error)  # PyTorch's message for a CPU
         or "could not create a primitive" in str(error)  # oneDNN's, when its kernels find no memory
+        or "bad_alloc" in str(error)  # that of C++, as PyTorch passes it on
     )
 
 

@@ -159,6 +159,11 @@ class EvaluationLayout:
         return self.path / "confusion_matrix.png"
 
     @property
+    def precision_recall_path(self) -> Path:
+        """Figure of precision against recall, of a model that gives several labels."""
+        return self.path / "precision_recall.png"
+
+    @property
     def reliability_path(self) -> Path:
         """Figure of confidence against accuracy."""
         return self.path / "reliability.png"
@@ -254,6 +259,29 @@ class CrossvalLayout:
     def lock_path(self) -> Path:
         """Lock of the process that writes the report."""
         return self.path / ".lock"
+
+
+@dataclass(frozen=True)
+class FeaturesLayout:
+    """Paths of the features of one frozen backbone, which the cells of a study share.
+
+    Attributes:
+        folder: folder of the features of all backbones.
+        key: hash of everything that decides the features.
+    """
+
+    folder: Path
+    key: str
+
+    @property
+    def values_path(self) -> Path:
+        """The features, with a content hash for each."""
+        return self.folder / f"{self.key}.safetensors"
+
+    @property
+    def lock_path(self) -> Path:
+        """Lock of the process that computes features."""
+        return self.folder / f"{self.key}.lock"
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import sys
 
 _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of malloc.h
 _OWN_CHOICES = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES")
+_USUAL = 2**17  # bytes: what glibc begins with
 BLOCK = 2**30  # bytes: tensors of a pass on a CPU are smaller
 
 
@@ -17,14 +18,28 @@ def keep_freed_memory() -> bool:
     process keeps the memory of its peak until it ends. Only glibc has these settings. Users who chose them in the
     environment keep their own.
     """
-    if not sys.platform.startswith("linux") or any(name in os.environ for name in _OWN_CHOICES):
-        return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries lack it
-    return bool(mallopt and mallopt(_MMAP_THRESHOLD, BLOCK) and mallopt(_TRIM_THRESHOLD, 2**31 - 1))
+    return _set_thresholds(BLOCK, 2**31 - 1)
+
+
+def return_freed_memory() -> bool:
+    """Let malloc return freed blocks at once, as it begins: memory ran out, and room matters more than time.
+
+    Otherwise the heap of a failed step keeps all room below a limit of the process. Kernels of oneDNN, whose code lies
+    outside the heap, then find none for the next step, however small it is. Returns whether malloc does.
+    """
+    return _set_thresholds(_USUAL, _USUAL)
 
 
 def give_back_freed_memory() -> None:
-    """Let malloc give freed blocks back to the system, once: after memory ran out, libraries need some of it."""
+    """Let malloc give freed blocks back to the system, once."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform.startswith("linux") else None
     if trim is not None:
         trim(0)
+
+
+def _set_thresholds(block: int, top: int) -> bool:
+    """Blocks from `block` bytes on lie outside the heap; `top` free bytes at its end are given back."""
+    if not sys.platform.startswith("linux") or any(name in os.environ for name in _OWN_CHOICES):
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries lack it
+    return bool(mallopt and mallopt(_MMAP_THRESHOLD, block) and mallopt(_TRIM_THRESHOLD, top))

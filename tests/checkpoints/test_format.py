@@ -9,11 +9,13 @@ from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from vit.checkpoints.format import FORMAT, KEY, Description, checkpoint_content
 from vit.checkpoints.io import file_hash, write_checkpoint
+from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.load import load
 from vit.checkpoints.run import checkpoint_of
 from vit.data.preprocess import Preprocess
@@ -70,6 +72,22 @@ def test_round_trip_gives_equal_logits_and_the_same_description(network, content
     assert Description.from_dict(description.to_dict()) == description
     assert json.loads(json.dumps(description.to_dict())) == description.to_dict()
     assert os.listdir(tmp_path) == ["a.ckpt"]
+
+
+def test_rules_of_labels_come_back_in_a_newer_format_and_wrong_ones_are_refused(content, tmp_path):
+    rules = LabelRules(np.array([0.5, 1.0, 2.0]), np.array([0.0, 0.25, 1.0]))
+    plain = replace(Description.from_dict(content[KEY]), multilabel=rules).to_dict()
+    assert content[KEY]["format"] == 3 and plain["format"] == FORMAT == 4  # earlier programs would compute a softmax
+    assert Description.from_dict(plain).multilabel == rules != LabelRules.unfitted(3)
+    wrong = [{"thresholds": [0.5] * 3, "temperatures": values} for values in ([1, 1], [1, 1, 0], [1, 1, float("nan")])]
+    wrong += [{"thresholds": values, "temperatures": [1] * 3} for values in ([0.5], [0, 1, 1.1], [0, 1, "x"], None)]
+    for broken in [
+        *({**plain, "multilabel": one} for one in wrong),
+        {**plain, "format": 3},
+        {**plain, "temperature": 2},
+    ]:
+        write_checkpoint({**content, KEY: broken}, tmp_path / "x.ckpt")
+        refused(tmp_path / "x.ckpt", "broken description")
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet10_small", "vit_mini_patch4_28"])

@@ -11,12 +11,21 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.processes import ROOT
+from tests.forked import run
+from tests.processes import environment
 from vit.checkpoints.run import RunDirectory
 from vit.errors import ResourceError
 from vit.training.checkpoint_io import DurableCheckpointIO
 
-# In a mount namespace of its own: a disk of 132 kB, and one that cannot be written to.
+# A mount namespace of its own: nobody else sees these disks, and they go with the process.
+UNSHARED = """
+import ctypes, subprocess
+CLONE_NEWNS = 0x20000
+assert ctypes.CDLL(None).unshare(CLONE_NEWNS) == 0
+subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+"""
+
+# A disk of 132 kB, and one that cannot be written to.
 DISKS = """
 import contextlib, io, json, os, subprocess, sys
 folder = sys.argv[2]
@@ -77,7 +86,7 @@ import wandb
 wandb.teardown()
 (run,) = folder.glob("*/*/*")
 mount(run / "wandb")
-answer = ask("train", "--resume", run)
+answer = ask("train", "--resume", run, drawn=True)
 mount(folder / "cell" / "wandb")
 notices = []
 tracker = open_tracker("offline", folder / "cell", {}, "cell", notices.append)
@@ -94,14 +103,18 @@ def can_mount():
     return done.returncode == 0
 
 
+def unshared(script, data, folder):
+    """The end of a program with disks of its own."""
+    return run(
+        [sys.executable, "-c", UNSHARED + script, data, folder], timeout=300, cwd=folder, env=environment(folder)
+    )
+
+
 @pytest.mark.skipif(shutil.which("unshare") is None or not can_mount(), reason="may not mount")
 @pytest.mark.faults("F1", "F2", "F3")
 def test_a_disk_that_fills_up_and_one_that_cannot_be_written(colors, tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        ["unshare", "-m", sys.executable, "-c", DISKS, colors, tmp_path],
-        env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    words = [sys.executable, "-c", UNSHARED + DISKS, colors, tmp_path]
+    done = run(words, timeout=300, cwd=tmp_path, env=environment(tmp_path))
     assert done.returncode == 0, done.stderr
     (code, said), locked, left, steps = json.loads(done.stdout.splitlines()[-1])
     assert code == 7 and "No space left on device" in said and "choose another --out" in said
@@ -115,9 +128,8 @@ def test_a_disk_that_fills_up_and_one_that_cannot_be_written(colors, tmp_path):
 @pytest.mark.faults("D22")
 def test_no_room_for_temporary_files_is_said_and_not_waited_for(colors, tmp_path):
     done = subprocess.run(
-        ["unshare", "-m", sys.executable, "-c", TEMPORARY, colors, tmp_path],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+        [sys.executable, "-c", UNSHARED + TEMPORARY, colors, tmp_path],
+        env=environment(tmp_path), cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 7 and "TMPDIR" in done.stderr, done.stderr
 
@@ -126,9 +138,8 @@ def test_no_room_for_temporary_files_is_said_and_not_waited_for(colors, tmp_path
 @pytest.mark.faults("W7")
 def test_a_disk_that_fills_up_under_wandb_is_one_warning(colors, tmp_path):
     done = subprocess.run(
-        ["unshare", "-m", sys.executable, "-c", TRACKED, colors, tmp_path],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+        [sys.executable, "-c", UNSHARED + TRACKED, colors, tmp_path],
+        env=environment(tmp_path), cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     code, said, finished, notices, free = json.loads(done.stdout.splitlines()[-1])

@@ -7,7 +7,7 @@ from tests.processes import finish, linux_only, start
 from tests.runs import run_folder
 from vit.commands.recipe_options import read_recipe
 
-# The kernel answers malloc: it gives 48 MB more than there are when the first step begins, whose activations need more.
+# The kernel answers malloc: it gives some MiB more than there are when the first step begins, which needs more.
 # Libraries that report and draw afterwards need more, too, so that the limit ends with the steps.
 LIMITED = """
 import resource
@@ -16,7 +16,7 @@ step, free = Classifier.training_step, resource.getrlimit(resource.RLIMIT_AS)
 def limited(classifier, batch, place):
     if resource.getrlimit(resource.RLIMIT_AS) == free:
         pages = int(open("/proc/self/statm").read().split()[0])
-        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 48 * 2**20, free[1]))
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + {room} * 2**20, free[1]))
     return step(classifier, batch, place)
 Classifier.training_step = limited
 Classifier.on_train_end = lambda classifier: resource.setrlimit(resource.RLIMIT_AS, free)
@@ -29,11 +29,13 @@ def weights(run):
     return torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
 
 
-@pytest.mark.slow  # whether libraries find room beside the tensors depends on what else the process has loaded
+@pytest.mark.slow
 @linux_only
 @pytest.mark.faults("N4")
-def test_memory_that_is_refused_divides_the_batch_and_keeps_the_steps(vit, tmp_path):
-    process = start(tmp_path, "train", *OPTIONS, "--out", tmp_path / "limited", script=LIMITED)
+@pytest.mark.parametrize("room", [8, 24, 48])
+def test_memory_that_is_refused_divides_the_batch_and_keeps_the_steps(vit, tmp_path, room):
+    script = LIMITED.format(room=room)
+    process = start(tmp_path, "train", *OPTIONS, "--out", tmp_path / "limited", script=script)
     _, said = finish(tmp_path, process, 300)
     assert process.returncode == 0 and "Traceback" not in said, said
     lines = [line for line in said.splitlines() if "out of memory: starting again in" in line]

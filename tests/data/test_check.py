@@ -228,3 +228,18 @@ def test_nothing_readable_at_all(tmp_path):
 
 def test_every_finding_kind_has_a_place_in_the_report(bad):
     assert {one.kind for one in checked(bad[0]).findings} == set(KINDS) - {"very_large", "imbalance"}
+
+
+def test_equal_pictures_with_other_labels_are_errors_and_labels_are_counted(tmp_path, scene):
+    rows = ["path,labels"]
+    for place in range(12):
+        scene(500 + place).save(tmp_path / f"{place}.png")
+        rows.append(f"{place}.png,{'a|b' if place % 3 else 'a' if place % 2 else ''}")
+    for place, labels in ((1, "?b"), (2, "a|b"), (3, "b")):  # of pictures with a|b, a|b and a
+        shutil.copy(tmp_path / f"{place}.png", tmp_path / f"again{place}.png")
+        rows.append(f"again{place}.png,{labels}")
+    (tmp_path / "t.csv").write_text("\n".join(rows))
+    result = check(open_source(str(tmp_path / "t.csv")), lambda *_: None)
+    pairs = {(one.kind, one.label, one.other_label) for one in result.findings if one.path and one.other_path}
+    assert pairs == {("label_conflict", "?b", "a|b"), ("label_conflict", "b", "a"), ("duplicate", "a|b", "a|b")}
+    assert result.counts["train"].tolist() == [11, 10] and result.num_images == {"train": 15} and result.errors == 2

@@ -62,7 +62,7 @@ def test_other_separators_and_names_of_columns_are_taken_and_said(tmp_path: Path
     [
         ("", ["lacks the column path and label"]),
         ("path:label\n1.jpg:a\n", ["lacks the column path and label", "'path:label'"]),
-        ("path,color\n1.jpg,a\n", ["lacks the column label", "'path', 'color'"]),
+        ("path,color\n1.jpg,a\n", ["lacks the column label or labels", "'color'", "line 2"]),
         ("path,label\n", ["no training images"]),
         ("path,label,split\n1.jpg,a,val\n", ["no training images"]),
         ("path,label\n1.jpg,a\n2.jpg,a\n", ["one class, 'a'"]),

@@ -1,13 +1,16 @@
 """Small networks with weights that are not trained, but far from equal answers."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from vit.checkpoints.format import Description, checkpoint_content
+from vit.checkpoints.label_rules import LabelRules
 from vit.data.preprocess import Preprocess, ResizeMode
 from vit.inference.deployed import Trained
 from vit.models.spec import NetworkSpec
@@ -34,6 +37,13 @@ def make(kind: str, temperature: float = 1.0, resize_mode: ResizeMode = "shortes
         torch.nn.init.normal_(network.get_parameter(name), std=0.5)
     preprocess = Preprocess(side, 0.9, (0.5, 0.4, 0.3), (0.25, 0.2, 0.3), "bilinear", resize_mode)
     return Trained(network, Description(CLASSES, spec, preprocess, temperature=temperature))
+
+
+def make_multilabel(kind: str) -> Trained:
+    """The same network for several labels: a temperature and a threshold for each."""
+    made = make(kind)
+    rules = LabelRules(np.array([0.5, 1.0, 3.0]), np.array([0.3, 0.5, 0.6]))
+    return replace(made, description=replace(made.description, multilabel=rules))
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "classes and their numbers come from train alone; a class that train lacks is refused with both "
               "lists; a class that is missing elsewhere is noted", 3),
         Fault("D7", "a model is measured on data with other classes",
-              "classes are matched by name, in any order; unknown classes are refused and named", 3),
+              "classes and labels are matched by name, in any order; unknown ones are refused and named, and so are "
+              "images with one class where the model gives several labels, and the reverse", 3),
         Fault("D8", "class names that differ only in case, spaces or Unicode form",
               "two classes, and a note that names both; `vit data check --strict` ends with 5"),
         Fault("D9", "class names that are numbers",
@@ -70,6 +71,9 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused, with the line, the number of groups or the path", 3),
         Fault("D30", "a class whose images are all in one group, or a class with one image",
               "its images stay in train; folds, which test every image, refuse it", 3),
+        Fault("D31", "a table of several labels with other values than 0 and 1, empty names, a label that only test "
+              "images have, or a label that all or no training images have",
+              "refused, with the line or the label; -1 is read as absent only where no other cell can mean it", 3),
     ),
     "Images": (
         Fault("I1", "truncated, empty, HTML, a git-lfs pointer, random bytes",
@@ -120,6 +124,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "never overwritten: refused with --name; finished by the same command", 2),
         Fault("K16", "--labels of a folder without predictions, of other images, or without a class that a label has",
               "refused, with the folder and the command that makes one", 2),
+        Fault("K17", "options of one class for an image on several labels, and the reverse",
+              "refused, with the options that go with the data", 2),
         Fault("K13", "--optim.lr find with --freeze backbone, with --resume, or on several processes",
               "refused with the option to remove", 2),
         Fault("K14", "class weights for an unknown class; two corrections for the class sizes; --data.sampling with "

@@ -134,7 +134,10 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "one line says that the temperature is that of single views; --target_accuracy and --coverage are "
               "refused (2); a damaged file is refused", 4),
         Fault("A8", "--tta with --reject_novel", "refused: one view is compared", 2),
-        Fault("A9", "--tta crops for a network that sees whole pictures",
+        Fault("A9", "a rule for classes that exclude each other (--reject_below, --target_accuracy, --coverage, --tta, "
+              "vit compare, vit crossval, data check --labels) for a model or data with several labels for an image",
+              "refused, with the reason", 2),
+        Fault("A10", "--tta crops for a network that sees whole pictures",
               "refused, because crops enlarge the objects; --tta flip works with any network", 2),
     ),
     "Numbers": (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from vit.csv_files import records
 from vit.errors import ResourceError, UsageError
 from vit.inference.predictor import Prediction
-from vit.inference.rows import JsonLinesWriter, column_names, from_json, merge, open_writer, to_json
+from vit.inference.rows import JsonLinesWriter, from_json, merge, open_writer, to_json
 
 TOP = (("cat", 0.5), ("dög, the", 0.25), ("=1+1", 0.125))
 ROWS = [
@@ -22,6 +22,10 @@ ROWS = [
     Prediction("=HYPERLINK(1).png", "too_large", error="1x300 pixels"),
 ]
 ENDINGS = [".csv", ".jsonl", ".parquet"]
+
+
+_MORE = ["label_2", "probability_2", "label_3", "probability_3"]
+COLUMNS = ["path", "status", "label", "probability", *_MORE, "error", "engine"]
 
 
 def write(path, rows, top_k=3):
@@ -45,7 +49,7 @@ def test_every_format_holds_the_same(tmp_path):
     assert read_json(tmp_path / "rows.jsonl") == ROWS
     table = pq.read_table(tmp_path / "rows.parquet").to_pylist()
     for flat, row, cells in zip(table, ROWS, read_csv(tmp_path / "rows.csv"), strict=True):
-        assert list(flat) == list(cells) == column_names(3)
+        assert list(flat) == list(cells) == COLUMNS
         assert (flat["path"], flat["status"], flat["error"]) == (row.path, row.status, row.error)
         assert (flat["label"], flat["probability"]) == (row.label or None, row.probability)
         assert [(flat[f"label_{n}"], flat[f"probability_{n}"]) for n in (2, 3)] == [*row.top[1:]] or not row.top
@@ -144,3 +148,19 @@ def test_parts_are_merged_in_the_order_of_the_list(tmp_path, count, processes):
 
 def test_json_is_plain():
     assert from_json(json.loads(json.dumps(to_json(ROWS[1])))) == ROWS[1]
+
+
+def test_an_image_without_any_of_several_labels_is_ok_in_every_format(tmp_path):
+    top = (("cat", 0.4), ("dog", 0.3))
+    many = [
+        Prediction("a", "ok", top=(("dog", 0.9), ("cat", 0.8)), labels=("dog", "cat")),
+        Prediction("b", "ok", top=top),
+        Prediction("c", "unreadable", error="cut"),
+    ]
+    for ending in ENDINGS:
+        with open_writer(tmp_path / f"rows{ending}", 2) as writer:
+            writer.is_multilabel = True
+            for row in many:
+                writer.write(row)
+    assert read_json(tmp_path / "rows.jsonl") == many
+    assert '"labels": []' in (tmp_path / "rows.jsonl").read_text().splitlines()[1]

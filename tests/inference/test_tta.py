@@ -53,7 +53,7 @@ def test_the_middle_crop_is_the_picture_that_the_network_sees_without_augmentati
     assert torch.equal(middle, preprocess(picture))
 
 
-@pytest.mark.faults("A9")
+@pytest.mark.faults("A10")
 def test_crops_are_refused_where_the_network_sees_whole_pictures():
     assert larger(Preprocess(224, crop_fraction=0.875)).image_size == 256
     with pytest.raises(UsageError, match="whole pictures"):

@@ -7,7 +7,8 @@ from PIL import Image
 
 from vit.inference.scored_images import ScoredImages
 from vit.inference.scored_rows import write_scored
-from vit.report.figures import confusion_matrix, curves, displayable, image_grid, reliability, save
+from vit.report.figures import confusion_matrix, curves, reliability, save
+from vit.report.image_grid import displayable, image_grid
 
 HOSTILE = ("$x", "$\\frac", "a_b^c{", "日本", "new\nline", "é\udce9", "x" * 300, "\\", "%s", "")
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from vit.data.samples import Samples
+from vit.layout import FeaturesLayout
 from vit.training.features import SharedFeatures, StoredFeatures
 
 NAMES = [f"{number:032x}" for number in range(6)]
@@ -17,7 +18,7 @@ def shared(tmp_path, monkeypatch):
     """A folder for six images, of which the last could not be read, and the images that were computed."""
     hashes = {f"{index}.png": name for index, name in enumerate(NAMES[:5])} | {"5.png": "", "again.png": NAMES[0]}
     found = SharedFeatures(tmp_path / "features", hashes)
-    monkeypatch.setattr(found, "path", lambda plan: tmp_path / "features" / "one.safetensors")
+    monkeypatch.setattr(found, "files", lambda plan: FeaturesLayout(tmp_path / "features", "one"))
     calls: list[list[str]] = []
 
     def compute(samples):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import f1_score, recall_score
+from sklearn.metrics import average_precision_score, f1_score, recall_score
 
 from vit.training.validation_metrics import validation_metrics
 
@@ -26,3 +26,24 @@ def test_they_are_scikit_learn_s(num_classes, pairs):
     )
     assert found["macro_f1"] == pytest.approx(f1_score(labels, predictions, average="macro", zero_division=0))
     assert ("acc5" in found) == (num_classes > 5)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_those_of_several_labels_are_scikit_learn_s_over_known_labels(seed):
+    generator = np.random.default_rng(seed)
+    labels = (generator.random((12, 4)) < (0.0, 0.1, 0.4, 0.8)).astype(np.int64)  # the first label is of no image
+    labels[generator.random(labels.shape) < 0.2] = -1
+    labels[0], labels[1, 1:] = -1, 1  # nothing is known of the first image
+    probabilities = generator.random(labels.shape).round(2).astype(np.float32)
+    metrics = validation_metrics(4, is_multilabel=True)
+    for part in torch.arange(12).split(5):
+        metrics.update(torch.from_numpy(probabilities)[part], torch.from_numpy(labels)[part])
+    found = {name: float(value) for name, value in metrics.compute().items()}
+    known, guess = labels >= 0, probabilities > 0.5
+    of_label = [(labels[known[:, k], k], guess[known[:, k], k], probabilities[known[:, k], k]) for k in range(4)]
+    aps = [average_precision_score(true, scores) for true, _, scores in of_label if true.any()]
+    f1s = [f1_score(true, given) for true, given, _ in of_label if true.any() or given.any()]
+    exact = ((labels == guess) | ~known).all(axis=1)[known.any(axis=1)]
+    assert found["map"] == pytest.approx(np.mean(aps)) and found["macro_f1"] == pytest.approx(np.mean(f1s))
+    assert found["micro_f1"] == pytest.approx(f1_score(labels[known], guess[known]))
+    assert found["exact_match"] == pytest.approx(exact.mean())

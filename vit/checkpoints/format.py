@@ -2,11 +2,12 @@
 
 A checkpoint is Lightning's dictionary, with our description under the key "vit":
 
-    vit: {format: 3, classes: [name, ...], network: {name, option: value, ...},
+    vit: {format: 3 or 4, classes: [name, ...], network: {name, option: value, ...},
           preprocess: {image_size, crop_fraction, mean, std, interpolation, resize_mode},
           precision: "32-true" | "bf16-mixed" | "16-mixed", temperature: float,
           metrics: {name: float}, versions: {package: version},
-          validation_scores: {labels, own, above, highest: base64}}   (optional)
+          validation_scores: {labels, own, above, highest: base64},   (optional)
+          multilabel: {temperatures: [K numbers], thresholds: [K numbers]}}   (several labels for an image)
     state_dict: {"network.<key>": tensor}            the weights (averaged ones, if the recipe averages)
     progress: {train_loss: [[sum, batches], ...], skipped: int, ...}   of an unfinished epoch, for resuming
     novelty: {features: (n, D) float16, neighbor: int, validation: (m,) float32}   (optional)
@@ -17,6 +18,10 @@ Each fact stands once. The number of classes is the length of `classes`, and the
 `temperature` divides the logits before the softmax. It is 1 during training. At the end, the temperature that was
 fitted on the validation images is written into best.ckpt, with the scores of these images, and with features of
 training images (`Novelty`).
+
+`multilabel` is there if the network gives several labels for an image, and only then. Probabilities are then sigmoids
+of the logits over the temperature of each label, and `temperature` stays 1. Such files have format 4, because a program
+that reads format 3 would compute a softmax. All other files have format 3.
 
 Older formats are read as well. Formats 1 and 2 repeat `image_size`, `num_classes` and timm's name (`model`) in
 `network`. Format 1 has no `resize_mode`, which means "shortest".
@@ -34,13 +39,15 @@ from typing import Any, get_args
 
 from torch import Tensor
 
+from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.preprocess import Interpolation, Preprocess, ResizeMode
 from vit.errors import CheckpointError, first_line
 from vit.models.network import Network
 from vit.models.spec import NetworkSpec
 
-FORMAT = 3
+FORMAT = 4  # the newest, with several labels for an image
+SINGLE_LABEL_FORMAT = 3  # of all other checkpoints: earlier programs read them
 KEY = "vit"
 NOVELTY_KEY = "novelty"
 PREFIX = "network."
@@ -64,6 +71,7 @@ class Description:
         metrics: validation metrics of these weights.
         versions: version of each package that decides a number.
         validation_scores: what the network gave the validation images; None where it has none.
+        multilabel: rules of the labels if the network gives several labels for an image; None: one class for an image.
     """
 
     class_names: tuple[str, ...]
@@ -74,6 +82,7 @@ class Description:
     metrics: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     validation_scores: ValidationScores | None = None
+    multilabel: LabelRules | None = None
 
     def build(self) -> Network:
         """The network with random weights, for images of this preprocessing."""
@@ -82,7 +91,7 @@ class Description:
     def to_dict(self) -> Content:
         """Plain values. A round trip through JSON proves it, and turns tuples into lists."""
         plain = {
-            "format": FORMAT,
+            "format": SINGLE_LABEL_FORMAT if self.multilabel is None else FORMAT,
             "classes": self.class_names,
             "network": self.spec.to_plain(),
             "preprocess": self.preprocess.to_dict(),
@@ -93,6 +102,8 @@ class Description:
         }
         if self.validation_scores is not None:
             plain["validation_scores"] = self.validation_scores.to_plain()
+        if self.multilabel is not None:
+            plain["multilabel"] = self.multilabel.to_plain()
         result: Content = json.loads(json.dumps(plain))
         return result
 
@@ -112,7 +123,11 @@ class Description:
         if not 0 < temperature < math.inf:
             raise ValueError(f"temperature is {temperature}")
         preprocess = _preprocess(plain["preprocess"])
-        scores = plain.get("validation_scores")
+        scores, rules = plain.get("validation_scores"), plain.get("multilabel")
+        if (rules is not None) != (plain["format"] > SINGLE_LABEL_FORMAT):
+            raise ValueError("rules of labels belong to format 4, and format 4 has them")
+        if rules is not None and temperature != 1:
+            raise ValueError("several labels have a temperature each, and none for all")
         network = dict(plain["network"])
         if plain["format"] < 3:
             network = _without_repeated_facts(network, len(class_names), preprocess.image_size)
@@ -125,6 +140,7 @@ class Description:
             {str(key): float(value) for key, value in plain["metrics"].items()},
             {str(key): str(value) for key, value in plain["versions"].items()},
             None if scores is None else ValidationScores.from_plain(scores, len(class_names)),
+            None if rules is None else LabelRules.from_plain(rules, len(class_names)),
         )
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from vit.atomic_files import partial_name
 from vit.checkpoints.format import FIX, KEY, NOVELTY_KEY, Content
+from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.model_path import check_local
 from vit.checkpoints.novelty import Novelty
 from vit.checkpoints.validation_scores import ValidationScores
@@ -106,6 +107,18 @@ def store_calibration(
         content[KEY]["validation_scores"] = scores.to_plain()
     if novelty is not None:
         content[NOVELTY_KEY] = novelty.to_plain()
+    write_checkpoint(content, path)
+
+
+def store_label_rules(path: Path, rules: LabelRules) -> None:
+    """Write the fitted temperatures and thresholds of labels into a checkpoint's description.
+
+    Raises:
+        CheckpointError: as `read_checkpoint`.
+        ResourceError: as `write_checkpoint`.
+    """
+    content = read_checkpoint(path)
+    content[KEY]["multilabel"] = rules.to_plain()
     write_checkpoint(content, path)
 
 

@@ -63,6 +63,8 @@ class RunResult:
         left_out: validation and test images that could not be read and were not measured: {split: {path: reason}}.
         mfu: achieved FLOP/s of the training steps over the measured matrix peak of the precision; None where it was
             not measured.
+        multilabel: temperatures and thresholds of the labels, as `LabelRules` has them; None where an image has one
+            class. `temperature` is then 1, and an image is right (`correct`) where all its known labels are.
     """
 
     spec: NetworkSpec
@@ -92,10 +94,18 @@ class RunResult:
     answers: dict[str, Any] = field(default_factory=dict)
     left_out: dict[str, dict[str, str]] = field(default_factory=dict)
     mfu: float | None = None
+    multilabel: dict[str, list[float]] | None = None
+
+    @property
+    def accuracy(self) -> float:
+        """The fraction of the test images that are right; with several labels for an image the exact match."""
+        return self.metrics["acc1" if self.multilabel is None else "exact_match"]["value"]
 
     def write(self, path: Path) -> None:
         """Write result.json whole or not at all."""
         values = {_KEYS.get(name, name): value for name, value in vars(self).items() if name not in _IN_NETWORK}
+        if self.multilabel is None:
+            del values["multilabel"]
         network = {
             "name": self.spec.name,
             "image_size": self.image_size,

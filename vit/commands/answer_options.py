@@ -54,8 +54,24 @@ class AnswerOptions:
             tta,
         )
 
+    def _check_none_given(self) -> None:
+        given = {"reject_below": self.reject_below, "target_accuracy": self.target_accuracy, "coverage": self.coverage}
+        for name, value in given.items():
+            if value is not None:
+                raise UsageError(
+                    f"--{name} decides between classes that exclude each other, and this model gives an image several "
+                    "labels, each with its own threshold",
+                    f"leave --{name} out; --probabilities writes the probability of every label",
+                )
+
     def rule(self, predictor: "Predictor", reporter: Reporter) -> "AnswerRule":
-        """The rule for a model, and a line that says what it is."""
+        """The rule for a model, and a line that says what it is.
+
+        Raises:
+            UsageError: the model gives an image several labels, or its validation images are missing or too few.
+        """
+        if predictor.multilabel is not None:
+            self._check_none_given()
         from vit.inference.answers import answer_rule
 
         option = "--target_accuracy" if self.target_accuracy is not None else "--coverage"

@@ -112,9 +112,12 @@ def _write(
         raise CheckpointError(
             f"{pretrained.source}: its classifier does not fit: {filled.report.initialized}", "give other weights"
         )
-    description = Description(class_names, filled.spec, filled.preprocess, versions=versions())
+    rules = pretrained.multilabel
+    description = Description(class_names, filled.spec, filled.preprocess, versions=versions(), multilabel=rules)
     write_checkpoint(checkpoint_content(description, filled.network.state_dict()), output)
     load(output)
     parameters = sum(parameter.numel() for parameter in filled.network.parameters())
     words = f"{filled.spec.name}, {parameters:,} parameters, {filled.preprocess.image_size} pixels"
-    return [("network", words), *filled.report.facts(), ("checkpoint", str(output))]
+    lowest, highest = (0.0, 0.0) if rules is None else (rules.thresholds.min(), rules.thresholds.max())
+    several = [("labels", f"several for an image, with thresholds of {lowest:.3f} to {highest:.3f}")]
+    return [("network", words), *(several if rules else []), *filled.report.facts(), ("checkpoint", str(output))]

@@ -72,6 +72,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, jobs: int | None, repo
     data = recipe.data
     found = start.listed or open_source(data.source, data.root, data.download, data.allow_empty)
     of_folds = [replace(recipe, data=replace(data, fold=f"{number}/{folds}")) for number in range(1, folds + 1)]
+    found.check_one_class("vit crossval")
     sources = [divided(found, one.data) for one in of_folds]
     first = make_plan(of_folds[0], found)
     whole = pooled(with_groups(found, data.groups))

@@ -31,7 +31,7 @@ def report_crossval(reporter: Reporter, path: Path) -> None:
     reporter.facts(
         [
             ("accuracy", f"{_words(accuracy.accuracy)}; the interval respects {_units(accuracy.num_groups)}"),
-            ("naive", f"{_words(accuracy.naive)}; it takes all images for independent, and is too narrow"),
+            ("naive", f"{_words(accuracy.naive)}; it takes all images for independent, and is often too narrow"),
         ]
     )
     rows = zip(accuracy.num_images, accuracy.folds, found.runs, strict=True)

@@ -91,7 +91,7 @@ def _check(reporter: Reporter, source: "Source") -> "CheckResult":
 
     reporter.notice(
         f"{sum(map(len, source.splits.values())):,} images of {source.name} ({', '.join(source.splits)}), "
-        f"{len(source.class_names):,} classes"
+        f"{len(source.class_names):,} {'labels' if source.is_multilabel else 'classes'}"
     )
     with ProgressReport(reporter, "image") as progress:
         return find_problems(source, progress.update)
@@ -106,17 +106,26 @@ def _show(reporter: Reporter, source: "Source", checked: "CheckResult") -> None:
     rows = []
     for split, counts in checked.counts.items():
         sizes = checked.sizes[split]
-        images, present = int(counts.sum()), counts[counts > 0]
+        images, present = checked.num_images[split], counts[counts > 0]
         ratio = f"{present.max() / present.min():.1f}" if len(present) else ""
         typical = f"{sizes.median_width}x{sizes.median_height}"
         rows.append((split, f"{images:,}", f"{sizes.readable:,}", ratio, typical, sizes.smallest, sizes.largest))
-    names = ("split", "images", "readable", "largest to smallest class", "median pixels", "least side", "greatest side")
+    kind = "label" if source.is_multilabel else "class"
+    names = (
+        "split",
+        "images",
+        "readable",
+        f"largest to smallest {kind}",
+        "median pixels",
+        "least side",
+        "greatest side",
+    )
     reporter.table(names, rows)
     order = sorted(range(len(source.class_names)), key=lambda number: int(checked.counts["train"][number]))
     title = f", the {SHOWN_CLASSES} smallest of {len(order):,}" if len(order) > SHOWN_CLASSES else ""
-    reporter.line(f"\nimages of a class{title}")
+    reporter.line(f"\nimages {'with' if source.is_multilabel else 'of'} a {kind}{title}")
     reporter.table(
-        ("class", *checked.counts),
+        (kind, *checked.counts),
         (
             (source.class_names[number], *(f"{counts[number]:,}" for counts in checked.counts.values()))
             for number in order[:SHOWN_CLASSES]

@@ -108,7 +108,7 @@ def build(predictor: "Predictor", top_k: int) -> Any:
         rows = list(predictor.predict_files(paths or [], top_k))
         good = [row for row in rows if row.status == "ok"]
         bad = [f"{harmless(Path(row.path).name)}: {harmless(row.error)}" for row in rows if row.status != "ok"]
-        shown = [(_picture(row.path), f"{row.label} {row.probability:.1%}") for row in good]
+        shown = [(_picture(row.path), _caption(row)) for row in good]
         return shown, _chosen(good, 0), gradio.update(value="\n".join(bad), visible=bool(bad)), good
 
     def choose(rows: list[Any], event: gradio.SelectData) -> dict[str, float] | None:
@@ -124,7 +124,7 @@ def build(predictor: "Predictor", top_k: int) -> Any:
         return look(rows, event.index)
 
     with gradio.Blocks(title="vit demo", analytics_enabled=False) as page:
-        shown = _widgets(top_k)
+        shown = _widgets(top_k, predictor.multilabel is not None)
         one_by_one: dict[str, Any] = {"concurrency_id": "network"}  # a map hooks into the network that predicts
         private = {**one_by_one, "api_visibility": "private"}
         answers = [shown.pictures, shown.class_names, shown.problems, shown.rows]
@@ -147,8 +147,8 @@ class _Widgets(NamedTuple):
     problems: Any
 
 
-def _widgets(top_k: int) -> _Widgets:
-    """Lay out the page that is being built."""
+def _widgets(top_k: int, is_multilabel: bool) -> _Widgets:
+    """Lay out the page that is being built. Among several labels of an image, none stands above the others."""
     import gradio
 
     files = gradio.File(label="Drop images here", file_count="multiple", type="filepath")
@@ -162,7 +162,8 @@ def _widgets(top_k: int) -> _Widgets:
             buttons=["download", "fullscreen"],  # gradio's own buttons include one that sends pictures to Hugging Face
         )
         with gradio.Column(scale=1):
-            class_names = gradio.Label(label="Classes", num_top_classes=top_k)
+            what = "Labels" if is_multilabel else "Classes"
+            class_names = gradio.Label(label=what, num_top_classes=top_k, show_heading=not is_multilabel)
             picture = gradio.Image(show_label=False, visible=False, interactive=False, buttons=["fullscreen"])
             words = gradio.Textbox(show_label=False, container=False, visible=False, interactive=False)
     problems = gradio.Textbox(label="Could not be read", visible=False, interactive=False)
@@ -182,6 +183,13 @@ def look_at(predictor: "Predictor", path: str) -> "tuple[npt.NDArray[np.uint8] |
     ((method, importance),) = found.maps.items()
     words = f"Yellow spoke for {harmless(found.explained)} ({method}); each map has a scale of its own."
     return overlay(found.image, importance).permute(1, 2, 0).numpy(), words
+
+
+def _caption(row: "Prediction") -> str:
+    """The class of an image with its probability, or its labels, each with its probability."""
+    if row.probability is not None:
+        return f"{row.label} {row.probability:.1%}"
+    return ", ".join(f"{name} {probability:.1%}" for name, probability in row.top if name in row.labels) or "no label"
 
 
 def _picture(path: str) -> Any:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from vit.checkpoints.model_path import check_model
 from vit.commands.arguments import ModelOrExport, StrPath, new_folder, path_text
+from vit.commands.multilabel_evaluation import measured_labels
 from vit.commands.shown_answers import show_answers
 from vit.commands.tta_options import fit_tta, warn_of_mirror
 from vit.console import Reporter, interval, percent
@@ -20,8 +21,10 @@ from vit.layout import EvaluationLayout, RunLayout
 if TYPE_CHECKING:
     from vit.data.samples import Samples, Source
     from vit.inference.metrics import ClassMetrics, Measurement
+    from vit.inference.multilabel_metrics import MultilabelMeasurement
     from vit.inference.predictor import Predictor
     from vit.inference.scored_images import ScoredImages
+    from vit.inference.scored_labels import Scored
 
 SHOWN_CLASSES = 20
 
@@ -32,7 +35,8 @@ class Evaluation:
 
     Attributes:
         folder: folder with metrics.json, predictions.csv and figures.
-        measurement: all metrics with 95 % intervals; `measurement.metrics.acc1.value` is the accuracy.
+        measurement: all metrics with 95 % intervals; `measurement.metrics.acc1.value` is the accuracy, and of a model
+            that gives several labels, `measurement.metrics.map.value` is the mean average precision.
         unreadable: reason for each image that could not be read.
         seen: number of images that were left out because the run has seen them, by the split of the run.
         engine: what computed the probabilities: "torch", "openvino" or "onnxruntime".
@@ -40,7 +44,7 @@ class Evaluation:
     """
 
     folder: Path
-    measurement: "Measurement"
+    measurement: "Measurement | MultilabelMeasurement"
     unreadable: dict[str, str]
     seen: dict[str, int]
     engine: str
@@ -93,10 +97,11 @@ def evaluate(
     _check_data(model, data)
     wanted = None if output is None else _empty_folder(output)
 
-    from vit.commands.measured_images import choose_split, with_model_classes
+    from vit.commands.measured_images import check_same_task, choose_split, with_model_classes
     from vit.inference.engine import distributed
     from vit.inference.metrics import measure
     from vit.inference.predictor import load
+    from vit.inference.scored_labels import ScoredLabels
 
     with distributed() as rank:
         reporter = Reporter(quiet=rank > 0)
@@ -104,6 +109,7 @@ def evaluate(
         chosen = choose_split(source, split)
         folder = wanted or _free_folder(model, source.name, chosen)
         predictor = load(model, device, precision, engine, len(source.splits[chosen]), tta)
+        check_same_task(source, predictor.multilabel is not None)
         warn_of_mirror(model, tta, reporter)
         if tta is not None:
             fit_tta(model, predictor, path_text(root), reporter)
@@ -112,11 +118,22 @@ def evaluate(
         scored = _score(predictor, source.name, chosen, samples, reporter)
     fitted_elsewhere = data is not None or chosen == "test"
     scores = predictor.validation_scores if fitted_elsewhere else None
-    measurement = measure(scored, predictor.class_names, scores=scores)
-    found = Evaluation(folder, measurement, dict(scored.left_out), seen, predictor.engine.name, tta)
+    if isinstance(scored, ScoredLabels):
+        assert predictor.multilabel is not None
+        several = measured_labels(scored, predictor.multilabel, predictor.class_names)
+        found = Evaluation(folder, several.measurement, dict(scored.left_out), seen, predictor.engine.name, tta)
+    else:
+        measurement = measure(scored, predictor.class_names, scores=scores)
+        found = Evaluation(folder, measurement, dict(scored.left_out), seen, predictor.engine.name, tta)
     if rank == 0:
-        _write(found, scored, predictor.class_names)
-        _show(reporter, found)
+        files = _write_metrics(found, predictor.class_names)
+        if isinstance(scored, ScoredLabels):
+            several.write(files)
+            several.show(reporter)
+        else:
+            _write(files, measurement, scored, predictor.class_names)
+            _show(reporter, measurement)
+        reporter.line(f"\nmetrics.json, predictions.csv and figures in {found.folder}")
         reporter.next_command(f"vit predict {shlex.quote(model)} FOLDER_OF_IMAGES")
         _check_all_readable(found)
     return found
@@ -175,7 +192,7 @@ def _measured_images(
     return unseen_images(run, source, split, include_seen, reporter)
 
 
-def _score(predictor: "Predictor", data: str, split: str, samples: "Samples", reporter: Reporter) -> "ScoredImages":
+def _score(predictor: "Predictor", data: str, split: str, samples: "Samples", reporter: Reporter) -> "Scored":
     from vit.data.loader import labeled_images
     from vit.inference.engine import score
     from vit.inference.tta import AugmentedEngine
@@ -188,23 +205,29 @@ def _score(predictor: "Predictor", data: str, split: str, samples: "Samples", re
     return score(engine, labeled_images(samples, predictor.preprocess), novelty_of)
 
 
-def _write(found: Evaluation, scored: "ScoredImages", class_names: tuple[str, ...]) -> None:
+def _write_metrics(found: Evaluation, class_names: tuple[str, ...]) -> EvaluationLayout:
     from vit.atomic_files import write_json
-    from vit.inference.scored_rows import write_scored
-    from vit.report.figures import confusion_matrix, reliability, save
 
     files = EvaluationLayout(new_folder(found.folder))
     left_out = {**found.seen, "unreadable": found.unreadable}
     more = {"engine": found.engine, "tta": found.tta, "left_out": left_out, "classes": list(class_names)}
     write_json(files.metrics_path, {**found.measurement.to_dict(), **more})
+    return files
+
+
+def _write(
+    files: EvaluationLayout, measurement: "Measurement", scored: "ScoredImages", class_names: tuple[str, ...]
+) -> None:
+    from vit.inference.scored_rows import write_scored
+    from vit.report.figures import confusion_matrix, reliability, save
+
     write_scored(files.predictions_path, scored, class_names)
-    if found.measurement.confusion is not None:
-        save(confusion_matrix(found.measurement.confusion, class_names), files.confusion_matrix_path)
+    if measurement.confusion is not None:
+        save(confusion_matrix(measurement.confusion, class_names), files.confusion_matrix_path)
     save(reliability(scored.correct, scored.confidences, scored.uncalibrated), files.reliability_path)
 
 
-def _show(reporter: Reporter, found: Evaluation) -> None:
-    measurement = found.measurement
+def _show(reporter: Reporter, measurement: "Measurement") -> None:
     reporter.line(f"{measurement.num_images:,} images; 95 % intervals")
     reporter.facts(_facts(measurement))
     worst = sorted(measurement.per_class, key=lambda row: row.f1)[:SHOWN_CLASSES]
@@ -214,7 +237,6 @@ def _show(reporter: Reporter, found: Evaluation) -> None:
     reporter.table(("class", "images", "precision", "recall", "F1"), [_class_row(row) for row in worst])
     if measurement.answers is not None:
         show_answers(reporter, measurement.answers)
-    reporter.line(f"\nmetrics.json, predictions.csv and figures in {found.folder}")
 
 
 def _facts(measurement: "Measurement") -> list[tuple[str, str]]:

@@ -65,7 +65,7 @@ def explain(
         images: files, folders, patterns
         method: attention, rollout, relevance, gradcam; several with commas; all: all that the network has (a CNN has
             gradcam, which needs the extra 'explain'); best: relevance for a ViT, gradcam for a CNN
-        label: the class to explain; null: the most probable class of each image
+        label: the class or label to explain; null: the most probable one of each image
         layers: also show every attention head of these blocks: all, or numbers from 0 with commas
         faithfulness: measure deletion and insertion, which takes about a hundred predictions for each image
         recursive: also read the folders inside folders

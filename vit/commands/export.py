@@ -70,7 +70,8 @@ def export(
     path = wanted or free_name(Path(f"{trained.description.spec.name}{FORMATS[format].ending}"))
     difference = write(trained, format, path, files)
     reporter = Reporter()
-    reporter.line(f"{path}: {format}, {len(trained.description.class_names)} classes")
+    what = "classes" if trained.description.multilabel is None else "labels, of which an image may have several"
+    reporter.line(f"{path}: {format}, {len(trained.description.class_names)} {what}")
     _show_difference(reporter, difference, files, verify)
     _show_how_to_load(reporter, trained, format, path)
     following = NEXT.get(format, f"vit evaluate {shlex.quote(os.fspath(model))}")

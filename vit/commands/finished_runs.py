@@ -75,6 +75,11 @@ def _read(path: Path) -> FinishedRun:
 
     run = RunDirectory.open(path)
     result, scored = run.finished_result(), run.scored_path("test")
+    if result.multilabel is not None:
+        raise UsageError(
+            f"{path} gives an image several labels, and vit compare counts images with the right class (McNemar)",
+            "compare the intervals of vit evaluate, for example of mAP",
+        )
     if "test" not in result.fingerprints:
         raise UsageError(f"{path} has no test images", "train with --data.test above 0")
     if not scored.is_file():

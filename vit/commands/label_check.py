@@ -1,12 +1,9 @@
 """The labels of a data set, checked by out-of-fold predictions: `vit data check DATA --labels FOLDER`"""
 
-import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from vit.console import Reporter, percent
 from vit.csv_files import new_table
@@ -15,10 +12,9 @@ from vit.inference.files import free_name
 from vit.layout import CrossvalLayout, RunLayout
 
 if TYPE_CHECKING:
-    from vit.data.samples import Samples, Source
-    from vit.data.split import SplitRow
+    from vit.data.samples import Source
     from vit.study.fold_table import FoldPredictions
-    from vit.study.label_errors import LabelErrors
+    from vit.study.label_errors import CheckedImage, LabelErrors
 
 SHOWN_SUSPECTS = 10
 COLUMNS = ("path", "label", "suggested", "confidence", "rank")
@@ -30,18 +26,16 @@ class LabelCheck:
 
     Attributes:
         source: the data set.
-        rows: (split, row) of each image with a prediction.
-        places: (split, index in the split) of the same images.
-        others: (split, row) of each image without a prediction.
+        images: images with a prediction.
+        others: images without a prediction.
         class_names: classes of the predictions.
         errors: labels that are probably wrong.
         accuracy: fraction of the images whose label is the most probable class.
     """
 
     source: "Source"
-    rows: "list[tuple[str, SplitRow]]"
-    places: list[tuple[str, int]]
-    others: "list[tuple[str, SplitRow]]"
+    images: "list[CheckedImage]"
+    others: "list[CheckedImage]"
     class_names: tuple[str, ...]
     errors: "LabelErrors"
     accuracy: float
@@ -85,6 +79,7 @@ def check_labels(source: "Source", folder: Path, list_file: Path, reporter: Repo
     """
     from vit.report.label_page import write_label_page
 
+    source.check_one_class("--labels")
     predictions = _predictions(folder, reporter)
     found = _compared(source, predictions, folder)
     table = free_name(list_file.with_name(f"{list_file.stem}_labels.csv"), [".html"])
@@ -92,7 +87,7 @@ def check_labels(source: "Source", folder: Path, list_file: Path, reporter: Repo
     try:
         table.parent.mkdir(parents=True, exist_ok=True)
         _write(found, table)
-        write_label_page(page, source, found.rows, found.places, found.class_names, found.errors)
+        write_label_page(page, source, found.images, found.class_names, found.errors)
     except OSError as error:
         raise ResourceError(f"cannot write {error.filename}: {error.strerror}", "choose another --output") from error
     _show(reporter, found)
@@ -122,11 +117,13 @@ def _predictions(folder: Path, reporter: Reporter) -> "FoldPredictions":
     from vit.data.loader import labeled_images
     from vit.inference.engine import score
     from vit.inference.predictor import load
+    from vit.inference.scored_images import ScoredImages
     from vit.training.run_images import images_of_run
 
     run = RunDirectory.open(folder)
     run.finished_result()
     source, predictor = images_of_run(run, read_recipe(run.config_path)), load(folder)
+    source.check_one_class(f"--labels {folder}")
     splits = [split for split in ("validation", "test", "calibration") if split in source.splits]
     count = sum(len(source.splits[split]) for split in splits)
     reporter.notice(f"a run has not trained on {count:,} images: their labels are checked, and no others")
@@ -134,39 +131,41 @@ def _predictions(folder: Path, reporter: Reporter) -> "FoldPredictions":
     for split in splits:
         samples = source.splits[split]
         scored = score(predictor.engine, labeled_images(samples, predictor.preprocess))
+        assert isinstance(scored, ScoredImages)  # a run of several labels has other images
         parts.append(FoldPredictions.of_fold(scored, samples, predictor.class_names, 1))
     return FoldPredictions.joined(parts)
 
 
 def _compared(source: "Source", predictions: "FoldPredictions", folder: Path) -> LabelCheck:
     """The labels of the source, as they are now, beside the predictions for the same paths."""
+    import numpy as np
+
     from vit.data.split import split_rows
-    from vit.study.label_errors import find_label_errors
+    from vit.study.label_errors import CheckedImage, find_label_errors
 
     place_of = {path: place for place, path in enumerate(predictions.paths)}
     number_of = {name: number for number, name in enumerate(predictions.class_names)}
-    rows, places, others, chosen, labels = [], [], [], [], []
+    images, others, chosen, labels = [], [], [], []
     for split, listed in split_rows(source).items():
-        for index, row in enumerate(listed):
-            place = place_of.get(row.path)
-            if place is None:
-                others.append((split, row))
+        for place, row in enumerate(listed):
+            image, predicted = CheckedImage(split, place, row), place_of.get(row.path)
+            if predicted is None:
+                others.append(image)
                 continue
             if row.label not in number_of:
                 raise DataError(
                     f"{row.path} has the label {row.label!r}, which the predictions in {folder} lack",
                     "correct the label, or run 'vit crossval' again",
                 )
-            rows.append((split, row))
-            places.append((split, index))
-            chosen.append(place)
+            images.append(image)
+            chosen.append(predicted)
             labels.append(number_of[row.label])
-    if not rows:
+    if not images:
         raise DataError(f"the predictions in {folder} are of other images than {source.name}", "give its own DATA")
     given, probabilities = np.array(labels, dtype=np.int64), predictions.probabilities[chosen]
     accuracy = float((probabilities.argmax(axis=1) == given).mean())
     errors = find_label_errors(given, probabilities)
-    return LabelCheck(source, rows, places, others, predictions.class_names, errors, accuracy)
+    return LabelCheck(source, images, others, predictions.class_names, errors, accuracy)
 
 
 def _write(found: LabelCheck, path: Path) -> None:
@@ -177,35 +176,28 @@ def _write(found: LabelCheck, path: Path) -> None:
     columns = (*COLUMNS, *["split"] * has_splits, *["group"] * has_groups)
     with new_table(path, columns, digits=6, mode="x") as table:
 
-        def write(split: str, row: "SplitRow", *more: str | float | None) -> None:
+        def write(image: "CheckedImage", *more: str | float | None) -> None:
+            split, _, row = image
             table.row((row.path, row.label, *more, *[split] * has_splits, *[row.group] * has_groups))
 
-        for rank, image in enumerate(errors.ranking.tolist(), 1):
-            split, row = found.rows[image]
-            suggested = found.class_names[errors.suggested[image]]
-            write(split, row, suggested, float(errors.confidence[image]), rank if rank <= errors.num_suspects else None)
-        for split, row in found.others:
-            write(split, row, None, None, None)
+        for rank, place in enumerate(errors.ranking.tolist(), 1):
+            suggested, confidence = found.class_names[errors.suggested[place]], float(errors.confidence[place])
+            write(found.images[place], suggested, confidence, rank if rank <= errors.num_suspects else None)
+        for image in found.others:
+            write(image, None, None, None)
 
 
 def _show(reporter: Reporter, found: LabelCheck) -> None:
-    errors, total = found.errors, len(found.rows)
+    errors, total = found.errors, len(found.images)
     reporter.line(
         f"\n{errors.num_suspects:,} of {total:,} labels are suspicious; the networks agree with "
         f"{percent(found.accuracy, 1)} of the labels, and their own mistakes are among the suspicious ones"
     )
     if found.others:
         reporter.line(f"{len(found.others):,} images have no prediction, and are not checked")
-    reporter.table(
-        ("rank", "image", "label", "suggested", "probability of the label"),
-        (
-            (rank, _short(row.path, found.source.splits[split]), row.label, found.class_names[errors.suggested[image]],
-             percent(float(errors.confidence[image]), 1))
-            for rank, image in enumerate(errors.suspects[:SHOWN_SUSPECTS].tolist(), 1)
-            for split, row in [found.rows[image]]
-        ),
-    )  # fmt: skip
-
-
-def _short(path: str, samples: "Samples") -> str:
-    return path if samples.root is None else os.path.relpath(path, samples.root.resolve())
+    rows = []
+    for rank, place in enumerate(errors.suspects[:SHOWN_SUSPECTS].tolist(), 1):
+        split, index, row = found.images[place]
+        suggested, confidence = found.class_names[errors.suggested[place]], percent(float(errors.confidence[place]), 1)
+        rows.append((rank, found.source.splits[split].paths[index], row.label, suggested, confidence))
+    reporter.table(("rank", "image", "label", "suggested", "probability of the label"), rows)

@@ -8,6 +8,7 @@ import numpy as np
 
 from vit.console import ProgressReport, Reporter
 from vit.data.contents import read_contents
+from vit.data.label_text import NOT_KNOWN
 from vit.errors import DataError, UsageError
 from vit.training.run_images import check_contents, seen_in_training
 
@@ -87,17 +88,49 @@ def with_model_classes(
     Raises:
         DataError: the model does not know a class.
     """
+    what = "labels" if source.is_multilabel else "classes"
     numbers = {name: number for number, name in enumerate(class_names)}
     unknown = [name for name in source.class_names if name not in numbers]
     if unknown:
         raise DataError(
-            f"{source.name} has classes that the model does not know: {', '.join(unknown[:SHOWN_CLASSES])} "
+            f"{source.name} has {what} that the model does not know: {', '.join(unknown[:SHOWN_CLASSES])} "
             f"(it knows {', '.join(class_names[:SHOWN_CLASSES])})",
             "rename or remove them",
         )
+    if source.is_multilabel:
+        return _with_model_labels(samples, source, class_names, reporter)
     labels = np.array([numbers[name] for name in source.class_names], dtype=np.int64)[samples.labels]
     missing = sorted(set(range(len(class_names))) - set(labels.tolist()))
     if missing:
         some = ", ".join(class_names[number] for number in missing[:SHOWN_CLASSES])
         reporter.notice(f"no image of {len(missing)} classes: {some}")
     return replace(samples, labels=labels)
+
+
+def _with_model_labels(
+    samples: "Samples", source: "Source", class_names: Sequence[str], reporter: Reporter
+) -> "Samples":
+    """The same for images with several labels. A label that the data set does not have is unknown, not absent."""
+    columns = {name: samples.label_rows[:, number] for number, name in enumerate(source.class_names)}
+    nothing = np.full(len(samples), NOT_KNOWN, dtype=np.int8)
+    labels = np.stack([columns.get(name, nothing) for name in class_names], axis=1)
+    missing = [name for name in class_names if name not in columns]
+    if missing:
+        some = ", ".join(missing[:SHOWN_CLASSES])
+        reporter.notice(f"{source.name} has no labels {some}: their predictions are not measured")
+    return replace(samples, labels=labels)
+
+
+def check_same_task(source: "Source", is_multilabel: bool) -> None:
+    """Raise DataError where the images have one class each, and the model gives several labels; or the other way."""
+    if source.is_multilabel == is_multilabel:
+        return
+    if is_multilabel:
+        raise DataError(
+            f"the images of {source.name} have one class each, and the model gives an image several labels",
+            "give a CSV with the columns path and labels, or one column of 0 and 1 for each label",
+        )
+    raise DataError(
+        f"the images of {source.name} have several labels, and the model gives an image one class",
+        "give class folders, or a CSV with the columns path and label",
+    )

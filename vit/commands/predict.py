@@ -30,6 +30,7 @@ def predict(
     *,
     output: StrPath | None = None,
     top_k: PositiveInt = 5,
+    probabilities: bool = False,
     recursive: bool = False,
     gallery: bool = False,
     reject_below: float | None = None,
@@ -50,7 +51,8 @@ def predict(
         model: a run folder, a checkpoint, or an exported .onnx or .xml file
         images: files, folders, patterns, or a list: a CSV with a column path, or a .txt
         output: new .csv, .jsonl or .parquet file; null: predictions.csv, or predictions-2.csv, ...
-        top_k: number of classes in a row
+        top_k: number of classes in a row; a model that gives several labels writes those above their thresholds
+        probabilities: also write the probability of every class or label, each in a column p_NAME
         recursive: also read the folders inside folders
         gallery: also write a page of thumbnails with their labels
         reject_below: images whose label has a smaller probability get no label, and the status unsure
@@ -94,6 +96,9 @@ def predict(
     computes_features: EngineName = "torch" if reject_novel and engine == "auto" else engine
     predictor = load(model, device, precision, computes_features, len(files), tta)
     writer.top_k = min(top_k, len(predictor.class_names))
+    writer.is_multilabel = predictor.multilabel is not None
+    writer.all_of = predictor.class_names if probabilities else ()
+    of_interest = len(predictor.class_names) if probabilities or writer.is_multilabel else writer.top_k
     reporter = Reporter(quiet=not is_first())
     writer.has_sets = coverage is not None
     predictor.rule = wanted.rule(predictor, reporter)
@@ -104,11 +109,11 @@ def predict(
     elif predictor.novelty is None:
         reporter.notice(f"the column novelty stays empty: {no_novelty(predictor)}")
     reporter.notice(
-        f"{len(files):,} files, {len(predictor.class_names)} classes, "
+        f"{len(files):,} files, {len(predictor.class_names)} {'labels' if writer.is_multilabel else 'classes'}, "
         f"{predictor.engine.device.type}, {predictor.engine.precision}, {predictor.engine.name}"
     )
     own = files[_rank() :: _num_processes()]
-    rows = _watched(predictor.predict_files(own, writer.top_k, batch_size), len(own), reporter)
+    rows = _watched(predictor.predict_files(own, of_interest, batch_size), len(own), reporter)
     with _of_all_processes(rows, writer) as all_rows:
         tally = (
             _write(all_rows, writer, gallery_page(rows_file) if gallery else None) if is_first() else PredictionTally()
@@ -118,7 +123,8 @@ def predict(
         show_predictions(reporter, summary, tally)
         if summary.num_unlabeled and (on_bad == "fail" or summary.num_unlabeled == summary.num_files):
             raise BadInputsError(f"{summary.num_unlabeled} files have no label", f"see the rows in {rows_file}")
-        reporter.next_command(f"vit evaluate {shlex.quote(model)} LABELED_FOLDER")
+        labeled = "LABELS.csv" if writer.is_multilabel else "LABELED_FOLDER"
+        reporter.next_command(f"vit evaluate {shlex.quote(model)} {labeled}")
     return summary
 
 
@@ -171,7 +177,7 @@ def _watched(rows: "Iterable[Prediction]", total: int, reporter: Reporter) -> "I
 
 
 def _write(rows: "Iterable[Prediction]", writer: "RowWriter", page: Path | None) -> PredictionTally:
-    tally = PredictionTally()
+    tally = PredictionTally(is_multilabel=writer.is_multilabel)
     with ExitStack() as stack:
         stack.enter_context(writer)
         gallery = stack.enter_context(_gallery(page)) if page else None
@@ -179,7 +185,8 @@ def _write(rows: "Iterable[Prediction]", writer: "RowWriter", page: Path | None)
             writer.write(row)
             tally.add(row)
             if gallery is not None:
-                gallery.add(row.path, row.status, row.label, row.probability, row.error)
+                labels = row.labels if writer.is_multilabel and row.status == "ok" else None
+                gallery.add(row.path, row.status, row.label, row.probability, row.error, labels)
     return tally
 
 

@@ -26,7 +26,7 @@ class PredictionSummary:
         num_files: number of rows.
         num_unlabeled: number of files that could not be read.
         num_unsure: number of images without a label, because its probability is too low.
-        label_counts: number of files for each predicted label.
+        label_counts: number of files for each predicted label. Where an image may have several, they add up to more.
         num_novel: number of images that are unlike the training images, with or without a label; None where the model
             cannot tell.
     """
@@ -53,6 +53,7 @@ class PredictionTally:
     labels: Counter[str] = field(default_factory=Counter)
     first: "list[Prediction]" = field(default_factory=list)
     bad: "list[Prediction]" = field(default_factory=list)
+    is_multilabel: bool = False
     judged: int = 0  # images with a novelty
     novel: int = 0
 
@@ -64,7 +65,7 @@ class PredictionTally:
         if len(self.first) < SHOWN_FILES:
             self.first.append(row)
         if row.status == "ok":
-            self.labels[row.label] += 1
+            self.labels.update(row.labels if self.is_multilabel else (row.label,))
         elif row.status not in DECIDED and len(self.bad) < SHOWN_BAD:
             self.bad.append(row)
 
@@ -77,9 +78,30 @@ class PredictionTally:
         return PredictionSummary(output, page, total, unlabeled, self.statuses["unsure"], dict(self.labels), novel)
 
 
+def _show_several(reporter: Reporter, summary: PredictionSummary, tally: PredictionTally) -> None:
+    """The labels of each of a few images, or how many images have each label."""
+    if summary.num_files > SHOWN_FILES:
+        reporter.table(("label", "files"), tally.labels.most_common(SHOWN_LABELS))
+        return
+    good = [row for row in tally.first if row.status == "ok"]
+    if good:
+        reporter.table(("file", "labels"), [(row.path, _labels_words(row)) for row in good])
+
+
+def _labels_words(row: "Prediction") -> str:
+    """The labels of an image with their probabilities; without one, the label that is nearest to it."""
+    found = dict(row.top)
+    if row.labels:
+        return ", ".join(f"{name} ({percent(found[name])})" for name in row.labels)
+    name, probability = row.top[0]
+    return f"none (most probable: {name}, {percent(probability)})"
+
+
 def show_predictions(reporter: Reporter, summary: PredictionSummary, tally: PredictionTally) -> None:
     """The labels, or how many files have each, and the files that could not be read."""
-    if summary.num_files <= SHOWN_FILES:
+    if tally.is_multilabel:
+        _show_several(reporter, summary, tally)
+    elif summary.num_files <= SHOWN_FILES:
         good = [
             (row.path, row.label or row.status, percent(row.probability), " | ".join(row.labels))
             for row in tally.first

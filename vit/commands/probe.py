@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.arguments import PositiveInt, StrPath, path_text
-from vit.commands.study import train_cells
+from vit.commands.study_cells import train_cells
 from vit.commands.study_options import StudyOptions, Words, items
 from vit.commands.study_plan import make_study_plan, show_study
 from vit.console import Reporter

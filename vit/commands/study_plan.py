@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from vit.study.grid import Budget, Cell, Inputs
     from vit.study.runner import Machine
 
+RIGHT = "all its known labels are predicted right (exact match)"  # with several labels for an image
+
 
 @dataclass(frozen=True)
 class StudyPlan:
@@ -102,15 +104,17 @@ class StudyPlan:
             "tuning": tuning if tuned > 1 else "fixed recipe",
             **({"settings": choices} if tuned > 1 else {}),
             "subsets": self._subsets(),
+            **({"right": RIGHT} if self.source.is_multilabel else {}),
             "series": list(self.series),
             "jobs": f"{machine.jobs} at a time, {machine.threads} threads each{gpus}",
         }
 
     def _subsets(self) -> str:
         """How subsets of the training images are drawn."""
-        from vit.training.planning.images import SUBSETS
+        from vit.training.planning.images import subset_words
 
-        kinds = " or ".join(SUBSETS[kind] for kind in sorted({recipe.data.subset for recipe in _recipes(self.series)}))
+        found = sorted({recipe.data.subset for recipe in _recipes(self.series)})
+        kinds = " or ".join(subset_words(kind, self.source) for kind in found)
         return f"{kinds}, each inside the next larger, drawn once per seed and shared by all networks"
 
 

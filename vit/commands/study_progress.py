@@ -61,4 +61,5 @@ class StudyProgress:
             return f"FAILED: {run.failure_path.read_text(encoding='utf-8').strip()} (see {run.log_path})"
         result = run.read_result()
         assert result is not None
-        return f"{percent(result.metrics['acc1']['value'])} test accuracy, {duration(result.seconds)}"
+        name = "accuracy" if result.multilabel is None else "exact match"
+        return f"{percent(result.accuracy)} test {name}, {duration(result.seconds)}"

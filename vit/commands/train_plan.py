@@ -3,7 +3,7 @@
 import shutil
 from typing import TYPE_CHECKING
 
-from vit.console import Reporter
+from vit.console import Reporter, percent
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
@@ -26,6 +26,11 @@ FOLLOWS_LOSS = (
     "the validation loss counts common classes more, against the correction; --optim.best_metric balanced_acc counts "
     "all classes equally"
 )
+FOLLOWS_BCE = (
+    "the validation loss is binary cross-entropy, which the asymmetric loss does not minimize; --optim.best_metric map "
+    "follows the mean average precision"
+)
+LOSSES = {"bce": "binary cross-entropy of each label", "asymmetric": "asymmetric loss of each label"}
 SAMPLINGS = {"balanced": "equally often", "sqrt": "by the square root of their size"}
 
 
@@ -83,11 +88,34 @@ def _data(plan: "Plan") -> str:
     names = plan.source.class_names
     images = ", ".join(f"{len(samples):,} {split}" for split, samples in plan.source.splits.items())
     shown = ", ".join(names[:SHOWN_CLASSES]) + (", ..." if len(names) > SHOWN_CLASSES else "")
-    return f"{images}; {len(names)} classes: {shown}"
+    kind = "labels, several for an image" if plan.source.is_multilabel else "classes"
+    return f"{images}; {len(names)} {kind}: {shown}"
+
+
+def _labels(plan: "Plan") -> list[tuple[str, str]]:
+    """Labels of an image, how rare the rarest is, the loss, and the metric that is followed."""
+    from vit.training.multilabel_loss import frequencies_of
+
+    optim, rows = plan.recipe.optim, plan.source.splits["train"].label_rows
+    known, frequencies = rows >= 0, frequencies_of(rows)
+    unknown = f"; {(~known).sum():,} of {known.size:,} cells are unknown" if not known.all() else ""
+    rarest, commonest = int(frequencies.argmin()), int(frequencies.argmax())
+    names = plan.source.class_names
+    words = (
+        f"{(rows == 1).sum() / len(rows):.2f} for each training image, from {names[rarest]} "
+        f"({percent(frequencies[rarest])}) to {names[commonest]} ({percent(frequencies[commonest])}){unknown}"
+    )
+    facts = [("labels", words), ("loss", f"{LOSSES[optim.multilabel_loss]}; {_best(optim.best_metric)}")]
+    if optim.multilabel_loss == "asymmetric" and optim.best_metric == "loss":
+        facts.append(("note", FOLLOWS_BCE))
+    return facts
 
 
 def _classes(plan: "Plan") -> list[tuple[str, str]]:
     """What training does about unequal classes, or what to try where they differ much."""
+    if plan.source.is_multilabel:
+        return _labels(plan)
+
     from vit.training.class_balance import RARE
 
     balance, metric = plan.class_balance, plan.recipe.optim.best_metric

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
 
 SHOWN_BAD = 5
+MAIN = {"acc1": "acc", "map": "mAP"}  # the metric of a validation that is always shown, and its word
+MULTILABEL = {"map": "mAP", "micro_f1": "micro F1", "macro_f1": "macro F1", "exact_match": "exact match"}
 UNEQUAL = 0.005  # between accuracy and balanced accuracy: a smaller difference is not worth a line
 
 
@@ -25,7 +27,7 @@ class TrainProgress(Listener):
 
     def __init__(self, reporter: Reporter, name: str, validations: int, metric: str = "loss") -> None:
         self.reporter, self.name, self.validations = reporter, name, validations
-        self.followed = "" if metric in ("loss", "acc1") else metric
+        self.followed = "" if metric in ("loss", *MAIN) else metric
         self.progress = ProgressReport(reporter, "step")
 
     def step(self, done: int, total: int, loss: float, images_per_second: float) -> None:
@@ -34,10 +36,11 @@ class TrainProgress(Listener):
 
     def row(self, row: dict[str, float], step: int) -> None:
         """Show a row of metrics.csv that has validation metrics."""
-        if "val/acc1" in row:
+        shown = next((name for name in MAIN if f"val/{name}" in row), None)
+        if shown is not None:
             self.reporter.notice(
                 f"{self.name} {int(row['epoch']) + 1}/{self.validations}  train loss {row['train/loss']:.3f}  "
-                f"val loss {row['val/loss']:.3f}  val acc {percent(row['val/acc1'])}"
+                f"val loss {row['val/loss']:.3f}  val {MAIN[shown]} {percent(row[f'val/{shown}'])}"
                 + (f"  {self.followed} {percent(row[f'val/{self.followed}'])}" if self.followed else "")
             )
 
@@ -68,6 +71,8 @@ def show_result(reporter: Reporter, run: "RunDirectory", result: "RunResult", na
 
 def _metrics(result: "RunResult") -> list[tuple[str, str]]:
     """Accuracies and calibration error."""
+    if result.multilabel is not None:
+        return _label_metrics(result)
     facts = [("validation accuracy", percent(result.validation["val/acc1"]))] if result.validation else []
     if result.metrics:
         facts.append(
@@ -83,6 +88,21 @@ def _metrics(result: "RunResult") -> list[tuple[str, str]]:
         chance = percent(result.metrics["ece"]["chance"])
         scaled = f"; {before} without temperature {result.temperature:.3f}" if result.temperature != 1 else ""
         facts.append(("test calibration error", f"{after} ({chance} by chance, were it calibrated){scaled}"))
+    return facts
+
+
+def _label_metrics(result: "RunResult") -> list[tuple[str, str]]:
+    """Metrics of several labels for an image."""
+    facts = [("validation mAP", percent(result.validation["val/map"]))] if result.validation else []
+    for name, words in MULTILABEL.items():
+        if name in result.metrics:
+            facts.append((f"test {words}", interval(**result.metrics[name])))
+    if result.metrics:
+        before, after = (percent(metrics["ece"]["value"]) for metrics in (result.uncalibrated, result.metrics))
+        chance = percent(result.metrics["ece"]["chance"])
+        scaled = f"; {before} without temperatures" if before != after else ""
+        facts.append(("test calibration error", f"{after} ({chance} by chance, were it calibrated){scaled}"))
+        facts[-1:-1] = [("", f"{result.num_images['test']:,} test images, 95 % intervals")]
     return facts
 
 

@@ -51,6 +51,7 @@ def fit_tta(model: str, predictor: "Predictor", root: str | None, reporter: Repo
     from vit.data.loader import labeled_images
     from vit.inference.calibration import fit_temperature
     from vit.inference.engine import score
+    from vit.inference.scored_images import ScoredImages
     from vit.inference.tta import AugmentedEngine
     from vit.launch import is_first
     from vit.training.run_images import images_of_run
@@ -75,6 +76,7 @@ def fit_tta(model: str, predictor: "Predictor", root: str | None, reporter: Repo
         return
     engine.temperature = 1.0
     scored = score(engine, labeled_images(source.splits[split], predictor.preprocess))
+    assert isinstance(scored, ScoredImages)  # several labels are refused
     fitted = fit_temperature(scored, split)
     engine.temperature = fitted.value
     calibrated = scored.at(fitted.value)

@@ -169,11 +169,12 @@ class BatchAugment:
 
         Args:
             images: (B, 3, S, S) normalized images.
-            labels: (B,) class numbers.
+            labels: (B,) class numbers, or (B, K) float labels: 1 present, 0 absent, -1 unknown.
             draw_seeds: (B,) draw seeds; a pair uses the seed of its first image.
 
         Returns:
-            Images of the same shape, and labels: (B,), or (B, C) fractions that sum to 1 if the augmentation mixes.
+            Images of the same shape, and labels: as they are, or (B, C) shares if the augmentation mixes. Shares of
+            classes sum to 1. Shares of several labels are mixed as in timm, and unknown where either parent's label is.
         """
         if self.augment.erasing:
             draws = uniform(_NUM_DRAWS, draw_seeds, 3)
@@ -182,7 +183,7 @@ class BatchAugment:
             images = images * ~_inside(boxes, images)
         if not self.augment.mixes:
             return images, labels
-        targets = F.one_hot(labels, self.num_classes).float()
+        targets = labels if labels.ndim == 2 else F.one_hot(labels, self.num_classes).float()
         count = len(draw_seeds)
         partner = np.arange(count) ^ 1
         partner[partner >= count] = count - 1
@@ -198,7 +199,10 @@ class BatchAugment:
         kept = torch.where(
             torch.from_numpy(cut).to(images.device), 1.0 - inside.float().mean(dim=(1, 2, 3)), weight.flatten()
         )
-        return mixed, targets * kept[:, None] + targets[partner] * (1.0 - kept[:, None])
+        shares = targets * kept[:, None] + targets[partner] * (1.0 - kept[:, None])
+        if labels.ndim == 2:
+            shares = torch.where((targets < 0) | (targets[partner] < 0), -1.0, shares)
+        return mixed, shares
 
 
 def _boxes(area: Draws, position: Draws, ratio: Draws) -> Draws:

@@ -12,7 +12,8 @@ class Batch:
 
     Attributes:
         image: (B, 3, S, S) uint8 from the loader; float and normalized on the device.
-        label: (B,) int64 class numbers, -1 where unknown; (B, C) float after mixup or cutmix.
+        label: (B,) int64 class numbers, -1 where unknown; (B, C) float after mixup or cutmix. With several labels for
+            an image (B, K) float32: 1 present, 0 absent, -1 unknown; shares from 0 to 1 after mixup or cutmix.
         path: B paths, as the user wrote or listed them.
         error: B reasons why the listed image could not be read; "" where it could. In training another image takes the
             row. In evaluation the row is not valid.

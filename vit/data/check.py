@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from vit.data.duplicates import Match, exact_matches, near_matches
 from vit.data.groups import leaks
-from vit.data.samples import Labels, Source
+from vit.data.label_text import PRESENT
+from vit.data.samples import Labels, Samples, Source
 from vit.data.scan import ImageList, ScannedImages, scan_images
 
 Severity = Literal["error", "warning"]
@@ -90,12 +91,14 @@ class CheckResult:
 
     Attributes:
         findings: all problems, errors first, then in the order of KINDS.
-        counts: {split: number of listed images of each class}.
+        counts: {split: number of listed images of each class, or with each label}.
+        num_images: {split: number of listed images}.
         sizes: {split: sides of its images}.
     """
 
     findings: list[Finding]
     counts: dict[str, Labels]
+    num_images: dict[str, int]
     sizes: dict[str, Sizes]
 
     @property
@@ -113,14 +116,12 @@ def check(source: Source, progress: Callable[[int, int], None]) -> CheckResult:
     """
     images = ImageList(source)
     scanned = scan_images(images, progress)
-    counts = {
-        split: np.bincount(source.splits[split].labels, minlength=len(source.class_names)) for split in images.splits
-    }
+    counts = {split: _counted(source.splits[split], len(source.class_names)) for split in images.splits}
     findings = [
         *_image_findings(images, scanned),
-        *_pair_findings(images, scanned),
+        *_pair_findings(images, scanned, source.is_multilabel),
         *_group_findings(source),
-        *_class_findings(source.class_names, counts),
+        *_class_findings(source.class_names, counts, source.is_multilabel),
         *_notes(source),
     ]
     findings.sort(key=lambda finding: (finding.severity, KINDS.index(finding.kind)))
@@ -128,7 +129,15 @@ def check(source: Source, progress: Callable[[int, int], None]) -> CheckResult:
         split: _sizes(scanned.sides[(images.split_numbers == number) & scanned.readable])
         for number, split in enumerate(images.splits)
     }
-    return CheckResult(findings, counts, sizes)
+    num_images = {split: len(source.splits[split]) for split in images.splits}
+    return CheckResult(findings, counts, num_images, sizes)
+
+
+def _counted(samples: Samples, num_classes: int) -> Labels:
+    """(C,) number of images of each class, or with each label."""
+    if samples.is_multilabel:
+        return np.asarray((samples.label_rows == PRESENT).sum(axis=0))
+    return np.bincount(samples.labels, minlength=num_classes)
 
 
 def _image_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Finding]:
@@ -157,15 +166,15 @@ def _tiny(scanned: ScannedImages) -> npt.NDArray[np.bool_]:
     return tiny if 2 * tiny.sum() < scanned.readable.sum() else np.zeros_like(tiny)
 
 
-def _pair_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Finding]:
+def _pair_findings(images: ImageList, scanned: ScannedImages, is_multilabel: bool) -> Iterator[Finding]:
     groups, splits, labels = scanned.groups(), images.split_numbers, images.labels
     for match in exact_matches(groups, splits, labels):
-        yield _pair_finding(images, match, exact=True)
+        yield _pair_finding(images, match, True, is_multilabel)
     for match in near_matches(groups, splits, labels, scanned.perceptual_hashes, scanned.thumbnails):
-        yield _pair_finding(images, match, exact=False)
+        yield _pair_finding(images, match, False, is_multilabel)
 
 
-def _pair_finding(images: ImageList, match: Match, exact: bool) -> Finding:
+def _pair_finding(images: ImageList, match: Match, exact: bool, is_multilabel: bool) -> Finding:
     one, other = images.describe(match.image), images.describe(match.other)
     severity: Severity = "warning"
     if match.relation == "across":
@@ -176,6 +185,8 @@ def _pair_finding(images: ImageList, match: Match, exact: bool) -> Finding:
         kind = "label_conflict" if exact else "near_label_conflict"
         severity = "error" if exact else "warning"
         suggestion = "look at both, keep the right class, remove the other image"
+        if is_multilabel:
+            suggestion = "look at both, keep the right labels, remove the other image"
     else:
         kind = "duplicate" if exact else "near_duplicate"
         suggestion = "remove one of the two"
@@ -196,7 +207,7 @@ def _group_findings(source: Source) -> Iterator[Finding]:
             )
 
 
-def _class_findings(class_names: tuple[str, ...], counts: dict[str, Labels]) -> Iterator[Finding]:
+def _class_findings(class_names: tuple[str, ...], counts: dict[str, Labels], is_multilabel: bool) -> Iterator[Finding]:
     for split, per_class in counts.items():
         for name, count in zip(class_names, per_class.tolist(), strict=True):
             if count == 0:
@@ -212,11 +223,13 @@ def _class_findings(class_names: tuple[str, ...], counts: dict[str, Labels]) -> 
             f"{train[most]:,} images of {class_names[most]}, {train[least]:,} of {class_names[least]}: {ratio:.1f} to 1"
         )
         suggestion = "add images of the small classes, and judge by balanced accuracy"
+        if is_multilabel:
+            suggestion = "add images with the rare labels, and judge by mean average precision"
         yield Finding("warning", "imbalance", "train", detail=detail, suggestion=suggestion)
 
 
 def _notes(source: Source) -> Iterator[Finding]:
-    missing_classes = tuple(f"{split} has no image of " for split in source.splits)  # `_class_findings` has them
+    missing_classes = tuple(f"{split} has no image " for split in source.splits)  # `_class_findings` has them
     for note in source.notes:
         if not note.startswith(missing_classes):
             yield Finding("warning", "note", detail=note, suggestion="make sure that nothing is missing")

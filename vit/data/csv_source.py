@@ -2,50 +2,52 @@
 
 from pathlib import Path
 
-from vit.data.dataset_names import SPLIT_SYNONYMS
-from vit.data.image_csv import read_image_csv
+from vit.data.image_csv import ListedFiles, ListedGroups, columns_of, read_image_csv, split_of
+from vit.data.label_text import SEPARATOR
+from vit.data.multilabel_csv import read_label_columns, read_label_lists
 from vit.data.samples import Source, label_files
-from vit.errors import DataError, nearest
+from vit.errors import DataError
 
 
 def read_csv_source(path: Path) -> Source:
-    """List the images of a CSV with the columns path and label, and optionally split and group.
+    """List the images of a CSV. Its columns tell whether an image has one class or several labels.
 
     Raises:
         DataError: a row is wrong, a file is missing, or there are no training images.
     """
+    columns, has_others = columns_of(path)
+    if "label" not in columns and "labels" in columns:
+        return read_label_lists(path)
+    if "label" not in columns and "path" in columns and has_others:
+        return read_label_columns(path)
+    return _read_classes(path)
+
+
+def _read_classes(path: Path) -> Source:
+    """List the images of a CSV with the columns path and label, and optionally split and group."""
     table = read_image_csv(path, ("path", "label"), ("split", "group"))
-    split_of = {name: split for split, names in SPLIT_SYNONYMS.items() for name in names} | {"": "train"}
     rows: dict[str, list[tuple[str, str]]] = {"train": []}  # split -> path and class name of each file
     groups: dict[str, list[str]] = {}  # split -> group of each file
-    has_groups = any(row.get("group") for _, row in table.rows)
-    line_of: dict[str, int] = {}
+    files, listed_groups = ListedFiles(path), ListedGroups(table)
     for line, row in table.rows:
-        file_name, label, split = row["path"], row["label"], row.get("split", "").casefold()
-        where = f"{path}, line {line}"
-        if split not in split_of:
-            raise DataError(f"{where}: split is {row['split']!r}", nearest(split, split_of.keys() - {""}))
+        file_name, label, where = row["path"], row["label"], f"{path}, line {line}"
+        split = split_of(row, where)
         if not label or not file_name:
             raise DataError(f"{where}: an empty path or label", "fill it in or remove the line")
         if label not in file_name and any("\udc80" <= letter <= "\udcff" for letter in label):
             raise DataError(f"{where}: label {label!r} is not UTF-8", "save the file as UTF-8 CSV")
-        if file_name in line_of:
-            raise DataError(f"{where}: {file_name!r} is also in line {line_of[file_name]}", "keep one of the two")
-        line_of[file_name] = line
-        if not (path.parent / file_name).is_file():
-            raise DataError(f"{where}: there is no file {path.parent / file_name}", "paths are relative to the CSV")
-        if has_groups and not row["group"]:
-            raise DataError(
-                f"{where}: an empty group, where other lines have one",
-                "fill it in (an image that stands alone has a group of its own), or remove the column",
-            )
-        rows.setdefault(split_of[split], []).append((file_name, label))
-        groups.setdefault(split_of[split], []).append(row.get("group", ""))
+        files.add(file_name, line)
+        rows.setdefault(split, []).append((file_name, label))
+        groups.setdefault(split, []).append(listed_groups.of(row, where))
     class_names = tuple(sorted({name for _, name in rows["train"]}))
     if not class_names:
         raise DataError(f"{path} has no training images", "leave split empty or write train")
     splits = {
-        split: label_files(path.parent, files, class_names, str(path), groups[split] if has_groups else None)
-        for split, files in rows.items()
+        split: label_files(path.parent, listed, class_names, str(path), groups[split] if listed_groups else None)
+        for split, listed in rows.items()
     }
-    return Source(path.stem, class_names, splits, [table.note] if table.note else [])
+    notes = [table.note] if table.note else []
+    if any(SEPARATOR in name for name in class_names):
+        name = next(name for name in class_names if SEPARATOR in name)
+        notes.append(f"each cell of the column label is one class, also {name!r}; several labels need a column labels")
+    return Source(path.stem, class_names, splits, notes)

@@ -81,12 +81,17 @@ class ImageDataset(Dataset[Batch]):
             indices = [index for _, index in pictures]
         return Batch(
             image=images,
-            label=torch.from_numpy(self.samples.labels[indices]),
+            label=self._labels(indices),
             path=tuple(self.samples.paths[index] for index in indices),
             error=tuple(self.unreadable.get(index, "") for index in asked),
             draw_seed=torch.tensor(draw_seeds),
             valid=torch.tensor([key.valid and self._has_image(key.index) for key in keys]),
         )
+
+    def _labels(self, indices: list[int]) -> Tensor:
+        """The labels of a batch (see `Batch.label`)."""
+        labels = torch.from_numpy(self.samples.labels[indices])
+        return labels.float() if self.samples.is_multilabel else labels
 
     def _has_image(self, index: int) -> bool:
         """Whether the image of an index was read, or another one stands in for it."""

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.data.draws import uniform
+from vit.data.label_text import PRESENT
 from vit.data.samples import Labels, Samples, Source
 from vit.errors import DataError, UsageError
 
@@ -84,7 +85,7 @@ def grouped(labels: Labels, groups: Sequence[str], fractions: Sequence[float], s
     """Rows of each part, then the remaining rows, where no group is divided and every class remains.
 
     Args:
-        labels: (n,) class numbers.
+        labels: (n,) class numbers, or several labels for each row (n, K).
         groups: (n,) group of each row.
         fractions: wanted fraction of each part.
         seed: seed of the choice.
@@ -148,8 +149,16 @@ def assign(counts: Floats, fractions: Sequence[float], seed: int, given: Labels)
 
 
 def _counts(labels: Labels, groups: Sequence[str]) -> tuple[Floats, Labels]:
-    """((G, C) images of each group and class, (n,) number of each row's group), with groups sorted by name."""
+    """((G, C) images of each group and class, (n,) number of each row's group), with groups sorted by name.
+
+    Several labels of an image (n, K) count each as a class. Images without a label are one more class.
+    """
     names, numbers = np.unique(np.asarray(groups, dtype=object), return_inverse=True)
+    if labels.ndim == 2:
+        present = labels == PRESENT
+        counts = np.zeros((len(names), labels.shape[1] + 1))
+        np.add.at(counts, numbers, np.column_stack([present, ~present.any(axis=1)]).astype(np.float64))
+        return counts, numbers
     counts = np.zeros((len(names), int(labels.max()) + 1))
     np.add.at(counts, (numbers, labels), 1)
     return counts, numbers

@@ -1,18 +1,20 @@
 """CSV files that list images: common column names, with commas, semicolons or tabs between the columns."""
 
 import csv
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from vit.csv_files import unescape
-from vit.errors import DataError
+from vit.data.dataset_names import SPLIT_SYNONYMS
+from vit.errors import DataError, nearest
 
 NAMES = {  # our column -> common names of it, the most specific first
     "path": (
         "path", "file_path", "filepath", "image_path", "img_path", "filename", "file_name", "image_name", "file",
         "image", "img",
     ),
+    "labels": ("labels", "tags", "finding_labels"),
     "label": ("label", "class", "class_name", "classname", "category", "target", "species"),
     "split": ("split", "set", "subset", "partition", "fold"),
     "group": ("group", "group_id", "patient", "patient_id", "subject", "subject_id"),
@@ -28,29 +30,45 @@ class ImageTable:
     Attributes:
         rows: line number, and {"path", "label", "split" or "group": cell}, of each row.
         note: columns and separator that were recognized, where they are not ours; else empty.
+        others: names of the other columns, where they were asked for.
+        other_cells: their cells of each row; "" where a row is too short.
     """
 
     rows: list[tuple[int, dict[str, str]]]
     note: str
+    others: tuple[str, ...] = ()
+    other_cells: list[list[str]] = field(default_factory=list)
 
 
-def read_image_csv(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) -> ImageTable:
+def columns_of(path: Path) -> tuple[set[str], bool]:
+    """Our names of the columns that a CSV has, and whether it has others.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    try:
+        header, _ = _sniffed(path, tuple(NAMES))
+    except (csv.Error, OSError) as error:
+        raise _not_a_csv(path, ("path", "label"), error) from error
+    found = _columns(header, tuple(NAMES))
+    return set(found), len(_others(header)) > 0
+
+
+def read_image_csv(path: Path, needed: Sequence[str], optional: Sequence[str] = (), others: bool = False) -> ImageTable:
     """Read a CSV with a header. Cells that our own tables escape are read without the escapes.
 
     Args:
         path: the file.
         needed: columns that must be there, by our names.
         optional: columns to read where they are there.
+        others: read the columns that have none of our names, too.
 
     Raises:
         DataError: a needed column is missing, or the file is not a CSV.
     """
     try:
+        _, mark = _sniffed(path, needed)
         with open(path, newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
-            first = file.readline(MAX_HEADER)
-            headers = {mark: next(csv.reader([first], delimiter=mark), []) for mark in SEPARATORS}
-            mark = max(SEPARATORS, key=lambda mark: (len(_columns(headers[mark], needed)), len(headers[mark])))
-            file.seek(0)
             reader = csv.reader(file, delimiter=mark)
             header = next(reader, [])
             columns = _columns(header, (*needed, *optional))
@@ -61,24 +79,114 @@ def read_image_csv(path: Path, needed: Sequence[str], optional: Sequence[str] = 
                     f"{path} lacks the column {' and '.join(missing)}; its columns are {present}",
                     f"the first line must name them: {','.join(needed)}",
                 )
-            rows = [
-                (
-                    reader.line_num,
-                    {name: unescape(row[index]) if index < len(row) else "" for name, index in columns.items()},
-                )
-                for row in reader
-                if row
-            ]
+            rows: list[tuple[int, dict[str, str]]] = []
+            beside = _others(header) if others else {}
+            other_cells: list[list[str]] = []
+            for row in filter(None, reader):
+                cells = {name: unescape(row[index]) if index < len(row) else "" for name, index in columns.items()}
+                rows.append((reader.line_num, cells))
+                if others:
+                    other_cells.append([unescape(row[index]) if index < len(row) else "" for index in beside])
     except (csv.Error, OSError) as error:
-        raise DataError(f"{path} is not a CSV: {error}", f"save it as UTF-8 CSV with {','.join(needed)}") from error
+        raise _not_a_csv(path, needed, error) from error
     renamed = [f"{header[index]!r} as {name}" for name, index in columns.items() if header[index] != name]
     separated = [f"separated by {SEPARATORS[mark]}"] * (mark != ",")
     note = f"{path.name}: read {', '.join([*renamed, *separated])}" if renamed or separated else ""
-    return ImageTable(rows, note)
+    return ImageTable(rows, note, tuple(unescape(name) for name in beside.values()), other_cells)
+
+
+def split_of(row: Mapping[str, str], where: str) -> str:
+    """The split that a row names; "train" where it names none.
+
+    Args:
+        row: cells under our names.
+        where: file and line that an error names.
+
+    Raises:
+        DataError: the split is unknown.
+    """
+    known = {name: split for split, names in SPLIT_SYNONYMS.items() for name in names} | {"": "train"}
+    split = row.get("split", "").casefold()
+    if split not in known:
+        raise DataError(f"{where}: split is {row['split']!r}", nearest(split, known.keys() - {""}))
+    return known[split]
+
+
+class ListedFiles:
+    """The files that a table has listed so far: each must exist, and may be listed once.
+
+    Args:
+        table: the table; paths are relative to its folder.
+    """
+
+    def __init__(self, table: Path) -> None:
+        self._table = table
+        self._line_of: dict[str, int] = {}
+
+    def add(self, file_name: str, line: int) -> None:
+        """Check a file.
+
+        Raises:
+            DataError: the file is listed twice, or is missing.
+        """
+        where = f"{self._table}, line {line}"
+        if file_name in self._line_of:
+            raise DataError(f"{where}: {file_name!r} is also in line {self._line_of[file_name]}", "keep one of the two")
+        self._line_of[file_name] = line
+        if not (self._table.parent / file_name).is_file():
+            raise DataError(
+                f"{where}: there is no file {self._table.parent / file_name}", "paths are relative to the CSV"
+            )
+
+
+def _sniffed(path: Path, wanted: Sequence[str]) -> tuple[list[str], str]:
+    """The cells of the first line, and the character between them."""
+    with open(path, newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
+        first = file.readline(MAX_HEADER)
+    headers = {mark: next(csv.reader([first], delimiter=mark), []) for mark in SEPARATORS}
+    mark = max(SEPARATORS, key=lambda mark: (len(_columns(headers[mark], wanted)), len(headers[mark])))
+    return headers[mark], mark
+
+
+def _not_a_csv(path: Path, needed: Sequence[str], error: Exception) -> DataError:
+    return DataError(f"{path} is not a CSV: {error}", f"save it as UTF-8 CSV with {','.join(needed)}")
 
 
 def _columns(header: Sequence[str], wanted: Sequence[str]) -> dict[str, int]:
     """{our column: index} for the wanted columns that a header has."""
-    indices = {name.strip().casefold().replace(" ", "_").replace("-", "_"): i for i, name in enumerate(header)}
+    indices = {_plain(name): i for i, name in enumerate(header)}
     found = {ours: [indices[name] for name in NAMES[ours] if name in indices] for ours in wanted}
     return {ours: candidates[0] for ours, candidates in found.items() if candidates}
+
+
+def _others(header: Sequence[str]) -> dict[int, str]:
+    """{index: name} of the columns that have none of our names. A column without a name is pandas' index."""
+    ours = {name for names in NAMES.values() for name in names}
+    return {i: name for i, name in enumerate(header) if _plain(name) not in ours and not _is_index(name)}
+
+
+def _is_index(name: str) -> bool:
+    return not name.strip() or _plain(name).startswith("unnamed:")
+
+
+def _plain(name: str) -> str:
+    return name.strip().casefold().replace(" ", "_").replace("-", "_")
+
+
+class ListedGroups:
+    """The groups of a table's images; false where no row has one."""
+
+    def __init__(self, table: ImageTable) -> None:
+        self._are_given = any(row.get("group") for _, row in table.rows)
+
+    def __bool__(self) -> bool:
+        return self._are_given
+
+    def of(self, row: Mapping[str, str], where: str) -> str:
+        """The group of a row; "" where no row has one. DataError for an empty cell where others have a group."""
+        if self._are_given and not row["group"]:
+            raise DataError(
+                f"{where}: an empty group, where other lines have one",
+                "fill it in (an image that stands alone has a group of its own), or remove the column",
+            )
+        return row.get("group", "")

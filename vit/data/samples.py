@@ -4,11 +4,13 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from vit.errors import DataError
+from vit.data.label_text import ABSENT, LabelRows, label_text, parse_labels
+from vit.errors import DataError, UsageError
 
 Labels = npt.NDArray[np.int64]
 
@@ -21,20 +23,31 @@ class Samples:
 
     Attributes:
         paths: path of each image, relative to `root`; a name where `arrays` holds the pixels.
-        labels: (n,) class numbers.
+        labels: (n,) class numbers; with several labels for an image (n, K) int8: 1 present, 0 absent, -1 unknown.
         root: folder of the paths; None where `arrays` holds the pixels.
         arrays: n arrays (H, W) or (H, W, 3) uint8; None for files.
         groups: the group of each image, such as its patient: splits keep a group in one part; None: no groups.
     """
 
     paths: Sequence[str]
-    labels: Labels
+    labels: npt.NDArray[Any]
     root: Path | None = None
     arrays: Sequence[npt.NDArray[np.uint8]] | None = None
     groups: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.paths)
+
+    @property
+    def is_multilabel(self) -> bool:
+        """Whether an image may have several labels."""
+        return self.labels.ndim == 2
+
+    @property
+    def label_rows(self) -> LabelRows:
+        """The labels (n, K) of images that may have several."""
+        assert self.is_multilabel
+        return self.labels
 
     def file(self, index: int) -> Path:
         """The file of one image.
@@ -78,7 +91,8 @@ class Source:
 
     Attributes:
         name: short name for run folders and tables.
-        class_names: class names in the order of their numbers. The training images alone define them.
+        class_names: class names in the order of their numbers, or the names of the K labels that an image may have. The
+            training images alone define them.
         splits: {"train", and where present "validation" and "test": images}.
         notes: messages for the user, for example about skipped files or missing classes.
     """
@@ -87,6 +101,23 @@ class Source:
     class_names: tuple[str, ...]
     splits: dict[str, Samples]
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_multilabel(self) -> bool:
+        """Whether an image may have several labels."""
+        return next(iter(self.splits.values())).is_multilabel
+
+    def check_one_class(self, what: str) -> None:
+        """Raise UsageError where an image may have several labels.
+
+        Args:
+            what: what needs one class for each image.
+        """
+        if self.is_multilabel:
+            raise UsageError(
+                f"{what} needs one class for each image, and the images of {self.name} may have several labels",
+                "see docs/guides/several_labels.md for what works with several labels",
+            )
 
 
 def label_files(
@@ -119,3 +150,26 @@ def label_files(
         )
     labels = np.fromiter((numbers[name] for _, name in rows), dtype=np.int64, count=len(rows))
     return Samples([path for path, _ in rows], labels, root, groups=None if groups is None else tuple(groups))
+
+
+def label_names(samples: Samples, class_names: Sequence[str]) -> list[str]:
+    """The class name of each image, or all its labels in one text."""
+    if samples.is_multilabel:
+        return [label_text(row, class_names) for row in samples.label_rows]
+    return [class_names[label] for label in samples.labels.tolist()]
+
+
+def label_array(names: Sequence[str], class_names: Sequence[str], is_multilabel: bool) -> npt.NDArray[Any]:
+    """The labels that `label_names` gave as names or texts: (n,) class numbers, or (n, K).
+
+    Raises:
+        KeyError, ValueError: a name is unknown, or a text is not one of `label_text`.
+    """
+    numbers = {name: number for number, name in enumerate(class_names)}
+    if not is_multilabel:
+        return np.array([numbers[name] for name in names], dtype=np.int64)
+    rows: LabelRows = np.full((len(names), len(class_names)), ABSENT, dtype=np.int8)
+    for row, text in zip(rows, names, strict=True):
+        for name, value in parse_labels(text).items():
+            row[numbers[name]] = value
+    return rows

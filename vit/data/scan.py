@@ -1,7 +1,7 @@
 """One pass over all images of a source, on all cores, which keeps 800 bytes of each image."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +11,12 @@ from vit.data.dataset import array_image
 from vit.data.decode import ImageError, decode_image, image_format, read_bytes
 from vit.data.formats import FORMATS_OF
 from vit.data.image_hashes import THUMBNAIL_SIZE, Bytes, ImageHashes, hash_image
+from vit.data.label_text import label_text
 from vit.data.samples import Labels, Source
 from vit.data.split import SPLITS
 from vit.data.threads import decode_threads
 
+NO_LABEL = "(no label)"  # in a table, of an image that may have several labels
 _PER_TASK = 32  # images that a thread takes at a time
 
 
@@ -23,18 +25,22 @@ class ImageList:
 
     Attributes:
         splits: names of the source's splits.
-        class_names: names of the classes.
         split_numbers: (n,) index into `splits` for each image.
-        labels: (n,) class numbers.
+        labels: (n,) class numbers; with several labels for an image a number for each set of labels.
     """
 
     def __init__(self, source: Source) -> None:
         self.splits = [split for split in SPLITS if split in source.splits]
-        self.class_names = source.class_names
         self._parts = [source.splits[split] for split in self.splits]
         self._starts = np.cumsum([0, *map(len, self._parts)])
         self.split_numbers: Labels = np.repeat(np.arange(len(self._parts)), [len(part) for part in self._parts])
-        self.labels: Labels = np.concatenate([part.labels for part in self._parts])
+        rows = np.concatenate([part.labels for part in self._parts])
+        self.labels: Labels = rows
+        self._names: Sequence[str] = source.class_names
+        if source.is_multilabel:
+            sets, numbers = np.unique(rows, axis=0, return_inverse=True)
+            self.labels = numbers.reshape(-1)
+            self._names = [label_text(row, source.class_names) or NO_LABEL for row in sets]
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -45,8 +51,8 @@ class ImageList:
         return part.paths[index] if part.root is None else os.fspath(part.file(index))
 
     def describe(self, image: int) -> tuple[str, str, str]:
-        """Split, class name and path of an image."""
-        return self.splits[self.split_numbers[image]], self.class_names[self.labels[image]], self.path(image)
+        """Split, class name or labels, and path of an image."""
+        return self.splits[self.split_numbers[image]], self._names[self.labels[image]], self.path(image)
 
     def scan(self, image: int) -> tuple[ImageHashes, str] | ImageError:
         """The hashes of an image and the format of its file (empty for arrays), or why the file cannot be read."""

@@ -6,6 +6,7 @@ mnist, cifar10, ...             a torchvision data set, read from --data.root
 FOLDER/train|val|test/CLASS/*   class folders for each split
 FOLDER/CLASS/*                  class folders without splits; folders of runs beside them are skipped
 FILE.csv                        a table with the columns path,label[,split]; paths are relative to the file
+                                for several labels of an image: path,labels[,split], or one column of 0 and 1 per label
 """
 
 import unicodedata
@@ -16,6 +17,7 @@ import numpy as np
 from vit.data.csv_source import read_csv_source
 from vit.data.dataset_names import DIGITS, KNOWN, LAYOUT, check_data
 from vit.data.folder_source import read_folder_source
+from vit.data.label_text import PRESENT
 from vit.data.outputs import is_output
 from vit.data.samples import Samples, Source
 from vit.errors import DataError
@@ -69,13 +71,19 @@ def _check(source: Source, data: str) -> None:
     for name in source.class_names:
         twin = folded.setdefault(" ".join(unicodedata.normalize("NFC", name).casefold().split()), name)
         if twin != name:
-            source.notes.append(f"classes {twin!r} and {name!r} differ only in case, spaces or Unicode form")
+            kind = "labels" if source.is_multilabel else "classes"
+            source.notes.append(f"{kind} {twin!r} and {name!r} differ only in case, spaces or Unicode form")
     for split, samples in source.splits.items():
-        present = set(np.unique(samples.labels).tolist())
+        if samples.is_multilabel:
+            present = set(np.flatnonzero((samples.label_rows == PRESENT).any(axis=0)).tolist())
+        else:
+            present = set(np.unique(samples.labels).tolist())
         missing = [name for number, name in enumerate(source.class_names) if number not in present]
         if missing:
             shown = ", ".join(missing[:_SHOWN]) + ", ..." * (len(missing) > _SHOWN)
-            source.notes.append(f"{split} has no image of {len(missing)} classes: {shown}")
+            things = "with" if samples.is_multilabel else "of"
+            kind = "labels" if samples.is_multilabel else "classes"
+            source.notes.append(f"{split} has no image {things} {len(missing)} {kind}: {shown}")
 
 
 def _digits() -> Source:

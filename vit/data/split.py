@@ -12,16 +12,20 @@ import numpy as np
 from vit.csv_files import new_table, read_table
 from vit.data.draws import uniform
 from vit.data.groups import grouped
-from vit.data.samples import Labels, Source
+from vit.data.iterative_stratification import iteratively_stratified
+from vit.data.label_text import PRESENT
+from vit.data.samples import Labels, Samples, Source, label_names
 from vit.errors import DataError
 
 SPLITS = ("train", "validation", "test", "calibration")
 COLUMNS, CONTENT, GROUP = ("path", "label", "split"), "content", "group"  # columns of splits.csv
-_HEADERS = (COLUMNS, (*COLUMNS, CONTENT), (*COLUMNS, GROUP), (*COLUMNS, CONTENT, GROUP))
+MULTILABEL_COLUMNS = ("path", "labels", "split")  # its columns where an image may have several labels
+_MORE = ((), (CONTENT,), (GROUP,), (CONTENT, GROUP))
+_HEADERS = tuple((*columns, *more) for columns in (COLUMNS, MULTILABEL_COLUMNS) for more in _MORE)
 
 
 def with_all_splits(source: Source, validation: float, test: float, seed: int, calibration: float = 0.0) -> Source:
-    """The source with all splits. Missing splits are cut from the training images, stratified by class.
+    """The source with all splits. Missing splits are cut from the training images, stratified by class or by labels.
 
     Most classes may have too few images for this. If a stratified cut gave less than half of the wanted images, the cut
     ignores classes, and each class keeps at least one training image. Images with groups are cut by whole groups,
@@ -54,18 +58,15 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
         return source
     train = source.splits["train"]
     order = np.array(sorted(range(len(train)), key=train.paths.__getitem__), dtype=np.int64)
-    labels, wanted = train.labels[order], list(fractions.values())
-    if train.groups is None:
-        parts, how = stratified(labels, wanted, seed), "stratified"
-        sizes = [math.floor(len(train) * fraction + 0.5) for fraction in wanted]
-        if any(2 * len(part) < size for part, size in zip(parts, sizes, strict=False)):
-            parts, how = unstratified(labels, wanted, seed), "not stratified: most classes have too few images"
-    else:
-        groups = [train.groups[row] for row in order]
-        parts, how = grouped(labels, groups, wanted, seed), f"stratified, {len(set(groups)):,} groups kept whole"
+    parts, how = _parts(train, order, list(fractions.values()), seed)
     splits = dict(source.splits)
     for split, rows in zip((*fractions, "train"), parts, strict=True):
         splits[split] = train.select(np.sort(order[rows]))
+    if source.is_multilabel:
+        classes, fix = f"{len(source.class_names)} labels", "add images, or give a CSV with the column split"
+    else:
+        classes = f"{len(np.unique(train.labels))} classes"
+        fix = "add images, so that most classes have two or more, or give folders or a CSV with splits"
     for split in (*fractions, "train"):
         if len(splits[split]) == 0:
             if train.groups is not None:
@@ -73,13 +74,38 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
                     f"{len(set(train.groups))} groups are too few to cut a {split} split of whole groups",
                     "add groups, check that the group is not the same for all images, or give a CSV with splits",
                 )
-            raise DataError(
-                f"{len(train)} images of {len(np.unique(labels))} classes are too few to cut a {split} split",
-                "add images, so that most classes have two or more, or give folders or a CSV with splits",
-            )
+            raise DataError(f"{len(train)} images of {classes} are too few to cut a {split} split", fix)
+    _check_labels_left(splits["train"], source.class_names)
     cut = " and ".join(f"{len(splits[split]):,} for {split}" for split in fractions)
     note = f"cut {cut} from the {len(train):,} training images ({how}, seed {seed})"
     return Source(source.name, source.class_names, splits, [*source.notes, note])
+
+
+def _check_labels_left(train: Samples, class_names: tuple[str, ...]) -> None:
+    """Raise DataError if the cut left no training image with a label."""
+    if not train.is_multilabel:
+        return
+    gone = [class_names[number] for number in np.flatnonzero(~(train.label_rows == PRESENT).any(axis=0))]
+    if gone:
+        raise DataError(
+            f"no training image with the label {gone[0]!r} is left after the cut",
+            "add images with it, remove the label, or give a CSV with the column split",
+        )
+
+
+def _parts(train: Samples, order: Labels, fractions: list[float], seed: int) -> tuple[list[Labels], str]:
+    """The rows of each part and of the rest, as places in `order`, and how they were chosen."""
+    labels = train.labels[order]
+    if train.groups is not None:
+        groups = [train.groups[row] for row in order]
+        return grouped(labels, groups, fractions, seed), f"stratified, {len(set(groups)):,} groups kept whole"
+    if train.is_multilabel:
+        return iteratively_stratified(labels, fractions, seed), "stratified by labels"
+    parts = stratified(labels, fractions, seed)
+    sizes = [math.floor(len(labels) * fraction + 0.5) for fraction in fractions]
+    if any(2 * len(part) < size for part, size in zip(parts, sizes, strict=False)):
+        return unstratified(labels, fractions, seed), "not stratified: most classes have too few images"
+    return parts, "stratified"
 
 
 def stratified(labels: Labels, fractions: list[float], seed: int) -> list[Labels]:
@@ -127,7 +153,7 @@ class SplitRow(NamedTuple):
 
     Attributes:
         path: absolute path of the file; a name for an image of a data set without files.
-        label: class name.
+        label: class name; the text of `label_text` where an image may have several labels.
         content_hash: hash of the file's bytes, or of the pixels; "" for unreadable files and in old tables.
         group: the image's group; "" where images have none.
     """
@@ -146,10 +172,11 @@ def write_splits(source: Source, path: Path, hashes: Mapping[str, Sequence[str]]
         path: the new file.
         hashes: {split: content hash of each image} for a fourth column; see `read_contents`.
     """
+    columns = MULTILABEL_COLUMNS if source.is_multilabel else COLUMNS
     more = {} if hashes is None else {CONTENT: "content_hash"}
     if any(samples.groups is not None for samples in source.splits.values()):
         more[GROUP] = "group"
-    with new_table(path, (*COLUMNS, *more), mode="x") as table:
+    with new_table(path, (*columns, *more), mode="x") as table:
         for split, rows in split_rows(source, hashes).items():
             for row in rows:
                 table.row((row.path, row.label, split, *(getattr(row, name) for name in more.values())))
@@ -162,7 +189,7 @@ def split_rows(source: Source, hashes: Mapping[str, Sequence[str]] | None = None
         if split in source.splits:
             samples = source.splits[split]
             root = samples.root.resolve() if samples.root is not None else ""
-            names = (source.class_names[label] for label in samples.labels.tolist())
+            names = label_names(samples, source.class_names)
             contents = repeat("", len(samples)) if hashes is None else hashes[split]
             groups = repeat("", len(samples)) if samples.groups is None else samples.groups
             found[split] = [
@@ -170,6 +197,12 @@ def split_rows(source: Source, hashes: Mapping[str, Sequence[str]] | None = None
                 for path, *others in zip(samples.paths, names, contents, groups, strict=True)
             ]
     return found
+
+
+def lists_several_labels(path: Path) -> bool:
+    """Whether a readable `splits.csv` is of images that may have several labels."""
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        return file.readline().strip().split(",")[:3] == list(MULTILABEL_COLUMNS)
 
 
 def read_splits(path: Path) -> dict[str, list[SplitRow]]:

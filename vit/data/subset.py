@@ -1,25 +1,37 @@
 """Nested subsets of the training images: class-balanced, or with the class proportions of all images."""
 
 import heapq
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from vit.data.draws import uniform
+from vit.data.iterative_stratification import nested_rows
 from vit.data.samples import Labels, Samples
-from vit.errors import DataError
+from vit.errors import DataError, UsageError
 
 SubsetKind = Literal["balanced", "natural"]
 
 IMBALANCED = 0.5  # images of the smallest class, divided by those of the largest
 
 
-def subset_kind(labels: Labels, wanted: Literal["auto", "balanced", "natural"]) -> SubsetKind:
+def subset_kind(labels: npt.NDArray[Any], wanted: Literal["auto", "balanced", "natural"]) -> SubsetKind:
     """The kind of subset. "auto" means "natural" if the smallest class has less than half the images of the largest.
 
     Test images keep their class proportions. With uneven classes, a balanced subset has other proportions, and the
     difference grows as the subset shrinks. A learning curve would then show two effects at once.
+
+    Raises:
+        UsageError: "balanced", where an image may have several labels.
     """
+    if labels.ndim == 2:
+        if wanted == "balanced":
+            raise UsageError(
+                "--data.subset balanced: images with several labels cannot have each label equally often",
+                "give --data.subset auto",
+            )
+        return "natural"
     if wanted != "auto":
         return wanted
     counts = np.unique(labels, return_counts=True)[1]
@@ -86,5 +98,7 @@ def subset(samples: Samples, num_images: int, seed: int, kind: SubsetKind) -> Sa
     if num_images > len(samples):
         raise DataError(f"{num_images:,} training images are wanted, but there are {len(samples):,}", "ask for fewer")
     by_name = np.array(sorted(range(len(samples)), key=samples.paths.__getitem__), dtype=np.int64)
+    if samples.is_multilabel:
+        return samples.select(np.sort(by_name[nested_rows(samples.label_rows[by_name], num_images, seed)]))
     order = {"balanced": balanced_order, "natural": natural_order}[kind](samples.labels[by_name], seed)
     return samples.select(np.sort(by_name[order[:num_images]]))

@@ -7,12 +7,14 @@ import torch
 from torch import Tensor
 
 from vit.data.decode import read_image
+from vit.data.label_text import SEPARATOR
 from vit.errors import UsageError, nearest
 from vit.explain.attention import attention_weights, patch_map
 from vit.explain.faithfulness import Faithfulness, faithfulness, grid_size_for, mean_color
 from vit.explain.methods import choose_methods
 from vit.inference.engine import Engine
 from vit.inference.predictor import Predictor
+from vit.inference.scored_labels import above
 from vit.models.vision_transformer import VisionTransformer
 
 
@@ -22,7 +24,7 @@ class Explanation:
 
     Attributes:
         path: path of the image, as given.
-        label: name of the most probable class.
+        label: name of the most probable class; of a model that gives several labels, those of the image as "a|b".
         explained: name of the class that the maps explain.
         probability: probability of the class `explained`.
         image: input of the network before normalization (3, S, S) uint8.
@@ -47,7 +49,7 @@ class Explainer:
     Args:
         predictor: predictor from `vit.load`.
         methods: comma-separated names, "all" or "best" (see vit/explain/methods.py).
-        label: name of the class to explain; None: the most probable class of each image.
+        label: name of the class or label to explain; None: the most probable one of each image.
         layers: comma-separated numbers of blocks, from 0, for maps of single heads; "all", or "" for none.
         with_faithfulness: whether to measure deletion and insertion, by about a hundred predictions for each image.
 
@@ -88,7 +90,7 @@ class Explainer:
         maps = {name: method(self.network, normalized, asked)[0].cpu() for name, method in self.methods.items()}
         return Explanation(
             path,
-            class_names[top],
+            self._answer(probabilities, top),
             class_names[number],
             float(probabilities[number]),
             image,
@@ -96,6 +98,14 @@ class Explainer:
             self._faithfulness(image, maps, number) if self.with_faithfulness else {},
             self._heads(normalized) if self.layers else None,
         )
+
+    def _answer(self, probabilities: Tensor, top: int) -> str:
+        """The predicted class, or all labels above their thresholds."""
+        rules, class_names = self.predictor.multilabel, self.predictor.class_names
+        if rules is None:
+            return class_names[top]
+        (has_label,) = above(probabilities[None].numpy(), rules.thresholds)
+        return SEPARATOR.join(name for name, has in zip(class_names, has_label, strict=True) if has)
 
     def _faithfulness(self, image: Tensor, maps: Mapping[str, Tensor], number: int) -> dict[str, Faithfulness]:
         patch_grid_size = self.network.config.grid_size if isinstance(self.network, VisionTransformer) else None

@@ -28,7 +28,7 @@ from vit.export.verify import (
 )
 from vit.export.weights import Weights
 from vit.inference.deployed import Trained
-from vit.inference.engine import Engine
+from vit.inference.engine import trained_engine
 
 FORMATS: dict[str, Format] = {
     "onnx": OnnxFile(),
@@ -101,7 +101,7 @@ def check_output(name: str, output: Path) -> None:
 def _compared(trained: Trained, chosen: Format, written: Path, files: Sequence[str]) -> Difference:
     theirs, preprocess = chosen.read(trained, written), trained.description.preprocess
     batches = real_images(files, preprocess) if files else random_images(preprocess.image_size)
-    found = compare(_reference(trained), theirs, batches)
+    found = compare(_reference(trained), theirs, batches, trained.description.multilabel)
     if not found.num_images:
         raise DataError(f"none of {len(files)} files is an image that can be read", "give --verify other images")
     return found
@@ -114,13 +114,12 @@ def _seen_by_peer(trained: Trained, chosen: Format, written: Path, files: Sequen
         return None
     preprocess = trained.description.preprocess
     pictures = contents(files) if files else random_files(preprocess.image_size)
-    return compare_peer(_reference(trained), preprocess, peer, pictures)
+    return compare_peer(_reference(trained), preprocess, peer, pictures, trained.description.multilabel)
 
 
 def _reference(trained: Trained) -> Classify:
     """The checkpoint's own probabilities."""
-    preprocess, temperature = trained.description.preprocess, trained.description.temperature
-    return Engine(trained.network, preprocess, torch.device("cpu"), "32-true", temperature).probabilities
+    return trained_engine(trained, torch.device("cpu"), "32-true").probabilities
 
 
 def _give_usual_mode(written: Path, folder: Path) -> None:

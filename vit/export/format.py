@@ -72,6 +72,19 @@ class Format(ABC):
             raise UsageError(f"--format {name} needs {', '.join(missing)}", install(self.extra))
 
 
+def use_words(trained: Trained, logits: str) -> str:
+    """Lines of Python that turn logits into labels; none for one class for an image, which is the usual case.
+
+    Args:
+        logits: expression that gives the logits (B, K).
+    """
+    rules = trained.description.multilabel
+    if rules is None:
+        return ""
+    thresholds = [round(float(value), 6) for value in rules.thresholds]
+    return f"\nhas_label = {logits}.sigmoid() >= torch.tensor({thresholds})  # (batch, {len(rules)})"
+
+
 class PeerFormat(Format):
     """A format of a library that also prepares pictures."""
 

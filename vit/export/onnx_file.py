@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import logging
 import warnings
 from pathlib import Path
@@ -13,7 +12,7 @@ import torch
 from vit.checkpoints.format import KEY
 from vit.errors import UsageError
 from vit.export.format import Classify, Format, description_text
-from vit.inference.deployed import Trained, input_words, traced
+from vit.inference.deployed import Trained, input_words, notes, traced
 from vit.inference.engines.engine_names import ONNX
 from vit.inference.engines.onnx_engine import INPUT, MAX_BYTES, OUTPUT, OnnxEngine
 
@@ -33,15 +32,13 @@ class OnnxFile(Format):
 
         if sum(value.nbytes for value in trained.network.state_dict().values()) >= MAX_BYTES:
             raise UsageError("the network is larger than one ONNX file can be", "give --format pt2 or safetensors")
-        model, count = _converted(trained), len(trained.description.class_names)
+        model = _converted(trained)
         _forget_source_lines(model)
         onnx.helper.set_model_props(
             model,
             {
                 KEY: description_text(trained.description),
-                "classes": json.dumps(trained.description.class_names),
-                "input": input_words(trained),
-                "output": f"float32 (batch, {count}): probabilities, in the order of classes",
+                **notes(trained),
             },
         )
         path.write_bytes(model.SerializeToString())

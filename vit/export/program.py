@@ -1,12 +1,13 @@
 """pt2: a program of torch.export, which PyTorch runs without the code of this package"""
 
-import json
 from pathlib import Path
 
 import torch
 
 from vit.export.format import Classify, Format, description_text
-from vit.inference.deployed import Trained, input_words, traced
+from vit.inference.deployed import Trained, input_words, notes, traced
+
+_AS_JSON = ("classes", "thresholds")
 
 
 class Program(Format):
@@ -15,11 +16,10 @@ class Program(Format):
     ending = ".pt2"
 
     def write(self, trained: Trained, path: Path) -> None:
-        notes = {
-            "vit.json": description_text(trained.description),
-            "classes.json": json.dumps(trained.description.class_names),
-        }
-        torch.export.save(traced(trained), path, extra_files={**notes, "input.txt": input_words(trained)})
+        words = notes(trained)
+        files = {f"{name}.json" if name in _AS_JSON else f"{name}.txt": text for name, text in words.items()}
+        extra = {"vit.json": description_text(trained.description), **files}
+        torch.export.save(traced(trained), path, extra_files=extra)
 
     def read(self, trained: Trained, path: Path) -> Classify:
         module = torch.export.load(path).module()

@@ -12,8 +12,9 @@ from torch import Tensor
 from vit.data.preprocess import Preprocess
 from vit.errors import UsageError
 from vit.export.calibrated import calibrated_weights
-from vit.export.format import Peer, PeerFormat
+from vit.export.format import Peer, PeerFormat, use_words
 from vit.export.weights import folded_metadata
+from vit.inference.activation import calibrated_probabilities
 from vit.inference.deployed import Trained
 from vit.models.spec import NetworkSpec
 from vit.models.timm_network import TimmNetwork
@@ -49,7 +50,8 @@ class TimmFile(PeerFormat):
         _, name, options = _in_timm(trained)
         model = timm.create_model(name, checkpoint_path=str(path), **options).eval()
         transform = timm.data.create_transform(**timm.data.resolve_model_data_config(model), is_training=False)
-        return Peer("timm", transform, lambda images: model(images).softmax(dim=1))
+        rules = trained.description.multilabel
+        return Peer("timm", transform, lambda images: calibrated_probabilities(model(images), rules))
 
     def how_to_load(self, trained: Trained, path: Path) -> str:
         _, name, options = _in_timm(trained)
@@ -57,6 +59,7 @@ class TimmFile(PeerFormat):
         return (
             f"model = timm.create_model({name!r}, checkpoint_path={str(path)!r}{words}).eval()\n"
             "transform = timm.data.create_transform(**timm.data.resolve_model_data_config(model), is_training=False)"
+            + use_words(trained, "model(images)")
         )
 
 

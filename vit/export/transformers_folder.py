@@ -15,8 +15,9 @@ from torch import Tensor
 
 from vit.errors import UsageError
 from vit.export.calibrated import calibrated_weights
-from vit.export.format import Peer, PeerFormat
+from vit.export.format import Peer, PeerFormat, use_words
 from vit.export.weights import folded_metadata
+from vit.inference.activation import calibrated_probabilities
 from vit.inference.deployed import Trained
 from vit.models.vision_transformer import VisionTransformer
 from vit.weights.formats.huggingface import to_huggingface
@@ -52,6 +53,8 @@ class TransformersFolder(PeerFormat):
             "id2label": {str(number): name for number, name in enumerate(class_names)},
             "label2id": {name: number for number, name in enumerate(class_names)},
         }
+        if trained.description.multilabel is not None:
+            config["problem_type"] = "multi_label_classification"
         for name, content in (("config.json", config), ("preprocessor_config.json", _processor(trained))):
             (path / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
@@ -66,12 +69,14 @@ class TransformersFolder(PeerFormat):
         def transform(picture: Image.Image) -> Tensor:
             return torch.as_tensor(np.asarray(processor(images=picture, return_tensors="np")["pixel_values"][0]))
 
-        return Peer("transformers", transform, lambda images: model(images).logits.softmax(dim=1))
+        rules = trained.description.multilabel
+        return Peer("transformers", transform, lambda images: calibrated_probabilities(model(images).logits, rules))
 
     def how_to_load(self, trained: Trained, path: Path) -> str:
         return (
             f"model = AutoModelForImageClassification.from_pretrained({str(path)!r})\n"
             f"processor = AutoImageProcessor.from_pretrained({str(path)!r})"
+            + use_words(trained, "model(images).logits")
         )
 
 

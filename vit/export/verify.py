@@ -9,6 +9,7 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
+from vit.checkpoints.label_rules import LabelRules
 from vit.data.decode import ImageError, decode_image, read_bytes
 from vit.data.preprocess import Preprocess
 from vit.data.threads import decode_threads
@@ -73,7 +74,11 @@ class Difference:
 
 
 def compare_peer(
-    ours: Classify, preprocess: Preprocess, peer: Peer, files: Iterable[tuple[str, bytes]]
+    ours: Classify,
+    preprocess: Preprocess,
+    peer: Peer,
+    files: Iterable[tuple[str, bytes]],
+    rules: LabelRules | None = None,
 ) -> PeerDifference:
     """Compare this package with another library, from (name, bytes) to probabilities, without unreadable files."""
     num_images = num_others = num_labels = 0
@@ -97,7 +102,7 @@ def compare_peer(
         with torch.inference_mode():
             one, other = ours(prepared), peer.probabilities(theirs)
         largest = torch.maximum(largest, (one - other).abs().max())
-        num_labels += int(one.argmax() != other.argmax())
+        num_labels += num_different(one, other, rules)
     return PeerDifference(peer.name, num_images, num_others, float(gray), worst, float(largest), num_labels)
 
 
@@ -120,11 +125,11 @@ def random_files(image_size: int) -> Iterator[tuple[str, bytes]]:
             yield f"a random picture of {width} x {height} pixels", file.getvalue()
 
 
-def compare(ours: Classify, theirs: Classify, batches: Iterable[Tensor]) -> Difference:
+def compare(ours: Classify, theirs: Classify, batches: Iterable[Tensor], rules: LabelRules | None = None) -> Difference:
     """Compare two networks on batches (B, 3, S, S) uint8.
 
-    A label is the class of the largest probability. It differs where `ours` gives the label of `theirs` a probability
-    below its own largest one, by more than a tie.
+    Args:
+        rules: rules of the labels, if an image may have several; None: one class for an image.
     """
     num_images, largest, num_labels = 0, torch.zeros(()), 0
     for batch in batches:
@@ -132,9 +137,22 @@ def compare(ours: Classify, theirs: Classify, batches: Iterable[Tensor]) -> Diff
             one, other = ours(batch), theirs(batch)
         num_images += len(batch)
         largest = torch.maximum(largest, (one - other).abs().max())  # keeps NaN
-        chosen = one.gather(1, other.argmax(dim=1, keepdim=True))
-        num_labels += int((one.amax(dim=1, keepdim=True) - chosen > TIE).sum())
+        num_labels += num_different(one, other, rules)
     return Difference(num_images, float(largest), num_labels)
+
+
+def num_different(one: Tensor, other: Tensor, rules: LabelRules | None) -> int:
+    """Number of images with other labels in probabilities (B, C) of two networks, apart from ties.
+
+    One class for an image is that of the largest probability. It differs where `one` gives the class of `other` a
+    probability below its own largest one. Several labels are those above their thresholds.
+    """
+    if rules is None:
+        chosen = one.gather(1, other.argmax(dim=1, keepdim=True))
+        return int((one.amax(dim=1, keepdim=True) - chosen > TIE).sum())
+    thresholds = torch.from_numpy(rules.thresholds)
+    differs = (one >= thresholds) != (other >= thresholds)
+    return int((differs & ((one - thresholds).abs() > TIE)).any(dim=1).sum())
 
 
 def random_images(image_size: int) -> list[Tensor]:

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -11,7 +12,7 @@ from safetensors.torch import save_file
 from vit.checkpoints.format import KEY, Description
 from vit.export.format import Classify, Format, description_text
 from vit.inference.deployed import Trained
-from vit.inference.engine import Engine
+from vit.inference.engine import trained_engine
 
 
 class Weights(Format):
@@ -29,7 +30,7 @@ class Weights(Format):
         network = description.build()
         network.load_state_dict(weights)
         device = torch.device("cpu")
-        return Engine(network, description.preprocess, device, "32-true", description.temperature).probabilities
+        return trained_engine(Trained(network, description), device, "32-true").probabilities
 
     def how_to_load(self, trained: Trained, path: Path) -> str:
         return f"weights = safetensors.torch.load_file({str(path)!r})"
@@ -42,4 +43,6 @@ def metadata(description: Description) -> dict[str, str]:
 
 def folded_metadata(description: Description) -> dict[str, str]:
     """The same for `calibrated_weights`, whose temperature is 1 because it is part of the weights already."""
-    return metadata(replace(description, temperature=1.0))
+    rules = description.multilabel
+    folded = None if rules is None else replace(rules, temperatures=np.ones(len(rules)))
+    return metadata(replace(description, temperature=1.0, multilabel=folded))

@@ -5,6 +5,7 @@ softmax. Predicted labels stay the same. T > 1 lowers the confidence of a networ
 smoothing.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,6 +69,18 @@ def fit_temperature(scored: ScoredImages, split: str = "validation") -> Temperat
     def loss(log_temperature: float) -> float:
         return -float(log_softmax(logits / np.exp(log_temperature), axis=1)[rows, scored.labels].sum())
 
+    return most_probable(loss, len(rows), split)
+
+
+def most_probable(loss: Callable[[float], float], num_images: int, split: str) -> Temperature:
+    """The temperature with the highest posterior probability.
+
+    Args:
+        loss: negative log-likelihood of all images as a function of log T, in nats.
+        num_images: number of these images.
+        split: split of these images.
+    """
+
     def minimum(prior_std: float) -> tuple[float, float]:
         """(log T, loss) of the best temperature."""
         found = minimize_scalar(
@@ -80,4 +93,4 @@ def fit_temperature(scored: ScoredImages, split: str = "validation") -> Temperat
 
     best, _ = minimum(PRIOR_STD)
     _, least_loss = minimum(np.inf)
-    return Temperature(float(np.exp(best)), loss(0.0) - least_loss, len(rows), split)
+    return Temperature(float(np.exp(best)), loss(0.0) - least_loss, num_images, split)

@@ -1,11 +1,13 @@
-"""The graph of a network with preprocessing, temperature and softmax: what exports and other engines compute"""
+"""The graph of a network with preprocessing and calibrated probabilities: what exports and other engines compute"""
 
+import json
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from vit.checkpoints.format import Description
+from vit.inference.activation import probabilities_of
 from vit.models.network import Network
 
 
@@ -18,7 +20,7 @@ class Trained:
 
 
 class Deployed(nn.Module):
-    """Images (B, 3, S, S) uint8 -> probabilities (B, C): normalization, network, temperature and softmax in one.
+    """Images (B, 3, S, S) uint8 -> probabilities (B, C): normalization, network and calibration in one.
 
     A graph cannot decode a file or resize a picture to S, so both steps stay outside.
     """
@@ -27,11 +29,11 @@ class Deployed(nn.Module):
         super().__init__()
         self.network = trained.network
         self.preprocess = trained.description.preprocess
-        self.temperature = trained.description.temperature
+        self.temperature, self.rules = trained.description.temperature, trained.description.multilabel
 
     def forward(self, images: Tensor) -> Tensor:
         logits = self.network(self.preprocess.normalize(images))
-        return (logits / self.temperature).softmax(dim=1)
+        return probabilities_of(logits, self.temperature, self.rules)
 
 
 def traced(trained: Trained) -> torch.export.ExportedProgram:
@@ -44,6 +46,20 @@ def traced(trained: Trained) -> torch.export.ExportedProgram:
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)
     return program
+
+
+def notes(trained: Trained) -> dict[str, str]:
+    """What an exported graph says about itself, as text: classes, input and output, beside our own description."""
+    description = trained.description
+    count, rules = len(description.class_names), description.multilabel
+    words = {"classes": json.dumps(description.class_names), "input": input_words(trained)}
+    if rules is None:
+        return words | {"output": f"float32 (batch, {count}): probabilities, in the order of classes"}
+    return words | {
+        "output": f"float32 (batch, {count}): probability of each label, in the order of classes; they do not add up "
+        "to 1; an image has a label from its threshold on",
+        "thresholds": json.dumps(rules.thresholds.tolist()),
+    }
 
 
 def input_words(trained: Trained) -> str:

@@ -1,21 +1,26 @@
 """A network applied to images: probabilities of batches, and scores of all images of a split"""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from vit.checkpoints.label_rules import LabelRules
 from vit.data.batch import Batch
 from vit.data.preprocess import Preprocess
 from vit.errors import DataError
+from vit.inference.activation import probabilities_of
+from vit.inference.deployed import Trained
 from vit.inference.devices import autocast, choose_precision
 from vit.inference.prepared import prepared
 from vit.inference.scored_images import Floats, ScoredImages
+from vit.inference.scored_labels import Scored, ScoredLabels
 from vit.launch import rank_and_world_size
 from vit.models.heads import classifier_names, with_features
 from vit.models.network import Network
@@ -48,13 +53,20 @@ class Engine:
     name = "torch"
 
     def __init__(
-        self, network: Network, preprocess: Preprocess, device: torch.device, precision: str, temperature: float = 1.0
+        self,
+        network: Network,
+        preprocess: Preprocess,
+        device: torch.device,
+        precision: str,
+        temperature: float = 1.0,
+        rules: LabelRules | None = None,
     ) -> None:
         self.network = network.to(device).to(memory_format=network.memory_format).eval()
         self.preprocess = preprocess
         self.device = device
         self.precision = choose_precision(precision, device)
         self.temperature = temperature
+        self.rules = rules
         self._computed = prepared(self.network, device, self.precision)
         self._with_features: nn.Module | None = None
         self._max_images = images_of_a_pass(network, self.precision) if device.type == "cpu" else None
@@ -75,7 +87,7 @@ class Engine:
 
     def probabilities(self, images: Tensor) -> Tensor:
         """Images (B, 3, S, S) uint8 -> probabilities (B, C) float32 on the CPU."""
-        return (self.logits(images) / self.temperature).softmax(dim=1).cpu()
+        return probabilities_of(self.logits(images), self.temperature, self.rules).cpu()
 
     def keep_features(self) -> bool:
         """Make `probabilities_and_features` possible. False where the last layer of the network is not known."""
@@ -97,7 +109,15 @@ class Engine:
     def probabilities_and_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """As `logits_and_features`, with probabilities (B, C) in place of logits, on the CPU."""
         logits, features = self.logits_and_features(images)
-        return (logits / self.temperature).softmax(dim=1).cpu(), features.cpu()
+        return probabilities_of(logits, self.temperature, self.rules).cpu(), features.cpu()
+
+
+def trained_engine(trained: Trained, device: torch.device, precision: str) -> Engine:
+    """The engine of a checkpoint, with its calibration."""
+    description = trained.description
+    return Engine(
+        trained.network, description.preprocess, device, precision, description.temperature, description.multilabel
+    )
 
 
 def images_of_a_pass(network: Network, precision: str) -> int:
@@ -114,6 +134,7 @@ class Classifies(Protocol):
     """Whatever computes probabilities of prepared images: an `Engine`, or an exported file."""
 
     temperature: float
+    rules: LabelRules | None
 
     def probabilities(self, images: Tensor) -> Tensor:
         """Images (B, 3, S, S) uint8 -> probabilities (B, C) float32 on the CPU."""
@@ -122,11 +143,14 @@ class Classifies(Protocol):
 NoveltyOf = Callable[[Tensor], Floats]  # features (B, D) -> (B,)
 
 
-def score(engine: Classifies, batches: Iterable[Batch], novelty_of: NoveltyOf | None = None) -> ScoredImages:
+def score(engine: Classifies, batches: Iterable[Batch], novelty_of: NoveltyOf | None = None) -> Scored:
     """Score every valid image of all processes once, in the order of the list. Every process gets all scores.
 
     Args:
         novelty_of: makes `ScoredImages.novelty` of the features of an `Engine` that keeps them; None: no novelty.
+
+    Returns:
+        ScoredLabels if the engine has rules of labels, else ScoredImages.
 
     Raises:
         DataError: none of the images can be read.
@@ -155,16 +179,10 @@ def score(engine: Classifies, batches: Iterable[Batch], novelty_of: NoveltyOf | 
         seen += len(batch)
     if not labels:
         raise DataError("there are no images to score", "give images with labels")
-    found = ScoredImages(
-        tuple(paths),
-        torch.cat(labels).numpy(),
-        torch.cat(probabilities).numpy(),
-        engine.temperature,
-        left_out,
-        np.concatenate(novelty) if novelty else None,
-    )
+    arrays = torch.cat(labels).numpy(), torch.cat(probabilities).numpy()
+    found = _scored(engine, paths, *arrays, left_out, np.concatenate(novelty) if novelty else None)
     if processes > 1:
-        parts: list[tuple[ScoredImages, list[int]]] = [(found, places)] * processes
+        parts: list[tuple[Scored, list[int]]] = [(found, places)] * processes
         dist.all_gather_object(parts, (found, places))
         found = _in_order(parts)
     if not found.paths:
@@ -173,24 +191,41 @@ def score(engine: Classifies, batches: Iterable[Batch], novelty_of: NoveltyOf | 
     return found
 
 
-def _in_order(parts: list[tuple[ScoredImages, list[int]]]) -> ScoredImages:
+def _scored(
+    engine: Classifies,
+    paths: Sequence[str],
+    labels: npt.NDArray[Any],
+    probabilities: Floats,
+    left_out: dict[str, str],
+    novelty: Floats | None,
+) -> Scored:
+    if engine.rules is None:
+        return ScoredImages(tuple(paths), labels, probabilities, engine.temperature, left_out, novelty)
+    temperatures = tuple(engine.rules.temperatures.tolist())
+    return ScoredLabels(tuple(paths), labels.astype(np.int8), probabilities, temperatures, left_out)
+
+
+def _in_order(parts: list[tuple[Scored, list[int]]]) -> Scored:
     """The scores of several processes, each with the places of its images in the list."""
     order = np.argsort(np.concatenate([np.array(places, dtype=np.int64) for _, places in parts]))
     scored = [part for part, _ in parts]
     paths = [path for part in scored for path in part.paths]
-    return ScoredImages(
-        tuple(paths[i] for i in order),
-        np.concatenate([part.labels for part in scored])[order],
-        np.concatenate([part.probabilities for part in scored])[order],
-        scored[0].temperature,
-        {path: reason for part in scored for path, reason in part.left_out.items()},
-        None if scored[0].novelty is None else np.concatenate([_novelty(part) for part in scored])[order],
-    )
+    labels: npt.NDArray[Any] = np.concatenate([part.labels for part in scored])
+    probabilities = np.concatenate([part.probabilities for part in scored])[order]
+    left_out = {path: reason for part in scored for path, reason in part.left_out.items()}
+    names = tuple(paths[i] for i in order)
+    first = scored[0]
+    if isinstance(first, ScoredLabels):
+        return ScoredLabels(names, labels[order], probabilities, first.temperatures, left_out)
+    novelty = None if first.novelty is None else np.concatenate([_novelty(part) for part in scored])[order]
+    return ScoredImages(names, labels[order], probabilities, first.temperature, left_out, novelty)
 
 
-def _novelty(scored: ScoredImages) -> Floats:
+def _novelty(scored: Scored) -> Floats:
     """The novelty of images that have one, or of no image."""
-    return np.zeros(0, dtype=np.float32) if scored.novelty is None else scored.novelty
+    if isinstance(scored, ScoredLabels) or scored.novelty is None:
+        return np.zeros(0, dtype=np.float32)
+    return scored.novelty
 
 
 def features_of(engine: Engine, batches: Iterable[Batch]) -> Tensor:

@@ -12,6 +12,7 @@ from PIL.Image import Image as PillowImage
 from torch import Tensor
 
 from vit.checkpoints import load as checkpoint
+from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.novelty import UNLIKE, Novelty
 from vit.checkpoints.run import checkpoint_of
 from vit.checkpoints.tta_file import FittedTta
@@ -30,6 +31,7 @@ from vit.inference.engines.openvino_engine import OpenVinoEngine
 from vit.inference.engines.openvino_model import read as read_openvino
 from vit.inference.files import list_files
 from vit.inference.pipeline import rows_of
+from vit.inference.scored_labels import above
 from vit.inference.tta import NUM_VIEWS, AugmentedEngine, Tta
 
 Image = str | os.PathLike[str] | InMemory
@@ -47,12 +49,14 @@ class Prediction:
         path: path as given or listed.
         status: "ok", or the reason for a missing label. "unsure": the probability is too low for a label. "novel": the
             image is unlike the training images.
-        label: most probable class; "" without a label.
-        probability: probability of the most probable class; None without an image.
-        top: most probable classes with their probabilities, in falling order.
+        label: most probable class; "" without a label, and from a model that gives an image several labels.
+        probability: probability of the most probable class; None without an image, and with several labels.
+        top: most probable classes with their probabilities, in falling order. Of several labels, these need not be
+            above their thresholds.
         error: reason for a missing label; "" otherwise.
         engine: what computed the probabilities: "torch", "openvino" or "onnxruntime"; "" without an image.
-        labels: the prediction set, most probable class first; () where none was asked for.
+        labels: of a model that gives several labels: the labels of the image, most probable first. Of others: the
+            prediction set, or () where none was asked for.
         novelty: fraction of the validation images that are more like the training images; None where it is not known.
     """
 
@@ -76,7 +80,6 @@ class Predictor:
     """A network with its class names and preprocessing, from a checkpoint or an exported file alone.
 
     Attributes:
-        rule: which images get a label, and which set of classes. `answer_rule` makes one.
         validation_scores: what the network gave its validation images; None where the file has no such numbers.
         novelty: what recognizes images unlike the training images; None where the file or the engine has none.
     """
@@ -93,7 +96,30 @@ class Predictor:
         self.validation_scores = validation_scores
         has_features = novelty is not None and isinstance(engine, Engine) and engine.keep_features()
         self.novelty = novelty if has_features else None
-        self.rule = AnswerRule()
+        self._rule = AnswerRule()
+
+    @property
+    def rule(self) -> AnswerRule:
+        """Which images get a label, and which set of classes. `answer_rule` makes one.
+
+        Raises:
+            UsageError: a rule is set for a model that gives an image several labels.
+        """
+        return self._rule
+
+    @rule.setter
+    def rule(self, rule: AnswerRule) -> None:
+        if self.multilabel is not None and (rule.sets is not None or rule.reject_below > 0):
+            raise UsageError(
+                "a rule chooses between classes that exclude each other, and the model gives an image several labels",
+                "use the labels of each prediction, which are above their thresholds",
+            )
+        self._rule = rule
+
+    @property
+    def multilabel(self) -> LabelRules | None:
+        """Rules of the labels, if the model gives an image several; None: one class for an image."""
+        return self.engine.rules
 
     @property
     def preprocess(self) -> Preprocess:
@@ -157,6 +183,9 @@ class Predictor:
         self, paths: Sequence[str], probabilities: Tensor, novelty: Sequence[float | None], count: int
     ) -> Iterator[Prediction]:
         """The predictions for probabilities (B, C) and novelties (B,)."""
+        if self.multilabel is not None:
+            yield from self._several(paths, probabilities, novelty, count, self.multilabel)
+            return
         values, indices = probabilities.topk(count, dim=1)
         sets, engine = self.rule.members(probabilities.numpy(), paths), self.engine.name
         for path, numbers, top_values, chosen, novel in zip(
@@ -165,14 +194,40 @@ class Predictor:
             top = tuple((self.class_names[c], p) for c, p in zip(numbers, top_values, strict=True))
             labels = tuple(self.class_names[c] for c in chosen)
             label, probability = top[0]
-            if self.rule.reject_novelty is not None and novel is not None and novel >= self.rule.reject_novelty:
-                reason = f"it is less like the training images than {self.rule.reject_novelty:.0%} of validation images"
+            if reason := self._reason_of_novelty(novel):
                 yield Prediction(path, "novel", "", probability, top, reason, engine, labels, novel)
             elif probability < self.rule.reject_below:
                 reason = f"the most probable class, {label}, has less than {self.rule.reject_below:.4f}"
                 yield Prediction(path, "unsure", "", probability, top, reason, engine, labels, novel)
             else:
                 yield Prediction(path, "ok", label, probability, top, "", engine, labels, novel)
+
+    def _reason_of_novelty(self, novelty: float | None) -> str:
+        """Why an image of this novelty gets no label; "" if it gets one."""
+        least = self.rule.reject_novelty
+        if least is None or novelty is None or novelty < least:
+            return ""
+        return f"it is less like the training images than {least:.0%} of validation images"
+
+    def _several(
+        self,
+        paths: Sequence[str],
+        found: Tensor,
+        novelty: Sequence[float | None],
+        count: int,
+        rules: LabelRules,
+    ) -> Iterator[Prediction]:
+        """The predictions of a model that gives several labels, for probabilities (B, K) and novelties (B,)."""
+        has_label = above(found.numpy(), rules.thresholds)
+        order = found.argsort(dim=1, descending=True, stable=True).tolist()
+        engine = self.engine.name
+        for path, values, numbers, chosen, novel in zip(paths, found.tolist(), order, has_label, novelty, strict=True):
+            top = tuple((self.class_names[k], values[k]) for k in numbers[:count])
+            labels = tuple(self.class_names[k] for k in numbers if chosen[k])
+            if reason := self._reason_of_novelty(novel):
+                yield Prediction(path, "novel", "", None, top, reason, engine, (), novel)
+            else:
+                yield Prediction(path, "ok", "", None, top, "", engine, labels, novel)
 
 
 def _is_one(images: object) -> bool:

@@ -18,11 +18,13 @@ from vit.csv_files import TableWriter, create
 from vit.errors import ResourceError
 from vit.inference.files import check_output
 from vit.inference.predictor import Prediction
+from vit.inference.scored_label_rows import PROBABILITY
 
+DIGITS = 6
 _FLUSH_ROWS = 4096
-SET_COLUMN, SEPARATOR = "labels", "|"
+LABELS, PROBABILITIES, NOVELTY, SEPARATOR = "labels", "probabilities", "novelty", "|"
 
-Cell = str | float | list[str] | None
+Cell = str | float | list[str] | list[float] | None
 
 
 class RowWriter(ABC):
@@ -31,6 +33,8 @@ class RowWriter(ABC):
     Attributes:
         top_k: number of classes in a row.
         has_sets: whether rows have a prediction set.
+        is_multilabel: whether an image has any number of labels, in place of one class and the next best ones.
+        all_of: names of the classes or labels that have a column of their own, with their probabilities.
     """
 
     def __init__(self, path: Path, top_k: int) -> None:
@@ -38,6 +42,32 @@ class RowWriter(ABC):
         self.partial = path.with_name(f"{path.name}.partial")
         self.top_k = top_k
         self.has_sets = False
+        self.is_multilabel = False
+        self.all_of: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns of a row."""
+        if self.is_multilabel:
+            answer = [LABELS, PROBABILITIES]
+        else:
+            more = [name for rank in range(2, self.top_k + 1) for name in (f"label_{rank}", f"probability_{rank}")]
+            answer = ["label", "probability", *more, *([LABELS] if self.has_sets else [])]
+        return ["path", "status", *answer, *(PROBABILITY + name for name in self.all_of), NOVELTY, "error", "engine"]
+
+    def cells(self, prediction: Prediction) -> list[Cell]:
+        """A prediction as one row, with None for missing values."""
+        top = dict(prediction.top)
+        if self.is_multilabel:
+            answer: list[Cell] = [list(prediction.labels), [top[name] for name in prediction.labels]]
+        else:
+            label = prediction.label if prediction.status == "ok" else None
+            answer = [label, prediction.probability]
+            for rank in range(1, self.top_k):
+                answer += prediction.top[rank] if rank < len(prediction.top) else (None, None)
+            answer += [list(prediction.labels)] if self.has_sets else []
+        own = [prediction.novelty, prediction.error, prediction.engine]
+        return [prediction.path, prediction.status, *answer, *(top.get(name) for name in self.all_of), *own]
 
     @abstractmethod
     def write(self, prediction: Prediction) -> None:
@@ -87,17 +117,17 @@ class _TextWriter(RowWriter):
 
 
 class CsvWriter(_TextWriter):
-    """Columns path, status, label, probability, label_2, ..., labels (a set: a|b), novelty, error, engine."""
+    """Columns path, status, label, probability, label_2, ..., labels (a set: a|b), novelty, error, engine.
+
+    With several labels for an image: path, status, labels (a|b), probabilities (0.98|0.71), novelty, error, engine.
+    """
 
     def _open(self) -> None:
         super()._open()
-        self.rows = TableWriter(self.file, column_names(self.top_k, self.has_sets), digits=6)
+        self.rows = TableWriter(self.file, self.columns, digits=DIGITS)
 
     def write(self, prediction: Prediction) -> None:
-        *cells, novelty, error, engine = flat(prediction, self.top_k)
-        if self.has_sets:
-            cells.append(SEPARATOR.join(prediction.labels))
-        self.rows.row([*cells, novelty, error, engine])
+        self.rows.row([_joined(cell) if isinstance(cell, list) else cell for cell in self.cells(prediction)])
 
 
 class JsonLinesWriter(_TextWriter):
@@ -111,15 +141,12 @@ class ParquetWriter(RowWriter):
     """The columns of the CSV file, with types. Bytes of names that are not UTF-8 are escaped."""
 
     def _open(self) -> None:
-        names = column_names(self.top_k, self.has_sets)
-        self.schema = pa.schema([(name, _parquet_type(name)) for name in names])
+        self.schema = pa.schema([(name, _parquet_type(name)) for name in self.columns])
         self.writer = pq.ParquetWriter(self.partial, self.schema)
         self.waiting: list[list[Cell]] = []
 
     def write(self, prediction: Prediction) -> None:
-        *cells, novelty, error, engine = flat(prediction, self.top_k)
-        labels = [list(prediction.labels)] if self.has_sets else []
-        self.waiting.append([*cells, *labels, novelty, error, engine])
+        self.waiting.append(self.cells(prediction))
         if len(self.waiting) >= _FLUSH_ROWS:
             self.flush()
 
@@ -144,34 +171,14 @@ def open_writer(path: Path, top_k: int) -> RowWriter:
 
 
 def _parquet_type(name: str) -> pa.DataType:
-    if name == SET_COLUMN:
-        return pa.list_(pa.string())
-    return pa.float32() if name.startswith("probability") or name == "novelty" else pa.string()
+    if name in (LABELS, PROBABILITIES):
+        return pa.list_(pa.string() if name == LABELS else pa.float32())
+    return pa.float32() if name == NOVELTY or name.startswith(("probability", PROBABILITY)) else pa.string()
 
 
-def column_names(top_k: int, has_sets: bool = False) -> list[str]:
-    """Names of the columns of a row."""
-    more = [name for rank in range(2, top_k + 1) for name in (f"label_{rank}", f"probability_{rank}")]
-    sets = [SET_COLUMN] if has_sets else []
-    return ["path", "status", "label", "probability", *more, *sets, "novelty", "error", "engine"]
-
-
-def flat(prediction: Prediction, top_k: int) -> tuple[str | float | None, ...]:
-    """A prediction as one row, with None for missing values."""
-    more: list[str | float | None] = []
-    for rank in range(1, top_k):
-        more += prediction.top[rank] if rank < len(prediction.top) else (None, None)
-    label = prediction.label if prediction.status == "ok" else None
-    return (
-        prediction.path,
-        prediction.status,
-        label,
-        prediction.probability,
-        *more,
-        prediction.novelty,
-        prediction.error,
-        prediction.engine,
-    )
+def _joined(cells: list[str] | list[float]) -> str:
+    """A list in a cell of a CSV."""
+    return SEPARATOR.join(cell if isinstance(cell, str) else f"{cell:.{DIGITS}f}" for cell in cells)
 
 
 def to_json(prediction: Prediction) -> dict[str, object]:
@@ -182,11 +189,16 @@ def to_json(prediction: Prediction) -> dict[str, object]:
         "label": prediction.label,
         "probability": prediction.probability,
         "top": [{"label": label, "probability": probability} for label, probability in prediction.top],
-        **({"labels": list(prediction.labels)} if prediction.labels else {}),
+        **({"labels": list(prediction.labels)} if prediction.labels or _may_have_several(prediction) else {}),
         "novelty": prediction.novelty,
         "error": prediction.error,
         "engine": prediction.engine,
     }
+
+
+def _may_have_several(prediction: Prediction) -> bool:
+    """Whether a prediction is of a model that gives several labels, which gives an image none, too."""
+    return prediction.status == "ok" and not prediction.label
 
 
 def from_json(row: dict[str, Any]) -> Prediction:
@@ -224,7 +236,7 @@ def merge(parts: list[Path]) -> Iterator[Prediction]:
 
 def _encodable(cell: Cell) -> Cell:
     if isinstance(cell, list):
-        return [_text(label) for label in cell]
+        return [_text(part) if isinstance(part, str) else part for part in cell]  # type: ignore[return-value]
     return _text(cell) if isinstance(cell, str) else cell
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torchvision.transforms.v2 import functional as TF
 
+from vit.checkpoints.label_rules import LabelRules
 from vit.data.preprocess import Preprocess
 from vit.errors import UsageError
 from vit.inference.engines.engine_choice import AnyEngine
@@ -32,10 +33,18 @@ class AugmentedEngine:
         temperature: number that divides the mean logits; None: that of the engine.
 
     Raises:
-        UsageError: "crops" for a network that sees whole pictures.
+        UsageError: "crops" for a network that sees whole pictures, or the engine is of a model that gives an image
+            several labels.
     """
 
+    rules: LabelRules | None = None  # of several labels for an image, which are refused
+
     def __init__(self, engine: AnyEngine, tta: Tta, temperature: float | None = None) -> None:
+        if engine.rules is not None:
+            raise UsageError(
+                f"--tta {tta} needs one class for each image: the thresholds of labels are those of single views",
+                "leave --tta out",
+            )
         self.engine = engine
         self.tta: Tta = tta
         self.temperature = engine.temperature if temperature is None else temperature

@@ -5,10 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from matplotlib.figure import Figure
 from sklearn.metrics import ConfusionMatrixDisplay
-from torch import Tensor
 
 from vit.csv_files import records
 from vit.inference.metrics import CALIBRATION_BINS
@@ -18,24 +16,25 @@ from vit.report.style import save as save  # for callers that draw and save
 from vit.training.range_test import RangeTest
 
 _TRAIN, _VALIDATION = "tab:blue", "tab:orange"
-_COLUMN, _ROW = 1.1, 1.3  # of a grid of pictures, whose places are 1 x 1
 
 
 def curves(metrics: Path, best_epoch: int) -> Figure:
-    """Loss and accuracy over epochs, from metrics.csv.
+    """Loss and accuracy over epochs, from metrics.csv; mAP instead of accuracy where an image may have several labels.
 
     Args:
         best_epoch: epoch of the best checkpoint, counted from 0.
     """
-    rows = [row for row in records(metrics) if row["val/acc1"] or row["train/images_per_second"]]
+    table = records(metrics)
+    column, name_of = ("val/map", "mAP") if table and "val/map" in table[0] else ("val/acc1", "accuracy")
+    rows = [row for row in table if row[column] or row["train/images_per_second"]]
     epochs = [int(row["epoch"]) + 1 for row in rows]
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     loss, accuracy = figure.subplots(1, 2)
     for name, color, label in (("train/loss", _TRAIN, "training"), ("val/loss", _VALIDATION, "validation")):
         loss.plot(epochs, [float(row[name] or "nan") for row in rows], color=color, label=label)
-    loss.set(xlabel="epoch", ylabel="cross-entropy (nats)", title="Loss")
+    loss.set(xlabel="epoch", ylabel="cross-entropy (nats)" if column == "val/acc1" else "loss", title="Loss")
     loss.legend(frameon=False)
-    values = [100 * float(row["val/acc1"] or "nan") for row in rows]
+    values = [100 * float(row[column] or "nan") for row in rows]
     accuracy.plot(epochs, values, color=_VALIDATION)
     if best_epoch + 1 in epochs:
         best = epochs.index(best_epoch + 1)
@@ -47,7 +46,7 @@ def curves(metrics: Path, best_epoch: int) -> Figure:
             ha="center",
         )
         accuracy.plot(epochs[best], values[best], "o", color=_VALIDATION)
-    accuracy.set(xlabel="epoch", ylabel="accuracy (%)", title="Validation accuracy")
+    accuracy.set(xlabel="epoch", ylabel=f"{name_of} (%)", title=f"Validation {name_of}")
     return figure
 
 
@@ -58,7 +57,7 @@ def range_curve(test: RangeTest) -> Figure:
     axes.plot(test.rates, test.losses, color=_TRAIN)
     axes.axvline(test.suggestion, color=_VALIDATION, label=f"suggested: {test.suggestion:.1e}")
     axes.axvline(test.kept, color="gray", linestyle="--", label=f"used: {test.kept:g}")
-    axes.set(xscale="log", xlabel="learning rate", ylabel="cross-entropy (nats)", title="Learning-rate range test")
+    axes.set(xscale="log", xlabel="learning rate", ylabel="loss", title="Learning-rate range test")
     axes.legend(frameon=False)
     return figure
 
@@ -84,13 +83,20 @@ def confusion_matrix(counts: npt.NDArray[np.int64], class_names: Sequence[str]) 
 
 
 def reliability(
-    correct: npt.NDArray[np.bool_], confidences: Floats, uncalibrated: Floats, bins: int = CALIBRATION_BINS
+    correct: npt.NDArray[np.bool_],
+    confidences: Floats,
+    uncalibrated: Floats,
+    bins: int = CALIBRATION_BINS,
+    words: tuple[str, str, str, str] = ("Accuracy by confidence", "confidence", "accuracy", "images"),
 ) -> Figure:
     """Accuracy against confidence in bins of equal width, above a histogram of the confidences.
 
     The right panel is with temperature scaling, the left panel without. Equal panels become one.
+
+    Args:
+        words: the title of one panel, and the words for confidence, accuracy and what is counted.
     """
-    panels = {"Accuracy by confidence": confidences}
+    panels = {words[0]: confidences}
     if not np.allclose(confidences, uncalibrated):
         panels = {"Without temperature scaling": uncalibrated, "With temperature scaling": confidences}
     centers = (np.arange(bins) + 0.5) / bins
@@ -105,36 +111,7 @@ def reliability(
         upper.bar(centers[seen > 0], accuracy[seen > 0], width=0.9 / bins, color=_TRAIN)
         upper.set(title=title, ylim=(0, 1))
         lower.bar(centers, seen, width=0.9 / bins, color="gray")
-        lower.set(xlabel="confidence", xlim=(0, 1))
-    grid[0, 0].set(ylabel="accuracy")
-    grid[1, 0].set(ylabel="images")
+        lower.set(xlabel=words[1], xlim=(0, 1))
+    grid[0, 0].set(ylabel=words[2])
+    grid[1, 0].set(ylabel=words[3])
     return figure
-
-
-def image_grid(images: Sequence[Tensor], captions: Sequence[str], title: str, columns: int = 8) -> Figure:
-    """Pictures (3, H, W) uint8 in rows, each with a caption, on common axes: axes for each would take most of the time.
-
-    Every picture has a place of 1 x 1, which its longer side fills.
-    """
-    rows = -(-len(images) // columns)
-    figure = Figure(figsize=(1.35 * columns, 1.75 * rows + 0.3), layout="constrained")
-    axes = figure.subplots()
-    for index, (image, caption) in enumerate(zip(images, captions, strict=False)):
-        top, left = _ROW * (index // columns), _COLUMN * (index % columns)
-        height, width = (size / max(image.shape[1:]) for size in image.shape[1:])
-        x, bottom = left + (1 - width) / 2, top + 1
-        axes.imshow(
-            image.permute(1, 2, 0).numpy(), extent=(x, x + width, bottom, bottom - height), interpolation="nearest"
-        )
-        axes.text(left + 0.5, bottom - height - 0.06, plain(caption), ha="center", va="bottom", fontsize=7)
-    axes.set(xlim=(0, _COLUMN * columns - 0.1), ylim=(_ROW * rows - 0.2, -0.2), aspect="equal")
-    axes.axis("off")
-    figure.suptitle(title, x=0.01, ha="left", fontsize=10)
-    return figure
-
-
-def displayable(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """Normalized images (B, 3, S, S) back to uint8 pixels."""
-    scale = torch.tensor(std)[:, None, None]
-    offset = torch.tensor(mean)[:, None, None]
-    return ((images.cpu() * scale + offset) * 255).round().clamp(0, 255).to(torch.uint8)

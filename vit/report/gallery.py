@@ -1,6 +1,7 @@
 """Predictions with thumbnails as one HTML page, written picture by picture"""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -34,14 +35,25 @@ class Gallery:
         self._file.write(templates.get_template("gallery_head.html").render(title=self.title))
         return self
 
-    def add(self, path: str, status: str, label: str, probability: float | None, error: str) -> None:
-        """Add one file. Files after the first 2,000 are only counted."""
+    def add(
+        self,
+        path: str,
+        status: str,
+        label: str,
+        probability: float | None,
+        error: str,
+        labels: Sequence[str] | None = None,
+    ) -> None:
+        """Add one file. Files after the first 2,000 are only counted.
+
+        Args:
+            labels: labels of an image that may have several; None: it has one class, `label`.
+        """
         assert self._file is not None
         self.num_files += 1
         self.num_bad += probability is None
         self.statuses[status] += 1
-        if label:
-            self.labels[label] += 1
+        self.labels.update(labels or ([label] if label else []))
         if self.num_shown >= MAX_PICTURES:
             return
         self.num_shown += 1
@@ -49,7 +61,8 @@ class Gallery:
             picture=_thumbnail(path) if probability is not None else None,
             name=Path(path).name,
             path=path,
-            label=label or status,
+            label=" | ".join(labels) or "(no label)" if labels is not None else label or status,
+            has_answer=probability is not None or labels is not None,
             probability=probability,
             problem=f"{status}: {error}" if probability is None else None,
         )

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from vit.explain.cost import CostAtSize
 from vit.explain.distance import AttentionSpread
+from vit.report.image_grid import image_grid
 from vit.report.style import look
 
 MOST_TILES = 14  # along each side of the figure of positions
@@ -18,16 +19,9 @@ MOST_TILES = 14  # along each side of the figure of positions
 
 def filters(components: Tensor, shares: Tensor) -> Figure:
     """Principal components (k, 3, P, P) of the patch-embedding kernels as colors around gray, with their variance."""
-    columns = 7
-    rows = -(-len(components) // columns)
-    figure = Figure(figsize=(1.05 * columns, 1.2 * rows + 0.1), layout="constrained")
-    for axes in figure.subplots(rows, columns, squeeze=False).flat:
-        axes.axis("off")
-    for axes, component, share in zip(figure.axes, components, shares, strict=False):
-        picture = 0.5 + 0.5 * component / component.abs().max()
-        axes.imshow(picture.permute(1, 2, 0).numpy(), interpolation="nearest")
-        axes.set_title(f"{100 * share:.1f} %", fontsize=7)
-    return figure
+    peaks = components.abs().amax(dim=(1, 2, 3), keepdim=True).clamp(min=1e-12)
+    pictures = (255 * (0.5 + 0.5 * components / peaks)).round().to(torch.uint8)
+    return image_grid(list(pictures), [f"{100 * share:.1f} %" for share in shares], columns=7)
 
 
 def similarities(similarity: Tensor) -> Figure:

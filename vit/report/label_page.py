@@ -9,10 +9,9 @@ from markupsafe import Markup
 from vit.data.dataset import array_image
 from vit.data.decode import ImageError, read_image
 from vit.data.samples import Samples, Source
-from vit.data.split import SplitRow
 from vit.report.page import write_page
 from vit.report.thumbnails import encoded, shrunk
-from vit.study.label_errors import LabelErrors
+from vit.study.label_errors import CheckedImage, LabelErrors
 
 THUMBNAIL = 160  # pixels of the longer side
 MOST_PICTURES = 500
@@ -38,8 +37,7 @@ class Suspect:
 def write_label_page(
     path: Path,
     source: Source,
-    rows: Sequence[tuple[str, SplitRow]],
-    places: Sequence[tuple[str, int]],
+    images: Sequence[CheckedImage],
     class_names: tuple[str, ...],
     errors: LabelErrors,
 ) -> None:
@@ -47,20 +45,20 @@ def write_label_page(
 
     Args:
         source: the data set.
-        rows: (split, row) of each checked image.
-        places: (split, index in the split) of the same images.
+        images: the checked images, in the order of `errors`.
         class_names: classes of the predictions.
         errors: labels that are probably wrong.
     """
     suspects = []
-    for rank, image in enumerate(errors.suspects[:MOST_PICTURES].tolist(), 1):
-        row, (split, index) = rows[image][1], places[image]
-        suggested, confidence = class_names[errors.suggested[image]], float(errors.confidence[image])
-        picture = _picture(source.splits[split], index)
-        suspects.append(Suspect(rank, row.path, row.label, suggested, confidence, picture))
+    for rank, place in enumerate(errors.suspects[:MOST_PICTURES].tolist(), 1):
+        split, index, row = images[place]
+        samples = source.splits[split]
+        suggested, confidence = class_names[errors.suggested[place]], float(errors.confidence[place])
+        picture = _picture(samples, index)
+        suspects.append(Suspect(rank, samples.paths[index], row.label, suggested, confidence, picture))
     content = {
         "data": source.name,
-        "num_images": len(rows),
+        "num_images": len(images),
         "num_suspects": errors.num_suspects,
         "suspects": suspects,
     }

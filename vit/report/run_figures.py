@@ -1,5 +1,6 @@
 """Figures and tables of a finished training, for its run folder and its tracker"""
 
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 
 import numpy as np
@@ -13,10 +14,15 @@ from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
 from vit.data.dataset import ImageDataset
 from vit.data.sampler import Key
+from vit.data.samples import Labels
 from vit.inference.metrics import MOST_IN_CONFUSION, confusion, per_class
 from vit.inference.scored_images import ScoredImages
+from vit.inference.scored_labels import ScoredLabels
 from vit.report.class_sizes import class_sizes, recall_by_size
-from vit.report.figures import confusion_matrix, curves, displayable, image_grid, range_curve, reliability, save
+from vit.report.figures import confusion_matrix, curves, range_curve, reliability, save
+from vit.report.image_grid import displayable, image_grid
+from vit.report.label_mistakes import NotedLabel, label_mistakes
+from vit.report.label_run_figures import LabelResults, rules_of
 from vit.training.planning.plan import Plan
 from vit.training.range_test import RangeTest
 from vit.training.result import FitResult
@@ -37,12 +43,24 @@ class WorstImage:
     probability: float
     loss: float
 
+    @property
+    def words(self) -> str:
+        """True and predicted class, and the probability of the predicted one."""
+        return f"{self.label} → {self.predicted}, {self.probability:.0%}"
+
 
 def write_classes(run: RunDirectory, fitted: FitResult, class_names: tuple[str, ...]) -> None:
-    """Write metrics of every class and the confusion matrix, of the test images or else of the validation images."""
+    """Write metrics of every class and the confusion matrix, of the test images or else of the validation images.
+
+    Several labels for an image have metrics of every label, and no confusion matrix: a label is not taken for another.
+    """
     split = _measured_split(fitted)
     if split is not None:
         scored = fitted.scored[split]
+        if isinstance(scored, ScoredLabels):
+            labels = LabelResults.of(scored, fitted.result, class_names).measurement.per_label
+            write_json(run.per_class_path(split), {"per_label": [row.to_dict() for row in labels]})
+            return
         rows = per_class(scored.labels, scored.predictions, class_names)
         content: dict[str, object] = {"per_class": [row.to_dict() for row in rows]}
         if len(class_names) <= MOST_IN_CONFUSION:
@@ -58,19 +76,16 @@ def draw_run(run: RunDirectory, plan: Plan, fitted: FitResult, tracker: Tracker)
         figures["range_test"] = range_curve(RangeTest.read(run.range_test_path))
     split = _measured_split(fitted)
     if split is not None:
-        scored = fitted.scored[split]
-        if len(class_names) <= MOST_IN_CONFUSION:
-            counts = confusion(scored.labels, scored.predictions, len(class_names))
-            figures["confusion_matrix"] = confusion_matrix(counts, class_names)
-        figures["recall_by_size"] = recall_by_size(
-            class_sizes(plan.class_balance.counts, scored.labels, scored.correct, class_names)
-        )
-        figures["reliability"] = reliability(scored.correct, scored.confidences, scored.uncalibrated)
-        tracker.confusion_matrix(f"{split}/confusion", scored.labels.tolist(), scored.predictions.tolist(), class_names)
+        scored, sizes = fitted.scored[split], plan.class_balance.counts
+        if isinstance(scored, ScoredLabels):
+            figures |= LabelResults.of(scored, fitted.result, class_names).figures(sizes)
+        else:
+            figures |= _figures(scored, sizes, class_names)
+            guesses = scored.predictions.tolist()
+            tracker.confusion_matrix(f"{split}/confusion", scored.labels.tolist(), guesses, class_names)
     figures["augmented"] = _augmented(plan, fitted)
-    worst: list[WorstImage] = []
-    if "validation" in fitted.scored:
-        worst = _worst(fitted.scored["validation"], class_names)
+    worst = _worst(fitted, class_names)
+    if worst:
         figures["worst"] = _worst_figure(worst, fitted.data.dataset("validation"))
     for name, figure in figures.items():
         path = run.figure_path(name)
@@ -78,9 +93,20 @@ def draw_run(run: RunDirectory, plan: Plan, fitted: FitResult, tracker: Tracker)
         show = tracker.media if name in SHOWING_IMAGES else tracker.figure
         show(f"figures/{name}", path)
     if worst:
-        columns = [field.name for field in fields(WorstImage)]
+        columns = [field.name for field in fields(worst[0])]
         tracker.image_table("validation/worst", columns, [astuple(row) for row in worst])
     _track_result(run, fitted.result, tracker)
+
+
+def _figures(scored: ScoredImages, sizes: Labels, class_names: tuple[str, ...]) -> dict[str, Figure]:
+    """Figures of images with one class each."""
+    found = {}
+    if len(class_names) <= MOST_IN_CONFUSION:
+        counts = confusion(scored.labels, scored.predictions, len(class_names))
+        found["confusion_matrix"] = confusion_matrix(counts, class_names)
+    found["recall_by_size"] = recall_by_size(class_sizes(sizes, scored.labels, scored.correct, class_names))
+    found["reliability"] = reliability(scored.correct, scored.confidences, scored.uncalibrated)
+    return found
 
 
 def _measured_split(fitted: FitResult) -> str | None:
@@ -105,7 +131,13 @@ def _augmented(plan: Plan, fitted: FitResult) -> Figure:
     return image_grid(list(images), labels, "Training images as the network sees them")
 
 
-def _worst(scored: ScoredImages, class_names: tuple[str, ...]) -> list[WorstImage]:
+def _worst(fitted: FitResult, class_names: tuple[str, ...]) -> Sequence[WorstImage | NotedLabel]:
+    """The validation images with the largest loss, or with the most surely wrong label."""
+    scored = fitted.scored.get("validation")
+    if scored is None:
+        return []
+    if isinstance(scored, ScoredLabels):
+        return label_mistakes(scored, rules_of(fitted.result).thresholds, class_names)[:MOST_WORST]
     order = np.argsort(-scored.losses, kind="stable")[:MOST_WORST]
     return [
         WorstImage(
@@ -119,11 +151,13 @@ def _worst(scored: ScoredImages, class_names: tuple[str, ...]) -> list[WorstImag
     ]
 
 
-def _worst_figure(worst: list[WorstImage], dataset: ImageDataset) -> Figure:
+def _worst_figure(worst: Sequence[WorstImage | NotedLabel], dataset: ImageDataset) -> Figure:
     indices = {path: index for index, path in enumerate(dataset.samples.paths)}
     images = [_picture(dataset, indices[row.path]) for row in worst]
-    captions = [f"{row.label} → {row.predicted}, {row.probability:.0%}" for row in worst]
-    return image_grid(images, captions, "Validation images with the largest loss: true → predicted, probability")
+    title = "Validation images with the largest loss: true → predicted, probability"
+    if isinstance(worst[0], NotedLabel):
+        title = "Validation images with the most surely wrong label, and its probability"
+    return image_grid(images, [row.words for row in worst], title)
 
 
 def _picture(dataset: ImageDataset, index: int) -> Tensor:
@@ -131,5 +165,5 @@ def _picture(dataset: ImageDataset, index: int) -> Tensor:
 
 
 def _mixed(labels: npt.NDArray[np.float32] | npt.NDArray[np.int64]) -> list[list[int]]:
-    """The classes of each image: one, or those that were mixed."""
-    return [[int(row)] if labels.ndim == 1 else np.flatnonzero(row).tolist() for row in labels]
+    """The classes of each image: one, those that were mixed, or the labels that it has (-1 is unknown)."""
+    return [[int(row)] if labels.ndim == 1 else np.flatnonzero(row > 0).tolist() for row in labels]

@@ -18,26 +18,24 @@ from vit.inference.metrics import MOST_IN_CONFUSION, confusion
 from vit.inference.scored_rows import ScoredRow, read_scored
 from vit.report.answer_tables import UnsureContent, unsure_content
 from vit.report.class_sizes import class_sizes, recall_by_size
-from vit.report.figures import confusion_matrix, curves, range_curve, reliability
+from vit.report.figures import confusion_matrix, reliability
 from vit.report.inline_figure import drawn
+from vit.report.multilabel_page import label_content
 from vit.report.page import write_page
+from vit.report.run_common import EXPLAINED, MOST_PICTURES, CommonContent, common_content
 from vit.report.run_pictures import Card, ExplainedCard, Pictures, pixels_of
 from vit.report.run_tables import (
     ClassRow,
     MetricRow,
     Tested,
     class_rows,
-    facts,
     metric_rows,
     mistakes,
     share,
 )
 from vit.study.wording import Cell
-from vit.training.range_test import RangeTest
 
-MOST_PICTURES = 24  # of the worst images, and of the least confident
 OF_A_PAIR = 6  # pictures of a frequent mistake
-EXPLAINED = 6  # right and wrong images with a map each
 MOST_CLASSES = 60
 
 
@@ -56,9 +54,7 @@ class Pair:
 class RunContent:
     """Everything that the template prints."""
 
-    network: str
-    data: str
-    folder: str
+    common: CommonContent
     split: str
     num_images: int
     num_right: int
@@ -66,9 +62,6 @@ class RunContent:
     metrics: list[MetricRow]
     temperature: float
     has_pictures: bool
-    curves: Markup
-    range_test: Markup | None
-    best_epoch: int
     classes: list[ClassRow]
     recall_by_size: Markup
     num_classes: int
@@ -79,9 +72,6 @@ class RunContent:
     explained: list[tuple[str, list[ExplainedCard]]]
     reliability: Markup
     unsure: UnsureContent | None
-    facts: list[tuple[str, str]]
-    config_name: str
-    config: list[str]
 
 
 def write_run_report(run: RunDirectory, source: Source | None, result: RunResult | None = None) -> None:
@@ -100,12 +90,16 @@ def write_run_report(run: RunDirectory, source: Source | None, result: RunResult
     try:
         class_names: list[str] = json.loads(run.class_names_path.read_text(encoding="utf-8"))["classes"]
         split = "test" if "test" in result.num_images else "validation"
+        if result.multilabel is not None:
+            labels = label_content(run, source, result, class_names, split)
+            write_page(run.report_path, "run_labels.html", {**vars(labels.common), **vars(labels)})
+            return
         rows = read_scored(run.scored_path(split), result.num_images[split])
-        pictures = Pictures(run, rows, pixels_of(source, split, rows))
+        pictures = Pictures(run, rows, pixels_of(source, split, [(row.path, row.label) for row in rows]))
         content = _content(result, class_names, split, rows, pictures)
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise DataError(f"{run.path} is damaged: {error}", "restore its files, or train again") from error
-    write_page(run.report_path, "run.html", vars(content))
+    write_page(run.report_path, "run.html", {**vars(content.common), **vars(content)})
 
 
 def _content(
@@ -115,9 +109,6 @@ def _content(
     sizes = _training_images(run, class_names)
     num_right = int(tested.correct.sum())
     return RunContent(
-        network=result.spec.name,
-        data=result.data,
-        folder=run.path.resolve().name,
         split=split,
         num_images=len(rows),
         num_right=num_right,
@@ -125,9 +116,7 @@ def _content(
         metrics=metric_rows(result),
         temperature=result.temperature,
         has_pictures=pictures.pixels is not None,
-        curves=drawn(curves(run.metrics_path, result.best_epoch)),
-        range_test=_range_test(run),
-        best_epoch=result.best_epoch + 1,
+        common=common_content(run, result),
         classes=class_rows(tested, class_names, sizes)[:MOST_CLASSES],
         recall_by_size=drawn(recall_by_size(class_sizes(sizes, tested.labels, tested.correct, class_names))),
         num_classes=len(class_names),
@@ -144,18 +133,10 @@ def _content(
         ],
         worst=pictures.cards(tested.by_loss[:MOST_PICTURES]),
         doubtful=pictures.cards(tested.by_confidence()[:MOST_PICTURES]),
-        explained=_explained(tested, pictures),
+        explained=_explained(tested, pictures, class_names),
         reliability=drawn(reliability(tested.correct, tested.confidences, tested.uncalibrated)),
         unsure=_unsure(result, tested, class_names),
-        facts=facts(result),
-        config_name=run.config_path.name,
-        config=run.config_path.read_text(encoding="utf-8").splitlines(),
     )
-
-
-def _range_test(run: RunDirectory) -> Markup | None:
-    path = run.range_test_path
-    return drawn(range_curve(RangeTest.read(path))) if path.is_file() else None
 
 
 def _training_images(run: RunDirectory, class_names: Sequence[str]) -> Labels:
@@ -177,10 +158,14 @@ def _confusion(tested: Tested, class_names: Sequence[str]) -> Markup | None:
     return drawn(confusion_matrix(confusion(tested.labels, tested.predictions, len(class_names)), class_names))
 
 
-def _explained(tested: Tested, pictures: Pictures) -> list[tuple[str, list[ExplainedCard]]]:
+def _explained(tested: Tested, pictures: Pictures, class_names: Sequence[str]) -> list[tuple[str, list[ExplainedCard]]]:
     right = [index for index in tested.by_confidence(descending=True) if tested.correct[index]]
     wrong = [index for index in tested.by_loss if not tested.correct[index]]
+
+    def predicted(indices: Sequence[int]) -> list[str]:
+        return [class_names[tested.predictions[index]] for index in indices]
+
     return [
-        ("right and confident", pictures.explained(right[:EXPLAINED])),
-        ("wrong and confident", pictures.explained(wrong[:EXPLAINED])),
+        ("right and confident", pictures.explained(right[:EXPLAINED], predicted(right[:EXPLAINED]))),
+        ("wrong and confident", pictures.explained(wrong[:EXPLAINED], predicted(wrong[:EXPLAINED]))),
     ]

@@ -11,14 +11,16 @@ from torch import Tensor
 from vit.checkpoints.run import RunDirectory
 from vit.data.dataset import array_image
 from vit.data.decode import ImageError, read_image
-from vit.data.samples import Source
+from vit.data.samples import Source, label_names
 from vit.inference.scored_rows import ScoredRow
+from vit.report.label_mistakes import NotedLabel
 from vit.report.run_attention import overlays
 from vit.report.thumbnails import encoded, shrunk
 
 THUMBNAIL = 128  # pixels of the longer side
 
 Pixels = Callable[[int], Tensor | None]
+Row = ScoredRow | NotedLabel
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Card:
         picture: source of its <img>, or None where the image is gone.
     """
 
-    row: ScoredRow
+    row: Row
     picture: Markup | None
 
 
@@ -37,7 +39,7 @@ class Card:
 class ExplainedCard:
     """An image as the network saw it, and a map of the pixels that mattered for its prediction."""
 
-    row: ScoredRow
+    row: Row
     picture: Markup
     map: Markup
 
@@ -50,7 +52,7 @@ class Pictures:
         pixels: pixels of an image by its index in `rows`, or None where the images are not those of the run.
     """
 
-    def __init__(self, run: RunDirectory, rows: Sequence[ScoredRow], pixels: Pixels | None) -> None:
+    def __init__(self, run: RunDirectory, rows: Sequence[Row], pixels: Pixels | None) -> None:
         self.run, self.rows, self.pixels = run, rows, pixels
         self._thumbnail = cache(self._shrunk)
 
@@ -58,30 +60,39 @@ class Pictures:
         """Cards of some images."""
         return [Card(self.rows[index], self._thumbnail(index)) for index in indices]
 
-    def explained(self, indices: Sequence[int]) -> list[ExplainedCard]:
-        """Cards with maps. Empty where the images are gone or the network cannot be explained."""
+    def explained(self, indices: Sequence[int], class_names: Sequence[str]) -> list[ExplainedCard]:
+        """Cards with maps. Empty where the images are gone or the network cannot be explained.
+
+        Args:
+            class_names: class or label to explain, one for each image.
+        """
         found = [(self.rows[index], self.pixels(index)) for index in indices] if self.pixels else []
-        readable = [(row, image) for row, image in found if image is not None]
-        maps = overlays(self.run, [image for _, image in readable], [row.predicted for row, _ in readable])
-        return [ExplainedCard(row, *both) for (row, _), both in zip(readable, maps, strict=False)]
+        named = zip(found, class_names, strict=True)
+        readable = [(row, image, name) for (row, image), name in named if image is not None]
+        maps = overlays(self.run, [image for _, image, _ in readable], [name for _, _, name in readable])
+        return [ExplainedCard(row, *both) for (row, *_), both in zip(readable, maps, strict=False)]
 
     def _shrunk(self, index: int) -> Markup | None:
         image = self.pixels(index) if self.pixels else None
         return None if image is None else encoded(shrunk(image, THUMBNAIL))
 
 
-def pixels_of(source: Source | None, split: str, rows: Sequence[ScoredRow]) -> Pixels | None:
-    """The images of rows by their index, or None where the images are not those that the run was measured on."""
+def pixels_of(source: Source | None, split: str, images: Sequence[tuple[str, str]]) -> Pixels | None:
+    """The images by their index, or None where the images are not those that the run was measured on.
+
+    Args:
+        images: path of each image, and its class or labels as text.
+    """
     if source is None or split not in source.splits:
         return None
     samples = source.splits[split]
-    names = (source.class_names[label] for label in samples.labels.tolist())
+    names = label_names(samples, source.class_names)
     indices = {
         (os.path.join(samples.root or "", path), name): index
         for index, (path, name) in enumerate(zip(samples.paths, names, strict=True))
     }
     try:
-        found = [indices[os.path.join(samples.root or "", row.path), row.label] for row in rows]
+        found = [indices[os.path.join(samples.root or "", path), name] for path, name in images]
     except KeyError:
         return None
 

@@ -17,6 +17,8 @@ from vit.inference.scored_images import Floats
 from vit.inference.scored_rows import ScoredRow
 from vit.study.wording import Cell
 
+Metrics = Mapping[str, Mapping[str, float]]
+
 MOST_PAIRS = 8
 MOST_LEFT_OUT = 20
 
@@ -124,11 +126,12 @@ def share(count: int, total: int) -> Cell:
 def metric_rows(result: RunResult) -> list[MetricRow]:
     """The metrics of a run, in the order of `NAMES`."""
     after, before = result.metrics, result.uncalibrated
-    return [
-        MetricRow(title, _metric(name, after[name]), _metric(name, before.get(name)))
-        for name, title in NAMES.items()
-        if name in after
-    ]
+    return [metric_row(title, name, after, before) for name, title in NAMES.items() if name in after]
+
+
+def metric_row(title: str, name: str, after: Metrics, before: Metrics) -> MetricRow:
+    """The row of a metric, from {name: {value, low, high}} with and without temperature scaling."""
+    return MetricRow(title, _metric(name, after[name]), _metric(name, before.get(name)))
 
 
 def class_rows(tested: Tested, class_names: Sequence[str], training_images: Labels) -> list[ClassRow]:

@@ -131,7 +131,7 @@ def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str,
     found = []
     for name in order:
         runs, error, gap = here[name], errors[name], gaps.get(name)
-        stored = StoredFeatures.read(SharedFeatures(study / FEATURES, {}).path(make_plan(recipes[name])))
+        stored = StoredFeatures.read(SharedFeatures(study / FEATURES, {}).files(make_plan(recipes[name])).values_path)
         source = sources[name]
         found.append(
             Backbone(

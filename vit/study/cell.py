@@ -16,6 +16,7 @@ from vit.checkpoints.run import RunDirectory
 from vit.data.contents import known_contents, read_contents
 from vit.data.folds import read_fold
 from vit.errors import VitError
+from vit.inference.scored_images import ScoredImages
 from vit.launch import forget_launcher
 from vit.study.fold_table import FoldPredictions
 from vit.training.beginning import check_unchanged, write_beginning
@@ -98,7 +99,9 @@ def _train(recipe: Recipe, run: RunDirectory, features: Path, group: str, digest
             plan.source.class_names,
             read_fold(recipe.data.fold),
         )
-        FoldPredictions.of_fold(fitted.scored["test"], test, names, number).write(run.fold_path)
+        scored = fitted.scored["test"]
+        assert isinstance(scored, ScoredImages)  # folds of several labels are refused
+        FoldPredictions.of_fold(scored, test, names, number).write(run.fold_path)
     finish(run, fitted, tracker, lambda: tracker.summary(values))
     run.last_path.unlink(missing_ok=True)  # only for resuming; in a study of large networks they would fill a disk
 

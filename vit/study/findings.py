@@ -35,7 +35,7 @@ class CellResult:
         network: name in the catalog.
         num_images: number of training images.
         seed: seed of the subset and of the training.
-        accuracy: fraction of test images with the right prediction.
+        accuracy: fraction of test images with the right prediction; with several labels for an image the exact match.
         validation_loss: cross-entropy of the same checkpoint, in nats.
         epochs: passes over the training images, as a fraction.
         best_round: round of the checkpoint with the lowest validation loss, counted from 0.

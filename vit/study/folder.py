@@ -192,7 +192,7 @@ def _cell_result(cell: ListedCell, result: RunResult) -> CellResult:
         network=result.spec.name,
         num_images=cell.num_images,
         seed=cell.seed,
-        accuracy=result.metrics["acc1"]["value"],
+        accuracy=result.accuracy,
         validation_loss=result.validation["val/loss"],
         steps=result.steps,
         batch_size=result.batch_size,

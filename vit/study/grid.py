@@ -179,6 +179,7 @@ _LATER_OPTIONS: tuple[tuple[str, str, object], ...] = (
     ("optim", "class_weights", "none"),
     ("optim", "logit_adjustment", 0.0),
     ("optim", "best_metric", "loss"),
+    ("optim", "multilabel_loss", "bce"),
 )
 
 

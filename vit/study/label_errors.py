@@ -6,13 +6,29 @@ labels by heart.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from vit.data.samples import Labels
+from vit.data.split import SplitRow
 
 Floats = npt.NDArray[np.float64]
+
+
+class CheckedImage(NamedTuple):
+    """An image whose label is checked.
+
+    Attributes:
+        split: its split in the data set.
+        place: its index in the split.
+        row: its path, label and group.
+    """
+
+    split: str
+    place: int
+    row: SplitRow
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ def verdict(
     results: Sequence[CellResult],
 ) -> str:
     """The largest size, the other sizes, the effect of more images, the conditions, and warnings about the budget."""
-    sentences = _sentences(series, comparisons, protocol, failed)
+    right = f"A test image is right if {protocol['right']}." if "right" in protocol else ""
+    sentences = [*_sentences(series, comparisons, protocol, failed), right]
     if protocol.get("budget") != LINEAR_PROBE:  # a head is fitted until it no longer changes
         sentences += [_more_steps(results), _few_passes(results)]
     return " ".join(filter(None, sentences))

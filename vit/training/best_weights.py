@@ -1,5 +1,6 @@
 """Calibrates the best checkpoint of a training, and scores the validation and test images with it"""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -9,14 +10,19 @@ import torch
 from torch import Tensor
 
 from vit.checkpoints.format import Description
+from vit.checkpoints.io import store_calibration, store_label_rules
+from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.load import load
 from vit.checkpoints.novelty import MOST_FEATURES, Novelty, TrainingFeatures
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.loader import labeled_images
 from vit.data.module import ImageDataModule
 from vit.inference.calibration import Temperature, fit_temperature
-from vit.inference.engine import Engine, features_of, score
+from vit.inference.engine import Engine, NoveltyOf, features_of, score
+from vit.inference.label_calibration import LabelTemperatures, fit_label_temperatures
+from vit.inference.label_thresholds import LabelThresholds, fit_label_thresholds
 from vit.inference.scored_images import ScoredImages
+from vit.inference.scored_labels import ScoredLabels
 from vit.training.distributed.meeting import readable_by_all
 from vit.training.planning.plan import Plan
 
@@ -34,7 +40,7 @@ class MeasuredCheckpoint:
 
     description: Description
     fitted: Temperature | None
-    scored: dict[str, ScoredImages]
+    scored: Mapping[str, ScoredImages]
     novelty: Novelty | None = None
 
     @cached_property
@@ -50,10 +56,54 @@ class MeasuredCheckpoint:
         """The number that divides the logits."""
         return 1.0 if self.fitted is None else self.fitted.value
 
+    def words(self) -> list[str]:
+        """What was fitted, for people."""
+        return [] if self.fitted is None else [f"temperature {self.fitted.words()}"]
+
+    def store(self, path: Path) -> None:
+        """Write what was fitted into the checkpoint."""
+        store_calibration(path, self.temperature, self.validation_scores, self.novelty)
+
+
+@dataclass(frozen=True)
+class MeasuredLabels:
+    """A checkpoint of a network that gives several labels for an image, with its scores.
+
+    Attributes:
+        description: description of the checkpoint.
+        temperatures: fitted on the calibration images, or else on the validation images.
+        thresholds: chosen on the same images, at these temperatures.
+        split: split of these images.
+        scored: images of all splits but the training images, with the probabilities at the temperatures.
+    """
+
+    description: Description
+    temperatures: LabelTemperatures
+    thresholds: LabelThresholds
+    split: str
+    scored: Mapping[str, ScoredLabels]
+
+    @property
+    def rules(self) -> LabelRules:
+        """The temperatures and thresholds that the checkpoint keeps."""
+        return LabelRules(np.array(self.temperatures.values), np.array(self.thresholds.values))
+
+    def words(self) -> list[str]:
+        """What was fitted, for people."""
+        names = self.description.class_names
+        return [f"temperatures {self.temperatures.words(names)}", *self.thresholds.words(names)]
+
+    def store(self, path: Path) -> None:
+        """Write what was fitted into the checkpoint."""
+        store_label_rules(path, self.rules)
+
+
+Measured = MeasuredCheckpoint | MeasuredLabels
+
 
 def measure_checkpoint(
     path: Path, plan: Plan, data: ImageDataModule, device: torch.device, features: Tensor | None = None
-) -> MeasuredCheckpoint:
+) -> Measured:
     """Calibrate and score a checkpoint of the first process.
 
     Args:
@@ -63,7 +113,9 @@ def measure_checkpoint(
     """
     with readable_by_all(path) as file:
         network, description = load(file)
-    engine = Engine(network, plan.preprocess, device, plan.precision)
+    engine = Engine(network, plan.preprocess, device, plan.precision, rules=description.multilabel)
+    if description.multilabel is not None:
+        return _measure_labels(engine, description, data)
     splits = data.source.splits
     scored: dict[str, ScoredImages] = {}
     fitted, novelty = None, None
@@ -71,7 +123,7 @@ def measure_checkpoint(
     if calibrated_on is not None:
         training = _training_features(engine, data, plan.recipe.seed, features)
         distances = None if training is None else training.distances
-        uncalibrated = score(engine, data.evaluation_loader(calibrated_on), distances)
+        uncalibrated = _score(engine, data, calibrated_on, distances)
         fitted = fit_temperature(uncalibrated, calibrated_on)
         engine.temperature = fitted.value
         scored[calibrated_on] = replace(uncalibrated.at(engine.temperature), novelty=None)
@@ -79,10 +131,30 @@ def measure_checkpoint(
             novelty = Novelty.of(training, uncalibrated.novelty)
     for split in ("validation", "test"):
         if split in splits and split not in scored:
-            scored[split] = score(
-                engine, data.evaluation_loader(split), None if novelty is None else novelty.of_features
-            )
+            scored[split] = _score(engine, data, split, None if novelty is None else novelty.of_features)
     return MeasuredCheckpoint(description, fitted, scored, novelty)
+
+
+def _score(engine: Engine, data: ImageDataModule, split: str, novelty_of: NoveltyOf | None) -> ScoredImages:
+    found = score(engine, data.evaluation_loader(split), novelty_of)
+    assert isinstance(found, ScoredImages)
+    return found
+
+
+def _measure_labels(engine: Engine, description: Description, data: ImageDataModule) -> MeasuredLabels:
+    """Fit temperatures, then thresholds, and score all splits at the temperatures."""
+    scored: dict[str, ScoredLabels] = {}
+    for split in ("calibration", "validation", "test"):
+        if split in data.source.splits:
+            found = score(engine, data.evaluation_loader(split))
+            assert isinstance(found, ScoredLabels)
+            scored[split] = found
+    fitted_on = next(iter(scored))  # every training has validation images
+    fit = scored[fitted_on]
+    temperatures = fit_label_temperatures(fit.labels, fit.probabilities, fitted_on)
+    scored = {split: some.at(temperatures.values) for split, some in scored.items()}
+    thresholds = fit_label_thresholds(fit.labels, scored[fitted_on].probabilities)
+    return MeasuredLabels(description, temperatures, thresholds, fitted_on, scored)
 
 
 def _training_features(

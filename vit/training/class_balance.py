@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.data.epoch_order import Sampling, drawn_shares
+from vit.data.label_text import PRESENT
 from vit.data.samples import Labels, Source
 from vit.errors import DataError, UsageError
 from vit.training.recipes.recipe import Recipe
@@ -27,7 +28,7 @@ class ClassBalance:
 
     Attributes:
         class_names: class names in the order of their numbers.
-        counts: (C,) number of training images.
+        counts: (C,) number of training images; of several labels for an image, the images that have each.
         sampling: how an epoch draws.
         class_weights: `optim.class_weights` of the recipe.
         logit_adjustment: tau of logit adjustment; 0: none.
@@ -70,14 +71,17 @@ class ClassBalance:
 
 
 def class_balance(recipe: Recipe, source: Source) -> ClassBalance:
-    """The class balance of a recipe on its images.
+    """The class balance of a recipe on its images. Nothing is corrected where an image may have several labels.
 
     Raises:
         UsageError: a class of `optim.class_weights` does not exist, or two options correct the same thing.
         DataError: a class that must be drawn or weighted has no training images.
     """
     optim, names = recipe.optim, source.class_names
-    counts = np.bincount(source.splits["train"].labels, minlength=len(names))
+    train = source.splits["train"]
+    if train.is_multilabel:
+        return ClassBalance(names, (train.label_rows == PRESENT).sum(axis=0))
+    counts = np.bincount(train.labels, minlength=len(names))
     found = ClassBalance(names, counts, recipe.data.sampling, optim.class_weights, optim.logit_adjustment)
     if isinstance(optim.class_weights, Mapping):
         _check_names(optim.class_weights, names)

@@ -1,7 +1,6 @@
 """The LightningModule around a network: loss, metrics, steps"""
 
 import torch
-import torch.nn.functional as F
 from lightning.pytorch import LightningModule
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
@@ -11,15 +10,16 @@ from torchmetrics import MeanMetric
 from vit.data.batch import Batch
 from vit.data.draws import seed_of
 from vit.models.network import Network
+from vit.training.choose_loss import Loss
 from vit.training.losses import EpochLoss
+from vit.training.multilabel_loss import MultilabelLoss
 from vit.training.optim import make_optimizer, make_schedule
 from vit.training.recipes.recipe import OptimConfig
-from vit.training.training_loss import TrainingLoss
 from vit.training.validation_metrics import validation_metrics
 
 
 class Classifier(LightningModule):
-    """Trains a network with cross-entropy.
+    """Trains a network with cross-entropy, binary for each label where an image may have several.
 
     It logs val/loss, the unweighted cross-entropy, and the metrics of `validation_metrics`. They count each image once
     on any number of processes: torchmetrics adds the counts, and rows that only fill a batch are left out.
@@ -32,7 +32,7 @@ class Classifier(LightningModule):
         loss: loss of a training batch.
     """
 
-    def __init__(self, network: Network, config: OptimConfig, total_steps: int, seed: int, loss: TrainingLoss) -> None:
+    def __init__(self, network: Network, config: OptimConfig, total_steps: int, seed: int, loss: Loss) -> None:
         super().__init__()
         self.network = network
         self.config = config
@@ -40,8 +40,10 @@ class Classifier(LightningModule):
         self.seed = seed
         self.training_loss = loss
         self.train_loss = EpochLoss()
-        self.val_loss = MeanMetric(nan_strategy="disable")  # ignores weights, so it takes the loss of each image
-        self.val_metrics = validation_metrics(network.num_classes)
+        self.val_loss = MeanMetric(
+            nan_strategy="disable"
+        )  # ignores weights, so it takes the loss of each image or label
+        self.val_metrics = validation_metrics(network.num_classes, isinstance(loss, MultilabelLoss))
 
     def forward(self, images: Tensor) -> Tensor:
         return self.network(images)
@@ -56,8 +58,8 @@ class Classifier(LightningModule):
         valid = batch.valid
         logits, labels = self.network(batch.image).float()[valid], batch.label[valid]
         if len(labels):
-            self.val_loss.update(F.cross_entropy(logits, labels, reduction="none"))
-            self.val_metrics.update(logits.softmax(dim=1), labels)
+            self.val_loss.update(self.training_loss.validation_losses(logits, labels))
+            self.val_metrics.update(self.training_loss.probabilities(logits), labels.long())
 
     def on_validation_epoch_end(self) -> None:
         self.log("val/loss", self.val_loss.compute())

@@ -23,6 +23,7 @@ from vit.checkpoints.locking import alone
 from vit.data.batch import Batch
 from vit.data.samples import Samples
 from vit.inference.engine import Engine
+from vit.layout import FeaturesLayout
 from vit.training.planning.plan import Plan
 from vit.weights.hashing import weights_hash
 
@@ -82,8 +83,8 @@ class SharedFeatures:
         self.folder = folder
         self.hashes = hashes
 
-    def path(self, plan: Plan) -> Path:
-        """The file of a plan's backbone: its name is a hash of everything that decides the features."""
+    def files(self, plan: Plan) -> FeaturesLayout:
+        """The files of a plan's backbone, named by a hash of everything that decides the features."""
         model = plan.recipe.model
         facts = [
             None if model.init_from is None else weights_hash(model.init_from),
@@ -93,9 +94,8 @@ class SharedFeatures:
             plan.device.type,
             torch.__version__,
         ]
-        return (
-            self.folder / f"{hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]}.safetensors"
-        )
+        key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+        return FeaturesLayout(self.folder, key)
 
     def of(self, plan: Plan, samples: Samples, compute: Compute) -> tuple[Tensor, npt.NDArray[np.int64]]:
         """Features of images (m, D), and the indices (m,) of these images. Unreadable images have no features.
@@ -103,14 +103,14 @@ class SharedFeatures:
         Args:
             compute: makes features (k, D) of images, and the indices (k,) of those that it could read.
         """
-        path, names = self.path(plan), [self.hashes[name] for name in samples.paths]
+        files, names = self.files(plan), [self.hashes[name] for name in samples.paths]
         self.folder.mkdir(parents=True, exist_ok=True)
-        with alone(path.with_suffix(".lock")):
-            stored = StoredFeatures.read(path)
+        with alone(files.lock_path):
+            stored = StoredFeatures.read(files.values_path)
             missing = {name: index for index, name in enumerate(names) if name and name not in stored.place}
             if missing:
                 stored = _extended(stored, samples, list(missing.values()), names, compute)
-                stored.write(path)
+                stored.write(files.values_path)
         kept = np.array([index for index, name in enumerate(names) if name in stored.place], dtype=np.int64)
         return stored.values[[stored.place[names[index]] for index in kept]], kept
 

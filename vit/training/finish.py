@@ -3,6 +3,8 @@
 from collections.abc import Callable
 
 from vit.checkpoints.run import RunDirectory
+from vit.inference.scored_label_rows import write_scored_labels
+from vit.inference.scored_labels import ScoredLabels
 from vit.inference.scored_rows import write_scored
 from vit.training.callbacks.listener import Listener
 from vit.training.recipes.recipe import Recipe
@@ -35,8 +37,13 @@ def finish(run: RunDirectory, fitted: FitResult, tracker: Tracker, write_others:
     Only the first process calls this. A run with a result.json is complete. A run that ends earlier has a checkpoint.
     `vit train --resume`, or its study, continues it and comes here again.
     """
+    names = fitted.data.source.class_names
     for split, scored in fitted.scored.items():
-        write_scored(run.scored_path(split), scored, fitted.data.source.class_names)
+        if isinstance(scored, ScoredLabels):
+            assert fitted.result.multilabel is not None
+            write_scored_labels(run.scored_path(split), scored, names, fitted.result.multilabel["thresholds"])
+        else:
+            write_scored(run.scored_path(split), scored, names)
     write_others()
     fitted.result.write(run.result_path)
     tracker.finish()

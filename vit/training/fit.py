@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from lightning.pytorch import seed_everything
 
 from vit.atomic_files import write_text
-from vit.checkpoints.io import store_calibration
 from vit.checkpoints.run import RunDirectory
 from vit.data.module import ImageDataModule
 from vit.training.best_weights import measure_checkpoint
@@ -80,16 +79,16 @@ def _fit(
     network = initial_network(plan, resume, lambda text: _notify(listeners, text))
     if plan.recipe.model.freeze == "backbone":
         stats, features = probe(network, data, plan, run, listeners, shared)
-        if shared is None:
+        if shared is None or plan.source.is_multilabel:  # temperatures and thresholds of labels need all images
             best = measure_checkpoint(run.best_path, plan, data, plan.device, features)
         else:
             best = measure_probe(run.best_path, data, plan, shared, features)
     else:
         stats, best = optimize(network, data, plan, run, Watch(signals, listeners), resume)
-    if best.fitted is not None:
-        _notify(listeners, f"temperature {best.fitted.words()}")
+    for text in best.words():
+        _notify(listeners, text)
     if stats.is_first_process:
-        store_calibration(run.best_path, best.temperature, best.validation_scores, best.novelty)
+        best.store(run.best_path)
     result = run_result(plan, stats, best)
     if stats.is_first_process:
         run.previous_path.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from vit.checkpoints.format import Description
+from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.result import versions
 from vit.models.network import Network
 from vit.training.distributed.batch_norm import synchronized
@@ -36,4 +37,6 @@ def initial_network(plan: Plan, resume: bool, notice: Callable[[str], None]) -> 
 
 def describe(plan: Plan) -> Description:
     """The description that every checkpoint of a training holds."""
-    return Description(plan.source.class_names, plan.spec, plan.preprocess, plan.precision, versions=versions())
+    names = plan.source.class_names
+    rules = LabelRules.unfitted(len(names)) if plan.source.is_multilabel else None
+    return Description(names, plan.spec, plan.preprocess, plan.precision, versions=versions(), multilabel=rules)

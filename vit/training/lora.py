@@ -17,9 +17,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from vit.errors import UsageError
 from vit.models.network import Network
+from vit.training.choose_loss import Loss
 from vit.training.classifier import Classifier
 from vit.training.recipes.recipe import OptimConfig
-from vit.training.training_loss import TrainingLoss
 from vit.weights.adapt import head_names
 
 ALPHA = 16  # as in peft's guide for ViTs (rank 16) and QLoRA (rank 64); the rank does not change it (Hu et al., 4.1)
@@ -106,7 +106,7 @@ class LoraClassifier(Classifier):
     """
 
     def __init__(
-        self, network: Network, config: OptimConfig, total_steps: int, seed: int, loss: TrainingLoss, rank: int
+        self, network: Network, config: OptimConfig, total_steps: int, seed: int, loss: Loss, rank: int
     ) -> None:
         super().__init__(network, config, total_steps, seed, loss)
         self.rank = rank

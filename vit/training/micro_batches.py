@@ -7,14 +7,17 @@ numbers.
 
 import gc
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
+from threading import Thread
 from typing import TypeVar
 
 import torch
 import yaml
 
 from vit.errors import ResourceError, is_out_of_memory
-from vit.memory import give_back_freed_memory
+from vit.memory import give_back_freed_memory, return_freed_memory
 from vit.training.callbacks.listener import Listener
 from vit.training.distributed.batch_norm import has_batch_norm
 from vit.training.planning.batch_size import batch_multiple
@@ -56,10 +59,11 @@ def until_it_fits(
         ResourceError: memory is not sufficient.
     """
     may_divide = may_divide and plan.world_size == 1
+    run: Callable[[Callable[[], T]], T] = _here
     while True:
         count = StepCount()
         try:
-            return attempt(plan, count)
+            return run(partial(attempt, plan, count))
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -67,8 +71,34 @@ def until_it_fits(
             if smaller is None:
                 raise _out_of_memory(plan, error) from error
         plan = smaller
+        run = _in_new_thread if plan.device.type == "cpu" else _here
+        return_freed_memory()
         free_memory(plan.device)  # after the `except`, whose traceback keeps the tensors of the failed step
         again(plan)
+
+
+def _here(work: Callable[[], T]) -> T:
+    return work()
+
+
+def _in_new_thread(work: Callable[[], T]) -> T:
+    """The result of a function in a thread of its own, whose errors are raised here.
+
+    Where the system has once refused a thread memory for the code of a oneDNN kernel, the thread gets no kernel any
+    more, however much memory is free later: the assembler of oneDNN, Xbyak, keeps the error of a thread.
+    """
+    done: Future[T] = Future()
+    threads = torch.get_num_threads()
+
+    def run() -> None:
+        torch.set_num_threads(threads)  # OpenMP counts them for each thread
+        try:
+            done.set_result(work())
+        except BaseException as error:  # noqa: BLE001  raised in the other thread, also where a signal ends the training
+            done.set_exception(error)
+
+    Thread(target=run, daemon=True, name="training").start()  # a daemon: a signal may end the program before the loop
+    return done.result()
 
 
 def free_memory(device: torch.device) -> None:

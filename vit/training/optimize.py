@@ -8,7 +8,7 @@ from lightning.pytorch import Callback
 from vit.checkpoints.run import RunDirectory
 from vit.data.module import ImageDataModule
 from vit.models.network import Network
-from vit.training.best_weights import MeasuredCheckpoint, measure_checkpoint
+from vit.training.best_weights import Measured, measure_checkpoint
 from vit.training.callbacks.agreement import Agreement, deciding_facts
 from vit.training.callbacks.averaging import Averaging
 from vit.training.callbacks.best_checkpoint import BestCheckpoint
@@ -19,6 +19,7 @@ from vit.training.callbacks.metrics_csv import Recorder
 from vit.training.callbacks.non_finite import NonFinite
 from vit.training.callbacks.unreadable import Unreadable
 from vit.training.checkpoint_io import DurableCheckpointIO
+from vit.training.choose_loss import choose_loss
 from vit.training.classifier import Classifier
 from vit.training.distributed.processes import together
 from vit.training.distributed.sharding import ShardedClassifier
@@ -28,7 +29,6 @@ from vit.training.planning.plan import Plan
 from vit.training.result import TrainingStats
 from vit.training.signals import Signals
 from vit.training.trainer import make_trainer
-from vit.training.training_loss import TrainingLoss
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Watch:
 
 def optimize(
     network: Network, data: ImageDataModule, plan: Plan, run: RunDirectory, watch: Watch, resume: bool
-) -> tuple[TrainingStats, MeasuredCheckpoint]:
+) -> tuple[TrainingStats, Measured]:
     """Train a network, write its checkpoints and metrics.csv, and measure best.ckpt.
 
     Args:
@@ -56,7 +56,9 @@ def optimize(
         resume: whether to continue from last.ckpt.
     """
     optim = plan.recipe.optim
-    recorder = Recorder(run.metrics_path, plan.batch_size // optim.accumulate, watch.listeners)
+    recorder = Recorder(
+        run.metrics_path, plan.batch_size // optim.accumulate, watch.listeners, plan.source.is_multilabel
+    )
     unreadable = Unreadable(recorder.notice)
     non_finite = NonFinite(network, skip=optim.on_nan == "skip")
     callbacks: list[Callback] = [
@@ -93,8 +95,8 @@ def optimize(
 
 def _classifier(network: Network, plan: Plan) -> Classifier:
     optim, steps, seed, rank = plan.recipe.optim, plan.total_steps, plan.recipe.seed, plan.recipe.model.lora
-    balance = plan.class_balance
-    loss = TrainingLoss(optim.label_smoothing, balance.weights, balance.adjustment)
+    train, smoothing, is_mixed = plan.source.splits["train"], optim.label_smoothing, plan.augment.mixes
+    loss = choose_loss(train, plan.class_balance, optim.multilabel_loss, smoothing, is_mixed)
     if plan.is_sharded:
         return ShardedClassifier(network, optim, steps, seed, loss)
     if rank is not None:

@@ -1,6 +1,7 @@
 """A linear probe: computes the features of a frozen backbone once, and fits a linear head to them
 
-The head is a multinomial logistic regression with an L2 penalty, fitted by L-BFGS, as in Kornblith et al. 2019, "Do
+The head is a multinomial logistic regression with an L2 penalty, or a logistic regression for each label of images that
+may have several. It is fitted by L-BFGS, as in Kornblith et al. 2019, "Do
 Better ImageNet Models Transfer Better?" (arXiv 1805.08974, appendix A.4). The penalties are logarithmically spaced, as
 in that paper. The probe keeps the head with the smallest validation loss, or the highest value of `optim.best_metric`.
 
@@ -14,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vit.checkpoints.format import Description, checkpoint_content
@@ -36,13 +36,14 @@ from vit.models.network import Network
 from vit.models.vision_transformer import VisionTransformer
 from vit.training.best_weights import MeasuredCheckpoint
 from vit.training.callbacks.listener import Listener
-from vit.training.callbacks.metrics_csv import COLUMNS
+from vit.training.callbacks.metrics_csv import columns_of
+from vit.training.choose_loss import Loss, choose_loss
 from vit.training.features import SharedFeatures, computed
 from vit.training.initial_network import describe
+from vit.training.multilabel_loss import MultilabelLoss
 from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import PENALTIES
 from vit.training.result import TrainingStats
-from vit.training.training_loss import TrainingLoss
 from vit.training.validation_metrics import validation_metrics
 from vit.weights.adapt import head_names
 
@@ -81,9 +82,11 @@ class Backbone:
         return values.to(self.engine.device), indices
 
     def labeled(self, split: str) -> tuple[Tensor, Tensor]:
-        """Features (n, D), and class numbers (n,)."""
+        """Features (n, D), and class numbers (n,); of several labels (n, K) float32, -1 where unknown, as in a batch."""
         values, kept = self.features(split)
-        return values, torch.from_numpy(self.data.source.splits[split].labels[kept]).to(values.device)
+        samples = self.data.source.splits[split]
+        labels = torch.from_numpy(samples.labels[kept]).to(values.device)
+        return values, labels.float() if samples.is_multilabel else labels
 
     def whole(self) -> Network:
         """The network with its last layer again."""
@@ -123,19 +126,20 @@ def probe(
     fitted = nn.Linear(features.shape[1], network.num_classes, device=features.device)
     nn.init.zeros_(fitted.weight)
     nn.init.zeros_(fitted.bias)
-    balance = plan.class_balance
-    training_loss = TrainingLoss(0.0, balance.weights, balance.adjustment).to(features.device)
+    train, loss_name = plan.source.splits["train"], plan.recipe.optim.multilabel_loss
+    training_loss = choose_loss(train, plan.class_balance, loss_name, label_smoothing=0.0).to(features.device)
     metric = f"val/{plan.recipe.optim.best_metric}"
     sign = -1.0 if metric == "val/loss" else 1.0
     best, steps = float("-inf"), 0
-    with new_table(run.metrics_path, COLUMNS) as table:
+    columns = columns_of(plan.source.is_multilabel)
+    with new_table(run.metrics_path, columns) as table:
         for number, penalty in enumerate(PENALTIES):
             loss, iterations = _fit_head(fitted, features, labels, penalty, training_loss)
             steps += iterations
-            metrics = _metrics(fitted, val_features, val_labels)
+            metrics = _metrics(fitted, val_features, val_labels, training_loss)
             row = {"epoch": number, "step": steps, "train/loss": loss, **metrics}
             row |= {"train/images_per_second": images_per_second, "seconds": time.perf_counter() - began}
-            table.row(row.get(name) for name in COLUMNS)
+            table.row(row.get(name) for name in columns)
             for listener in listeners:
                 listener.row(row, steps)
             if sign * metrics[metric] > best:
@@ -196,7 +200,7 @@ def _head(network: Network, network_name: str) -> tuple[str, nn.Linear]:
 
 
 def _fit_head(
-    head: nn.Linear, features: Tensor, labels: Tensor, penalty: float, training_loss: TrainingLoss
+    head: nn.Linear, features: Tensor, labels: Tensor, penalty: float, training_loss: Loss
 ) -> tuple[float, int]:
     """Minimize the training loss + penalty / 2 |W|^2.
 
@@ -224,12 +228,13 @@ def _fit_head(
 
 
 @torch.inference_mode()
-def _metrics(head: nn.Linear, features: Tensor, labels: Tensor) -> dict[str, float]:
+def _metrics(head: nn.Linear, features: Tensor, labels: Tensor, loss: Loss) -> dict[str, float]:
     """The validation metrics, by the names that `Classifier` logs."""
     logits = head(features)
-    metrics = validation_metrics(logits.shape[1]).to(logits.device)(logits.softmax(dim=1), labels)
-    metrics["loss"] = F.cross_entropy(logits, labels)
-    return {f"val/{name}": float(value) for name, value in metrics.items()}
+    metrics = validation_metrics(logits.shape[1], isinstance(loss, MultilabelLoss)).to(logits.device)
+    values = metrics(loss.probabilities(logits), labels.long())
+    values["loss"] = loss.validation_losses(logits, labels).mean()
+    return {f"val/{name}": float(value) for name, value in values.items()}
 
 
 @torch.no_grad()

@@ -1,5 +1,6 @@
 """What a training leaves: its duration and counts, the scores of its best checkpoint, and the result of its run"""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +11,9 @@ from vit.data.module import ImageDataModule
 from vit.inference.matrix_peak import matrix_peak, mfu
 from vit.inference.measured_answers import measure_answers
 from vit.inference.metrics import uncalibrated, with_intervals
-from vit.inference.scored_images import ScoredImages
-from vit.training.best_weights import MeasuredCheckpoint
+from vit.inference.multilabel_metrics import multilabel_metrics, uncalibrated_labels
+from vit.inference.scored_labels import Scored
+from vit.training.best_weights import Measured, MeasuredLabels
 from vit.training.planning.plan import Plan
 from vit.training.run_images import measured_part
 
@@ -52,14 +54,14 @@ class FitResult:
     """
 
     result: RunResult
-    scored: dict[str, ScoredImages]
+    scored: Mapping[str, Scored]
     data: ImageDataModule
     is_first_process: bool
 
 
-def run_result(plan: Plan, stats: TrainingStats, best: MeasuredCheckpoint) -> RunResult:
+def run_result(plan: Plan, stats: TrainingStats, best: Measured) -> RunResult:
     """The result of a run, from its plan, its training and its best checkpoint."""
-    scored, num_classes = best.scored, len(plan.source.class_names)
+    scored: Mapping[str, Scored] = best.scored
     measured = {
         split: measured_part(samples, scored[split].left_out) if split in scored else samples
         for split, samples in plan.source.splits.items()
@@ -83,17 +85,34 @@ def run_result(plan: Plan, stats: TrainingStats, best: MeasuredCheckpoint) -> Ru
         precision=plan.precision,
         best_epoch=int(metrics["epoch"]),
         validation={name: value for name, value in metrics.items() if name.startswith("val/")},
-        metrics=with_intervals(scored["test"], num_classes).to_dict() if "test" in scored else {},
         versions=versions(),
-        temperature=best.temperature,
-        uncalibrated=uncalibrated(scored["test"], num_classes).to_dict() if "test" in scored else {},
-        correct={split: pack(some.correct) for split, some in scored.items()},
         skipped_steps=stats.skipped_steps,
         unreadable_images=stats.unreadable_images,
-        answers=_answers(best),
         left_out={split: dict(some.left_out) for split, some in scored.items() if some.left_out},
         mfu=training_mfu(plan, stats),
+        **_measurements(best),
     )
+
+
+def _measurements(best: Measured) -> dict[str, Any]:
+    """The fields of a result that the scored images give."""
+    found: dict[str, Any] = {"metrics": {}}
+    if isinstance(best, MeasuredLabels):
+        labels, thresholds = best.scored, best.thresholds.values
+        found |= {"correct": {split: pack(some.exact(thresholds)) for split, some in labels.items()}}
+        found |= {"multilabel": best.rules.to_plain()}
+        if "test" in labels:
+            found["metrics"] = multilabel_metrics(labels["test"], thresholds).to_dict()
+            found["uncalibrated"] = uncalibrated_labels(labels["test"]).to_dict()
+        return found
+    scored, num_classes, scores = best.scored, len(best.description.class_names), best.validation_scores
+    found |= {"correct": {split: pack(some.correct) for split, some in scored.items()}}
+    found |= {"temperature": best.temperature}
+    if "test" in scored:
+        found["metrics"] = with_intervals(scored["test"], num_classes).to_dict()
+        found["uncalibrated"] = uncalibrated(scored["test"], num_classes).to_dict()
+        found["answers"] = {} if scores is None else measure_answers(scored["test"], scores).to_dict()
+    return found
 
 
 def training_mfu(plan: Plan, stats: TrainingStats) -> float | None:
@@ -107,13 +126,6 @@ def training_mfu(plan: Plan, stats: TrainingStats) -> float | None:
         return None
     peak = matrix_peak(plan.device, plan.precision) * plan.world_size
     return mfu(PASSES * plan.cost.flops, stats.images_per_second, peak)
-
-
-def _answers(best: MeasuredCheckpoint) -> dict[str, Any]:
-    scores = best.validation_scores
-    if scores is None or "test" not in best.scored:
-        return {}
-    return measure_answers(best.scored["test"], scores).to_dict()
 
 
 def _device_name(device: torch.device) -> str:

@@ -14,8 +14,8 @@ import numpy as np
 
 from vit.checkpoints.run import RunDirectory
 from vit.data.contents import Contents
-from vit.data.samples import Labels, Samples, Source
-from vit.data.split import SPLITS, SplitRow, read_splits, split_rows
+from vit.data.samples import Labels, Samples, Source, label_array
+from vit.data.split import SPLITS, SplitRow, lists_several_labels, read_splits, split_rows
 from vit.errors import DataError
 from vit.training.planning.images import source_of
 from vit.training.recipes.recipe import Recipe
@@ -66,11 +66,11 @@ def _files(run: RunDirectory, data: Path, listed: Mapping[str, Sequence[SplitRow
     base = data.resolve() if data.is_dir() else data.parent.resolve()
     try:
         class_names = tuple(map(str, json.loads(run.class_names_path.read_text(encoding="utf-8"))["classes"]))
-        numbers = {name: number for number, name in enumerate(class_names)}
+        is_multilabel = lists_several_labels(run.splits_path)
         splits = {
             split: Samples(
                 [row.path.removeprefix(f"{base}{os.sep}") for row in rows],
-                np.array([numbers[row.label] for row in rows], dtype=np.int64),
+                label_array([row.label for row in rows], class_names, is_multilabel),
                 base,
                 groups=tuple(row.group for row in rows) if any(row.group for row in rows) else None,
             )

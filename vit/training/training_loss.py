@@ -38,6 +38,14 @@ class TrainingLoss(nn.Module):
             buffer = None if values is None else torch.tensor(values, dtype=torch.float32)
             self.register_buffer(name, buffer, persistent=False)  # a checkpoint has no need of it
 
+    def validation_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """(B,) cross-entropy of each image, without weights and smoothing."""
+        return F.cross_entropy(logits, labels, reduction="none")
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Logits (B, C) -> probabilities (B, C)."""
+        return logits.softmax(dim=1)
+
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The loss of logits (B, C) float32 and labels: (B,) class numbers, or (B, C) shares of classes."""
         if self.adjustment is not None:

@@ -29,12 +29,14 @@ class FolderConfig:
         model: model of timm that is named; None: none is.
         preprocess: preprocessing that is stated; None: none is.
         class_names: names of the classes; None: unknown.
+        is_multilabel: whether the classifier gives an image several labels, as transformers states it.
     """
 
     config: Config = field(default_factory=dict)
     model: TimmModel | None = None
     preprocess: StatedPreprocess | None = None
     class_names: tuple[str, ...] | None = None
+    is_multilabel: bool = False
 
 
 def read_folder(folder: Path) -> FolderConfig:
@@ -57,7 +59,9 @@ def read_folder(folder: Path) -> FolderConfig:
         raise CheckpointError(
             f"{folder} has preprocessing that cannot be used: {error!r}", "change its config to what is supported"
         ) from error
-    return FolderConfig({**config, **open_clip}, _model(folder, config, open_clip), preprocess, _labels(config))
+    is_multilabel = config.get("problem_type") == "multi_label_classification"
+    model = _model(folder, config, open_clip)
+    return FolderConfig({**config, **open_clip}, model, preprocess, _labels(config), is_multilabel)
 
 
 def _model(folder: Path, config: Config, open_clip: Config) -> TimmModel | None:

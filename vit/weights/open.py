@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vit.checkpoints.format import KEY, Description, read_description
+from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.load import expected_weights, read_described
 from vit.checkpoints.model_path import check_local
 from vit.checkpoints.run import checkpoint_of
@@ -95,7 +96,10 @@ def _described(source: str, format: str, weights: Weights, description: Descript
         "resize_mode": preprocess.resize_mode,
     }
     network = OwnNetwork(description.spec.name, preprocess.image_size, description.spec.options)
-    return Pretrained(source, format, weights, len(class_names), class_names, values, told_by, network=network)
+    return Pretrained(
+        source, format, weights, len(class_names), class_names, values, told_by, network=network,
+        multilabel=description.multilabel,
+    )  # fmt: skip
 
 
 def _foreign(source: str, weights: Weights, told: FolderConfig) -> Pretrained:
@@ -130,6 +134,7 @@ def _foreign(source: str, weights: Weights, told: FolderConfig) -> Pretrained:
         converted.dropped,
         options={**converted.options, **(named or {})},
         undecided=converted.undecided,
+        multilabel=LabelRules.unfitted(num_classes) if told.is_multilabel and num_classes else None,
         licence=licence_of(model if named is not None else None),
     )
 

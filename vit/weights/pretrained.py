@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from vit.checkpoints.label_rules import LabelRules
 from vit.data.preprocess import Preprocess
 from vit.errors import CheckpointError, first_line
 from vit.models.catalog import CATALOG
@@ -69,6 +70,7 @@ class Pretrained:
         network: the network that the weights are for; None: shapes and `options` show it.
         options: options of the network that shapes do not show.
         undecided: options that nothing shows, and that published networks choose differently.
+        multilabel: rules of the labels if the classifier gives an image several; None: one class for an image.
         licence: licence of the weights; "not stated" where nobody states it.
     """
 
@@ -83,6 +85,7 @@ class Pretrained:
     network: OwnNetwork | None = None
     options: Options = field(default_factory=dict)
     undecided: tuple[str, ...] = ()
+    multilabel: LabelRules | None = None
     licence: str = UNKNOWN
 
     def facts(self) -> list[tuple[str, str]]:

@@ -26,7 +26,7 @@ class CheckedEngine:
         assert reference.precision == checked.precision
         self._used: Engine | OpenVinoEngine = checked
         self._reference: Engine | None = reference  # its memory is free after the comparison
-        self.precision, self.temperature = checked.precision, checked.temperature
+        self.precision, self.temperature, self.rules = checked.precision, checked.temperature, checked.rules
 
     @property
     def name(self) -> str:

@@ -19,7 +19,7 @@ from vit.atomic_files import write_json
 from vit.errors import VitError
 from vit.inference.deployed import Trained
 from vit.inference.devices import choose_device, choose_precision
-from vit.inference.engine import Engine
+from vit.inference.engine import Engine, trained_engine
 from vit.inference.engines.checked_engine import CheckedEngine
 from vit.inference.engines.engine_names import EngineName
 from vit.inference.engines.onnx_engine import OnnxEngine
@@ -98,8 +98,7 @@ def _faster_engine(job: Job) -> Engine | CheckedEngine:
 
 
 def _torch_engine(job: Job, device: torch.device) -> Engine:
-    description = job.trained.description
-    return Engine(job.trained.network, description.preprocess, device, job.precision, description.temperature)
+    return trained_engine(job.trained, device, job.precision)
 
 
 def _is_worth_converting(job: Job, device: torch.device) -> bool:

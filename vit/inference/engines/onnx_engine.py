@@ -57,6 +57,7 @@ class OnnxEngine:
             raise CheckpointError(f"{path} cannot be used: {type(error).__name__}: {words[:300]}", _FIX) from error
         self.description = read_description(plain, path, _FIX)
         self.preprocess, self.temperature = self.description.preprocess, self.description.temperature
+        self.rules = self.description.multilabel
         side, self._count = self.preprocess.image_size, len(self.description.class_names)
         expected = [(INPUT, "tensor(uint8)", [3, side, side])], [(OUTPUT, "tensor(float)", [self._count])]
         if (inputs, outputs) != expected:

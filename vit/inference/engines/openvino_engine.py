@@ -35,6 +35,7 @@ class OpenVinoEngine:
         description = model.description
         self.description = description
         self.preprocess, self.temperature = description.preprocess, description.temperature
+        self.rules = description.multilabel
         wanted = description.precision if precision == "auto" and description.precision == "32-true" else precision
         self.precision = choose_precision(wanted, self.device)
         if self.precision not in _HINTS:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from vit.checkpoints.format import KEY, Description, read_description
 from vit.errors import CheckpointError, UsageError, first_line
-from vit.inference.deployed import Trained, input_words, traced
+from vit.inference.deployed import Trained, notes, traced
 from vit.inference.engines.openvino_library import import_openvino, without_telemetry
 
 if TYPE_CHECKING:
@@ -54,9 +54,7 @@ def convert(trained: Trained, what: str) -> OpenVinoModel:
     graph.outputs[0].tensor.set_names({OUTPUT})
     for key, text in {
         KEY: json.dumps(trained.description.to_dict()),
-        "classes": json.dumps(trained.description.class_names),
-        "input": input_words(trained),
-        "output": f"float32 (batch, {len(trained.description.class_names)}): probabilities, in the order of classes",
+        **notes(trained),
     }.items():
         graph.set_rt_info(text, [key])
     return OpenVinoModel(graph, trained.description)

@@ -15,13 +15,21 @@ from vit.training.callbacks.listener import Listener
 from vit.training.classifier import Classifier
 from vit.training.losses import SmoothedLoss
 
-COLUMNS = (
-    "epoch", "step", "lr", "train/loss", "train/images_per_second",
-    "val/loss", "val/acc1", "val/acc5", "val/balanced_acc", "val/macro_f1", "val/ece", "seconds",
-)  # fmt: skip
+_TRAINING = ("epoch", "step", "lr", "train/loss", "train/images_per_second", "val/loss")
+_VALIDATION = ("val/acc1", "val/acc5", "val/balanced_acc", "val/macro_f1", "val/ece")
+_MULTILABEL_VALIDATION = ("val/map", "val/micro_f1", "val/macro_f1", "val/exact_match")
 MAX_ROW_STEPS, MAX_ROW_SECONDS = 50, 30.0  # between two rows
 MIN_ROWS = 100  # of a training that has at least as many steps
 READ_SECONDS = 1.0  # between two reads of the loss on a GPU: each read waits for the GPU
+
+
+def columns_of(is_multilabel: bool) -> tuple[str, ...]:
+    """The columns of metrics.csv.
+
+    Args:
+        is_multilabel: whether an image may have several labels.
+    """
+    return (*_TRAINING, *(_MULTILABEL_VALIDATION if is_multilabel else _VALIDATION), "seconds")
 
 
 class Recorder(Callback):
@@ -37,12 +45,16 @@ class Recorder(Callback):
         path: path of metrics.csv.
         micro_batch_size: images of a batch of the loader, over all processes.
         listeners: receivers of steps, rows and notices.
+        is_multilabel: whether an image may have several labels.
     """
 
-    def __init__(self, path: Path, micro_batch_size: int, listeners: Sequence[Listener]) -> None:
+    def __init__(
+        self, path: Path, micro_batch_size: int, listeners: Sequence[Listener], is_multilabel: bool = False
+    ) -> None:
         self.path = path
         self.micro_batch_size = micro_batch_size
         self.listeners = listeners
+        self.columns = columns_of(is_multilabel)
         self.training_seconds = 0.0
         self.training_images = 0
         self.loss = math.nan
@@ -97,9 +109,9 @@ class Recorder(Callback):
         rows = rows[: self._rows]
         self._rows = len(rows)
         # atomic, because a kill here must not lose the rows
-        with atomic_write(self.path) as partial, new_table(partial, COLUMNS) as table:
+        with atomic_write(self.path) as partial, new_table(partial, self.columns) as table:
             for row in rows:
-                table.row(row.get(name) for name in COLUMNS)
+                table.row(row.get(name) for name in self.columns)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.exclude_time()
@@ -131,7 +143,7 @@ class Recorder(Callback):
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, Classifier)
-        row = {name: float(value) for name, value in trainer.callback_metrics.items() if name in COLUMNS}
+        row = {name: float(value) for name, value in trainer.callback_metrics.items() if name in self.columns}
         row |= {"train/loss": float(pl_module.train_loss.compute()), "train/images_per_second": self.images_per_second}
         pl_module.train_loss.reset()
         if not math.isfinite(row.get("val/loss", 0.0)) and trainer.is_global_zero:
@@ -151,7 +163,7 @@ class Recorder(Callback):
             **row,
         }
         with create(self.path, "a") as file:
-            TableWriter(file).row(whole.get(name) for name in COLUMNS)
+            TableWriter(file).row(whole.get(name) for name in self.columns)
         self._rows = (self._rows or 0) + 1
         for listener in self.listeners:
             listener.row(whole, trainer.global_step)

@@ -11,7 +11,12 @@ from vit.data.subset import subset, subset_kind
 from vit.errors import UsageError
 from vit.training.recipes.recipe import DataConfig, Recipe
 
-SUBSETS = {"balanced": "class-balanced", "natural": "with the class shares of all training images"}
+
+def subset_words(kind: str, source: Source) -> str:
+    """How a subset of the training images is chosen."""
+    if source.is_multilabel:
+        return "with the label frequencies of all training images"
+    return {"balanced": "class-balanced", "natural": "with the class shares of all training images"}[kind]
 
 
 def check_shares(found: Source, data: DataConfig) -> None:
@@ -57,6 +62,7 @@ def divided(found: Source, data: DataConfig) -> Source:
     """
     found = with_groups(found, data.groups)
     if data.fold is not None:
+        found.check_one_class("data.fold")
         found = with_fold(found, data.fold, data.split_seed)
     else:
         found = replace(found, notes=[*found.notes, *leak_notes(found)])
@@ -76,6 +82,6 @@ def chosen_part(source: Source, recipe: Recipe) -> Source:
     if wanted is None:
         return source
     kind, seed = subset_kind(train.labels, recipe.data.subset), subset_seed(recipe)
-    note = f"{wanted:,} of {len(train):,} training images ({SUBSETS[kind]}, seed {seed})"
+    note = f"{wanted:,} of {len(train):,} training images ({subset_words(kind, source)}, seed {seed})"
     splits = {**source.splits, "train": subset(train, wanted, seed, kind)}
     return replace(source, splits=splits, notes=[*source.notes, note])

@@ -22,6 +22,7 @@ from vit.training.planning.compatibility import Machine, check_compatibility
 from vit.training.planning.images import chosen_part, divided, subset_seed, with_subset
 from vit.training.planning.network_choice import ChosenNetwork, choose_network, wanted_network
 from vit.training.planning.schedule import choose_schedule
+from vit.training.planning.task_options import check_task_options
 from vit.training.recipes.ranges import seconds
 from vit.training.recipes.recipe import AugmentConfig, PreprocessConfig, Recipe
 
@@ -161,6 +162,7 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
     found = found or open_source(recipe.data.source, recipe.data.root, recipe.data.download, recipe.data.allow_empty)
     network = choose_network(recipe.model, wanted, found)
     recipe, source = _choose_images(recipe, found)
+    check_task_options(recipe, source)
     class_balance(recipe, source)  # its errors come before the first step
     augment = _choose_augment(recipe.augment, network.preprocess.image_size, source.name)
     schedule = choose_schedule(recipe, len(source.splits["train"]), machine.world_size)

@@ -174,14 +174,18 @@ class OptimConfig:
         min_lr_ratio: learning rate at the end of the cosine schedule, as a fraction of lr.
         weight_decay: weight decay of matrices; norms, biases, positions and the class token have none.
         momentum: momentum of sgd.
-        label_smoothing: fraction of a label that is spread over all classes.
+        label_smoothing: fraction of a label that is spread over all classes; with several labels for an image the
+            fraction that is replaced by the label's frequency.
         class_weights: weight of each class in the training loss, with mean 1 over the drawn images. none: equal. auto:
             inverse number of images. effective: inverse effective number of images (Cui et al. 2019), which differs
             from auto where classes have thousands. {name: weight}: your weights; classes without one weigh 1.
         logit_adjustment: strength of the correction for class sizes in the training loss (Menon et al. 2021), usually
             1; 0: none. The logits get the logarithm of the class sizes, in training alone.
+        multilabel_loss: training loss where an image may have several labels. bce: binary cross-entropy. asymmetric:
+            less weight for labels that are easily seen to be absent (Ridnik et al. 2021).
         best_metric: validation metric that decides which weights become the best checkpoint: the lowest loss, or the
-            highest accuracy, balanced accuracy or macro F1. Of equal values the earliest wins.
+            highest accuracy, balanced accuracy or macro F1; with several labels for an image the highest mAP, micro F1,
+            macro F1 or exact match. Of equal values the earliest wins.
         clip_norm: largest norm of the gradient; 0: no clipping.
         layer_decay: learning rate of each block as a fraction of the next block's (fine-tuning); 1: equal for all.
         ema_decay: decay of the averaged weights that are evaluated and saved; 0: no averaging. The decay is lower where
@@ -204,7 +208,8 @@ class OptimConfig:
     label_smoothing: Share = 0.1
     class_weights: Literal["none", "auto", "effective"] | dict[str, Positive] = "none"
     logit_adjustment: NonNegative = 0.0
-    best_metric: Literal["loss", "acc1", "balanced_acc", "macro_f1"] = "loss"
+    multilabel_loss: Literal["bce", "asymmetric"] = "bce"
+    best_metric: Literal["loss", "acc1", "balanced_acc", "macro_f1", "map", "micro_f1", "exact_match"] = "loss"
     clip_norm: NonNegative = 1.0
     layer_decay: Area = 1.0
     ema_decay: Share = 0.0

@@ -1,0 +1,154 @@
+"""Commands on a model that gives an image several labels: rows, metrics, pages, maps, and what is refused."""
+
+import json
+import shlex
+import shutil
+
+import pytest
+
+import vit as python
+from tests.tables import rows
+from vit.errors import UsageError
+from vit.inference.answers import AnswerRule
+from vit.inference.scored_label_rows import read_scored_labels
+
+NAMES = ("bright", "left", "top")
+pytestmark = pytest.mark.usefixtures("here")
+
+
+@pytest.fixture(scope="module")
+def thresholds(labels_run):
+    return dict(zip(NAMES, python.load(labels_run.path).multilabel.thresholds.tolist(), strict=True))
+
+
+def test_rows_have_the_labels_above_their_thresholds_and_no_single_label(vit, labels_run, labels_csv, thresholds, here):
+    answer = vit("predict", labels_run.path, labels_csv.parent, "--probabilities", "--gallery", "--output", "a.csv")
+    assert answer.code == 0, answer.err
+    table = [row for row in rows(here / "a.csv") if row["status"] == "ok"]
+    assert "label" not in table[0] and "probability" not in table[0] and len(table) == 90
+    for row in table:
+        has = {name: float(row[f"p_{name}"]) for name in NAMES if float(row[f"p_{name}"]) >= thresholds[name]}
+        falling = sorted(has, key=lambda name: -has[name])
+        assert row["labels"] == "|".join(falling)
+        assert row["probabilities"] == "|".join(f"{has[name]:.6f}" for name in falling)
+    assert any("|" in row["labels"] for row in table)
+    assert abs(sum(float(table[0][f"p_{name}"]) for name in NAMES) - 1) > 0.01
+    assert " | " in (here / "a.html").read_text()
+    assert "Next: vit evaluate" in answer.out and "LABELS.csv" in answer.out
+
+
+def test_other_files_hold_the_same_labels(vit, labels_run, labels_csv, here):
+    import pyarrow.parquet as pq
+
+    image = labels_csv.parent / "00.png"
+    for ending in ("csv", "jsonl", "parquet"):
+        assert vit("predict", labels_run.path, image, "--output", f"a.{ending}").code == 0
+    (row,) = rows(here / "a.csv")
+    (plain,) = [json.loads(line) for line in (here / "a.jsonl").read_text().splitlines()]
+    (typed,) = pq.read_table(here / "a.parquet").to_pylist()
+    assert plain["labels"] == typed["labels"] == [name for name in row["labels"].split("|") if name]
+    assert plain["label"] == "" and plain["probability"] is None and len(plain["top"]) == 3
+    assert typed["probabilities"] == pytest.approx([dict_of(plain)[name] for name in typed["labels"]])
+    assert list(typed) == ["path", "status", "labels", "probabilities", "novelty", "error", "engine"]
+
+
+def dict_of(plain):
+    return {entry["label"]: entry["probability"] for entry in plain["top"]}
+
+
+def test_evaluate_measures_what_the_training_measured(vit, labels_run, here):
+    answer = vit("evaluate", labels_run.path, "--output", "measured")
+    assert answer.code == 0, answer.err
+    found = json.loads((here / "measured" / "metrics.json").read_text())
+    trained = json.loads((labels_run.path / "result.json").read_text())
+    for name, metric in found["metrics"].items():
+        assert metric == pytest.approx(trained["metrics"][name], abs=1e-5)
+    assert [row["label"] for row in found["per_label"]] == list(NAMES)
+    for row in found["per_label"]:
+        assert row["ap"]["low"] <= row["ap"]["value"] <= row["ap"]["high"]
+    count = found["images"]
+    own = read_scored_labels(here / "measured" / "predictions.csv", NAMES, count)
+    assert own.paths == read_scored_labels(labels_run.path / "predictions" / "test.csv", NAMES, count).paths
+    assert "mAP" in answer.out and "accuracy" not in answer.out
+    assert (here / "measured" / "precision_recall.png").is_file()
+
+
+def test_labels_of_other_data_are_matched_by_name(vit, labels_run, labels_csv, here):
+    lines = ["path,top,left", *(f"{labels_csv.parent / f'{n:02}.png'},{n % 2},{n % 3 == 0:d}" for n in range(12))]
+    (here / "other.csv").write_text("\n".join(lines))
+    answer = vit("evaluate", labels_run.path, "other.csv", "--include_seen", "--output", "measured")
+    assert answer.code == 0, answer.err
+    assert "other has no labels bright: their predictions are not measured" in answer.err
+    found = {row["label"]: row for row in json.loads((here / "measured" / "metrics.json").read_text())["per_label"]}
+    assert (found["top"]["positives"], found["left"]["positives"], found["bright"]["images"]) == (6, 4, 0)
+    (here / "unknown.csv").write_text("\n".join([line.replace("path,top", "path,roof") for line in lines]))
+    answer = vit("evaluate", labels_run.path, "unknown.csv", "--include_seen")
+    assert answer.code == 3 and "has labels that the model does not know: roof" in answer.err
+
+
+def test_the_page_of_a_run_has_every_label(labels_run):
+    assert "could not be drawn" not in labels_run.answer.err, labels_run.answer.err
+    html = (labels_run.path / "report.html").read_text()
+    for text in ("Mean average precision", "average precision (%)", "Labels that come together", "validation mAP"):
+        assert text in html
+    assert all(f'<th class="word">{name}</th>' in html for name in NAMES)
+    assert "Confusion" not in html and "top-5" not in html
+    figures = {path.stem for path in (labels_run.path / "figures").iterdir()}
+    assert {"precision_recall", "average_precision_by_size", "labels_together", "reliability"} <= figures
+    assert "confusion_matrix" not in figures
+
+
+def test_explain_names_all_labels_and_explains_one(vit, labels_run, labels_csv, thresholds, here):
+    image = labels_csv.parent / "00.png"
+    (found,) = python.load(labels_run.path).predict(str(image))
+    options = ("--method", "relevance", "--faithfulness", "false")
+    assert vit("explain", labels_run.path, image, *options, "--output", "most").code == 0
+    assert vit("explain", labels_run.path, image, *options, "--label", "top", "--output", "one").code == 0
+    ((most,), (one,)) = (rows(here / name / "explanations.csv") for name in ("most", "one"))
+    assert set(most["label"].split("|")) == set(found.labels or ("",)) and most["label"] == one["label"]
+    assert most["explained"] == found.top[0][0] and one["explained"] == "top"
+    assert float(one["probability"]) == pytest.approx(dict(found.top)["top"], abs=1e-6)
+
+
+def test_convert_keeps_the_task_and_the_rules(vit, labels_run, here):
+    assert vit("convert", labels_run.best, "--output", "a.ckpt").code == 0
+    own, copy = (python.load(path).multilabel for path in (labels_run.best, here / "a.ckpt"))
+    assert copy.thresholds.tolist() == own.thresholds.tolist()
+    assert copy.temperatures.tolist() == own.temperatures.tolist()
+
+
+@pytest.mark.faults("A9")
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("predict {run} {image} --reject_below 0.5", "--reject_below"),
+        ("predict {run} {image} --target_accuracy 0.9", "--target_accuracy"),
+        ("predict {run} {image} --coverage 0.9", "--coverage"),
+        ("predict {run} {image} --tta flip", "--tta flip"),
+        ("evaluate {run} --tta crops", "--tta crops"),
+        ("compare {run} {copy}", "vit compare"),
+        ("crossval {data}", "vit crossval"),
+        ("data check {data} --labels {run}", "--labels"),
+    ],
+)
+def test_rules_for_one_class_are_refused_for_several_labels(vit, labels_run, labels_csv, here, line, word):
+    image, copy = labels_csv.parent / "00.png", here / "another"
+    if "{copy}" in line:
+        shutil.copytree(labels_run.path, copy)
+    answer = vit(*shlex.split(line.format(run=labels_run.path, image=image, data=labels_csv, copy=copy)))
+    assert answer.code == 2 and word in answer.err, answer.err
+
+
+@pytest.mark.faults("A9")
+def test_a_rule_in_python_is_refused_too(labels_run):
+    model = python.load(labels_run.path)
+    with pytest.raises(UsageError, match="gives an image several labels"):
+        model.rule = AnswerRule(reject_below=0.5)
+
+
+@pytest.mark.faults("D7")
+def test_data_of_the_other_kind_are_refused(vit, labels_run, labels_csv, digits_run, colors):
+    answer = vit("evaluate", labels_run.path, colors)
+    assert answer.code == 3 and "have one class each, and the model gives an image several labels" in answer.err
+    answer = vit("evaluate", digits_run.path, labels_csv)
+    assert answer.code == 3 and "have several labels, and the model gives an image one class" in answer.err

@@ -1,0 +1,138 @@
+"""`vit train` on images with several labels: files of the run, an exact resume, a study, and what is refused."""
+
+import csv
+import json
+import shutil
+
+import pytest
+import torch
+
+from tests.commands.test_resume import at_step, checkpoint, die, same_end
+from tests.conftest import LABELS_OPTIONS
+from tests.runs import run_folder
+from vit.checkpoints.label_rules import LabelRules
+from vit.checkpoints.load import load
+from vit.checkpoints.result import RunResult, unpack
+from vit.checkpoints.run import RunDirectory
+from vit.commands import train_progress
+from vit.data.sources import open_source
+from vit.inference.scored_label_rows import read_scored_labels
+from vit.report import run_figures
+from vit.training.planning.images import source_of
+from vit.training.run_images import images_of_run
+
+TINY = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--data.num_workers", 0, "--wandb", "off")
+
+
+def recipe_of(run):
+    from vit.commands.recipe_options import read_recipe
+
+    return read_recipe(run / "config.yaml")
+
+
+def test_the_plan_shows_labels_and_what_is_unknown(vit, labels_csv, tmp_path):
+    answer = vit("train", labels_csv, *TINY, "--optim.multilabel_loss", "asymmetric", "--dry_run", "--out", tmp_path)
+    assert answer.code == 0, answer.err
+    for text in (
+        "3 labels, several for an image: bright, left, top", "for each training image, from top (", "cells are unknown",
+        "asymmetric loss of each label", "--optim.best_metric map", "stratified by labels",
+    ):  # fmt: skip
+        assert text in answer.out, answer.out
+
+
+def test_a_run_keeps_labels_rules_and_metrics(labels_run, labels_csv):
+    run = labels_run.path
+    result = RunResult.read(run / "result.json")
+    assert {"map", "micro_f1", "macro_f1", "exact_match", "nll", "ece"} <= result.metrics.keys()
+    assert result.temperature == 1 and result.answers == {}
+    rules = load(labels_run.best)[1].multilabel
+    assert rules is not None and rules == LabelRules.from_plain(result.multilabel, 3) != LabelRules.unfitted(3)
+    with open(run / "metrics.csv", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["val/map"]]
+    assert len(rows) == 3 and "val/acc1" not in rows[0] and {"val/micro_f1", "val/exact_match"} <= rows[0].keys()
+    best = max(float(row["val/map"]) for row in rows)
+    assert result.validation["val/map"] == pytest.approx(best) and "val mAP" in labels_run.answer.err
+    tested = read_scored_labels(run / "predictions" / "test.csv", ("bright", "left", "top"), result.num_images["test"])
+    exact = tested.exact(rules.thresholds)
+    assert (unpack(result.correct["test"], len(exact)) == exact).all()
+    assert result.metrics["exact_match"]["value"] == pytest.approx(exact.mean()) == result.accuracy
+    assert "test exact match" in labels_run.answer.out and f"{100 * exact.mean():.2f}" in labels_run.answer.out
+
+
+def test_splits_csv_gives_the_images_back_and_is_a_data_set_itself(labels_run, labels_csv, tmp_path):
+    recipe = recipe_of(labels_run.path)
+    whole, listed = source_of(recipe), images_of_run(RunDirectory(labels_run.path), recipe)
+    assert listed.splits.keys() == whole.splits.keys() == {"train", "validation", "test"}
+    for split, samples in whole.splits.items():
+        assert list(listed.splits[split].paths) == list(samples.paths)
+        assert (listed.splits[split].labels == samples.labels).all() and (samples.labels == -1).any()
+    again = open_source(str(shutil.copy(labels_run.path / "splits.csv", tmp_path)))
+    assert again.class_names == whole.class_names
+    assert all((again.splits[split].labels == samples.labels).all() for split, samples in whole.splits.items())
+
+
+@pytest.mark.faults("R5", simulated="an exception where a process would die")
+@pytest.mark.parametrize("step", [3, 8])
+def test_a_training_resumes_bit_equal(vit, labels_csv, labels_run, tmp_path, monkeypatch, step):
+    monkeypatch.setattr(run_figures, "draw_run", lambda *_: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(train_progress.TrainProgress, "step", at_step(step, die))
+        answer = vit("train", labels_csv, *LABELS_OPTIONS, "--checkpoint_every", "0s", "--out", tmp_path)
+    assert answer.code == 1 and "killed" in answer.err
+    run = run_folder(tmp_path)
+    before = checkpoint(run)["state_dict"]
+    whole = checkpoint(labels_run.path)["state_dict"]
+    assert any(not torch.equal(value, before[name]) for name, value in whole.items())
+    answer = vit("train", "--resume", run)
+    assert answer.code == 0, answer.err
+    assert same_end(run, labels_run.path)
+
+
+def test_a_linear_probe_fits_every_label(vit, labels_csv, labels_run, tmp_path):
+    answer = vit("train", labels_csv, "--init_from", labels_run.best, "--freeze", "backbone", "--out", tmp_path,
+                 "--data.num_workers", 0, "--wandb", "off", "--optim.best_metric", "micro_f1")  # fmt: skip
+    assert answer.code == 0, answer.err
+    result = RunResult.read(run_folder(tmp_path) / "result.json")
+    assert result.multilabel is not None and result.metrics["map"]["value"] > 0.6  # bright and left are easily seen
+    assert not (run_folder(tmp_path) / "checkpoints" / "last.ckpt").exists()
+
+
+@pytest.mark.slow  # four trainings in fresh processes
+def test_a_study_compares_exact_matches_on_nested_subsets(vit, labels_csv, tmp_path):
+    answer = vit(
+        "study", labels_csv, "--networks", "vit_nano_patch2_8", "--vary", "model.network.pool=cls,mean",
+        "--set", "model.network.depth=1", "--set", "model.preprocess.image_size=8", "--set", "data.num_workers=0",
+        "--sizes", "20,40", "--seeds", 2, "--budget", "steps:4", "--jobs", 1, "--wandb", "off", "--out", tmp_path,
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    assert "all its known labels" in answer.out and "exact match" in answer.err, answer.err
+    study = tmp_path / "tints"
+    summary = json.loads((study / "summary.json").read_text())
+    assert summary["protocol"]["subsets"].startswith("with the label frequencies") and len(summary["series"]) == 2
+    for cell in study.glob("cells/*/*/*/result.json"):
+        result = RunResult.read(cell)
+        correct = unpack(result.correct["test"], result.num_images["test"])
+        assert result.accuracy == pytest.approx(correct.mean())
+
+
+@pytest.mark.faults("K17")
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--data.sampling", "sqrt"), ["--data.sampling sqrt", "several labels", "asymmetric"]),
+        (("--optim.class_weights", "auto"), ["--optim.class_weights auto", "several labels"]),
+        (("--optim.logit_adjustment", 1), ["--optim.logit_adjustment 1", "several labels"]),
+        (("--optim.best_metric", "acc1"), ["best_metric acc1", "several labels", "map, micro_f1"]),
+        (("--data.train_images", 20, "--data.subset", "balanced"), ["--data.subset balanced", "several labels"]),
+    ],
+)
+def test_options_of_one_class_for_an_image_are_refused(vit, labels_csv, tmp_path, options, words):
+    answer = vit("train", labels_csv, *TINY, *options, "--dry_run", "--out", tmp_path)
+    assert answer.code == 2 and all(word in answer.err for word in words), answer.err
+
+
+@pytest.mark.faults("K17")
+@pytest.mark.parametrize("options", [("--optim.best_metric", "map"), ("--optim.multilabel_loss", "asymmetric")])
+def test_options_of_several_labels_are_refused_for_classes(vit, colors, tmp_path, options):
+    answer = vit("train", colors, *TINY, *options, "--dry_run", "--out", tmp_path)
+    assert answer.code == 2 and options[0] in answer.err and "one class" in answer.err, answer.err

@@ -1,0 +1,59 @@
+"""LabelRules: the temperature and the threshold of each label, for a model that gives an image several labels"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class LabelRules:
+    """The rule of each of K labels. An image has label k where sigmoid(logit k / temperatures[k]) >= thresholds[k].
+
+    Attributes:
+        temperatures: (K,) positive divisors of the logits.
+        thresholds: (K,) probabilities from 0 to 1, after the temperature.
+    """
+
+    temperatures: Floats
+    thresholds: Floats
+
+    def __len__(self) -> int:
+        return len(self.thresholds)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LabelRules) and self.to_plain() == other.to_plain()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @classmethod
+    def unfitted(cls, num_labels: int) -> "LabelRules":
+        """The rules during a training: temperature 1 and threshold 0.5."""
+        return cls(np.ones(num_labels), np.full(num_labels, 0.5))
+
+    def to_plain(self) -> dict[str, list[float]]:
+        """Plain lists of numbers."""
+        return {"temperatures": self.temperatures.tolist(), "thresholds": self.thresholds.tolist()}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any], num_labels: int) -> "LabelRules":
+        """The rules that `to_plain` wrote, each number checked.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is not such a mapping, or a number is out of range.
+        """
+        temperatures, thresholds = ([float(value) for value in plain[name]] for name in ("temperatures", "thresholds"))
+        if not len(temperatures) == len(thresholds) == num_labels:
+            raise ValueError(
+                f"{len(temperatures)} temperatures and {len(thresholds)} thresholds of {num_labels} labels"
+            )
+        if not all(0 < value < math.inf for value in temperatures):
+            raise ValueError("a label's temperature is not a positive number")
+        if not all(0 <= value <= 1 for value in thresholds):
+            raise ValueError("a label's threshold is not a probability")
+        return cls(np.array(temperatures), np.array(thresholds))

@@ -1,0 +1,52 @@
+"""Several labels of one image as one text, as `splits.csv` and a CSV with a column `labels` hold them
+
+cat|indoors      the image has these labels, and no other
+cat|?indoors     whether the image shows the label `indoors` is unknown
+                 (empty) the image has none of the labels
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+SEPARATOR, UNKNOWN = "|", "?"  # between labels; before a label that may or may not be there
+PRESENT, ABSENT, NOT_KNOWN = 1, 0, -1  # in an array of labels
+
+LabelRows = npt.NDArray[np.int8]  # (n, K), or (K,) of one image
+
+
+def label_text(row: LabelRows, class_names: Sequence[str]) -> str:
+    """The labels (K,) of one image as text."""
+    marks = {PRESENT: "", NOT_KNOWN: UNKNOWN}
+    return SEPARATOR.join(
+        marks[value] + name for name, value in zip(class_names, row.tolist(), strict=True) if value in marks
+    )
+
+
+def parse_labels(text: str) -> dict[str, int]:
+    """{label: 1 for present, -1 for unknown} of a text that `label_text` or a user wrote.
+
+    Repeated labels count once: lists of the objects in a picture repeat them.
+
+    Raises:
+        ValueError: a name is empty, or a label is both there and unknown.
+    """
+    found: dict[str, int] = {}
+    for part in text.split(SEPARATOR) if text.strip() else ():
+        name = part.strip()
+        value = NOT_KNOWN if name.startswith(UNKNOWN) else PRESENT
+        name = name.removeprefix(UNKNOWN).strip()
+        if not name:
+            raise ValueError(f"a label without a name in {text!r}")
+        if found.setdefault(name, value) != value:
+            raise ValueError(f"label {name!r} is both present and unknown in {text!r}")
+    return found
+
+
+def check_label_name(name: str) -> None:
+    """Raise ValueError if `label_text` could not write this name so that `parse_labels` reads it again."""
+    if SEPARATOR in name or name.startswith(UNKNOWN) or name != name.strip() or not name:
+        raise ValueError(
+            f"label name {name!r} is empty, has {SEPARATOR!r} in it, begins with {UNKNOWN!r} or with space"
+        )

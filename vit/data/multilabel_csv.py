@@ -1,0 +1,197 @@
+"""A CSV that lists images with several labels each -> a source.
+
+path,labels[,split]           labels of an image between bars: `cat|indoors`; `?name` is unknown, an empty cell is none
+path,NAME,NAME,...[,split]    one column of 0 and 1 for each label; an empty cell is unknown
+
+In a table of columns that has -1 and 1, and neither 0 nor empty cells, -1 means absent, as in CelebA. Beside 0 or empty
+cells -1 may mean unknown, as in CheXpert, and is refused.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from vit.data.image_csv import ImageTable, ListedFiles, ListedGroups, read_image_csv, split_of
+from vit.data.label_text import ABSENT, NOT_KNOWN, PRESENT, LabelRows, check_label_name, parse_labels
+from vit.data.samples import Samples, Source
+from vit.errors import DataError
+
+_CELLS = {"0": ABSENT, "0.0": ABSENT, "false": ABSENT, "1": PRESENT, "1.0": PRESENT, "true": PRESENT, "": NOT_KNOWN}
+_MINUS = {"-1", "-1.0"}  # absent or unknown, as the whole table decides
+_OTHER_MARKS = ",;/"  # that people put between labels
+_SHOWN = 5  # labels in an error
+
+
+class _Row(NamedTuple):
+    """One image of the table: its line, its path, {label: 1 present, 0 absent, -1 unknown}, and its group, or ""."""
+
+    line: int
+    path: str
+    labels: Mapping[str, int]
+    group: str
+
+
+def read_label_lists(path: Path) -> Source:
+    """List the images of a CSV with the columns path and labels, and optionally split. A label not named is absent.
+
+    Raises:
+        DataError: a row is wrong, a file is missing, or a label cannot be learned.
+    """
+    table = read_image_csv(path, ("path", "labels"), ("split", "group"))
+    texts = [row["labels"] for _, row in table.rows]
+    apart = next(
+        (mark for mark in _OTHER_MARKS if not any("|" in text for text in texts) and mark in "".join(texts)), ""
+    )
+    if apart:
+        line = next(line for line, row in table.rows if apart in row["labels"])
+        raise DataError(
+            f"{path}, line {line}: the column labels has {apart!r} and no '|' between labels",
+            "write labels as cat|indoors; name the column label if each image has one class",
+        )
+    parsed: list[dict[str, int]] = []
+    for (line, _), text in zip(table.rows, texts, strict=True):
+        try:
+            parsed.append(parse_labels(text))
+        except ValueError as error:
+            raise DataError(
+                f"{path}, line {line}: {error}", "write labels as cat|indoors, unknown ones as ?cat"
+            ) from error
+        if any("\udc80" <= letter <= "\udcff" for letter in text):
+            raise DataError(f"{path}, line {line}: labels {text!r} are not UTF-8", "save the file as UTF-8 CSV")
+    rows = _rows_by_split(path, table, parsed)
+    names = tuple(sorted({name for row in rows["train"] for name, value in row.labels.items() if value == PRESENT}))
+    for row in (row for split_rows in rows.values() for row in split_rows):
+        for name in row.labels.keys() - set(names):
+            raise DataError(
+                f"{path}, line {row.line}: no training image has the label {name!r} (known: {_listed(names)})",
+                "correct the name, remove the label, or add training images with it",
+            )
+    return _source(path, names, rows, ABSENT, [table.note] if table.note else [])
+
+
+def read_label_columns(path: Path) -> Source:
+    """List the images of a CSV with the column path and one column of 0 and 1 for each label, and optionally split.
+
+    Raises:
+        DataError: a cell is neither 0, 1 nor empty, a row is wrong, a file is missing, or a label cannot be learned.
+    """
+    table = read_image_csv(path, ("path",), ("split", "group"), others=True)
+    names = [name.strip() for name in table.others]
+    for name in names:
+        try:
+            check_label_name(name)
+        except ValueError as error:
+            raise DataError(f"{path}: {error}", "rename the column") from error
+        if names.count(name) > 1:
+            raise DataError(f"{path} has the column {name!r} twice", "keep one of the two")
+    cells = [[cell.strip().casefold() for cell in row] for row in table.other_cells]
+    _check_cells(path, table, names, cells)
+    used = {cell for row in cells for cell in row}
+    values, notes = dict(_CELLS), [table.note] if table.note else []
+    if used & _MINUS:
+        zero_or_empty = sorted(cell for cell in used - _MINUS if _CELLS[cell] != PRESENT)
+        if zero_or_empty:
+            line, name = _place(table, names, cells, _MINUS)
+            raise DataError(
+                f"{path}, line {line}: column {name!r} has -1, and other cells are {zero_or_empty[0] or 'empty'}",
+                "write 0 for absent, and leave unknown cells empty",
+            )
+        values |= dict.fromkeys(_MINUS, ABSENT)
+        notes.append(f"{path.name}: the labels are -1 and 1; -1 is read as absent")
+    parsed = [{name: values[cell] for name, cell in zip(names, row, strict=True)} for row in cells]
+    rows = _rows_by_split(path, table, parsed)
+    return _source(path, tuple(sorted(names)), rows, NOT_KNOWN, notes)
+
+
+def _check_cells(path: Path, table: ImageTable, names: list[str], cells: list[list[str]]) -> None:
+    """Raise DataError if a cell is not a label's value, or a whole column is something else."""
+    known = _CELLS.keys() | _MINUS
+    for number, name in enumerate(names):
+        wrong = [
+            (line, row[number]) for (line, _), row in zip(table.rows, cells, strict=True) if row[number] not in known
+        ]
+        if not wrong:
+            continue
+        line, cell = wrong[0]
+        if len(wrong) == sum(row[number] != "" for row in cells):
+            raise DataError(
+                f"{path} lacks the column label or labels, and line {line} of its column {name!r} is {cell[:40]!r}, "
+                "which is not 0 or 1",
+                f"name the column of classes label, or remove {name!r} if the other columns are labels",
+            )
+        raise DataError(
+            f"{path}, line {line}: column {name!r} has {cell[:40]!r}; the cells of a label are 0, 1 or empty",
+            "correct the cell; leave it empty if the label is unknown",
+        )
+
+
+def _place(table: ImageTable, names: list[str], cells: list[list[str]], wanted: set[str]) -> tuple[int, str]:
+    """The line and the column of the first cell that is one of the wanted."""
+    return next(
+        (line, name)
+        for (line, _), row in zip(table.rows, cells, strict=True)
+        for name, cell in zip(names, row, strict=True)
+        if cell in wanted
+    )
+
+
+def _rows_by_split(path: Path, table: ImageTable, parsed: list[dict[str, int]]) -> dict[str, list[_Row]]:
+    """{split: rows}, with every file looked for."""
+    rows: dict[str, list[_Row]] = {"train": []}
+    files, groups = ListedFiles(path), ListedGroups(table)
+    for (line, cells), labels in zip(table.rows, parsed, strict=True):
+        split = split_of(cells, f"{path}, line {line}")
+        if not cells["path"]:
+            raise DataError(f"{path}, line {line}: an empty path", "fill it in or remove the line")
+        files.add(cells["path"], line)
+        rows.setdefault(split, []).append(_Row(line, cells["path"], labels, groups.of(cells, f"{path}, line {line}")))
+    if not rows["train"]:
+        raise DataError(f"{path} has no training images", "leave split empty or write train")
+    return rows
+
+
+def _source(path: Path, names: tuple[str, ...], rows: dict[str, list[_Row]], missing: int, notes: list[str]) -> Source:
+    """The source of checked rows.
+
+    Args:
+        missing: value of a label that a row does not name.
+    """
+    if len(names) < 2:
+        raise DataError(
+            f"{path} has {len(names)} label{'s' * (len(names) != 1)}; several labels for an image need two or more",
+            "for one yes/no question, name the column label and give each image one of two classes",
+        )
+    splits = {}
+    for split, listed in rows.items():
+        labels: LabelRows = np.array(
+            [[row.labels.get(name, missing) for name in names] for row in listed], dtype=np.int8
+        )
+        known = (labels != NOT_KNOWN).any(axis=1)
+        groups = tuple(row.group for row in listed) if any(row.group for row in listed) else None
+        images = Samples([row.path for row in listed], labels, path.parent, groups=groups)
+        splits[split] = images.select(np.flatnonzero(known))
+        if not known.all():
+            notes.append(f"left out {(~known).sum():,} of {len(listed):,} {split} images, of which no label is known")
+    _check_variety(path, names, splits["train"].label_rows)
+    return Source(path.stem, names, splits, notes)
+
+
+def _check_variety(path: Path, names: tuple[str, ...], labels: LabelRows) -> None:
+    """Raise DataError if a label is the same in all training images where it is known."""
+    for number, name in enumerate(names):
+        has = {value: bool((labels[:, number] == value).any()) for value in (PRESENT, ABSENT)}
+        if not has[PRESENT]:
+            raise DataError(
+                f"{path}: no training image has the label {name!r}", "add training images with it, or remove the label"
+            )
+        if not has[ABSENT]:
+            raise DataError(
+                f"{path}: all training images have the label {name!r}, where it is known; nothing can be learned",
+                "add training images without it, or remove the label",
+            )
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(map(repr, names[:_SHOWN])) + ", ..." * (len(names) > _SHOWN)

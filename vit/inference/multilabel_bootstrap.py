@@ -1,0 +1,90 @@
+"""Bootstrap samples of images with several labels: counts and average precisions in each sample
+
+Whole images are drawn, because the labels of one image are not independent.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from vit.data.label_text import PRESENT
+from vit.errors import DataError
+from vit.inference.average_precision import RankedImages
+from vit.inference.metrics import RESAMPLES
+from vit.inference.scored_labels import ScoredLabels, cell_losses
+
+_CELLS = 4_000_000  # of a block of samples: 16 MiB of counts, and as much for each cumulative sum
+
+_Floats64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Resampled:
+    """Sums over all images in row 0, and over each sample of the bootstrap in the rows below.
+
+    Attributes:
+        ap: (1 + R, K) average precision; NaN where no image has the label.
+        tp: (1 + R, K) numbers of known cells that are rightly predicted.
+        predicted: (1 + R, K) numbers of known cells that are predicted.
+        positive: (1 + R, K) numbers of images that have the label.
+        nll: (1 + R,) mean negative log-probability of a known cell, in nats.
+    """
+
+    ap: _Floats64
+    tp: _Floats64
+    predicted: _Floats64
+    positive: _Floats64
+    nll: _Floats64
+
+
+def resample(scored: ScoredLabels, thresholds: Sequence[float], seed: int) -> Resampled:
+    """The sums of all samples.
+
+    Raises:
+        DataError: no label of any image is known.
+    """
+    known, present = scored.known, scored.labels == PRESENT
+    if not known.any():
+        raise DataError("no label of any image is known", "give images with labels")
+    predicted = scored.predicted(thresholds) & known
+    columns = np.concatenate([predicted & present, predicted, present, _losses(scored)], axis=1)
+    labels = range(present.shape[1])
+    ranked = [RankedImages(known[:, k], present[:, k], scored.probabilities[:, k]) for k in labels]
+    precisions, summed = [], []
+    for counts in _samples(len(scored.paths), seed):
+        precisions.append(np.stack([images.average_precision(counts) for images in ranked], axis=1))
+        summed.append(counts.astype(np.float64) @ columns)
+    sums = np.concatenate(summed)
+    tp, guessed, positive = np.split(sums[:, :-2], 3, axis=1)
+    return Resampled(np.concatenate(precisions), tp, guessed, positive, _mean_loss(sums[:, -2:]))
+
+
+def resampled_losses(scored: ScoredLabels, seed: int) -> _Floats64:
+    """`Resampled.nll` alone."""
+    columns = _losses(scored)
+    return _mean_loss(
+        np.concatenate([counts.astype(np.float64) @ columns for counts in _samples(len(scored.paths), seed)])
+    )
+
+
+def _losses(scored: ScoredLabels) -> _Floats64:
+    """(n, 2) summed losses of an image's known labels, and their number."""
+    known = scored.known
+    losses = np.where(known, cell_losses(scored.labels, scored.probabilities), 0.0)
+    return np.stack([losses.sum(axis=1), known.sum(axis=1)], axis=1)
+
+
+def _mean_loss(sums: _Floats64) -> _Floats64:
+    return np.asarray(sums[:, 0] / np.maximum(sums[:, 1], 1))
+
+
+def _samples(count: int, seed: int) -> Iterator[npt.NDArray[np.int32]]:
+    """How often each image is in a sample, as blocks (R, n): first every image once, then the samples."""
+    generator = np.random.default_rng(seed)
+    yield np.ones((1, count), dtype=np.int32)
+    rows = max(1, _CELLS // count)
+    for start in range(0, RESAMPLES, rows):
+        drawn = [generator.integers(0, count, count) for _ in range(min(rows, RESAMPLES - start))]
+        yield np.stack([np.bincount(images, minlength=count) for images in drawn]).astype(np.int32)

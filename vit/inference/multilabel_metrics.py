@@ -1,0 +1,225 @@
+"""Metrics of a multilabel classifier on labeled images: with 95 % intervals over images, and for every label
+
+A cell of an unknown label is in no metric. Intervals are percentiles of 1,000 bootstrap samples of the images, because
+the labels of one image are not independent.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from vit.data.label_text import PRESENT
+from vit.inference.intervals import Metric
+from vit.inference.metrics import Calibration, CalibrationError, calibration_error
+from vit.inference.multilabel_bootstrap import Resampled, resample, resampled_losses
+from vit.inference.scored_labels import ScoredLabels, cell_losses
+
+NAMES = {
+    "map": "mAP",
+    "micro_f1": "micro F1",
+    "macro_f1": "macro F1",
+    "exact_match": "exact match",
+    "ece": "calibration error",
+    "nll": "log-loss (nats)",
+}
+
+_Floats64 = npt.NDArray[np.float64]
+_NOTHING = Metric(0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class MultilabelMetrics:
+    """All metrics of a set of images with several labels.
+
+    Attributes:
+        map: mean average precision of the labels that some image has; None without such a label.
+        micro_f1: F1 of all cells together at the labels' thresholds.
+        macro_f1: mean F1 of the labels that some image has or is given.
+        exact_match: fraction of the images whose known labels are all right, with Wilson's interval; images without a
+            known label do not count.
+        nll: mean negative log-probability of a known label, in nats.
+        ece: calibration error of all cells together.
+    """
+
+    map: Metric | None
+    micro_f1: Metric
+    macro_f1: Metric
+    exact_match: Metric
+    nll: Metric
+    ece: CalibrationError
+
+    def to_dict(self) -> dict[str, dict[str, float]]:
+        """{name: {value, low, high}}, and for ece {value, chance}, as in result.json."""
+        return {name: metric for name, metric in asdict(self).items() if metric is not None}
+
+
+@dataclass(frozen=True)
+class LabelMetrics:
+    """Metrics of one label.
+
+    Attributes:
+        label: name of the label.
+        num_known: number of images of which it is known whether they have the label.
+        num_positives: number of images that have it.
+        ap: average precision; None where no image has the label.
+        threshold: probability from which on an image gets the label.
+        precision: fraction of the images with this prediction that have the label; 0 without such an image.
+        recall: fraction of the images with the label that are found; 0 without such an image.
+        f1: harmonic mean of precision and recall.
+        nll: mean negative log-probability, in nats; None where no image is known.
+        ece: calibration error of the probabilities; None where no image is known.
+    """
+
+    label: str
+    num_known: int
+    num_positives: int
+    ap: Metric | None
+    threshold: float
+    precision: float
+    recall: float
+    f1: float
+    nll: float | None
+    ece: CalibrationError | None
+
+    def to_dict(self) -> dict[str, object]:
+        """The row of the label in JSON files."""
+        plain = asdict(self)
+        plain |= {"images": plain.pop("num_known"), "positives": plain.pop("num_positives")}
+        return {name: value for name, value in plain.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class MultilabelMeasurement:
+    """Everything that `vit evaluate` measures of a model that gives several labels.
+
+    Attributes:
+        num_images: number of scored images.
+        metrics: metrics over all images.
+        temperatures: (K,) numbers that divided the logits.
+        uncalibrated: metrics at temperature 1, where they differ.
+        per_label: metrics of each label.
+    """
+
+    num_images: int
+    metrics: MultilabelMetrics
+    temperatures: tuple[float, ...]
+    uncalibrated: Calibration
+    per_label: list[LabelMetrics]
+
+    def to_dict(self) -> dict[str, object]:
+        """The content of an evaluation's metrics.json."""
+        return {
+            "images": self.num_images,
+            "metrics": self.metrics.to_dict(),
+            "temperatures": list(self.temperatures),
+            "uncalibrated": self.uncalibrated.to_dict(),
+            "per_label": [row.to_dict() for row in self.per_label],
+        }
+
+
+def measure_labels(
+    scored: ScoredLabels, thresholds: Sequence[float], label_names: Sequence[str], seed: int = 0
+) -> MultilabelMeasurement:
+    """All metrics of a set of scored images.
+
+    Args:
+        thresholds: (K,) probability from which on an image gets a label.
+        label_names: (K,) names of the labels.
+        seed: seed of the bootstrap.
+
+    Raises:
+        DataError: no label of any image is known.
+    """
+    sums = resample(scored, thresholds, seed)
+    return MultilabelMeasurement(
+        num_images=len(scored.paths),
+        metrics=_metrics(scored, thresholds, sums),
+        temperatures=scored.temperatures or (1.0,) * len(label_names),
+        uncalibrated=uncalibrated_labels(scored, seed),
+        per_label=_per_label(scored, thresholds, label_names, sums),
+    )
+
+
+def multilabel_metrics(scored: ScoredLabels, thresholds: Sequence[float], seed: int = 0) -> MultilabelMetrics:
+    """The metrics over all images. DataError where no label of any image is known."""
+    return _metrics(scored, thresholds, resample(scored, thresholds, seed))
+
+
+def uncalibrated_labels(scored: ScoredLabels, seed: int = 0) -> Calibration:
+    """The metrics at temperature 1 that differ there. A temperature does not change the order of a label's images."""
+    before = scored.at(np.ones(scored.labels.shape[1]))
+    return Calibration(_interval(resampled_losses(before, seed)) or _NOTHING, _calibration(before))
+
+
+def _metrics(scored: ScoredLabels, thresholds: Sequence[float], sums: Resampled) -> MultilabelMetrics:
+    either = sums.predicted + sums.positive
+    with np.errstate(invalid="ignore"):
+        f1 = 2 * sums.tp / np.where(either > 0, either, np.nan)
+    micro = 2 * sums.tp.sum(axis=1) / np.maximum(either.sum(axis=1), 1)
+    judged = scored.known.any(axis=1)
+    return MultilabelMetrics(
+        map=_interval(_mean(sums.ap)),
+        micro_f1=_interval(micro) or _NOTHING,
+        macro_f1=_interval(_mean(f1)) or _NOTHING,
+        exact_match=Metric.fraction(int(scored.exact(thresholds)[judged].sum()), int(judged.sum())),
+        nll=_interval(sums.nll) or _NOTHING,
+        ece=_calibration(scored),
+    )
+
+
+def _calibration(scored: ScoredLabels) -> CalibrationError:
+    """The calibration error of all known cells together."""
+    known = scored.known
+    return calibration_error(scored.labels[known] == PRESENT, scored.probabilities[known])
+
+
+def _mean(values: _Floats64) -> _Floats64:
+    """(R,) means of (R, K) without NaN; NaN where a row has nothing else."""
+    there = ~np.isnan(values)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(there, values, 0.0).sum(axis=1) / there.sum(axis=1))
+
+
+def _interval(values: _Floats64) -> Metric | None:
+    """The first value, with the interval of the others; None where the first is NaN."""
+    if np.isnan(values[0]):
+        return None
+    low, high = np.nanpercentile(values[1:], (2.5, 97.5))
+    return Metric(float(values[0]), float(low), float(high))
+
+
+def _label_interval(values: _Floats64, num_positives: int) -> Metric | None:
+    """As `_interval`. A bootstrap takes 5 of 5 for certain, so a perfect label has Wilson's interval of its images."""
+    found = _interval(values)
+    if found is not None and found.low == found.high == 1.0:
+        return Metric(1.0, Metric.fraction(num_positives, num_positives).low, 1.0)
+    return found
+
+
+def _per_label(
+    scored: ScoredLabels, thresholds: Sequence[float], label_names: Sequence[str], sums: Resampled
+) -> list[LabelMetrics]:
+    losses, known = cell_losses(scored.labels, scored.probabilities), scored.known
+    rows = []
+    for k, name in enumerate(label_names):
+        cells, tp, predicted, positive = known[:, k], sums.tp[0, k], sums.predicted[0, k], sums.positive[0, k]
+        is_known = bool(cells.any())
+        rows.append(
+            LabelMetrics(
+                label=name,
+                num_known=int(cells.sum()),
+                num_positives=int(positive),
+                ap=_label_interval(sums.ap[:, k], int(positive)),
+                threshold=float(thresholds[k]),
+                precision=float(tp / max(predicted, 1)),
+                recall=float(tp / max(positive, 1)),
+                f1=float(2 * tp / max(predicted + positive, 1)),
+                nll=float(losses[cells, k].mean()) if is_known else None,
+                ece=calibration_error(scored.labels[cells, k] == PRESENT, scored.probabilities[cells, k])
+                if is_known
+                else None,
+            )
+        )
+    return rows

@@ -1,0 +1,98 @@
+"""Figures of a model that gives several labels: precision and recall, average precision by size, labels that meet"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.figure import Figure
+from sklearn.metrics import precision_recall_curve
+
+from vit.data.label_text import PRESENT
+from vit.data.samples import Labels
+from vit.inference.multilabel_metrics import LabelMetrics
+from vit.inference.scored_labels import ScoredLabels
+from vit.report.figures import reliability
+from vit.report.style import look, plain
+
+MOST_CURVES = 10  # more curves than colors tell nothing
+MOST_TOGETHER = 30  # labels of a table of pairs
+_MOST_NAMED = 12
+
+
+def average_precision_by_size(rows: Sequence[LabelMetrics], training_images: Labels) -> Figure:
+    """Average precision with its interval against the number of training images that have the label.
+
+    Args:
+        rows: metrics of each label; those without a positive image are left out.
+        training_images: (K,) number of training images with each label.
+    """
+    figure = Figure(figsize=(6, 3.6), layout="constrained")
+    axes = figure.subplots()
+    color, marker = look(0)
+    shown = [(int(size), row, row.ap) for size, row in zip(training_images, rows, strict=True) if size and row.ap]
+    for size, row, ap in shown:
+        errors = [[100 * max(ap.value - ap.low, 0.0)], [100 * max(ap.high - ap.value, 0.0)]]
+        axes.errorbar([size], [100 * ap.value], errors, fmt=marker, color=color, ecolor=f"{color}90", markersize=4)
+        if len(shown) <= _MOST_NAMED:
+            words = plain(row.label)
+            axes.annotate(words, (size, 100 * ap.value), (4, 4), textcoords="offset points", fontsize=7)
+    if shown:
+        axes.set_xscale("log")
+    axes.set(xlabel="training images with the label (log scale)", ylabel="average precision (%)", ylim=(-3, 103))
+    return figure
+
+
+def precision_recall(scored: ScoredLabels, rows: Sequence[LabelMetrics]) -> Figure:
+    """Precision against recall of every label, with a dot at its threshold; the ten labels of the lowest AP if many."""
+    figure = Figure(figsize=(6, 4.2), layout="constrained")
+    axes = figure.subplots()
+    measured = [(row.ap.value, number) for number, row in enumerate(rows) if row.ap is not None]
+    known = scored.known
+    for place, (_, number) in enumerate(sorted(measured)[:MOST_CURVES]):
+        cells, row = known[:, number], rows[number]
+        present = scored.labels[cells, number] == PRESENT
+        precision, recall, _ = precision_recall_curve(present, scored.probabilities[cells, number])
+        color, marker = look(place)
+        axes.step(100 * recall, 100 * precision, where="pre", color=color, linewidth=1.2, label=plain(row.label))
+        axes.plot(100 * row.recall, 100 * row.precision, marker, color=color, markersize=5)
+    axes.set(xlabel="recall (%)", ylabel="precision (%)", xlim=(-3, 103), ylim=(-3, 103))
+    if measured:
+        axes.legend(frameon=False, fontsize=7, loc="lower left")
+    return figure
+
+
+def label_reliability(scored: ScoredLabels) -> Figure:
+    """Fraction of images with a label against its probability, over all known cells, before and after temperatures."""
+    known = scored.known
+    before = scored.at(np.ones(scored.labels.shape[1]))
+    return reliability(
+        scored.labels[known] == PRESENT,
+        scored.probabilities[known],
+        before.probabilities[known],
+        words=("Labels by probability", "probability of a label", "images with the label", "cells"),
+    )
+
+
+def together(scored: ScoredLabels, thresholds: npt.ArrayLike, label_names: Sequence[str]) -> Figure | None:
+    """How many of the images with one label have another, in truth and in the predictions; None for many labels.
+
+    Only images whose two labels are known count.
+    """
+    if len(label_names) > MOST_TOGETHER:
+        return None
+    known = scored.known.astype(np.float64)
+    side = 1.6 + 0.32 * len(label_names)
+    figure = Figure(figsize=(2 * side + 1, side + 0.4), layout="constrained")
+    names = [plain(name) for name in label_names]
+    has = {"true": scored.labels == PRESENT, "predicted": scored.predicted(thresholds) & scored.known}
+    for axes, (title, cells) in zip(figure.subplots(1, 2, sharey=True), has.items(), strict=True):
+        own = cells.astype(np.float64)
+        share = (own.T @ own) / np.maximum(own.T @ known, 1.0)
+        axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
+        for (row, column), value in np.ndenumerate(share):
+            color = "white" if value > 0.5 else "black"
+            axes.text(column, row, f"{100 * value:.0f}", ha="center", va="center", fontsize=7, color=color)
+        axes.set(xticks=range(len(names)), yticks=range(len(names)), title=title)
+        axes.set_xticklabels(names, rotation=90)
+        axes.set_yticklabels(names)
+    return figure

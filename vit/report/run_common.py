@@ -1,0 +1,45 @@
+"""Parts of a run's page that do not depend on whether an image has one class or several labels"""
+
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from vit.checkpoints.result import RunResult
+from vit.checkpoints.run import RunDirectory
+from vit.report.figures import curves, range_curve
+from vit.report.inline_figure import drawn
+from vit.report.run_tables import facts
+from vit.training.range_test import RangeTest
+
+MOST_PICTURES = 24  # of the worst images, and of the least confident
+EXPLAINED = 6  # right and wrong images with a map each
+
+
+@dataclass(frozen=True)
+class CommonContent:
+    """What the templates of both pages print."""
+
+    network: str
+    data: str
+    folder: str
+    curves: Markup
+    range_test: Markup | None
+    best_epoch: int
+    facts: list[tuple[str, str]]
+    config_name: str
+    config: list[str]
+
+
+def common_content(run: RunDirectory, result: RunResult) -> CommonContent:
+    """The common parts of the page of a finished run."""
+    return CommonContent(
+        network=result.spec.name,
+        data=result.data,
+        folder=run.path.resolve().name,
+        curves=drawn(curves(run.metrics_path, result.best_epoch)),
+        range_test=drawn(range_curve(RangeTest.read(run.range_test_path))) if run.range_test_path.is_file() else None,
+        best_epoch=result.best_epoch + 1,
+        facts=facts(result),
+        config_name=run.config_path.name,
+        config=run.config_path.read_text(encoding="utf-8").splitlines(),
+    )
