@@ -12,7 +12,7 @@ from vit.inference.tta import AugmentedEngine, larger
 class Recorded:
     """An engine whose logits are sums of the pixels of three bands of columns."""
 
-    name, precision, device = "torch", "32-true", torch.device("cpu")
+    name, precision, device, rules = "torch", "32-true", torch.device("cpu"), None
 
     def __init__(self, preprocess, temperature=1.0):
         self.preprocess, self.temperature = preprocess, temperature
@@ -63,3 +63,10 @@ def test_crops_are_refused_where_the_network_sees_whole_pictures():
 def test_a_probability_of_zero_stays_finite(images):
     found = AugmentedEngine(Recorded(Preprocess(12), temperature=1e-3), "flip", 1.0).probabilities(images)
     assert found.isfinite().all() and torch.allclose(found.sum(dim=1), torch.ones(4))
+
+
+def test_a_network_of_several_labels_is_refused():
+    engine = Recorded(Preprocess(12))
+    engine.rules = object()
+    with pytest.raises(UsageError, match="gives several"):
+        AugmentedEngine(engine, "flip")
