@@ -82,7 +82,7 @@ class Backbone:
         return values.to(self.engine.device), indices
 
     def labeled(self, split: str) -> tuple[Tensor, Tensor]:
-        """Features (n, D), and class numbers (n,); of several labels (n, K) float32, -1 where unknown, as in a batch."""
+        """Features (n, D), and class numbers (n,); of several labels (n, K) float32, -1 where unknown."""
         values, kept = self.features(split)
         samples = self.data.source.splits[split]
         labels = torch.from_numpy(samples.labels[kept]).to(values.device)
