@@ -45,8 +45,6 @@ class AugmentedEngine:
                 f"--tta {tta} needs one class for each image: the thresholds of labels are those of single views",
                 "leave --tta out",
             )
-        if engine.rules is not None:
-            raise UsageError("--tta averages the classes of one label, and this model gives several", "leave --tta out")
         self.engine = engine
         self.tta: Tta = tta
         self.temperature = engine.temperature if temperature is None else temperature
