@@ -68,5 +68,5 @@ def test_a_probability_of_zero_stays_finite(images):
 def test_a_network_of_several_labels_is_refused():
     engine = Recorded(Preprocess(12))
     engine.rules = object()
-    with pytest.raises(UsageError, match="gives several"):
+    with pytest.raises(UsageError, match="label"):
         AugmentedEngine(engine, "flip")
