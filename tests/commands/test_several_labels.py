@@ -42,6 +42,19 @@ def test_the_plan_shows_labels_and_what_is_unknown(vit, labels_csv, tmp_path):
         assert text in answer.out, answer.out
 
 
+def test_thresholds_have_the_precision_that_is_asked_for(vit, labels_csv, tmp_path):
+    answer = vit(
+        "train", labels_csv, *TINY, "--optim.steps", 2, "--lr", 1e-9, "--optim.min_precision", 0.99, "--out", tmp_path
+    )  # a network that has learned nothing
+    assert answer.code == 0 and "thresholds of precision 99.00 %" in answer.err, answer.err
+    (best,) = tmp_path.glob("**/best.ckpt")
+    rules, scored = load(best)[1].multilabel, next(tmp_path.glob("**/predictions/validation.csv"))
+    read = read_scored_labels(scored, ("bright", "left", "top"), len(scored.read_text().splitlines()) - 1)
+    given = read.probabilities >= rules.thresholds
+    right = (read.labels == 1) & given
+    assert all(not given[:, k].any() or right[:, k].sum() / given[:, k].sum() >= 0.99 for k in range(3))
+
+
 def test_a_run_keeps_labels_rules_and_metrics(labels_run, labels_csv):
     run = labels_run.path
     result = RunResult.read(run / "result.json")
@@ -144,7 +157,10 @@ def test_options_of_one_class_for_an_image_are_refused(vit, labels_csv, tmp_path
 
 
 @pytest.mark.faults("K18")
-@pytest.mark.parametrize("options", [("--optim.best_metric", "map"), ("--optim.multilabel_loss", "asymmetric")])
+@pytest.mark.parametrize(
+    "options",
+    [("--optim.best_metric", "map"), ("--optim.multilabel_loss", "asymmetric"), ("--optim.min_precision", "0.9")],
+)
 def test_options_of_several_labels_are_refused_for_classes(vit, colors, tmp_path, options):
     answer = vit("train", colors, *TINY, *options, "--dry_run", "--out", tmp_path)
     assert answer.code == 2 and options[0] in answer.err and "one class" in answer.err, answer.err

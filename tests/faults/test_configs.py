@@ -62,7 +62,7 @@ KINDS = {
     "optim.batch_size": "PositiveInt", "optim.accumulate": "PositiveInt", "optim.warmup": "Share",
     "optim.min_lr_ratio": "ClosedUnitInterval", "optim.weight_decay": "NonNegative", "optim.momentum": "Share",
     "optim.label_smoothing": "Share", "optim.logit_adjustment": "NonNegative", "optim.best_metric": "Literal",
-    "optim.multilabel_loss": "Literal",
+    "optim.multilabel_loss": "Literal", "optim.min_precision": "Share",
     "data.sampling": "Literal", "optim.class_weights": "Weights", "optim.clip_norm": "NonNegative",
     "optim.layer_decay": "Area",
     "optim.ema_decay": "Share", "optim.on_nan": "Literal", "trainer.devices": "PositiveInt",

@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
+NEVER = 2.0  # a threshold that no probability reaches, not even one that is rounded to 1
+
 
 @dataclass(frozen=True, eq=False)
 class LabelRules:
@@ -17,7 +19,7 @@ class LabelRules:
 
     Attributes:
         temperatures: (K,) positive divisors of the logits.
-        thresholds: (K,) probabilities from 0 to 1, after the temperature.
+        thresholds: (K,) probabilities from 0 to 1, after the temperature; `NEVER` for a label that no image gets.
     """
 
     temperatures: Floats
@@ -54,6 +56,6 @@ class LabelRules:
             )
         if not all(0 < value < math.inf for value in temperatures):
             raise ValueError("a label's temperature is not a positive number")
-        if not all(0 <= value <= 1 for value in thresholds):
+        if not all(0 <= value <= 1 or value == NEVER for value in thresholds):
             raise ValueError("a label's threshold is not a probability")
         return cls(np.array(temperatures), np.array(thresholds))

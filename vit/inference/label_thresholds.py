@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vit.checkpoints.label_rules import NEVER
 from vit.console import percent
 from vit.data.label_text import NOT_KNOWN, PRESENT, LabelRows
 from vit.inference.scored_images import Floats
 
 DEFAULT = 0.5
-NEVER = 1.0
 _SHOWN = 10  # names in a sentence
 
 
@@ -26,7 +26,7 @@ class LabelThresholds:
     Attributes:
         values: (K,) thresholds.
         without_positives: numbers of the labels that no image has: their thresholds stay 0.5.
-        unreachable: numbers of the labels that do not reach the precision at any threshold: their thresholds are 1.
+        unreachable: numbers of the labels that do not reach the precision at any threshold, which is `NEVER`.
         min_precision: lowest precision that was asked for; None: the thresholds have the highest F1.
         num_images: number of images in the fit.
     """
@@ -40,14 +40,15 @@ class LabelThresholds:
     def words(self, label_names: Sequence[str]) -> list[str]:
         """What was chosen, and what could not be, in one sentence each."""
         rule = "with the highest F1" if self.min_precision is None else f"of precision {percent(self.min_precision)}"
-        lowest, highest = min(self.values), max(self.values)
+        reached = [value for value in self.values if value != NEVER] or [NEVER]
+        lowest, highest = min(reached), max(reached)
         lines = [f"thresholds {rule}: {lowest:.3f} to {highest:.3f}, chosen on {self.num_images:,} images"]
         if self.without_positives:
             names = _names(label_names, self.without_positives)
             lines.append(f"WARNING: none of these images has {names}: the threshold stays {DEFAULT}")
         if self.unreachable:
             names = _names(label_names, self.unreachable)
-            lines.append(f"WARNING: no threshold reaches this precision for {names}: the threshold is {NEVER:g}")
+            lines.append(f"WARNING: no threshold reaches this precision for {names}: no image gets them")
         return lines
 
 

@@ -180,6 +180,7 @@ _LATER_OPTIONS: tuple[tuple[str, str, object], ...] = (
     ("optim", "logit_adjustment", 0.0),
     ("optim", "best_metric", "loss"),
     ("optim", "multilabel_loss", "bce"),
+    ("optim", "min_precision", None),
 )
 
 

@@ -119,7 +119,7 @@ def measure_checkpoint(
     )  # a resumed run may have fitted them already
     engine = Engine(network, plan.preprocess, device, plan.precision, rules=unfitted)
     if description.multilabel is not None:
-        return _measure_labels(engine, description, data)
+        return _measure_labels(engine, description, data, plan.recipe.optim.min_precision)
     splits = data.source.splits
     scored: dict[str, ScoredImages] = {}
     fitted, novelty = None, None
@@ -145,7 +145,9 @@ def _score(engine: Engine, data: ImageDataModule, split: str, novelty_of: Novelt
     return found
 
 
-def _measure_labels(engine: Engine, description: Description, data: ImageDataModule) -> MeasuredLabels:
+def _measure_labels(
+    engine: Engine, description: Description, data: ImageDataModule, min_precision: float | None
+) -> MeasuredLabels:
     """Fit temperatures, then thresholds, and score all splits at the temperatures."""
     scored: dict[str, ScoredLabels] = {}
     for split in ("calibration", "validation", "test"):
@@ -157,7 +159,7 @@ def _measure_labels(engine: Engine, description: Description, data: ImageDataMod
     fit = scored[fitted_on]
     temperatures = fit_label_temperatures(fit.labels, fit.probabilities, fitted_on)
     scored = {split: some.at(temperatures.values) for split, some in scored.items()}
-    thresholds = fit_label_thresholds(fit.labels, scored[fitted_on].probabilities)
+    thresholds = fit_label_thresholds(fit.labels, scored[fitted_on].probabilities, min_precision)
     return MeasuredLabels(description, temperatures, thresholds, fitted_on, scored)
 
 

@@ -17,12 +17,23 @@ def check_task_options(recipe: Recipe, source: Source) -> None:
         raise UsageError(
             f"--optim.best_metric {optim.best_metric} does not exist for {labels}", f"give {', '.join(metrics)}"
         )
-    if not is_multilabel and optim.multilabel_loss != "bce":
-        raise UsageError(
-            f"--optim.multilabel_loss {optim.multilabel_loss} is for images with several labels, and {source.name} has "
-            "one class for each",
-            "leave it out: the loss is cross-entropy",
-        )
+    for option, is_given, instead in (
+        (
+            f"--optim.multilabel_loss {optim.multilabel_loss}",
+            optim.multilabel_loss != "bce",
+            "the loss is cross-entropy",
+        ),
+        (
+            f"--optim.min_precision {optim.min_precision}",
+            optim.min_precision is not None,
+            "see vit predict --reject_below",
+        ),
+    ):
+        if is_given and not is_multilabel:
+            raise UsageError(
+                f"{option} is for images with several labels, and {source.name} has one class for each",
+                f"leave it out: {instead}",
+            )
     if not is_multilabel:
         return
     rare = "leave it out; --optim.multilabel_loss asymmetric is for rare labels"

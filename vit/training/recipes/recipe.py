@@ -183,6 +183,8 @@ class OptimConfig:
             1; 0: none. The logits get the logarithm of the class sizes, in training alone.
         multilabel_loss: training loss where an image may have several labels. bce: binary cross-entropy. asymmetric:
             less weight for labels that are easily seen to be absent (Ridnik et al. 2021).
+        min_precision: lowest precision of every label at its threshold, where an image may have several labels. The
+            thresholds are chosen on validation images. null: thresholds with the highest F1.
         best_metric: validation metric that decides which weights become the best checkpoint: the lowest loss, or the
             highest accuracy, balanced accuracy or macro F1; with several labels for an image the highest mAP, micro F1,
             macro F1 or exact match. Of equal values the earliest wins.
@@ -209,6 +211,7 @@ class OptimConfig:
     class_weights: Literal["none", "auto", "effective"] | dict[str, Positive] = "none"
     logit_adjustment: NonNegative = 0.0
     multilabel_loss: Literal["bce", "asymmetric"] = "bce"
+    min_precision: Share | None = None
     best_metric: Literal["loss", "acc1", "balanced_acc", "macro_f1", "map", "micro_f1", "exact_match"] = "loss"
     clip_norm: NonNegative = 1.0
     layer_decay: Area = 1.0
