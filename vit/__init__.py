@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from vit.commands.export import export
     from vit.commands.inspect import inspect
     from vit.commands.predict import predict
+    from vit.commands.probe import probe
     from vit.commands.report import report
     from vit.commands.study import study
     from vit.commands.train import train
