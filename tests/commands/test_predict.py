@@ -70,7 +70,7 @@ def test_output_may_lie_in_a_new_folder(vit, digits_run, mixed, here, ending):
 
 
 def test_top_k_is_the_number_of_columns(vit, digits_run, mixed, here):
-    for top_k, columns in ((1, 6), (3, 10), (50, 24)):
+    for top_k, columns in ((1, 7), (3, 11), (50, 25)):
         assert (
             vit("predict", digits_run.path, mixed / "a b.png", "--top_k", top_k, "--output", f"{top_k}.csv").code == 0
         )
@@ -177,7 +177,7 @@ def test_up_to_ten_files_are_shown_one_by_one(vit, digits_run, mixed, here):
     row = rows(here / "predictions.csv")[3]
     shown = f"{row['label']}{100 * float(row['probability']):.2f}%"
     lines = ["".join(line.split()) for line in answer.out.splitlines()]
-    assert lines[0] == "filelabelprobability" and lines[4] == f"03.png{shown}" and len(lines) == 15
+    assert lines[0] == "filelabelprobability" and lines[4] == f"03.png{shown}" and len(lines) == 16
     answer = vit("predict", digits_run.path, "*.png")
     assert "".join(answer.out.split()).startswith(f"labelfiles{row['label']}11")
 

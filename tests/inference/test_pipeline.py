@@ -32,8 +32,9 @@ def test_cores_that_work_alone_give_the_rows_of_cores_in_turns(digits_run, mixed
     monkeypatch.setattr(pipeline, "available_cores", lambda: 2)
     model = vit.load(digits_run.path)
     threads = set()
-    compute = model.engine.probabilities
-    monkeypatch.setattr(model.engine, "probabilities", lambda x: threads.add(threading.get_ident()) or compute(x))
+    compute = model.engine.probabilities_and_features
+    noted = lambda images: threads.add(threading.get_ident()) or compute(images)  # noqa: E731
+    monkeypatch.setattr(model.engine, "probabilities_and_features", noted)
     files = [str(file) for file in sorted(mixed.iterdir()) if file.is_file()] * 4
     alone = list(model.predict_files(files, batch_size=3))
     assert threading.get_ident() not in threads

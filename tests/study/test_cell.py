@@ -27,5 +27,5 @@ def test_a_cell_takes_one_of_the_gpus_that_its_study_may_use(tmp_path, monkeypat
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         if visible is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        cell.run_cell(None, tmp_path, 1, machine.gpu(slot), "group", {})
+        cell.run_cell(None, tmp_path, tmp_path, 1, machine.gpu(slot), "group", {})
     assert found == seen

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from vit.commands.arguments import PositiveInt, StrPath, path_text
 from vit.commands.study_cells import train_cells
-from vit.commands.study_options import StudyOptions, Words, items
+from vit.commands.study_options import StudyOptions, items
 from vit.commands.study_plan import make_study_plan, show_study
 from vit.console import Reporter
 from vit.errors import BadInputsError, UsageError
@@ -36,8 +36,8 @@ class ProbeSummary:
 def probe(
     data: StrPath,
     *,
-    backbones: Words,
-    sizes: Words = "all",
+    backbones: str,
+    sizes: str = "all",
     seeds: PositiveInt = 5,
     image_size: PositiveInt | None = None,
     root: StrPath | None = None,
@@ -86,7 +86,8 @@ def probe(
     num_failed = train_cells(plan, reporter)
 
     from vit.report.study_page import report_study
-    from vit.study.backbones import TITLES, measured_backbones, verdict, write_backbones
+    from vit.study.backbones import TITLES, verdict, write_backbones
+    from vit.study.measured_backbones import measured_backbones
 
     found = measured_backbones(plan.folder.path, plan.cells, sources)
     write_backbones(found, plan.folder.backbones_path)
@@ -124,7 +125,7 @@ def _random(network: str, folder: Path) -> Path:
     check_network(network, ())
     path = folder / "backbones" / f"{network}.ckpt"
     if not path.is_file():
-        from vit.study.backbones import write_random
+        from vit.study.measured_backbones import write_random
 
         path.parent.mkdir(parents=True, exist_ok=True)
         write_random(network, path)

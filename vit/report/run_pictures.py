@@ -66,9 +66,10 @@ class Pictures:
         Args:
             class_names: class or label to explain, one for each image.
         """
-        found = [(self.rows[index], self.pixels(index)) for index in indices] if self.pixels else []
-        named = zip(found, class_names, strict=True)
-        readable = [(row, image, name) for (row, image), name in named if image is not None]
+        if self.pixels is None:
+            return []
+        found = [(self.rows[index], self.pixels(index), name) for index, name in zip(indices, class_names, strict=True)]
+        readable = [(row, image, name) for row, image, name in found if image is not None]
         maps = overlays(self.run, [image for _, image, _ in readable], [name for _, _, name in readable])
         return [ExplainedCard(row, *both) for (row, *_), both in zip(readable, maps, strict=False)]
 

@@ -1,31 +1,14 @@
-"""Backbones of a study of linear probes, compared: accuracy, nearest neighbors, time and licence"""
+"""The table of `vit probe`: backbones by accuracy, with nearest neighbors, time and licence; imports no torch"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import torch
-
 from vit.atomic_files import atomic_write
-from vit.checkpoints.format import Description, checkpoint_content
-from vit.checkpoints.io import write_checkpoint
 from vit.csv_files import new_table, records
-from vit.data.preprocess import Preprocess
 from vit.errors import DataError
-from vit.layout import FEATURES
-from vit.models.spec import NetworkSpec
-from vit.study.findings import ALPHA, CellResult, Interval
-from vit.study.folder import collect
-from vit.study.grid import Cell
-from vit.study.neighbors import neighbor_accuracy
-from vit.study.paired import Answers, difference, hochberg, pairs
-from vit.study.variance_components import mean_error
+from vit.study.findings import ALPHA, Interval
 from vit.study.wording import percents
-from vit.training.features import SharedFeatures, StoredFeatures
-from vit.training.planning.plan import make_plan
-from vit.weights.licence import UNKNOWN
-from vit.weights.open import open_pretrained
 
 TITLES = (
     "backbone", "linear probe (%)", "more errors than the first (points)", "nearest neighbors (%)", "ms an image",
@@ -108,49 +91,6 @@ class Backbone:
         )
 
 
-def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str, str]) -> list[Backbone]:
-    """The backbones of a finished study, the most accurate first.
-
-    Differences are paired by seed and test image, and tested with Hochberg's correction for all of them.
-
-    Args:
-        study: folder of the study.
-        cells: cells of the study.
-        sources: {series: weights}.
-    """
-    results, _, _ = collect(study)
-    largest = max(result.num_images for result in results)
-    here = {name: [one for one in results if one.series == name and one.num_images == largest] for name in sources}
-    here = {name: found for name, found in here.items() if found}
-    errors = {name: mean_error(np.stack([~one.correct for one in found])) for name, found in here.items()}
-    order = sorted(here, key=lambda name: errors[name].value)
-    gaps = {name: difference(pairs(_answers(here[name]), _answers(here[order[0]]))[0]) for name in order[1:]}
-    adjusted = hochberg([gap.p for gap in gaps.values()])
-    gaps = {name: replace(gap, p_adjusted=p) for (name, gap), p in zip(gaps.items(), adjusted, strict=True)}
-    recipes = {cell.series: cell.recipe for cell in cells if cell.num_images == largest}
-    found = []
-    for name in order:
-        runs, error, gap = here[name], errors[name], gaps.get(name)
-        stored = StoredFeatures.read(SharedFeatures(study / FEATURES, {}).files(make_plan(recipes[name])).values_path)
-        source = sources[name]
-        found.append(
-            Backbone(
-                name=name,
-                source=source,
-                num_images=largest,
-                num_seeds=len(runs),
-                accuracy=Interval(1 - error.value, _one_minus(error.high), _one_minus(error.low)),
-                behind=Interval(0.0, None, None) if gap is None else gap.gap,
-                p_adjusted=1.0 if gap is None else gap.p_adjusted,
-                neighbors=float(np.mean([neighbor_accuracy(study / one.run, stored) for one in runs])),
-                seconds_per_image=stored.seconds_per_image,
-                parameters=runs[0].parameters,
-                licence=open_pretrained(source).licence if source.startswith("timm:") else UNKNOWN,
-            )
-        )
-    return found
-
-
 def verdict(found: Sequence[Backbone]) -> str:
     """The answer in one or two sentences."""
     best = found[0]
@@ -186,24 +126,6 @@ def read_backbones(path: Path) -> list[Backbone]:
         return [Backbone.of_row(row) for row in records(path)]
     except (KeyError, ValueError) as error:
         raise DataError(f"{path} is damaged: {error!r}", "give its 'vit probe' command again") from error
-
-
-def write_random(network: str, path: Path) -> None:
-    """A checkpoint of a network with random weights, drawn from a fixed seed."""
-    spec = NetworkSpec.named(network, 2)
-    preprocess = Preprocess(spec.default_image_size)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        weights = spec.build(preprocess.image_size).state_dict()
-    write_checkpoint(checkpoint_content(Description(("a", "b"), spec, preprocess), weights), path)
-
-
-def _answers(results: Sequence[CellResult]) -> Answers:
-    return {results[0].num_images: {one.seed: ~one.correct for one in results}}
-
-
-def _one_minus(value: float | None) -> float | None:
-    return None if value is None else 1 - value
 
 
 def _points(gap: Interval) -> str:

@@ -7,9 +7,9 @@ import pytest
 
 from vit.commands import train_progress
 from vit.training.callbacks import metrics_csv
-from vit.training.callbacks.metrics_csv import COLUMNS, _rows_until
+from vit.training.callbacks.metrics_csv import _rows_until, columns_of
 
-HEADER = ",".join(COLUMNS)
+HEADER = ",".join(columns_of(is_multilabel=False))
 ROWS = [
     "0,1,0.001,2.3,,,,,,,,0.1",
     "0,9,0.002,2.2,100,2.1,0.5,0.9,0.5,0.4,0.1,0.5",
