@@ -7,7 +7,7 @@ import pytest
 
 import vit
 from vit.csv_files import records
-from vit.errors import UsageError
+from vit.errors import DataError, UsageError
 from vit.training.features import StoredFeatures
 
 
@@ -50,6 +50,16 @@ def test_the_table_has_the_most_accurate_backbone_first(probed):
     assert "<h2>Backbones</h2>" in page and "nearest neighbors" in page and "optimizer steps" not in page
 
 
+@pytest.mark.faults("K19")
+def test_what_cannot_be_probed_is_refused(labels_csv, tmp_path):
+    with pytest.raises(UsageError, match="vit probe needs one class for each image"):
+        vit.probe(labels_csv, backbones="random:vit_nano_patch2_8", out=tmp_path)
+    with pytest.raises(DataError, match="there is no"):
+        vit.probe("no/such/folder", backbones="random:vit_nano_patch2_8", out=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.faults("K19")
 def test_two_backbones_of_one_name_are_refused(tmp_path):
     with pytest.raises(UsageError, match="two backbones called a"):
         vit.probe("digits", backbones="x/a.safetensors,y/a.safetensors", out=tmp_path)

@@ -130,6 +130,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused before torch is imported, with a valid example", 2),
         Fault("K18", "options of one class for an image on several labels, and the reverse",
               "refused, with the options that go with the data", 2),
+        Fault("K19", "vit probe: two backbones of one name, DATA that is not there, images with several labels",
+              "refused before a feature is computed; DATA that is not there ends with 3", 2),
     ),
     "Exports": (
         Fault("E1", "an exported file gives other answers than its checkpoint",

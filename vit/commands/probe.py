@@ -11,6 +11,7 @@ from vit.commands.study_cells import train_cells
 from vit.commands.study_options import StudyOptions, items
 from vit.commands.study_plan import make_study_plan, show_study
 from vit.console import Reporter
+from vit.data.dataset_names import check_data
 from vit.errors import BadInputsError, UsageError
 from vit.models.network_names import check_network
 
@@ -72,6 +73,7 @@ def probe(
     Example:
         vit probe photos/ --backbones timm:deit_tiny_patch16_224.fb_in1k,timm:resnet18.a1_in1k --sizes 50,200,all
     """
+    check_data(os.fspath(data))
     folder = Path(out).expanduser() / (name or f"{Path(data).stem}_probe")
     sources = _sources(items(backbones), folder)
     recipes = _write_recipes(sources, folder, image_size)
@@ -82,6 +84,7 @@ def probe(
     )  # fmt: skip
     reporter = Reporter()
     plan = make_study_plan(options, reporter)
+    plan.source.check_one_class("vit probe")
     show_study(reporter, plan)
     num_failed = train_cells(plan, reporter)
 

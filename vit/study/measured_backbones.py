@@ -10,6 +10,7 @@ import torch
 from vit.checkpoints.format import Description, checkpoint_content
 from vit.checkpoints.io import write_checkpoint
 from vit.data.preprocess import Preprocess
+from vit.errors import DataError
 from vit.layout import FEATURES
 from vit.models.spec import NetworkSpec
 from vit.study.backbones import Backbone
@@ -34,8 +35,14 @@ def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str,
         study: folder of the study.
         cells: cells of the study.
         sources: {series: weights}.
+
+    Raises:
+        DataError: no cell is finished.
     """
-    results, _, _ = collect(study)
+    results, _, failed = collect(study)
+    if not results:
+        why = failed[0].error if failed else "none was tried"
+        raise DataError(f"none of the probes in {study} is finished: {why}", "see log.txt in their folders")
     largest = max(result.num_images for result in results)
     here = {name: [one for one in results if one.series == name and one.num_images == largest] for name in sources}
     here = {name: found for name, found in here.items() if found}
