@@ -170,8 +170,8 @@ class EvaluationLayout:
 
 
 @dataclass(frozen=True)
-class StudyLayout:
-    """Paths in the folder of a study. Each run folder of its cells lies below `cells_dir`.
+class CellsLayout:
+    """Paths in a folder of many runs: what a study and a cross-validation share. The runs lie below `cells_dir`.
 
     Attributes:
         path: the folder.
@@ -180,74 +180,13 @@ class StudyLayout:
     path: Path
 
     @property
-    def description_path(self) -> Path:
-        """Protocol and list of cells. A folder with this file is a study folder."""
-        return self.path / "study.json"
-
-    @property
     def cells_dir(self) -> Path:
         """Folder of the runs."""
         return self.path / CELLS
 
     @property
-    def results_path(self) -> Path:
-        """One row for each finished run."""
-        return self.path / "results.csv"
-
-    @property
     def summary_path(self) -> Path:
-        """`Findings` as JSON."""
-        return self.path / "summary.json"
-
-    @property
-    def backbones_path(self) -> Path:
-        """One row for each backbone of `vit probe`."""
-        return self.path / "backbones.csv"
-
-    @property
-    def curve_path(self) -> Path:
-        """Figure of the learning curves."""
-        return self.path / "curve.png"
-
-    @property
-    def report_path(self) -> Path:
-        """The page of the study."""
-        return self.path / "report.html"
-
-    @property
-    def lock_path(self) -> Path:
-        """Lock of the process that writes the report."""
-        return self.path / ".lock"
-
-
-@dataclass(frozen=True)
-class CrossvalLayout:
-    """Paths in the folder of a cross-validation. Each run folder of its folds lies below `cells_dir`.
-
-    Attributes:
-        path: the folder.
-    """
-
-    path: Path
-
-    @property
-    def description_path(self) -> Path:
-        """Data, folds and list of cells. A folder with this file is that of a cross-validation."""
-        return self.path / "crossval.json"
-
-    @property
-    def cells_dir(self) -> Path:
-        """Folder of the runs."""
-        return self.path / CELLS
-
-    @property
-    def predictions_path(self) -> Path:
-        """All class probabilities of every image, from the fold that has not trained on the image."""
-        return self.path / "predictions.csv"
-
-    @property
-    def summary_path(self) -> Path:
-        """Accuracy of all images and of each fold as JSON."""
+        """What was found, as JSON."""
         return self.path / "summary.json"
 
     @property
@@ -259,6 +198,46 @@ class CrossvalLayout:
     def lock_path(self) -> Path:
         """Lock of the process that writes the report."""
         return self.path / ".lock"
+
+
+@dataclass(frozen=True)
+class StudyLayout(CellsLayout):
+    """Paths in the folder of a study."""
+
+    @property
+    def description_path(self) -> Path:
+        """Protocol and list of cells. A folder with this file is a study folder."""
+        return self.path / "study.json"
+
+    @property
+    def results_path(self) -> Path:
+        """One row for each finished run."""
+        return self.path / "results.csv"
+
+    @property
+    def backbones_path(self) -> Path:
+        """One row for each backbone of `vit probe`."""
+        return self.path / "backbones.csv"
+
+    @property
+    def curve_path(self) -> Path:
+        """Figure of the learning curves."""
+        return self.path / "curve.png"
+
+
+@dataclass(frozen=True)
+class CrossvalLayout(CellsLayout):
+    """Paths in the folder of a cross-validation."""
+
+    @property
+    def description_path(self) -> Path:
+        """Data, folds and list of cells. A folder with this file is that of a cross-validation."""
+        return self.path / "crossval.json"
+
+    @property
+    def predictions_path(self) -> Path:
+        """All class probabilities of every image, from the fold that has not trained on the image."""
+        return self.path / "predictions.csv"
 
 
 @dataclass(frozen=True)

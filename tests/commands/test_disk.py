@@ -17,7 +17,7 @@ from vit.checkpoints.run import RunDirectory
 from vit.errors import ResourceError
 from vit.training.checkpoint_io import DurableCheckpointIO
 
-# A mount namespace of its own: nobody else sees these disks, and they go with the process.
+# A mount namespace of its own: no other process sees these disks, and they go with it.
 UNSHARED = """
 import ctypes, subprocess
 CLONE_NEWNS = 0x20000

@@ -21,7 +21,7 @@ def read_fold(text: str) -> tuple[int, int]:
 
 
 def with_fold(source: Source, fold: str, seed: int) -> Source:
-    """All images of a source, divided anew: the test split is one fold, and the training split is all others.
+    """All images of a source in new splits: the test split is one fold, and the training split is all others.
 
     Args:
         source: the images. Their own splits do not count.

@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -82,12 +83,13 @@ class SharedFeatures:
     def __init__(self, folder: Path, hashes: Mapping[str, str]) -> None:
         self.folder = folder
         self.hashes = hashes
+        self._weights_hash = cache(weights_hash)  # reads the whole file
 
     def files(self, plan: Plan) -> FeaturesLayout:
         """The files of a plan's backbone, named by a hash of everything that decides the features."""
         model = plan.recipe.model
         facts = [
-            None if model.init_from is None else weights_hash(model.init_from),
+            None if model.init_from is None else self._weights_hash(model.init_from),
             plan.spec.to_plain(),
             plan.preprocess.to_dict(),
             plan.precision,

@@ -25,7 +25,7 @@ from vit.checkpoints.run import RunDirectory
 from vit.csv_files import new_table
 from vit.data.loader import labeled_images
 from vit.data.module import ImageDataModule
-from vit.data.samples import Labels
+from vit.data.samples import Labels, Samples
 from vit.errors import UsageError
 from vit.inference.calibration import fit_temperature
 from vit.inference.devices import autocast
@@ -162,21 +162,21 @@ def measure_probe(
     network, description = load(path)
     backbone = Backbone(network, data, plan, shared)
     splits = [split for split in ("calibration", "validation", "test") if split in data.source.splits]
-    scored = {split: _scored(backbone, split) for split in splits}
+    found = {split: backbone.features(split) for split in splits}
+    scored = {split: _scored(backbone, data.source.splits[split], *found[split]) for split in splits}
     fitted = fit_temperature(scored[splits[0]], splits[0])
     training = TrainingFeatures.chosen(features, plan.recipe.seed)
-    novelty = Novelty.of(training, training.distances(backbone.features(splits[0])[0].cpu()))
+    novelty = Novelty.of(training, training.distances(found[splits[0]][0].cpu()))
     calibrated: dict[str, ScoredImages] = {split: one.at(fitted.value) for split, one in scored.items()}
     if "test" in calibrated:
-        of_test = novelty.of_features(backbone.features("test")[0].cpu())
+        of_test = novelty.of_features(found["test"][0].cpu())
         calibrated["test"] = replace(calibrated["test"], novelty=of_test)
     return MeasuredCheckpoint(description, fitted, calibrated, novelty)
 
 
 @torch.inference_mode()
-def _scored(backbone: Backbone, split: str) -> ScoredImages:
-    samples = backbone.data.source.splits[split]
-    features, kept = backbone.features(split)
+def _scored(backbone: Backbone, samples: Samples, features: Tensor, kept: Labels) -> ScoredImages:
+    """Images of a split by the features (n, D) of those that can be read, which are at the indices `kept` (n,)."""
     is_exact = isinstance(backbone.network, VisionTransformer) and can_pack()  # as `prepared` computes the head
     with autocast("32-true" if is_exact else backbone.plan.precision, features.device):
         logits = backbone.head.to(features.device)(features).float()

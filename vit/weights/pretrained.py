@@ -71,7 +71,7 @@ class Pretrained:
         options: options of the network that shapes do not show.
         undecided: options that nothing shows, and that published networks choose differently.
         multilabel: rules of the labels if the classifier gives an image several; None: one class for an image.
-        licence: licence of the weights; "not stated" where nobody states it.
+        licence: licence of the weights; "not stated" where it is unknown.
     """
 
     source: str
