@@ -230,7 +230,7 @@ def _novelty(scored: Scored) -> Floats:
 
 def features_of(engine: Engine, batches: Iterable[Batch]) -> Tensor:
     """Features (n, D) of the valid images of all processes, on the CPU. Every process gets all features."""
-    found = [engine.probabilities_and_features(batch.image)[1][batch.valid.cpu()] for batch in batches]
+    found = [engine.logits_and_features(batch.image)[1].cpu()[batch.valid.cpu()] for batch in batches]
     own = torch.cat(found) if found else torch.zeros(0, 0)
     _, processes = rank_and_world_size()
     if processes == 1:
