@@ -43,14 +43,16 @@ def series_of(options: StudyOptions) -> Series:
 
 
 def _networks(options: StudyOptions) -> dict[str, list[str]]:
-    """{name: words of a command line that choose a network or a recipe}."""
+    """{name: words of a command line that choose a network or a recipe, and further options of `vit train`}."""
     given = options.networks
     found = {}
-    for label, word in (given if isinstance(given, dict) else {word: word for word in items(given)}).items():
+    for label, words in (given if isinstance(given, dict) else {word: word for word in items(given)}).items():
+        word, *further = str(words).split()
         is_recipe = word in shipped_configs() or Path(word).expanduser().suffix in (".yaml", ".yml")
         if not is_recipe and word != "auto":
             check_network(word, [name for name in shipped_configs() if not name.startswith("studies/")])
-        found[str(label)] = [f"--config={find_config(word)}"] if is_recipe else [f"--model.network.name={word}"]
+        beginning = f"--config={find_config(word)}" if is_recipe else f"--model.network.name={word}"
+        found[str(label)] = [beginning, *further]
     if not found:
         raise UsageError("--networks is empty", "give at least one; 'vit models' lists them")
     return found
