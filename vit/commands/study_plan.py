@@ -11,6 +11,7 @@ from vit.commands.reading import read_images
 from vit.commands.recipe_options import listed_images
 from vit.commands.study_options import StudyOptions
 from vit.commands.study_series import Series, series_of
+from vit.commands.train_plan import warn_of_overlap
 from vit.console import Reporter, duration
 from vit.errors import UsageError
 from vit.training.recipes.recipe import DistillConfig, Recipe
@@ -142,7 +143,8 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     inputs = _inputs(series, source, contents, sizes, seeds)
     plan = StudyPlan(options, source, contents, series, budget, sizes, seeds, inputs, machine(options.jobs))
     for cell in {(cell.series, cell.choice): cell for cell in reversed(plan.cells)}.values():
-        make_plan(cell.recipe)  # refuses a wrong value now, before it fails in every cell
+        made = make_plan(cell.recipe)  # refuses a wrong value now, before it fails in every cell
+        warn_of_overlap(reporter, made, contents)
     plan.folder.check_extends(plan.cells)
     return plan
 

@@ -7,6 +7,7 @@ from vit.console import Reporter, percent
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
+    from vit.data.contents import Contents
     from vit.training.planning.plan import Plan
 
 FEW_IMAGES = 50_000  # Dosovitskiy et al. 2021, section 4.3: below millions a ViT from random weights is behind CNNs
@@ -76,6 +77,15 @@ def warn_of_space(reporter: Reporter, plan: "Plan", run: "RunDirectory") -> None
         reporter.notice(
             f"WARNING: checkpoints will take up to {needed / 1e6:,.1f} MB, and {run.path} has {free / 1e6:,.1f} MB left"
         )
+
+
+def warn_of_overlap(reporter: Reporter, plan: "Plan", contents: "Contents") -> None:
+    """Warn if the teacher has trained on images that this training measures."""
+    from vit.training.distillation.overlap import overlap_words
+
+    words = "" if plan.teacher is None else overlap_words(plan.teacher, plan.source, contents)
+    if words:
+        reporter.notice(words)
 
 
 def validation_name(plan: "Plan") -> str:
