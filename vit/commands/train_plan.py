@@ -81,7 +81,7 @@ def warn_of_space(reporter: Reporter, plan: "Plan", run: "RunDirectory") -> None
 
 def warn_of_overlap(reporter: Reporter, plan: "Plan", contents: "Contents") -> None:
     """Warn if the teacher has trained on images that this training measures."""
-    from vit.training.distillation.overlap import overlap_words
+    from vit.training.teacher_overlap import overlap_words
 
     words = "" if plan.teacher is None else overlap_words(plan.teacher, plan.source, contents)
     if words:
