@@ -11,6 +11,7 @@ from vit.data.batch import Batch
 from vit.data.draws import seed_of
 from vit.models.network import Network
 from vit.training.choose_loss import Loss
+from vit.training.distillation.distillation import Distillation
 from vit.training.losses import EpochLoss
 from vit.training.multilabel_loss import MultilabelLoss
 from vit.training.optim import make_optimizer, make_schedule
@@ -29,12 +30,22 @@ class Classifier(LightningModule):
         config: how weights are found.
         total_steps: number of optimizer steps of the whole training, for the schedule.
         seed: seed of dropout, hashed with batch and process, so that a resumed training draws the same numbers.
-        loss: loss of a training batch.
+        loss: loss of a training batch by its labels.
+        distillation: loss by labels and by a teacher; None: labels alone.
     """
 
-    def __init__(self, network: Network, config: OptimConfig, total_steps: int, seed: int, loss: Loss) -> None:
+    def __init__(
+        self,
+        network: Network,
+        config: OptimConfig,
+        total_steps: int,
+        seed: int,
+        loss: Loss,
+        distillation: Distillation | None = None,
+    ) -> None:
         super().__init__()
         self.network = network
+        self.distillation = distillation
         self.config = config
         self.total_steps = total_steps
         self.seed = seed
@@ -50,7 +61,11 @@ class Classifier(LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         torch.manual_seed(seed_of(self.seed, self.trainer.fit_loop.total_batch_idx, self.global_rank))
-        loss: Tensor = self.training_loss(self.network(batch.image).float(), batch.label)
+        loss: Tensor
+        if self.distillation is None:
+            loss = self.training_loss(self.network(batch.image).float(), batch.label)
+        else:
+            loss = self.distillation.of(self.network, batch, self.training_loss)
         self.train_loss.update(loss.detach())
         return loss
 

@@ -14,6 +14,7 @@ from vit.inference.devices import choose_precision
 from vit.models.network import Network
 from vit.models.spec import Cost, NetworkSpec
 from vit.training.class_balance import ClassBalance, class_balance
+from vit.training.distillation.teacher import Teacher, find_teacher, with_teacher
 from vit.training.distributed.batch_norm import check_batch_norm
 from vit.training.distributed.devices import device_and_world_size
 from vit.training.optim import warmup_steps
@@ -48,6 +49,7 @@ class Plan:
         rounds: number of validations; a checkpoint is saved at each.
         steps_per_round: number of optimizer steps between two validations.
         checkpoint_seconds: time between two checkpoints; None: they are saved at validations only.
+        teacher: network that teaches this one; None: labels alone.
     """
 
     recipe: Recipe
@@ -64,6 +66,7 @@ class Plan:
     rounds: int
     steps_per_round: int
     checkpoint_seconds: float | None
+    teacher: Teacher | None = None
 
     @property
     def total_steps(self) -> int:
@@ -166,6 +169,8 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
     class_balance(recipe, source)  # its errors come before the first step
     augment = _choose_augment(recipe.augment, network.preprocess.image_size, source.name)
     schedule = choose_schedule(recipe, len(source.splits["train"]), machine.world_size)
+    teacher = find_teacher(recipe.distill, source)
+    recipe = with_teacher(recipe, teacher)
     check_batch_norm(network.shapes, network.spec.name, schedule.batch_size // recipe.optim.accumulate, recipe)
     return Plan(
         recipe=_with_choices(recipe, network, augment, schedule.batch_size, machine),
@@ -182,6 +187,7 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
         rounds=schedule.rounds,
         steps_per_round=schedule.steps_per_round,
         checkpoint_seconds=checkpoint_seconds,
+        teacher=teacher,
     )
 
 
