@@ -133,6 +133,21 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("K19", "vit probe: two backbones of one name, DATA that is not there, images with several labels",
               "refused before a feature is computed; DATA that is not there ends with 3", 2),
     ),
+    "Learning without labels": (
+        Fault("L1", "a folder without images for vit pretrain", "refused, with what lies in it instead", 3),
+        Fault("L2", "a folder of --data.unlabelled that does not exist", "refused", 3),
+        Fault("L3", "--data.unlabelled beside a data set whose images are not files", "refused", 2),
+        Fault("L4", "a folder with train/ and test/ whose images lie in no class folders",
+              "refused: train/ is to be DATA, so that test images are never learned from", 3),
+        Fault("L5", "vit predict, evaluate, explain, export or compare of a pretraining",
+              "refused: its network has no classes; the error names the training that starts from it", 2),
+        Fault("L6", "vit pretrain --init_from weights of another --network", "refused before the first step", 4),
+        Fault("L7", "fewer images than a batch has", "refused, with a batch size that fits", 3),
+        Fault("L8", "an option that only a training with labels uses, such as --optim.label_smoothing or --lora",
+              "refused", 2),
+        Fault("L9", "vit train --resume of a pretraining, and the other way round",
+              "refused, with the command that resumes the run", 2),
+    ),
     "Exports": (
         Fault("E1", "an exported file gives other answers than its checkpoint",
               "the file is loaded and compared before success is reported; beyond 1e-4, or with another label, the "

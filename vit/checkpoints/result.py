@@ -66,6 +66,7 @@ class RunResult:
         multilabel: temperatures and thresholds of the labels, as `LabelRules` has them; None where an image has one
             class. `temperature` is then 1, and an image is right (`correct`) where all its known labels are.
         teacher: network and file of the teacher; None where the labels alone taught.
+        method: method of a pretraining, which has no classes and no test; None: the network was trained on labels.
     """
 
     spec: NetworkSpec
@@ -97,6 +98,7 @@ class RunResult:
     mfu: float | None = None
     multilabel: dict[str, list[float]] | None = None
     teacher: str | None = None
+    method: str | None = None
 
     @property
     def accuracy(self) -> float:
@@ -106,7 +108,7 @@ class RunResult:
     def write(self, path: Path) -> None:
         """Write result.json whole or not at all."""
         values = {_KEYS.get(name, name): value for name, value in vars(self).items() if name not in _IN_NETWORK}
-        for name in ("multilabel", "teacher"):
+        for name in ("multilabel", "teacher", "method"):
             if values[name] is None:
                 del values[name]
         network = {
