@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from vit.commands.arguments import StrPath
 from vit.commands.reading import read_images
 from vit.commands.resuming import newest_for_all
+from vit.commands.run_folder import open_run, tracker_of
 from vit.commands.starting import find_start
 from vit.commands.train_estimate import Estimate
 from vit.commands.train_options import TrainOptions, read_values, read_words
@@ -19,11 +20,10 @@ from vit.commands.train_trials import Settled, check_range_test, settle
 from vit.console import Reporter
 from vit.errors import BadInputsError, DisagreementError, StoppedError, UsageError
 from vit.launch import is_first
-from vit.training.recipes.values import dump, plain
+from vit.training.recipes.values import dump
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
-    from vit.data.contents import Contents
     from vit.training.planning.plan import Plan
     from vit.training.result import FitResult
     from vit.training.tracking.tracker import Tracker
@@ -121,7 +121,7 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
 
         def decide() -> str:
             assert contents is not None
-            return str(_open_run(plan, resumed, contents, lock).path)
+            return str(open_run(plan, resumed, contents, lock, plan.recipe.name).path)
 
         run = RunDirectory(Path(meeting.decided("run", decide)))
         show_plan(reporter, plan, str(run.path), start.why)
@@ -133,22 +133,6 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     return run
 
 
-def _open_run(plan: "Plan", resumed: Path | None, contents: "Contents", lock: ExitStack) -> "RunDirectory":
-    """Make a run folder, or open the one to resume; lock it, and check or write what it holds before the first step."""
-    from vit.checkpoints.run import RunDirectory
-    from vit.training.beginning import check_unchanged, write_beginning
-
-    if resumed is None:
-        run = RunDirectory.create(plan.recipe.out, plan.source.name, plan.spec.name, plan.recipe.name)
-        lock.enter_context(run.held())
-        write_beginning(run, plan.recipe, plan.source, contents)
-    else:
-        run = RunDirectory(resumed)
-        lock.enter_context(run.held())
-        check_unchanged(run, plan.source, contents)
-    return run
-
-
 def _train(settled: "Settled", run: "RunDirectory", resume: bool, reporter: Reporter) -> None:
     """Train into a run folder, and on the first process write and show the result."""
     from vit.report.run_figures import write_classes
@@ -156,7 +140,7 @@ def _train(settled: "Settled", run: "RunDirectory", resume: bool, reporter: Repo
     from vit.training.fit import fit
 
     plan = settled.plan
-    tracker = _open_tracker(plan, run, reporter)
+    tracker = tracker_of(plan, run, reporter)
     name = validation_name(plan)
     progress = TrainProgress(reporter, name, plan.rounds, plan.recipe.optim.best_metric)
     try:
@@ -176,17 +160,6 @@ def _train(settled: "Settled", run: "RunDirectory", resume: bool, reporter: Repo
 
     finish(run, fitted, tracker, write_others)
     show_result(reporter, run, fitted.result, name)
-
-
-def _open_tracker(plan: "Plan", run: "RunDirectory", reporter: Reporter) -> "Tracker":
-    """The tracker of a training; only the first process has one that tracks."""
-    from vit.training.tracking.open import open_tracker
-    from vit.training.tracking.tracker import Sharing
-
-    recipe = plan.recipe
-    sharing = Sharing(recipe.wandb_media, recipe.wandb_model)
-    mode = recipe.wandb if is_first() else "off"
-    return open_tracker(mode, run.path, plain(recipe), run.path.name, reporter.notice, sharing=sharing)
 
 
 def _draw(reporter: Reporter, run: "RunDirectory", plan: "Plan", fitted: "FitResult", tracker: "Tracker") -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
@@ -26,6 +27,7 @@ from vit.training.planning.task_options import check_task_options
 from vit.training.recipes.ranges import seconds
 from vit.training.recipes.recipe import AugmentConfig, PreprocessConfig, Recipe
 
+P = TypeVar("P", bound="Plan")
 UNMIRRORED = frozenset({"digits", "mnist", "kmnist", "svhn", "gtsrb"})  # letters, digits and signs
 
 
@@ -152,22 +154,26 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
         UsageError: options contradict each other, or the machine.
         DataError: the data cannot be used.
     """
-    machine = _choose_machine(recipe)
+    machine = choose_machine(recipe)
     wanted = wanted_network(recipe.model)
     check_compatibility(recipe, machine, wanted.name)
-    every = recipe.trainer.checkpoint_every
-    checkpoint_seconds = None if every is None else seconds(every, "--checkpoint_every")
     if recipe.model.freeze == "backbone":
         recipe = replace(recipe, augment=AugmentConfig(name="none"))  # features are computed once
     found = found or open_source(recipe.data.source, recipe.data.root, recipe.data.download, recipe.data.allow_empty)
-    network = choose_network(recipe.model, wanted, found)
-    recipe, source = _choose_images(recipe, found)
+    network = choose_network(recipe.model, wanted, found, len(found.class_names))
+    recipe, source = choose_images(recipe, found)
     check_task_options(recipe, source)
     class_balance(recipe, source)  # its errors come before the first step
+    return decide(Plan, recipe, source, network, machine)
+
+
+def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork, machine: Machine) -> P:
+    """The plan of a recipe whose images and network are chosen."""
+    every = recipe.trainer.checkpoint_every
     augment = _choose_augment(recipe.augment, network.preprocess.image_size, source.name)
     schedule = choose_schedule(recipe, len(source.splits["train"]), machine.world_size)
     check_batch_norm(network.shapes, network.spec.name, schedule.batch_size // recipe.optim.accumulate, recipe)
-    return Plan(
+    return kind(
         recipe=_with_choices(recipe, network, augment, schedule.batch_size, machine),
         source=source,
         spec=network.spec,
@@ -181,16 +187,17 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
         steps_per_epoch=schedule.steps_per_epoch,
         rounds=schedule.rounds,
         steps_per_round=schedule.steps_per_round,
-        checkpoint_seconds=checkpoint_seconds,
+        checkpoint_seconds=None if every is None else seconds(every, "--checkpoint_every"),
     )
 
 
-def _choose_machine(recipe: Recipe) -> Machine:
+def choose_machine(recipe: Recipe) -> Machine:
+    """Where a recipe trains."""
     device, world_size = device_and_world_size(recipe)
     return Machine(device, world_size, choose_precision(recipe.trainer.precision, device))
 
 
-def _choose_images(recipe: Recipe, found: Source) -> tuple[Recipe, Source]:
+def choose_images(recipe: Recipe, found: Source) -> tuple[Recipe, Source]:
     """The images of all splits, and the recipe with the kind of subset that they ask for."""
     source = divided(found, recipe.data)
     if recipe.data.train_images is None:
