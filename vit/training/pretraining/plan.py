@@ -12,6 +12,7 @@ from vit.training.planning.images import chosen_part, divided, with_subset
 from vit.training.planning.network_choice import choose_network, wanted_network
 from vit.training.planning.plan import Plan, choose_machine, decide
 from vit.training.pretraining.images import PretrainingData
+from vit.training.pretraining.mae import autoencoder_of
 from vit.training.recipes.pretrain_recipe import UNUSED, PretrainDataConfig, PretrainRecipe
 from vit.training.recipes.values import plain
 
@@ -65,6 +66,8 @@ def make_pretrain_plan(recipe: PretrainRecipe, images: Source) -> PretrainPlan:
     wanted = wanted_network(recipe.model)
     check_compatibility(recipe, machine, wanted.name)
     network = choose_network(recipe.model, wanted, images, num_classes=1)
+    if recipe.method == "mae":
+        autoencoder_of(network.shapes)  # its errors come before a run folder is made
     unmixed = replace(recipe.augment, mixup=0.0, cutmix=0.0)  # an image mixed of two has no number of its own
     return decide(PretrainPlan, replace(recipe, augment=unmixed), images, network, machine)
 
