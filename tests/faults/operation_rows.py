@@ -140,6 +140,14 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("A10", "--tta crops for a network that sees whole pictures",
               "refused, because crops enlarge the objects; --tta flip works with any network", 2),
     ),
+    "Pretraining": (
+        Fault("A11", "a pretraining that is killed or ended by a signal, also while it measures its progress",
+              "resumes to bit-equal weights; the message names the command"),
+        Fault("A12", "a pretraining on several processes",
+              "the gradients of the whole batch; numbers of images are those of the whole list"),
+        Fault("A13", "images of --data.unlabelled that are copies of validation or test images",
+              "recognized by content and left out, with their number in the plan"),
+    ),
     "Numbers": (
         Fault("N1", "a loss, gradient or weight that is NaN or infinite",
               "ends with step, learning rate and images of the batch, and keeps the last good checkpoint; "

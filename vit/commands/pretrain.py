@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from vit.data.contents import Contents
     from vit.data.samples import Source
     from vit.training.distributed.meeting import Meeting
+    from vit.training.pretraining.fit import Pretrained
     from vit.training.pretraining.plan import PretrainPlan
-    from vit.training.result import FitResult
     from vit.training.tracking.tracker import Tracker
 
 
@@ -154,20 +154,29 @@ def _pretrain(plan: "PretrainPlan", run: "RunDirectory", resume: bool, reporter:
     tracker = tracker_of(plan, run, reporter)
     progress = PretrainProgress(reporter, validation_name(plan), plan.rounds)
     try:
-        fitted = fit_pretraining(plan, run, [TrackedRows(tracker), progress, Estimate(plan, reporter)], resume)
+        found = fit_pretraining(plan, run, [TrackedRows(tracker), progress, Estimate(plan, reporter)], resume)
     except (StoppedError, DisagreementError):
         if is_first():
             raise
         return  # the first process says it; a launcher that sees another code first would cut that short
     finally:
         progress.close()
-    if not fitted.is_first_process:
+    if not found.fit.is_first_process:
         return
-    finish(run, fitted, tracker, lambda: _draw(reporter, run, plan, fitted, tracker))
-    show_pretrain_result(reporter, run, fitted.result, plan)
+    finish(run, found.fit, tracker, lambda: _draw(reporter, run, plan, found, tracker))
+    show_pretrain_result(reporter, run, found.fit.result, plan)
 
 
 def _draw(
-    reporter: Reporter, run: "RunDirectory", plan: "PretrainPlan", fitted: "FitResult", tracker: "Tracker"
+    reporter: Reporter, run: "RunDirectory", plan: "PretrainPlan", found: "Pretrained", tracker: "Tracker"
 ) -> None:
     """Draw figures and page. A failure is a notice, because the pretraining itself is finished."""
+    from vit.report.pretrain_figures import draw_pretraining
+    from vit.report.pretrain_page import write_pretrain_report
+
+    try:
+        draw_pretraining(run, plan, found, tracker)
+        write_pretrain_report(run, found.fit.result)
+    except Exception as error:  # noqa: BLE001  a font, a picture, a library: the pretraining is finished all the same
+        again = f"'vit report {shlex.quote(str(run.path))}' tries again"
+        reporter.notice(f"WARNING: figures and report could not be drawn: {type(error).__name__}: {error}; {again}")

@@ -1,7 +1,7 @@
 """Trains the objective of a plan into a run folder, and keeps the backbone"""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from lightning.pytorch import seed_everything
 
@@ -17,6 +17,7 @@ from vit.training.distributed.processes import together
 from vit.training.initial_network import initial_network
 from vit.training.loop import Loop, Watch
 from vit.training.pretraining.images import has_progress
+from vit.training.pretraining.objective import Objective
 from vit.training.pretraining.objectives import make_objective
 from vit.training.pretraining.plan import PretrainPlan
 from vit.training.pretraining.pretrainer import KNN, Pretrainer
@@ -25,9 +26,22 @@ from vit.training.result import FitResult, pretrain_result
 from vit.weights.backbone_file import write_backbone
 
 
+@dataclass(frozen=True)
+class Pretrained:
+    """A finished pretraining.
+
+    Attributes:
+        fit: its result, without scores of images.
+        objective: the objective with the last weights, in evaluation mode.
+    """
+
+    fit: FitResult
+    objective: Objective
+
+
 def fit_pretraining(
     plan: PretrainPlan, run: RunDirectory, listeners: Sequence[Listener] = (), resume: bool = False
-) -> FitResult:
+) -> Pretrained:
     """Train the objective of a plan, and write last.ckpt, metrics.csv and the backbone.
 
     Args:
@@ -39,16 +53,16 @@ def fit_pretraining(
         VitError: as `in_attempts`.
     """
 
-    def attempt(plan: PretrainPlan, data: ImageDataModule, watch: Watch) -> FitResult:
+    def attempt(plan: PretrainPlan, data: ImageDataModule, watch: Watch) -> Pretrained:
         return _fit(plan, run, data, watch, resume)
 
     return in_attempts(plan, run, listeners, plan.data_module(), attempt)
 
 
-def _fit(plan: PretrainPlan, run: RunDirectory, data: ImageDataModule, watch: Watch, resume: bool) -> FitResult:
+def _fit(plan: PretrainPlan, run: RunDirectory, data: ImageDataModule, watch: Watch, resume: bool) -> Pretrained:
     """One attempt."""
     seed_everything(plan.recipe.seed, verbose=False)
-    network = initial_network(plan, resume, watch.notice)
+    network = initial_network(plan, resume, watch.notice, has_classes=False)
     objective = make_objective(network, plan)
     module = Pretrainer(objective, plan.recipe.optim, plan.total_steps, plan.recipe.seed)
     shows = has_progress(plan.source)
@@ -64,7 +78,8 @@ def _fit(plan: PretrainPlan, run: RunDirectory, data: ImageDataModule, watch: Wa
         write_backbone(description, weights_of(content), run.backbone_path)
         metrics = description.metrics
         run.previous_path.unlink(missing_ok=True)
-    return FitResult(pretrain_result(plan, plan.recipe.method, stats, metrics), {}, data, stats.is_first_process)
+    result = pretrain_result(plan, plan.recipe.method, stats, metrics)
+    return Pretrained(FitResult(result, {}, data, stats.is_first_process), objective.eval())
 
 
 def describe_backbone(plan: PretrainPlan) -> Description:

@@ -28,8 +28,8 @@ def numbered(source: Source) -> dict[str, Samples]:
     splits = {"train": replace(train, labels=np.arange(len(train)))}
     if has_progress(source):
         known = np.flatnonzero(train.labels != UNKNOWN)
-        splits[LABELED] = _some(train.select(known), MOST_BANK)
-        splits[QUERIES] = _some(source.splits["validation"], MOST_QUERIES)
+        splits[LABELED] = spread(train.select(known), MOST_BANK)
+        splits[QUERIES] = spread(source.splits["validation"], MOST_QUERIES)
     return splits
 
 
@@ -39,8 +39,8 @@ def has_progress(source: Source) -> bool:
     return "validation" in source.splits and not train.is_multilabel and bool((train.labels != UNKNOWN).any())
 
 
-def _some(samples: Samples, most: int) -> Samples:
-    """At most so many images, chosen by their places in the list, which are the same on every machine."""
+def spread(samples: Samples, most: int) -> Samples:
+    """At most so many images from all parts of a list, the same on every machine."""
     if len(samples) <= most:
         return samples
     places: Labels = np.argsort(hashed(most, np.arange(len(samples))), kind="stable")[:most]

@@ -39,9 +39,11 @@ class Mae(Objective):
         loss: Tensor = self.autoencoder(self.network, images, self._order(images, draw_seeds))
         return loss
 
-    def pictures(self, images: Tensor, draw_seeds: Tensor) -> tuple[Tensor, Tensor]:
-        """The normalized images with hidden patches in the mean color, and with predictions: both (B, 3, S, S)."""
-        return self.autoencoder.reconstruct(self.network, images, self._order(images, draw_seeds))
+    def reconstructions(self, images: Tensor) -> dict[str, Tensor]:
+        """The images with hidden patches in the mean color, and with predictions there."""
+        order = self._order(images, torch.arange(len(images)))
+        masked, filled = self.autoencoder.reconstruct(self.network, images, order)
+        return {"visible": masked, "predicted": filled}
 
     def no_weight_decay(self) -> set[str]:
         return super().no_weight_decay() | {"autoencoder.mask_token"}

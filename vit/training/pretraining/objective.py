@@ -39,6 +39,13 @@ class Objective(nn.Module, ABC):
             draw_seeds: (B,) seeds on the CPU for all random draws of an image in this epoch; see `Batch.draw_seed`.
         """
 
+    def reconstructions(self, images: Tensor) -> dict[str, Tensor]:
+        """What the objective makes of normalized images (B, 3, S, S), for the page: {title: (B, 3, S, S) normalized}.
+
+        Empty for an objective that makes no pictures.
+        """
+        return {}
+
     def no_weight_decay(self) -> set[str]:
         """Names of parameters without weight decay, besides vectors."""
         return {BACKBONE + name for name in self.network.no_weight_decay()}

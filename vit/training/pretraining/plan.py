@@ -9,10 +9,11 @@ from vit.errors import UsageError
 from vit.training.planning.batch_size import AUTO
 from vit.training.planning.compatibility import check_compatibility
 from vit.training.planning.images import chosen_part, divided, with_subset
-from vit.training.planning.network_choice import choose_network, wanted_network
+from vit.training.planning.network_choice import ChosenNetwork, choose_network, wanted_network
 from vit.training.planning.plan import Plan, choose_machine, decide
 from vit.training.pretraining.images import PretrainingData
 from vit.training.pretraining.mae import autoencoder_of
+from vit.training.pretraining.objective import without_classes
 from vit.training.recipes.pretrain_recipe import UNUSED, PretrainDataConfig, PretrainRecipe
 from vit.training.recipes.values import plain
 
@@ -65,11 +66,22 @@ def make_pretrain_plan(recipe: PretrainRecipe, images: Source) -> PretrainPlan:
     machine = choose_machine(recipe)
     wanted = wanted_network(recipe.model)
     check_compatibility(recipe, machine, wanted.name)
-    network = choose_network(recipe.model, wanted, images, num_classes=1)
+    network = _without_head(choose_network(recipe.model, wanted, images, num_classes=1))
     if recipe.method == "mae":
         autoencoder_of(network.shapes)  # its errors come before a run folder is made
     unmixed = replace(recipe.augment, mixup=0.0, cutmix=0.0)  # an image mixed of two has no number of its own
     return decide(PretrainPlan, replace(recipe, augment=unmixed), images, network, machine)
+
+
+def _without_head(network: ChosenNetwork) -> ChosenNetwork:
+    """The same network, whose parameters are counted without its layers for classes.
+
+    Raises:
+        UsageError: the last layer of the network is not known.
+    """
+    backbone = without_classes(network.shapes, network.spec.name)
+    parameters = sum(parameter.numel() for parameter in backbone.parameters())
+    return replace(network, shapes=backbone, cost=replace(network.cost, parameters=parameters))
 
 
 def num_labeled(source: Source) -> int:
