@@ -55,6 +55,7 @@ BATCH = 64
 TEST_IMAGES = 5000
 SEEDS = (0, 1, 2)
 SIZES = (1000, 47_500, 5000)  # in the order of the work
+FEW = 1000  # labels beside a pretraining on EVERY image
 EVERY = 47_500  # of the 50,000 training images, as in the study of the ViT against the CNN
 NETWORK = "vit_mini_patch4_28"
 CIFAR10 = Preprocess(32, mean=(0.491, 0.482, 0.447), std=(0.247, 0.243, 0.262))
@@ -97,7 +98,7 @@ def cells() -> Iterator[Cell]:
             for method in AUGMENT:
                 yield Cell(method, size, size, seed)
                 if size == EVERY:
-                    yield Cell(method, 1000, EVERY, seed)
+                    yield Cell(method, FEW, EVERY, seed)
 
 
 class Study:
@@ -180,7 +181,7 @@ class Study:
     def flops(self, objective: Objective, numbers: Samples, cell: Cell) -> tuple[int, int]:
         """FLOPs of a step with labels, and of one of an objective."""
         network = self.network(cell.seed)
-        labeled = next(batches(self.images(1000, cell.seed), CIFAR10, LIGHT, BATCH, 0))
+        labeled = next(batches(self.images(FEW, cell.seed), CIFAR10, LIGHT, BATCH, 0))
         batch = next(batches(numbers, CIFAR10, AUGMENT[cell.method], BATCH, 0))
         return step_flops(supervised_loss(network), labeled), step_flops(objective_loss(objective), batch)
 

@@ -48,7 +48,7 @@ def _cifar10(results: Results) -> None:
     gaps = _corrected([(name, key, pair) for name, group in tests.items() for key, pair in group.items() if pair])
     print(
         "| labels | learned from | start | seeds | test error (%) | more than scratch (points) | corrected p "
-        "| nearest neighbors (%) | PFLOPs | CPU seconds |\n|---|---|---|---|---|---|---|---|---|---|"
+        "| nearest neighbors (%) | TFLOPs | CPU seconds |\n|---|---|---|---|---|---|---|---|---|---|"
     )
     for key in keys:
         cells = list(of[key].values())
@@ -59,7 +59,7 @@ def _cifar10(results: Results) -> None:
             str(len(cells)), _percents(mean_error(np.stack([_wrong(one["wrong"]) for one in cells]))),
             _points(gap), f"{gap.p_adjusted:.3f}" if gap else "",
             f"{100 * np.mean([one['neighbors'] for one in before]):.1f}" if before else "",
-            f"{np.mean([one['flops'] + one['pretraining'].get('flops', 0) for one in cells]) / 1e15:.1f}",
+            f"{np.mean([one['flops'] + one['pretraining'].get('flops', 0) for one in cells]) / 1e12:.1f}",
             f"{np.mean([one['seconds'] + one['pretraining'].get('seconds', 0) for one in cells]):.0f}",
         )  # fmt: skip
         print(f"| {' | '.join(parts)} |")
