@@ -68,7 +68,7 @@ def flat(colors, tmp_path_factory):
 
 def test_the_progress_is_shown_and_the_next_command_starts_from_the_backbone(vit, pretrained, colors, tmp_path):
     run, answer = pretrained
-    assert "never learned from: 4 validation and 8 test images" in re.sub(r"\d+", lambda n: n[0], answer.out)
+    assert re.search(r"never learned from: \d validation and \d test images", answer.out)
     assert "before the first step  k-NN acc" in answer.out + answer.err
     rows = table(run)
     assert [row["step"] for row in rows if row["val/knn_acc1"]] == ["0", "3", "6", "9"]
@@ -140,8 +140,8 @@ def test_two_runs_of_one_seed_are_equal_and_another_seed_differs(vit, colors, pr
 @pytest.mark.faults("A11")
 @pytest.mark.parametrize("step", [2, 6])
 def test_a_killed_pretraining_ends_bit_equal(vit, colors, pretrained, tmp_path, step):
-    script = "import os\nfrom vit.commands import pretrain_progress\n"
-    script += f"pretrain_progress.PretrainProgress.step = lambda self, done, *_: done == {step} and os.kill(os.getpid(), 9)"
+    script = "import os\nfrom vit.commands.train_progress import TrainProgress\n"
+    script += f"TrainProgress.step = lambda self, done, *_: done == {step} and os.kill(os.getpid(), 9)\n"
     process = start(tmp_path, "pretrain", colors, *OPTIONS, "--checkpoint_every", "0s", "--out", "out", script=script)
     finish(tmp_path, process, 600)
     assert process.returncode == -signal.SIGKILL
@@ -154,9 +154,9 @@ def test_a_killed_pretraining_ends_bit_equal(vit, colors, pretrained, tmp_path, 
 
 @pytest.mark.faults("A11")
 def test_a_signal_in_a_measurement_says_how_to_go_on(vit, colors, pretrained, tmp_path, monkeypatch):
-    def stop(module, batch, place, loader=0):
+    def stop(module, batch, batch_idx, dataloader_idx=0):
         os.kill(os.getpid(), signal.SIGTERM)
-        return validate(module, batch, place, loader)
+        return validate(module, batch, batch_idx, dataloader_idx)
 
     validate = Pretrainer.validation_step
     with monkeypatch.context() as patch:
@@ -172,6 +172,7 @@ def test_a_signal_in_a_measurement_says_how_to_go_on(vit, colors, pretrained, tm
 def test_two_processes_learn_what_one_learns(colors, tmp_path):
     """Numbers of images are those of the whole list, and the gradients are those of the whole batch."""
     options = (*OPTIONS, "--model.network.drop_path_rate", 0, "--epochs", 1, "--data.train_images", 24)
+    options += ("--optim.optimizer", "sgd", "--lr", 0.1)  # AdamW would make steps of the rounding of gradients near 0
     ends = {}
     for name, devices in (("one", ("--devices", 1, "--trainer.accelerator", "cpu")), ("two", TWO)):
         folder = tmp_path / name
@@ -181,7 +182,7 @@ def test_two_processes_learn_what_one_learns(colors, tmp_path):
         assert process.returncode == 0, said
         ends[name] = run_folder(folder / "out")
     one, two = (load_file(run / "backbone.safetensors") for run in ends.values())
-    assert all(torch.allclose(value, two[name], atol=2e-5) for name, value in one.items())
+    assert max(float((value - two[name]).abs().max()) for name, value in one.items()) < 1e-5
     assert [row["val/knn_acc1"] for row in table(ends["one"])] == [row["val/knn_acc1"] for row in table(ends["two"])]
 
 
@@ -234,9 +235,11 @@ def test_the_result_says_that_it_is_a_pretraining(pretrained):
 
 @pytest.mark.faults("L5")
 @pytest.mark.parametrize("command", ["predict", "evaluate", "explain", "export", "compare"])
-def test_a_pretraining_has_no_answers(vit, pretrained, colors, here, command):
+def test_a_pretraining_has_no_answers(vit, pretrained, colors, here, tmp_path_factory, command):
     run, _ = pretrained
-    words = {"predict": (colors / "red",), "explain": (colors / "red" / "00.png",), "compare": (run,)}.get(command, ())
+    other = shutil.copytree(run, tmp_path_factory.mktemp("copy") / "run")
+    images = {"predict": (colors / "red",), "explain": (colors / "red" / "00.png",), "compare": (other,)}
+    words = images.get(command, ())
     for model in (run, run / "checkpoints" / "last.ckpt"):
         if command == "compare" and model != run:
             continue

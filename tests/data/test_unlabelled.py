@@ -61,13 +61,13 @@ def test_files_that_data_has_already_are_left_out(colors):
 @pytest.mark.faults("L1")
 def test_a_folder_without_images_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("no picture")
-    with pytest.raises(DataError, match="has no images .1 files ending in .txt"):
+    with pytest.raises(DataError, match=r"has no images .1 files ending in .txt"):
         open_images(str(tmp_path))
 
 
 @pytest.mark.faults("L2")
 def test_a_folder_of_further_images_that_does_not_exist_is_refused(colors, tmp_path):
-    with pytest.raises(DataError, match="--data.unlabelled .*nowhere: there is no such folder"):
+    with pytest.raises(DataError, match=r"--data.unlabelled .*nowhere: there is no such folder"):
         with_more_images(open_images(str(colors)), str(tmp_path / "nowhere"))
 
 
@@ -82,5 +82,5 @@ def test_splits_without_class_folders_are_refused_and_test_images_not_taken_for_
     for split in ("train", "test"):
         (tmp_path / split).mkdir()
         shutil.copy(colors / "red" / "00.png", tmp_path / split)
-    with pytest.raises(DataError, match="has no class folders; give .*train as DATA: its images need no labels"):
+    with pytest.raises(DataError, match=r"has no class folders; give .*train as DATA: its images need no labels"):
         open_images(str(tmp_path))

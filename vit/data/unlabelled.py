@@ -95,7 +95,8 @@ def _has_classes(folder: Path) -> bool:
             return True
         inside = folder / training[0]
         raise DataError(f"{inside} has no class folders", f"give {inside} as DATA: its images need no labels")
-    loose = any(entry.is_file() and has_image_extension(Path(entry.name)) for entry in os.scandir(folder))
+    with os.scandir(folder) as entries:
+        loose = [entry for entry in entries if entry.is_file() and has_image_extension(Path(entry.name))]
     return len(names) > 1 and not loose
 
 

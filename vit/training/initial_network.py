@@ -12,9 +12,7 @@ from vit.training.planning.plan import Plan
 from vit.weights.open import open_pretrained
 
 
-def initial_network(
-    plan: Plan, resume: bool, notice: Callable[[str], None], has_classes: bool = True
-) -> Network:
+def initial_network(plan: Plan, resume: bool, notice: Callable[[str], None], has_classes: bool = True) -> Network:
     """The network of a plan, ready to train.
 
     Args:

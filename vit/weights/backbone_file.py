@@ -18,6 +18,6 @@ def write_backbone(description: Description, weights: Mapping[str, Tensor], path
         description: description without classes.
         weights: weights of the network but those of its head.
     """
-    metadata = {"format": "pt", KEY: json.dumps(description.to_dict())}
+    metadata = {KEY: json.dumps(description.to_dict())}  # a single key, because safetensors writes keys in any order
     with atomic_write(path) as partial:
         save_file({name: value.contiguous() for name, value in weights.items()}, partial, metadata=metadata)

@@ -36,7 +36,7 @@ def test_the_loss_is_smoothed_cross_entropy_over_all_images(is_pretrained, smoot
         ("vit_nano_patch2_8", {"pool": "mean"}, 64),
         ("vit_nano_patch2_8", {"pool": "cls_mean"}, 128),
         ("vit_nano_patch2_8", {"pool": "cls_dist"}, 64),
-        ("resnet10_small", {}, 512),
+        ("resnet10_small", {}, 256),
     ],
 )
 def test_a_backbone_returns_what_its_head_read(name, options, width):

@@ -20,9 +20,14 @@ def test_labels_come_from_the_nearest_images_of_the_bank():
 
 def test_features_that_are_not_numbers_have_no_accuracy():
     metric = NeighborAccuracy()
-    assert math.isnan(metric.compute())
     metric.update(torch.eye(3), torch.arange(3), BANK)
     metric.update(torch.full((1, 3), torch.nan), torch.tensor([0]), QUERIES)
+    assert math.isnan(metric.compute())
+
+
+def test_no_readable_image_has_no_accuracy():
+    metric = NeighborAccuracy()
+    metric.update(torch.eye(3), torch.arange(3), BANK)
     assert math.isnan(metric.compute())
 
 

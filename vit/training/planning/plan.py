@@ -223,8 +223,8 @@ def _with_choices(
         recipe,
         data=replace(
             data,
-            source=_absolute(data.source),
-            root=data.root and _absolute(data.root),
+            source=absolute(data.source),
+            root=data.root and absolute(data.root),
             subset_seed=data.train_images and subset_seed(recipe),
         ),
         model=replace(
@@ -238,7 +238,7 @@ def _with_choices(
     )
 
 
-def _absolute(name: str) -> str:
+def absolute(name: str) -> str:
     """A path as it is found from any folder; other names as they are."""
     path = Path(name).expanduser()
     return str(path.absolute()) if path.exists() else name

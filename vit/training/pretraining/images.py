@@ -14,7 +14,7 @@ from vit.data.preprocess import Preprocess
 from vit.data.samples import Labels, Samples, Source
 from vit.data.unlabelled import UNKNOWN
 
-MOST_BANK, MOST_QUERIES = 5_000, 2_000  # labeled images that show the progress
+MOST_BANK, MOST_QUERIES = 1_000, 1_000  # labeled images that show the progress, which takes time
 LABELED, QUERIES = "labeled", "queries"  # splits beside "train"
 
 

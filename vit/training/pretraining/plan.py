@@ -10,7 +10,8 @@ from vit.training.planning.batch_size import AUTO
 from vit.training.planning.compatibility import check_compatibility
 from vit.training.planning.images import chosen_part, divided, with_subset
 from vit.training.planning.network_choice import ChosenNetwork, choose_network, wanted_network
-from vit.training.planning.plan import Plan, choose_machine, decide
+from vit.training.planning.plan import Plan, absolute, choose_machine, decide
+from vit.training.planning.schedule import ROUNDS
 from vit.training.pretraining.images import PretrainingData
 from vit.training.pretraining.mae import autoencoder_of
 from vit.training.pretraining.objective import without_classes
@@ -69,8 +70,17 @@ def make_pretrain_plan(recipe: PretrainRecipe, images: Source) -> PretrainPlan:
     network = _without_head(choose_network(recipe.model, wanted, images, num_classes=1))
     if recipe.method == "mae":
         autoencoder_of(network.shapes)  # its errors come before a run folder is made
-    unmixed = replace(recipe.augment, mixup=0.0, cutmix=0.0)  # an image mixed of two has no number of its own
-    return decide(PretrainPlan, replace(recipe, augment=unmixed), images, network, machine)
+    unlabelled = recipe.data.unlabelled
+    recipe = replace(
+        recipe,
+        augment=replace(recipe.augment, mixup=0.0, cutmix=0.0),  # an image mixed of two has no number of its own
+        data=replace(recipe.data, unlabelled=unlabelled and absolute(unlabelled)),
+    )
+    plan = decide(PretrainPlan, recipe, images, network, machine)
+    if plan.rounds <= ROUNDS:
+        return plan
+    steps = replace(recipe.optim, steps=plan.total_steps)  # a measurement after each of many epochs takes much time
+    return decide(PretrainPlan, replace(recipe, optim=steps), images, network, machine)
 
 
 def _without_head(network: ChosenNetwork) -> ChosenNetwork:

@@ -36,7 +36,7 @@ class NeighborAccuracy(Metric):
 
     def compute(self) -> Tensor:
         """The accuracy. NaN where a feature is not finite, or no image could be read."""
-        if not (self.bank and self.queries):
+        if not (len(self.bank) and len(self.queries)):
             return torch.tensor(torch.nan, device=self.device)
         bank, queries = dim_zero_cat(self.bank), dim_zero_cat(self.queries)
         if not (bank.isfinite().all() and queries.isfinite().all()):
