@@ -147,6 +147,12 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused", 2),
         Fault("L9", "vit train --resume of a pretraining, and the other way round",
               "refused, with the command that resumes the run", 2),
+        Fault("L10", "vit pretrain --method mae with a network that is not a ViT of our own",
+              "refused before a run folder is made, with --method diet", 2),
+        Fault("L11", "vit pretrain --method mae with a ViT that mixes patches or rotates them by their places",
+              "refused before a run folder is made, with the option that does not fit", 2),
+        Fault("L12", "vit pretrain --method mae with an image of too few patches to hide three quarters",
+              "refused, with the number of patches", 2),
     ),
     "Exports": (
         Fault("E1", "an exported file gives other answers than its checkpoint",

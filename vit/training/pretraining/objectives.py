@@ -1,8 +1,8 @@
 """The objective of a recipe"""
 
-from vit.errors import UsageError
 from vit.models.network import Network
 from vit.training.pretraining.diet import Diet
+from vit.training.pretraining.mae import Mae
 from vit.training.pretraining.objective import Objective, without_classes
 from vit.training.pretraining.plan import PretrainPlan
 
@@ -14,6 +14,6 @@ def make_objective(network: Network, plan: PretrainPlan) -> Objective:
         UsageError: the network does not fit the method.
     """
     backbone = without_classes(network, plan.spec.name)
-    if plan.recipe.method == "diet":
-        return Diet(backbone, len(plan.source.splits["train"]), plan.recipe.model.init_from is not None)
-    raise UsageError(f"--method {plan.recipe.method} does not exist yet", "give diet")
+    if plan.recipe.method == "mae":
+        return Mae(backbone)
+    return Diet(backbone, len(plan.source.splits["train"]), plan.recipe.model.init_from is not None)

@@ -13,6 +13,7 @@ from vit.training.planning.network_choice import ChosenNetwork, choose_network, 
 from vit.training.planning.plan import Plan, absolute, choose_machine, decide
 from vit.training.planning.schedule import ROUNDS
 from vit.training.pretraining.images import PretrainingData
+from vit.training.pretraining.mae import autoencoder_of
 from vit.training.pretraining.objective import without_classes
 from vit.training.recipes.pretrain_recipe import UNUSED, PretrainDataConfig, PretrainRecipe
 from vit.training.recipes.values import plain
@@ -67,6 +68,8 @@ def make_pretrain_plan(recipe: PretrainRecipe, images: Source) -> PretrainPlan:
     wanted = wanted_network(recipe.model)
     check_compatibility(recipe, machine, wanted.name)
     network = _without_head(choose_network(recipe.model, wanted, images, num_classes=1))
+    if recipe.method == "mae":
+        autoencoder_of(network.shapes)  # its errors come before a run folder is made
     unlabelled = recipe.data.unlabelled
     recipe = replace(
         recipe,
