@@ -14,7 +14,7 @@ from vit.atomic_files import ABANDONED_SECONDS, atomic_write, partial_name
 from vit.commands.arguments import PositiveInt, StrPath, path_text
 from vit.console import ProgressReport, Reporter
 from vit.csv_files import new_table
-from vit.data.dataset_names import check_data
+from vit.data.dataset_names import INDEX_NAME, check_data
 from vit.errors import DataError, ResourceError, UsageError
 
 if TYPE_CHECKING:
@@ -78,7 +78,6 @@ def pack(
         raise UsageError(f"OUT {folder} exists", "give a new folder; a pack is never added to")
 
     from vit.data.groups import with_groups
-    from vit.data.shards.index import INDEX_NAME
     from vit.data.shards.packing import pack as write_shards
     from vit.data.sources import open_source
 
@@ -125,7 +124,7 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
     if not folder.is_dir():
         raise DataError(f"SHARDS {folder} is not a folder", "give the folder that holds the .tar files")
 
-    from vit.data.shards.index import INDEX_NAME, write_index
+    from vit.data.shards.index import write_index
     from vit.data.shards.tars import index_tars
 
     file = folder / INDEX_NAME if output is None else Path(output).expanduser()

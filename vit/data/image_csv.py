@@ -4,11 +4,14 @@ import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vit.csv_files import unescape
 from vit.data.dataset_names import SPLIT_SYNONYMS, is_far
-from vit.data.image_bytes import ImageReader
 from vit.errors import DataError, nearest
+
+if TYPE_CHECKING:
+    from vit.data.image_bytes import ImageReader
 
 NAMES = {  # our column -> common names of it, the most specific first
     "path": (
@@ -150,7 +153,7 @@ class ListedFiles:
             )
 
 
-def place_of(table: Path, file_names: Sequence[str]) -> tuple[Path | None, ImageReader | None]:
+def place_of(table: Path, file_names: Sequence[str]) -> "tuple[Path | None, ImageReader | None]":
     """The folder of the files that a table lists, or the reader of the addresses that it lists.
 
     Args:

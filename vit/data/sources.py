@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 
 from vit.data.csv_source import read_csv_source
-from vit.data.dataset_names import DIGITS, KNOWN, LAYOUT, check_data
+from vit.data.dataset_names import DIGITS, KNOWN, LAYOUT, check_data, is_index
 from vit.data.folder_source import read_folder_source
 from vit.data.label_text import PRESENT
 from vit.data.outputs import is_output
 from vit.data.samples import Samples, Source
-from vit.data.shards.source import is_index, read_index_source
+from vit.data.shards.source import read_index_source
 from vit.errors import DataError
 
 ARCHIVES = frozenset((".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar"))

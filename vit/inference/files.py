@@ -5,12 +5,14 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from vit.data.dataset_names import is_far
-from vit.data.image_bytes import ImageReader
+from vit.data.dataset_names import is_far, is_index
 from vit.data.image_csv import read_image_csv
-from vit.data.shards.source import is_index, read_index_source
 from vit.errors import DataError, UsageError, nearest
+
+if TYPE_CHECKING:
+    from vit.data.image_bytes import ImageReader
 
 OUTPUTS = (".csv", ".jsonl", ".parquet")
 TABLES, NAMES = (".csv", ".tsv"), ".txt"
@@ -26,7 +28,7 @@ class ListedImages:
     """
 
     paths: list[str]
-    reader: ImageReader | None = None
+    reader: "ImageReader | None" = None
 
 
 def list_images(inputs: Sequence[str | os.PathLike[str]], recursive: bool) -> ListedImages:
@@ -45,6 +47,8 @@ def list_images(inputs: Sequence[str | os.PathLike[str]], recursive: bool) -> Li
         return _addresses(listed) if any(map(is_far, listed)) else ListedImages(listed)
     if len(names) > 1:
         raise UsageError(f"IMAGES has the index {indexed[0]} among other inputs", "give one index, and nothing else")
+    from vit.data.shards.source import read_index_source  # imports numpy
+
     splits = read_index_source(indexed[0]).splits.values()
     return ListedImages([path for samples in splits for path in samples.paths], next(iter(splits)).reader)
 

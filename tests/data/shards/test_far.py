@@ -11,8 +11,9 @@ from PIL import Image
 from tests.data.shards.server import serving
 from vit.data.contents import read_contents
 from vit.data.image_bytes import ImageError
-from vit.data.shards import far
-from vit.data.shards.far import FarImages, Patience
+from vit.data.shards import far, far_files
+from vit.data.shards.far import FarImages
+from vit.data.shards.far_files import Patience
 from vit.data.shards.packing import pack
 from vit.data.sources import open_source
 from vit.errors import DataError, UsageError
@@ -25,7 +26,7 @@ def server(colors, tmp_path, monkeypatch):
     (tmp_path / "shards").mkdir()
     pack(open_source(str(colors)), tmp_path / "shards", 6_000, lambda done, total: None)
     monkeypatch.setenv("VIT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(far, "PATIENCE", QUICK)
+    monkeypatch.setattr(far_files, "PATIENCE", QUICK)
     with serving(tmp_path) as one:
         yield one
 

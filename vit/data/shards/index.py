@@ -28,7 +28,6 @@ from vit.data.dataset_names import SPLIT_SYNONYMS
 from vit.data.image_bytes import MAX_BYTES
 from vit.errors import DataError, nearest
 
-INDEX_NAME = "index.parquet"
 COLUMNS = ("key", "label", "split", "group", "shard", "offset", "length", "sha256")
 CONTENT = "content_hash"
 _METADATA = b"vit"

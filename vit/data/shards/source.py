@@ -3,20 +3,11 @@
 import os
 from pathlib import Path
 
-from vit.data.dataset_names import is_far
-from vit.data.formats import has_image_extension
+from vit.data.dataset_names import INDEX_NAME, is_far
 from vit.data.samples import Samples, Source, label_array, label_files
-from vit.data.shards.index import INDEX_NAME, ShardIndex, read_index
+from vit.data.shards.index import ShardIndex, read_index
 from vit.data.shards.reader import LocalShards, ShardReader
 from vit.errors import DataError
-
-
-def is_index(data: str) -> bool:
-    """Whether DATA is an index, or a folder with one. An address is one, if it is not that of an image."""
-    path = Path(data).expanduser()
-    if is_far(data):
-        return not has_image_extension(path)
-    return path.is_file() if path.suffix == ".parquet" else (path / INDEX_NAME).is_file()
 
 
 def read_index_source(data: str) -> Source:
@@ -45,7 +36,8 @@ def read_index_source(data: str) -> Source:
 
 
 def _far(data: str) -> Source:
-    from vit.data.shards.far import FarShards, far_files
+    from vit.data.shards.far import FarShards
+    from vit.data.shards.far_files import far_files
 
     address = data if data.endswith(".parquet") else f"{data.rstrip('/')}/{INDEX_NAME}"
     files = far_files(address)
