@@ -119,6 +119,15 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "names that `vit` creates are short; an --out that is too long is refused", 7),
         Fault("F7", "files that kills leave behind", "only in the run folder; removed when the run is resumed"),
     ),
+    "Shards": (
+        Fault("A14", "a pack that fails or is killed",
+              "OUT is complete or absent; what a kill leaves behind is hidden, and "
+              "removed by the next pack into OUT after an hour"),
+        Fault("A15", "a training on shards that is killed, and continued by another number of processes",
+              "the same images in the same order, for every number of processes that divides the batch"),
+        Fault("A16", "processes that share a cache, write the same part or remove it while another reads; or a folder "
+              "that cannot be written", "each part is whole or absent; what is not there is fetched again"),
+    ),
     "Answers": (
         Fault("A1", "--target_accuracy or --coverage for a model that was saved without validation images",
               "refused; --reject_below works with any model", 2),
