@@ -109,7 +109,6 @@ def slurm(variables: dict[str, str], array_size: int = 1001) -> Iterator[Slurm]:
         for server in reversed(servers):
             server.terminate()
             server.wait(60)
-        os.system(f"cp -r {home} /tmp/lastslurm")
         shutil.rmtree(home, ignore_errors=True)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.processes import environment, finish, start, until
 from tests.slurm import IS_HERE, WHY, Slurm, slurm
+from vit.data.threads import available_cores
 
 PATIENT = 600  # seconds, on a busy machine
 STUDY = ("study", "digits", "--networks", "digits,digits_cnn", "--sizes", "60,120", "--seeds", "2",
@@ -64,7 +65,8 @@ def test_slurm_finds_what_one_machine_finds(cluster, tmp_path, monkeypatch):
     process = start(tmp_path, *on_slurm, "--jobs", "2", real=True)
     out, said = finish(tmp_path, process, PATIENT)
     assert process.returncode == 0 and "tasks of SLURM" in out, out + said
-    process = start(tmp_path, *STUDY, "--name", "here", "--jobs", "1", real=True)
+    cores = available_cores()  # with as many jobs, a cell has one thread, as on SLURM
+    process = start(tmp_path, *STUDY, "--name", "here", "--jobs", cores, real=True)
     out, said = finish(tmp_path, process, PATIENT)
     assert process.returncode == 0, out + said
     assert results(tmp_path / "studies" / "digits") == results(tmp_path / "studies" / "here")
