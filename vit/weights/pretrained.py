@@ -69,6 +69,7 @@ class Pretrained:
         dropped: foreign names that have no place in our networks, each with the reason.
         network: the network that the weights are for; None: shapes and `options` show it.
         options: options of the network that shapes do not show.
+        image_size: side of their images in pixels, as timm states it, for weights whose positions do not show it.
         undecided: options that nothing shows, and that published networks choose differently.
         multilabel: rules of the labels if the classifier gives an image several; None: one class for an image.
         licence: licence of the weights; "not stated" where it is unknown.
@@ -84,6 +85,7 @@ class Pretrained:
     dropped: dict[str, str] = field(default_factory=dict)
     network: OwnNetwork | None = None
     options: Options = field(default_factory=dict)
+    image_size: int | None = None
     undecided: tuple[str, ...] = ()
     multilabel: LabelRules | None = None
     licence: str = UNKNOWN
@@ -114,7 +116,8 @@ class Pretrained:
             shown = shown_network(self.weights, known)
         except Exception as error:  # an untrusted file may hold tensors of any shape
             raise CheckpointError(f"{self.source}: {first_line(error)}", _FIX) from error
-        return OwnNetwork(_catalog_name(shown.options), shown.image_size, shown.options)
+        stated = None if "pos_embed" in self.weights else self.image_size
+        return OwnNetwork(_catalog_name(shown.options), stated or shown.image_size, shown.options)
 
     def build(self, num_classes: int, image_size: int | None = None, given: Options | None = None) -> FilledNetwork:
         """The network that these weights are for, filled with them.

@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
-from vit.weights.formats import clip, dinov3, huggingface, jax, meta, openclip, timm, torchvision
+from vit.weights.formats import clip, dinov3, eva, huggingface, jax, meta, openclip, timm, torchvision
 from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights
 
 FORMATS: tuple[WeightFormat, ...] = (
+    eva.FORMAT,
     dinov3.META,
     dinov3.TRANSFORMERS,
     dinov3.TIMM,
