@@ -255,6 +255,7 @@ def test_a_peer_that_cuts_one_pixel_beside_is_found(trained, tmp_path, monkeypat
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.faults("P2")
 @pytest.mark.parametrize(
     ("kind", "name", "words"),
     [

@@ -15,7 +15,7 @@ from vit.models.options import Options, Value
 from vit.weights.file import FOLDER_FILES, read_metadata, read_weights_file
 from vit.weights.folder import FolderConfig, read_folder
 from vit.weights.formats import eva
-from vit.weights.formats.detect import convert_weights
+from vit.weights.formats.detect import NetworkOfTimmError, convert_weights
 from vit.weights.formats.timm_model import TimmModel
 from vit.weights.formats.weight_format import Converted, Weights
 from vit.weights.hubs import from_hugging_face, from_timm, from_torchvision
@@ -114,8 +114,11 @@ def _foreign(source: str, weights: Weights, told: FolderConfig) -> Pretrained:
         return _of_timm(source, weights, model, told)
     try:
         found, converted = convert_weights(weights, told.config)
+    except NetworkOfTimmError as error:
+        raise CheckpointError(f"{source}: {error}", error.fix) from error
     except ValueError as error:
-        raise CheckpointError(f"{source}: {first_line(error)}", "give the weights of a plain ViT") from error
+        fix = "give the weights of a plain ViT, or timm:NAME"
+        raise CheckpointError(f"{source}: {first_line(error)}", fix) from error
     named = _options_of_model(model, converted)
     if converted.doubt and named is None and not _is_deit3(source, converted):
         raise CheckpointError(
