@@ -25,7 +25,7 @@ COMMANDS = {
     "export": "write a trained model as ONNX, torch.export, safetensors, or for timm and transformers",
     "explain": "show which parts of an image speak for its class, and test the maps",
     "inspect": "show what a ViT has learned and what it costs: filters, positions, attention, FLOPs",
-    "data": "check a data set for broken, odd, duplicate and mislabeled images",
+    "data": "check a data set for broken or mislabeled images; pack it into shards, or index shards",
     "models": "list networks with parameters and FLOPs",
 }
 COMPUTE = ("train", "pretrain", "crossval", "study", "probe", "compare", "evaluate", "predict", "demo", "explain")

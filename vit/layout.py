@@ -37,11 +37,6 @@ class RunLayout:
         return self.path / "config.yaml"
 
     @property
-    def is_pretraining(self) -> bool:
-        """Whether the folder is of `vit pretrain`, whose network has no classes."""
-        return self.config_path.is_file() and is_of_pretraining(self.config_path.read_text(encoding="utf-8"))
-
-    @property
     def backbone_path(self) -> Path:
         """The weights that a finished pretraining leaves, for `--init_from`."""
         return self.path / "backbone.safetensors"

@@ -154,6 +154,34 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("L12", "vit pretrain --method mae with an image of too few patches to hide three quarters",
               "refused, with the number of patches", 2),
     ),
+    "Shards and far images": (
+        Fault("S1", "images with odd names, or files that are not images, on their way into shards or an index",
+              "each gets a key of its own; what is not an image is left out, named, and listed in left_out.csv"),
+        Fault("S2", "an index with a wrong, repeated or hostile row (`../`, another host, negative offsets), or "
+              "another parquet file", "refused with the index and the row; nothing outside its folder is read", 3),
+        Fault("S3", "a shard that is missing, cut, or changed since it was indexed",
+              "missing or cut: refused before the first image; changed: the command ends at the first image whose "
+              "sha256 is another, because the data set is not the one that the index lists; `vit data check` lists "
+              "such images", 3),
+        Fault("S4", "tar files that are cut, compressed, or have images without a label or with a shared key",
+              "refused with the file and the image", 3),
+        Fault("S5", "a server that is slow, fails for a moment, cuts the connection or sends too few or too many bytes",
+              "asked again up to five times with growing pauses; then an error, and `--resume` continues; no partial "
+              "answer is kept or decoded", 3),
+        Fault("S6", "an address that is not there (404), is refused (401, 403), or ends too early (416)",
+              "refused at once with the address and the reason", 3),
+        Fault("S7", "a range whose bytes are other ones, a far shard that changed since it was indexed, or a damaged "
+              "file of the cache",
+              "the sha256 of every image is checked; the bytes are fetched once more past the cache, and then refused",
+              3),
+        Fault("S8", "a table of addresses of which some are not there, or which also lists files",
+              "an address that is not there counts as an unreadable file (D13); one that is refused ends the command; "
+              "files and addresses in one table are refused", 3),
+        Fault("S9", "s3:// or gs:// without the library for it, or an address of another kind",
+              "refused with the extra to install, or the kinds that are read", 2),
+        Fault("S10", "OUT of `vit data pack` or the index of `vit data index` exists", "refused; nothing is "
+              "overwritten", 2),
+    ),
     "Exports": (
         Fault("E1", "an exported file gives other answers than its checkpoint",
               "the file is loaded and compared before success is reported; beyond 1e-4, or with another label, the "

@@ -12,7 +12,7 @@ from vit.atomic_files import remove_partial
 from vit.checkpoints.locking import hold, is_held
 from vit.checkpoints.result import RunResult
 from vit.errors import CheckpointError, ResourceError, UsageError
-from vit.layout import RunLayout
+from vit.layout import RunLayout, is_of_pretraining
 
 
 class RunDirectory(RunLayout):
@@ -22,6 +22,11 @@ class RunDirectory(RunLayout):
     def can_resume(self) -> bool:
         """Whether there is a checkpoint to go on from."""
         return self.last_path.is_file() or self.previous_path.is_file()
+
+    @property
+    def is_pretraining(self) -> bool:
+        """Whether the folder is of `vit pretrain`, whose network has no classes."""
+        return self.config_path.is_file() and is_of_pretraining(self.config_path.read_text(encoding="utf-8"))
 
     @property
     def how_to_resume(self) -> str:

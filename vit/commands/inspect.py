@@ -136,13 +136,13 @@ def _pixels(samples: "Samples", limit: int, preprocess: "Preprocess") -> "Tensor
     """Images (n, 3, S, S) uint8, evenly taken; unreadable files are left out, because a few change no mean."""
     import torch
 
-    from vit.data.dataset import array_image
-    from vit.data.decode import ImageError, read_image
+    from vit.data.dataset import image_of
+    from vit.data.decode import ImageError
 
     images = []
     for index in range(0, len(samples), -(-len(samples) // limit)):
         with suppress(ImageError):
-            image = read_image(samples.file(index)) if samples.arrays is None else array_image(samples, index)
+            image = image_of(samples, index)
             images.append(preprocess(image))
     if not images:
         raise DataError(f"none of {len(samples)} files is an image that can be read", "give other IMAGES")

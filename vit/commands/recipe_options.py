@@ -8,14 +8,22 @@ from typing import TYPE_CHECKING
 
 from jsonargparse import ActionConfigFile, Namespace
 
-from vit.checkpoints.model_path import check_weights
+from vit.checkpoints.model_path import check_model, check_weights
 from vit.commands.parser import Parser
 from vit.data.dataset_names import KNOWN, check_data
 from vit.layout import is_of_pretraining
 from vit.models.network_names import check_network
 from vit.training.recipes.pretrain_recipe import UNUSED, Method, PretrainDataConfig, PretrainRecipe
 from vit.training.recipes.ranges import seconds
-from vit.training.recipes.recipe import AugmentConfig, DataConfig, ModelConfig, OptimConfig, Recipe, TrainerConfig
+from vit.training.recipes.recipe import (
+    AugmentConfig,
+    DataConfig,
+    DistillConfig,
+    ModelConfig,
+    OptimConfig,
+    Recipe,
+    TrainerConfig,
+)
 from vit.training.recipes.values import plain_values, with_todays_names
 
 if TYPE_CHECKING:
@@ -28,6 +36,7 @@ SHORT = {
     "--init_from": "--model.init_from",
     "--freeze": "--model.freeze",
     "--lora": "--model.lora",
+    "--teacher": "--distill.teacher",
     "--epochs": "--optim.epochs",
     "--time": "--optim.time",
     "--batch_size": "--optim.batch_size",
@@ -43,6 +52,7 @@ SECTIONS: dict[str, type] = {
     "model": ModelConfig,
     "augment": AugmentConfig,
     "optim": OptimConfig,
+    "distill": DistillConfig,
     "trainer": TrainerConfig,
 }
 RANDOM = "none"  # as init_from: the word for random weights, beside null
@@ -137,7 +147,7 @@ def parse_recipe(text: str) -> Recipe:
 
 
 def check_names(recipe: Recipe) -> None:
-    """Raise an error before torch is imported if the network, the pretrained weights or DATA do not exist.
+    """Raise an error before torch is imported if the network, weights, teacher or DATA do not exist.
 
     The same holds for a fold and a pattern of groups that cannot be read.
     """
@@ -146,6 +156,8 @@ def check_names(recipe: Recipe) -> None:
         check_network(str(network))
     if recipe.model.init_from is not None:
         check_weights(recipe.model.init_from)
+    if recipe.distill.teacher is not None:
+        check_model(recipe.distill.teacher)
     check_data(recipe.data.source)
     if recipe.data.groups is not None or recipe.data.fold is not None:
         from vit.data.folds import read_fold

@@ -14,7 +14,7 @@ from vit.commands.run_folder import open_run, tracker_of
 from vit.commands.starting import find_start
 from vit.commands.train_estimate import Estimate
 from vit.commands.train_options import TrainOptions, read_values, read_words
-from vit.commands.train_plan import show_plan, validation_name, warn_of_space
+from vit.commands.train_plan import show_plan, validation_name, warn_of_overlap, warn_of_space
 from vit.commands.train_progress import TrainProgress, show_result
 from vit.commands.train_trials import Settled, check_range_test, settle
 from vit.console import Reporter
@@ -115,6 +115,8 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     if options.resume is not None and resumed is None:
         resumed, plan = newest_for_all(plan, meeting, start.listed, reporter)
     contents = read_images(plan.source, reporter) if is_first() else None
+    if contents is not None:
+        warn_of_overlap(reporter, plan, contents)
     settled = settle(plan, began, options.find_lr and resumed is None, reporter)
     plan = settled.plan
     with ExitStack() as lock:

@@ -7,6 +7,7 @@ from vit.console import Reporter, percent
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
+    from vit.data.contents import Contents
     from vit.training.planning.plan import Plan
 
 FEW_IMAGES = 50_000  # Dosovitskiy et al. 2021, section 4.3: below millions a ViT from random weights is behind CNNs
@@ -54,6 +55,7 @@ def show_plan(reporter: Reporter, plan: "Plan", run: str, why: str = "") -> None
             *_classes(plan),
             ("network", network_words(plan)),
             *start_facts(plan, why),
+            *_teacher(plan),
             ("augment", augment_words(plan)),
             ("batch", batch_words(plan)),
             *length_facts(plan),
@@ -78,6 +80,15 @@ def warn_of_space(reporter: Reporter, plan: "Plan", run: "RunDirectory") -> None
         reporter.notice(
             f"WARNING: checkpoints will take up to {needed / 1e6:,.1f} MB, and {run.path} has {free / 1e6:,.1f} MB left"
         )
+
+
+def warn_of_overlap(reporter: Reporter, plan: "Plan", contents: "Contents") -> None:
+    """Warn if the teacher has trained on images that this training measures."""
+    from vit.training.teacher_overlap import overlap_words
+
+    words = "" if plan.teacher is None else overlap_words(plan.teacher, plan.source, contents)
+    if words:
+        reporter.notice(words)
 
 
 def validation_name(plan: "Plan") -> str:
@@ -169,6 +180,23 @@ def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
     if weights is not None:
         return [("start", f"weights of {weights}" + f", {why}" * bool(why))]
     return [("start", f"random weights: {why}")] if why else []
+
+
+def _teacher(plan: "Plan") -> list[tuple[str, str]]:
+    """Who teaches, how well it knows its own validation images, what it gives, and what it costs."""
+    teacher, config = plan.teacher, plan.recipe.distill
+    if teacher is None or config.weight is None:
+        return []
+    cost, accuracy = teacher.cost, teacher.accuracy
+    right = "" if accuracy is None else f", {percent(accuracy)} of its own validation images right"
+    gives = f"probabilities at temperature {config.temperature:g}" if config.kind == "soft" else "most probable class"
+    head = " for the distillation token" if plan.spec.options.get("pool") == "cls_dist" else ""
+    once = not plan.augment.is_random
+    passes = "each image is computed once" if once else f"{cost.flops / (3 * plan.cost.flops):.0%} more FLOPs a step"
+    return [
+        ("teacher", f"{teacher.description.spec.name}, {cost.parameters:,} parameters{right}: {teacher.path}"),
+        ("teaches", f"{gives}{head}, {config.weight:.0%} of the loss; {passes}"),
+    ]
 
 
 def augment_words(plan: "Plan") -> str:

@@ -6,6 +6,7 @@ from torchmetrics import MeanMetric
 from vit.data.batch import Batch
 from vit.models.network import Network
 from vit.training.choose_loss import Loss
+from vit.training.distillation.distillation import Distillation
 from vit.training.multilabel_loss import MultilabelLoss
 from vit.training.recipes.recipe import OptimConfig
 from vit.training.training_module import TrainingModule
@@ -21,12 +22,22 @@ class Classifier(TrainingModule):
     Args:
         network: images (B, 3, S, S) -> logits (B, C).
         config, total_steps, seed: as for `TrainingModule`.
-        loss: loss of a training batch.
+        loss: loss of a training batch by its labels.
+        distillation: loss by labels and by a teacher; None: labels alone.
     """
 
-    def __init__(self, network: Network, config: OptimConfig, total_steps: int, seed: int, loss: Loss) -> None:
+    def __init__(
+        self,
+        network: Network,
+        config: OptimConfig,
+        total_steps: int,
+        seed: int,
+        loss: Loss,
+        distillation: Distillation | None = None,
+    ) -> None:
         super().__init__(config, total_steps, seed)
         self.network = network
+        self.distillation = distillation
         self.training_loss = loss
         self.val_loss = MeanMetric(
             nan_strategy="disable"
@@ -42,6 +53,8 @@ class Classifier(TrainingModule):
         return self.network(images)
 
     def batch_loss(self, batch: Batch) -> Tensor:
+        if self.distillation is not None:
+            return self.distillation.of(self.network, batch, self.training_loss)
         loss: Tensor = self.training_loss(self.network(batch.image).float(), batch.label)
         return loss
 

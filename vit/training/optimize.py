@@ -8,6 +8,9 @@ from vit.training.callbacks.best_checkpoint import BestCheckpoint
 from vit.training.callbacks.metrics_csv import columns_of
 from vit.training.choose_loss import choose_loss
 from vit.training.classifier import Classifier
+from vit.training.distillation.distillation import Distillation
+from vit.training.distillation.loss import TeachingLoss
+from vit.training.distillation.teacher_logits import TeacherLogits, can_remember
 from vit.training.distributed.processes import together
 from vit.training.distributed.sharding import ShardedClassifier
 from vit.training.initial_network import describe
@@ -28,19 +31,32 @@ def optimize(
     """
     best_checkpoint = BestCheckpoint(run.best_path, plan.recipe.optim.best_metric)
     columns = columns_of(plan.source.is_multilabel)
-    loop = Loop(_classifier(network, plan), plan, run, watch, columns, describe(plan), [best_checkpoint])
+    classifier = _classifier(network, plan, _distillation(plan, data))
+    loop = Loop(classifier, plan, run, watch, columns, describe(plan), [best_checkpoint])
     with together(loop.trainer):
         loop.fit(data, resume)
         best = measure_checkpoint(run.best_path, plan, data, loop.trainer.strategy.root_device)
     return loop.stats, best
 
 
-def _classifier(network: Network, plan: Plan) -> Classifier:
+def _distillation(plan: Plan, data: ImageDataModule) -> Distillation | None:
+    """What the network learns from its teacher. The teacher computes each image once if no epoch changes it."""
+    config, class_names = plan.recipe.distill, plan.source.class_names
+    if plan.teacher is None or config.weight is None:
+        return None
+    logits = TeacherLogits(plan.teacher, plan.preprocess, class_names, plan.device, plan.precision)
+    num_images, num_drawn = len(plan.source.splits["train"]), plan.total_steps * plan.batch_size
+    if not plan.augment.is_random and can_remember(num_images, class_names, num_drawn):
+        logits.remember(data.dataset("train"), data.options.num_workers)
+    return Distillation(logits, TeachingLoss(config.kind, config.temperature, config.weight))
+
+
+def _classifier(network: Network, plan: Plan, distillation: Distillation | None) -> Classifier:
     optim, steps, seed, rank = plan.recipe.optim, plan.total_steps, plan.recipe.seed, plan.recipe.model.lora
     train, smoothing, is_mixed = plan.source.splits["train"], optim.label_smoothing, plan.augment.mixes
     loss = choose_loss(train, plan.class_balance, optim.multilabel_loss, smoothing, is_mixed)
     if plan.is_sharded:
         return ShardedClassifier(network, optim, steps, seed, loss)
     if rank is not None:
-        return LoraClassifier(network, optim, steps, seed, loss, rank)
-    return Classifier(network, optim, steps, seed, loss)
+        return LoraClassifier(network, optim, steps, seed, loss, distillation, rank)
+    return Classifier(network, optim, steps, seed, loss, distillation)

@@ -74,6 +74,7 @@ def run_result(plan: Plan, stats: TrainingStats, best: Measured) -> RunResult:
         validation={name: value for name, value in metrics.items() if name.startswith("val/")},
         left_out={split: dict(some.left_out) for split, some in scored.items() if some.left_out},
         mfu=training_mfu(plan, stats),
+        teacher=None if plan.teacher is None else f"{plan.teacher.description.spec.name}, {plan.teacher.path}",
         **_measurements(best),
     )
 
@@ -147,11 +148,11 @@ def _measurements(best: Measured) -> dict[str, Any]:
 def training_mfu(plan: Plan, stats: TrainingStats) -> float | None:
     """The MFU of a training: its FLOP/s over the matrix peak of its precision, which is measured now.
 
-    None for a short training, and where some weights are not trained, because their steps compute less. All processes
-    are taken to have devices like this one.
+    None for a short training, where some weights are not trained, because their steps compute less, and with a teacher,
+    whose steps compute more. All processes are taken to have devices like this one.
     """
     model = plan.recipe.model
-    if stats.seconds < MFU_SECONDS or model.freeze != "none" or model.lora is not None:
+    if stats.seconds < MFU_SECONDS or model.freeze != "none" or model.lora is not None or plan.teacher:
         return None
     peak = matrix_peak(plan.device, plan.precision) * plan.world_size
     return mfu(PASSES * plan.cost.flops, stats.images_per_second, peak)

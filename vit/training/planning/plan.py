@@ -15,6 +15,7 @@ from vit.inference.devices import choose_precision
 from vit.models.network import Network
 from vit.models.spec import Cost, NetworkSpec
 from vit.training.class_balance import ClassBalance, class_balance
+from vit.training.distillation.teacher import Teacher, find_teacher, with_teacher
 from vit.training.distributed.batch_norm import check_batch_norm
 from vit.training.distributed.devices import device_and_world_size
 from vit.training.optim import warmup_steps
@@ -50,6 +51,7 @@ class Plan:
         rounds: number of validations; a checkpoint is saved at each.
         steps_per_round: number of optimizer steps between two validations.
         checkpoint_seconds: time between two checkpoints; None: they are saved at validations only.
+        teacher: network that teaches this one; None: labels alone.
     """
 
     recipe: Recipe
@@ -66,6 +68,7 @@ class Plan:
     rounds: int
     steps_per_round: int
     checkpoint_seconds: float | None
+    teacher: Teacher | None = None
 
     @property
     def total_steps(self) -> int:
@@ -164,7 +167,8 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
     recipe, source = choose_images(recipe, found)
     check_task_options(recipe, source)
     class_balance(recipe, source)  # its errors come before the first step
-    return decide(Plan, recipe, source, network, machine)
+    teacher = find_teacher(recipe.distill, source)
+    return replace(decide(Plan, with_teacher(recipe, teacher), source, network, machine), teacher=teacher)
 
 
 def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork, machine: Machine) -> P:
