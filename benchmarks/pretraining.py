@@ -8,8 +8,10 @@ DeiT-Tiny's weights. A cell is one network. Its result is FOLDER/cells/NAME.json
 
 On CIFAR-10 each network is trained for 100 steps with labels. A pretrained network has learned before from the same
 images, or from 47,500 images, for the FLOPs of 200 such steps. A network from scratch is trained with labels for 300
-steps, and as "short" for 100. All phases have batches of 64 images and Muon with one learning rate. The last weights count. Nothing is chosen
-by validation or test images. On clothing photographs DIET goes on from DeiT-Tiny's weights. Linear probes and nearest
+steps, and as "short" for 100. All phases have batches of 64 images and Muon with one learning rate. The last weights
+count. Nothing is chosen by validation or test images.
+
+On clothing photographs DIET goes on from DeiT-Tiny's weights. Linear probes and nearest
 neighbors compare both networks.
 """
 
@@ -23,13 +25,14 @@ from pathlib import Path
 import numpy as np
 import torch
 from pretraining_parts import (
-    Bools,
     Floats,
     batches,
+    in_memory,
     neighbor_accuracy,
     numbered,
     objective_loss,
     outputs,
+    packed,
     probe_errors,
     step_flops,
     supervised_loss,
@@ -242,19 +245,6 @@ class Photographs:
                 probes[f"{count} {seed}"] = packed(probe_errors(known, chosen.labels, held_out[0], held_out[1]))
                 neighbors[f"{count} {seed}"] = neighbor_accuracy(known, chosen.labels, *held_out[1])
         return {"probes": probes, "neighbors": neighbors}
-
-
-def in_memory(samples: Samples) -> Samples:
-    """The same images, decoded once for all cells."""
-    from vit.data.decode import read_image
-
-    pixels = [read_image(samples.file(place)).permute(1, 2, 0).numpy() for place in range(len(samples))]
-    return Samples(samples.paths, samples.labels, arrays=np.stack(pixels))
-
-
-def packed(wrong: Bools) -> str:
-    """Answers as text: their number, and their bits in hexadecimal digits."""
-    return f"{len(wrong)}:{np.packbits(wrong).tobytes().hex()}"
 
 
 def write(path: Path, values: Mapping[str, object]) -> None:

@@ -97,14 +97,14 @@ def _clothing(results: Results) -> None:
         "| corrected p | neighbors, DeiT-Tiny (%) | after DIET (%) |\n|---|---|---|---|---|---|---|---|"
     )
     for _, count, pair in pairs:
-        gap = gaps["", count]
+        gap = gaps.get(("", count))
         known = [
             100 * np.mean([one["neighbors"][f"{count} {seed}"] for seed, one in enumerate(group)])
             for group in ([before] * len(after), after)
         ]
         parts = (
             f"{count:,}", str(len(after)), _percents(mean_error(pair.second)), _percents(mean_error(pair.first)),
-            _points(gap), f"{gap.p_adjusted:.3f}", *(f"{value:.1f}" for value in known),
+            _points(gap), f"{gap.p_adjusted:.3f}" if gap else "", *(f"{value:.1f}" for value in known),
         )  # fmt: skip
         print(f"| {' | '.join(parts)} |")
 

@@ -54,8 +54,8 @@ def test_cells_share_pretrainings_and_have_equal_flops(study, capsys):
 
 
 def test_answers_survive_their_text():
-    import pretraining
+    from pretraining_parts import packed
     from pretraining_table import _wrong
 
     wrong = np.random.default_rng(0).random(13) < 0.5
-    assert (_wrong(pretraining.packed(wrong)) == wrong).all()
+    assert (_wrong(packed(wrong)) == wrong).all()
