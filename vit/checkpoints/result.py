@@ -65,6 +65,8 @@ class RunResult:
             not measured.
         multilabel: temperatures and thresholds of the labels, as `LabelRules` has them; None where an image has one
             class. `temperature` is then 1, and an image is right (`correct`) where all its known labels are.
+        teacher: network and file of the teacher; None where the labels alone taught.
+        method: method of a pretraining, which has no classes and no test; None: the network was trained on labels.
     """
 
     spec: NetworkSpec
@@ -95,6 +97,8 @@ class RunResult:
     left_out: dict[str, dict[str, str]] = field(default_factory=dict)
     mfu: float | None = None
     multilabel: dict[str, list[float]] | None = None
+    teacher: str | None = None
+    method: str | None = None
 
     @property
     def accuracy(self) -> float:
@@ -104,8 +108,9 @@ class RunResult:
     def write(self, path: Path) -> None:
         """Write result.json whole or not at all."""
         values = {_KEYS.get(name, name): value for name, value in vars(self).items() if name not in _IN_NETWORK}
-        if self.multilabel is None:
-            del values["multilabel"]
+        for name in ("multilabel", "teacher", "method"):
+            if values[name] is None:
+                del values[name]
         network = {
             "name": self.spec.name,
             "image_size": self.image_size,

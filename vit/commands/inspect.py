@@ -115,7 +115,7 @@ def _load(source: str) -> "tuple[VisionTransformer, NetworkSpec, Preprocess]":
 
 
 def _samples(model: str, files: Sequence[str]) -> "Samples | None":
-    """The given files, else the validation images of the run; None if the model is not in a run folder."""
+    """The given files, else the validation images of the run; None if the model is not in the folder of a training."""
     import numpy as np
 
     from vit.checkpoints.run import RunDirectory
@@ -126,7 +126,7 @@ def _samples(model: str, files: Sequence[str]) -> "Samples | None":
     if files:
         return Samples(files, np.zeros(len(files), dtype=np.int64), root=Path())
     run = RunDirectory.around(Path(model))
-    if run is None:
+    if run is None or run.is_pretraining:
         return None
     splits = images_of_run(run, read_recipe(run.config_path)).splits
     return splits.get("validation", splits["train"])

@@ -25,7 +25,8 @@ class Samples:
 
     Attributes:
         paths: path of each image, relative to `root`; a name where `arrays` holds the pixels.
-        labels: (n,) class numbers; with several labels for an image (n, K) int8: 1 present, 0 absent, -1 unknown.
+        labels: (n,) class numbers, -1 where unknown; with several labels for an image (n, K) int8: 1 present, 0 absent,
+            -1 unknown.
         root: folder of the paths; None where `arrays` or `reader` has the images.
         arrays: n arrays (H, W) or (H, W, 3) uint8; None for files.
         groups: the group of each image, such as its patient: splits keep a group in one part; None: no groups.
@@ -182,10 +183,10 @@ def label_files(
 
 
 def label_names(samples: Samples, class_names: Sequence[str]) -> list[str]:
-    """The class name of each image, or all its labels in one text."""
+    """The class name of each image, or all its labels in one text; "" for an image without a label (-1)."""
     if samples.is_multilabel:
         return [label_text(row, class_names) for row in samples.label_rows]
-    return [class_names[label] for label in samples.labels.tolist()]
+    return ["" if label < 0 else class_names[label] for label in samples.labels.tolist()]
 
 
 def label_array(names: Sequence[str], class_names: Sequence[str], is_multilabel: bool) -> npt.NDArray[Any]:
