@@ -78,7 +78,7 @@ def test_features_become_the_maps_that_timm_gives(name):
     assert to_map.layout == layout and kept[0].shape[2:] == (side, side)
 
 
-@pytest.mark.faults("N2")
+@pytest.mark.faults("T2")
 def test_features_of_unknown_layout_are_refused():
     network = small_network("swin_tiny_patch4_window7_224")
 

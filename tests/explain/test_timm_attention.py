@@ -81,7 +81,7 @@ def test_a_plain_vit_gives_the_maps_of_ours(theirs, ours, monkeypatch):
         assert torch.allclose(found, expected, atol=1e-5) and expected.std() > 1e-4, method.__name__
 
 
-@pytest.mark.faults("N1")
+@pytest.mark.faults("T1")
 @pytest.mark.parametrize("name", ["swin_tiny_patch4_window7_224", "hiera_tiny_224", "cait_xxs24_224", "convnext_atto"])
 def test_other_networks_say_which_method_they_have(name):
     network = small_network(name)

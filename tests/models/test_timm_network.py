@@ -53,7 +53,7 @@ def test_weights_that_timm_does_not_resize_are_refused(name):
         fill(small_network(name, 64), small_network(name, native).state_dict())
 
 
-@pytest.mark.faults("N3")
+@pytest.mark.faults("T3")
 @pytest.mark.parametrize("name", NO_SUCH_SIZE)
 def test_a_size_that_a_network_cannot_compute_is_refused_when_it_is_built(name):
     native = timm.models.get_pretrained_cfg_value(name, "input_size")[-1]

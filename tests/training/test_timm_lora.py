@@ -57,7 +57,7 @@ def test_layer_decay_reaches_adapters(name):
         assert rates[id(value)] == 0.5 ** deepest[layer], key
 
 
-@pytest.mark.faults("N4")
+@pytest.mark.faults("T4")
 @pytest.mark.parametrize("name", [*BATCH_NORM, *NO_LINEAR])
 def test_networks_that_lora_cannot_adapt_are_refused(name):
     with pytest.raises(UsageError, match="--lora is for networks of linear layers without batch norm"):

@@ -76,15 +76,15 @@ def _fit(
 ) -> FitResult:
     """One attempt."""
     seed_everything(plan.recipe.seed, verbose=False)
-    network = initial_network(plan, resume, lambda text: _notify(listeners, text))
+    start = initial_network(plan, resume, lambda text: _notify(listeners, text))
     if plan.recipe.model.freeze == "backbone":
-        stats, features = probe(network, data, plan, run, listeners, shared)
+        stats, features = probe(start, data, plan, run, listeners, shared)
         if shared is None or plan.source.is_multilabel:  # temperatures and thresholds of labels need all images
             best = measure_checkpoint(run.best_path, plan, data, plan.device, features)
         else:
             best = measure_probe(run.best_path, data, plan, shared, features)
     else:
-        stats, best = optimize(network, data, plan, run, Watch(signals, listeners), resume)
+        stats, best = optimize(start, data, plan, run, Watch(signals, listeners), resume)
     for text in best.words():
         _notify(listeners, text)
     if stats.is_first_process:

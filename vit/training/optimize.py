@@ -23,7 +23,7 @@ from vit.training.choose_loss import choose_loss
 from vit.training.classifier import Classifier
 from vit.training.distributed.processes import together
 from vit.training.distributed.sharding import ShardedClassifier
-from vit.training.initial_network import describe
+from vit.training.initial_network import InitialNetwork, describe
 from vit.training.lora import LoraClassifier
 from vit.training.planning.plan import Plan
 from vit.training.result import TrainingStats
@@ -47,15 +47,15 @@ class Watch:
 
 
 def optimize(
-    network: Network, data: ImageDataModule, plan: Plan, run: RunDirectory, watch: Watch, resume: bool
+    start: InitialNetwork, data: ImageDataModule, plan: Plan, run: RunDirectory, watch: Watch, resume: bool
 ) -> tuple[TrainingStats, Measured]:
     """Train a network, write its checkpoints and metrics.csv, and measure best.ckpt.
 
     Args:
-        network: network with the weights to start from.
+        start: network with the weights to start from.
         resume: whether to continue from last.ckpt.
     """
-    optim = plan.recipe.optim
+    network, optim = start.network, plan.recipe.optim
     recorder = Recorder(
         run.metrics_path, plan.batch_size // optim.accumulate, watch.listeners, plan.source.is_multilabel
     )
@@ -64,7 +64,7 @@ def optimize(
     callbacks: list[Callback] = [
         Agreement(deciding_facts(plan)),
         CountConsumed(),
-        DescribeCheckpoint(describe(plan)),
+        DescribeCheckpoint(describe(plan, start.licence)),
         KeepEpochLoss(),
         non_finite,
         recorder,

@@ -90,6 +90,7 @@ def run_result(plan: Plan, stats: TrainingStats, best: Measured) -> RunResult:
         unreadable_images=stats.unreadable_images,
         left_out={split: dict(some.left_out) for split, some in scored.items() if some.left_out},
         mfu=training_mfu(plan, stats),
+        licence=best.description.licence,
         **_measurements(best),
     )
 
