@@ -10,6 +10,8 @@ from safetensors.torch import save_file
 from tests.runs import run_folder
 from vit.checkpoints.format import Description
 from vit.data.preprocess import Preprocess
+from vit.export.transformers_folder import TransformersFolder
+from vit.inference.deployed import Trained
 from vit.models.spec import NetworkSpec
 from vit.weights.formats.timm_models import timm_model
 from vit.weights.licence import UNKNOWN, licence_of, licence_of_card, licence_words, restricts
@@ -78,11 +80,13 @@ def test_a_description_keeps_it_and_old_ones_have_none():
 def trained(vit, digits_run, tmp_path_factory):
     """A run that started from a folder whose card restricts."""
     folder = tmp_path_factory.mktemp("licence")
-    assert vit("export", digits_run.path, "--format", "hf", "--output", folder / "hub").code == 0
-    assert not (folder / "hub" / "README.md").exists()
+    (folder / "hub").mkdir()
+    file = folder / "hub" / "model.safetensors"
+    exported = vit("export", digits_run.path, "--format", "safetensors", "--output", file)
+    assert exported.code == 0 and "licence" not in exported.out + exported.err
     (folder / "hub" / "README.md").write_text("---\nlicense: cc-by-nc-4.0\n---\n")
     options = ("--epochs", 1, "--precision", "32-true", "--wandb", "off", "--out", folder)
-    answer = vit("train", "digits", "--init_from", folder / "hub", *options)
+    answer = vit("train", "digits", "--init_from", folder / "hub", "--model.network.num_heads", 4, *options)
     assert answer.code == 0, answer.err
     return run_folder(folder), answer
 
@@ -97,9 +101,15 @@ def test_a_training_keeps_the_licence_of_its_first_weights(vit, trained, tmp_pat
     assert "cc-by-nc-4.0: its name excludes commercial use" in (run / "report.html").read_text()
     measured = vit("evaluate", run)
     assert "licence of the first weights: cc-by-nc-4.0" in measured.out
-    for kind in ("hf", "safetensors"):
-        path = tmp_path / ("folder" if kind == "hf" else "weights.safetensors")
-        exported = vit("export", run, "--format", kind, "--output", path)
-        assert "its name excludes commercial use" in exported.err
-        assert open_pretrained(str(path)).licence == "cc-by-nc-4.0"
-    assert "license: other\nlicense_name: cc-by-nc-4.0" in (tmp_path / "folder" / "README.md").read_text()
+    exported = vit("export", run, "--format", "safetensors", "--output", tmp_path / "weights.safetensors")
+    assert "its name excludes commercial use" in exported.err
+    assert open_pretrained(str(tmp_path / "weights.safetensors")).licence == "cc-by-nc-4.0"
+
+
+@pytest.mark.parametrize("licence", ["mit", "mit, apache-2.0", "dinov3-license", None])
+def test_a_folder_for_transformers_has_a_card(licence, tmp_path):
+    spec, preprocess = NetworkSpec.named("vit_nano_patch2_8", 2, {"depth": 1}), Preprocess(8)
+    trained = Trained(spec.build(8).eval(), Description(("a", "b"), spec, preprocess, licence=licence))
+    TransformersFolder().write(trained, tmp_path / "made")
+    assert (tmp_path / "made" / "README.md").exists() == (licence is not None)
+    assert licence_of_card(tmp_path / "made") == (licence or UNKNOWN)
