@@ -68,8 +68,8 @@ def ask(*arguments: object, drawn: bool = False) -> Answer:
         contextlib.redirect_stderr(io.StringIO()) as err,
         pytest.MonkeyPatch.context() as patch,
     ):
-        if not drawn and arguments[:1] == ("train",):
-            patch.setattr("vit.commands.train._draw", lambda *_: None)
+        if not drawn and arguments[:1] in (("train",), ("pretrain",)):
+            patch.setattr(f"vit.commands.{arguments[0]}._draw", lambda *_: None)
         code = main([os.fspath(part) if isinstance(part, os.PathLike) else str(part) for part in arguments])
     return Answer(code, out.getvalue(), err.getvalue())
 

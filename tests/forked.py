@@ -115,7 +115,8 @@ def _run(words, folder, variables, ends, start_new_session):
     process._parent_process, process.current_process().name = None, "MainProcess"
     _fork_what_it_starts()
     if "VIT_TEST_DRAWN" not in variables:  # figures and page take longer than most trainings here
-        importlib.import_module("vit.commands.train")._draw = lambda *_: None
+        for command in ("train", "pretrain"):
+            importlib.import_module(f"vit.commands.{command}")._draw = lambda *_: None
     try:
         _interpret(words)
     finally:

@@ -17,10 +17,12 @@ PLACES = re.compile(r"```.*?```|`([^`]+)`", re.DOTALL)
 
 @cache
 def help_of(command):
-    words = ["data", "check"] if command == "data" else [command]
-    answer = ask(*words, "--help")
-    assert answer.code == 0, answer.err
-    return answer.out
+    shown = ""
+    for words in [("data", "check"), ("data", "pack"), ("data", "index")] if command == "data" else [(command,)]:
+        answer = ask(*words, "--help")
+        assert answer.code == 0, answer.err
+        shown += answer.out
+    return shown
 
 
 def shown(page):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from vit.commands.export import export
     from vit.commands.inspect import inspect
     from vit.commands.predict import predict
+    from vit.commands.pretrain import pretrain
     from vit.commands.probe import probe
     from vit.commands.report import report
     from vit.commands.study import study
@@ -44,6 +45,7 @@ __all__ = [
     "inspect",
     "load",
     "predict",
+    "pretrain",
     "probe",
     "report",
     "study",
@@ -51,8 +53,8 @@ __all__ = [
 ]
 
 _COMMANDS = (
-    "compare", "convert", "crossval", "evaluate", "explain", "export", "inspect", "predict", "probe", "report", "study",
-    "train",
+    "compare", "convert", "crossval", "evaluate", "explain", "export", "inspect", "predict", "pretrain",
+    "probe", "report", "study", "train",
 )  # fmt: skip
 _HOMES = {"create_network": "vit.models.spec", "load": "vit.inference.predictor"}
 
@@ -67,7 +69,7 @@ def __getattr__(name: str) -> Any:
 
     function = getattr(import_module(f"vit.commands.{name}"), name)
     return (
-        function if name in ("train", "crossval", "study") else checked(function)
+        function if name in ("train", "pretrain", "crossval", "study") else checked(function)
     )  # these check their options themselves
 
 

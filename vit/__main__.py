@@ -12,6 +12,7 @@ from vit.memory import keep_freed_memory
 
 COMMANDS = {
     "train": "train a ViT or a CNN on a folder of images, a CSV, digits, or a torchvision data set",
+    "pretrain": "learn from images without labels, and leave a backbone for 'vit train --init_from'",
     "crossval": "train and test every image once: accuracy over all images, with predictions that find wrong labels",
     "study": "compare networks over growing training sets, with intervals; a stopped study resumes",
     "probe": "compare pretrained networks on your images by linear probes, with intervals",
@@ -24,11 +25,16 @@ COMMANDS = {
     "export": "write a trained model as ONNX, torch.export, safetensors, or for timm and transformers",
     "explain": "show which parts of an image speak for its class, and test the maps",
     "inspect": "show what a ViT has learned and what it costs: filters, positions, attention, FLOPs",
-    "data": "check a data set for broken, odd, duplicate and mislabeled images",
+    "data": "check a data set for broken or mislabeled images; pack it into shards, or index shards",
     "models": "list networks with parameters and FLOPs",
 }
-COMPUTE = ("train", "crossval", "study", "probe", "compare", "evaluate", "predict", "demo", "explain")
-READ_RECIPES = ("train", "crossval", "study")  # their options also come from files: the modules read the words
+COMPUTE = ("train", "pretrain", "crossval", "study", "probe", "compare", "evaluate", "predict", "demo", "explain")
+READ_RECIPES = (
+    "train",
+    "pretrain",
+    "crossval",
+    "study",
+)  # their options also come from files: the modules read the words
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
 _MISSING_RESOURCES = _DISK | {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 _SIGPIPE = 128 + 13  # as a program that the signal ends; Windows has no such signal

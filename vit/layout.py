@@ -9,9 +9,14 @@ FEATURES = "features"  # folder of the features that a study's cells share
 OPENVINO_GRAPH = "openvino_model.xml"  # the name that other programs of OpenVINO look for; weights in .bin
 
 
+def is_of_pretraining(config: str) -> bool:
+    """Whether the text of a config.yaml is of `vit pretrain`: its recipe names a method."""
+    return any(line.startswith("method:") for line in config.splitlines())
+
+
 @dataclass(frozen=True)
 class RunLayout:
-    """Paths in the folder of one training: of `vit train`, or of a study's cell.
+    """Paths in the folder of one training: of `vit train`, of `vit pretrain`, or of a study's cell.
 
     Attributes:
         path: the folder.
@@ -30,6 +35,11 @@ class RunLayout:
     def config_path(self) -> Path:
         """The recipe with every value filled in. A folder with this file is a run folder."""
         return self.path / "config.yaml"
+
+    @property
+    def backbone_path(self) -> Path:
+        """The weights that a finished pretraining leaves, for `--init_from`."""
+        return self.path / "backbone.safetensors"
 
     @property
     def class_names_path(self) -> Path:

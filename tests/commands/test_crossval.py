@@ -40,7 +40,7 @@ def killed(vit, table, tmp_path_factory):
     """(folder, answer of the second call, times of the folds that were finished before the kill)."""
     out = tmp_path_factory.mktemp("out")
     line = ("crossval", table, "--folds", FOLDS, "--jobs", 1, *TINY, "--out", out)
-    process = start(out, *line, real=True)
+    process = start(out, *line)
     try:
         until(lambda: times(out), 600)
         process.kill()

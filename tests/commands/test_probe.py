@@ -2,13 +2,17 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import vit
+from vit.commands.study_progress import HEAD_WORK, _work
 from vit.csv_files import records
 from vit.errors import DataError, UsageError
 from vit.training.features import StoredFeatures
+
+PROBE = SimpleNamespace(model=SimpleNamespace(freeze="backbone"))
 
 
 @pytest.fixture(scope="module")
@@ -16,6 +20,14 @@ def probed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("probe")
     backbones = "random:vit_nano_patch2_8,random:resnet10_small"
     return vit.probe("digits", backbones=backbones, sizes="60", seeds=2, jobs=1, out=folder)
+
+
+@pytest.fixture(scope="module")
+def probed_all(tmp_path_factory, draw_classes):
+    """A probe of two sizes, the larger of which has all training images."""
+    data = draw_classes(tmp_path_factory.mktemp("data") / "colors", ("blue", "green", "red"), 20, side=8)
+    backbones = "random:vit_nano_patch2_8,random:resnet10_small"
+    return vit.probe(data, backbones=backbones, sizes="12,all", seeds=2, image_size=8, jobs=2, out=data.parent)
 
 
 def test_each_image_is_computed_once_for_each_backbone(probed):
@@ -64,3 +76,31 @@ def test_two_backbones_of_one_name_are_refused(tmp_path):
     with pytest.raises(UsageError, match="two backbones called a"):
         vit.probe("digits", backbones="x/a.safetensors,y/a.safetensors", out=tmp_path)
     assert not list(Path(tmp_path).iterdir())
+
+
+def test_seeds_are_equal_with_all_images_and_the_page_says_so(probed_all):
+    rows = [row for row in records(probed_all.folder / "results.csv") if row["images"] != "12"]
+    by_series = {
+        row["series"]: {other["accuracy"] for other in rows if other["series"] == row["series"]} for row in rows
+    }
+    assert all(len(values) == 1 for values in by_series.values()) and len(rows) == 4
+    best = probed_all.backbones[0]
+    assert best.equal_seeds and best.accuracy.low < best.accuracy.value
+    page = (probed_all.folder / "report.html").read_text()
+    assert "other test images, not other training images" in page and "every seed fits the same head" in page
+
+
+def test_one_seed_of_all_images_has_the_intervals_of_two(probed_all, tmp_path):
+    data, names = probed_all.folder.parent / "colors", "random:vit_nano_patch2_8,random:resnet10_small"
+    one = vit.probe(data, backbones=names, seeds=1, image_size=8, jobs=2, out=tmp_path)
+    for alone, beside in zip(one.backbones, probed_all.backbones, strict=True):
+        assert alone.num_seeds == 1 and alone.equal_seeds and alone.accuracy.low is not None
+        assert (alone.name, alone.accuracy, alone.behind) == (beside.name, beside.accuracy, beside.behind)
+        assert alone.p_adjusted == beside.p_adjusted
+
+
+def test_the_work_of_a_probe_is_counted_in_new_images():
+    """The first probe of a backbone computes the validation and test images; the next one only new training images."""
+    cells = [SimpleNamespace(series=name, num_images=60, recipe=PROBE) for name in ("a", "b", "a")]
+    work = _work(cells, {"train": 240, "validation": 20, "test": 100})
+    assert work == [HEAD_WORK + 180, HEAD_WORK + 180, HEAD_WORK + 45]

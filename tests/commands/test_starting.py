@@ -2,7 +2,6 @@
 
 import os
 import socket
-import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +13,7 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
+from tests.forked import run
 from tests.processes import TWO, environment
 from tests.runs import run_folder
 from vit.commands.starting import PUBLISHED
@@ -85,7 +85,7 @@ def train(tmp_path, photographs):
         kept = {key: value for key, value in environment(tmp_path).items() if not key.startswith("HF_")}
         kept |= {"HF_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path), **variables}
         line = [sys.executable, "-m", "vit", "train", *map(str, words or [photographs])]
-        done = subprocess.run(line, cwd=tmp_path, env=kept, capture_output=True, text=True, timeout=400, check=False)
+        done = run(line, cwd=tmp_path, env=kept, timeout=400)
         assert done.returncode == 0, done.stderr
         return done
 
@@ -104,8 +104,8 @@ def test_photographs_start_from_published_weights_which_are_fetched_once(train, 
     asked = len(hub.requests)
     done = train(photographs, *QUICK, "--out", "runs", HF_ENDPOINT=hub.address)
     assert len(hub.requests) == asked and "Fetching" not in done.stderr and FINE_TUNED in done.stdout
-    run = run_folder(tmp_path / "runs")
-    assert yaml.safe_load((run / "config.yaml").read_text())["model"]["init_from"] == PUBLISHED
+    begun = run_folder(tmp_path / "runs")
+    assert yaml.safe_load((begun / "config.yaml").read_text())["model"]["init_from"] == PUBLISHED
     done = train(photographs, "--dry_run", *QUICK, HF_HUB_OFFLINE="1")  # the cache needs no hub
     assert FINE_TUNED in done.stdout
 
@@ -135,10 +135,8 @@ def test_a_hub_that_cannot_help_costs_seconds(tmp_path, hub_is):
         places = {"closed": "http://127.0.0.1:9", "silent": f"http://127.0.0.1:{silent.getsockname()[1]}",
                   "without the file": empty.address, "unknown": "http://hub.invalid"}  # fmt: skip
         variables = {**environment(tmp_path), "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path / "cache")}
-        done = subprocess.run(
-            [sys.executable, "-c", ASKED, NAME], cwd=tmp_path, env={**variables, "HF_ENDPOINT": places[hub_is]},
-            capture_output=True, text=True, timeout=400, check=False,
-        )  # fmt: skip
+        variables |= {"HF_ENDPOINT": places[hub_is]}
+        done = run([sys.executable, "-c", ASKED, NAME], cwd=tmp_path, env=variables, timeout=400)
     empty.shutdown()
     empty.server_close()
     obstacle, seconds = done.stdout.splitlines()
@@ -165,11 +163,11 @@ def test_what_was_decided_stands(train, hub, photographs, tmp_path):
     words = (photographs, *QUICK, "--batch_size", "4", "--checkpoint_every", "0s", "--out", "runs")
     variables = {**environment(tmp_path), "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "cache")}
     line = [sys.executable, "-c", script, *map(str, words)]
-    assert subprocess.run(line, cwd=tmp_path, env=variables, capture_output=True, check=False).returncode == 1
-    run = run_folder(tmp_path / "runs")
+    assert run(line, cwd=tmp_path, env=variables, timeout=400).returncode == 1
+    begun = run_folder(tmp_path / "runs")
     done = train(*words, "--resume", "auto", HF_ENDPOINT=hub.address)
-    assert f"--resume auto: going on with {run.relative_to(tmp_path)}" in done.stderr and hub.requests == []
-    assert "the unfinished run began without them" in start_line(done) and (run / "result.json").is_file()
+    assert f"--resume auto: going on with {begun.relative_to(tmp_path)}" in done.stderr and hub.requests == []
+    assert "the unfinished run began without them" in start_line(done) and (begun / "result.json").is_file()
 
 
 @pytest.mark.slow

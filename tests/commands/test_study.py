@@ -149,6 +149,7 @@ def test_another_study_never_takes_the_place_of_a_report(vit, whole, given, tmp_
     assert before == {path: path.read_bytes() for path in study.rglob("*") if path.is_file()}
 
 
+@on_digits
 def test_shards_together_are_the_study(vit, whole, given, tmp_path):
     for part in ("1/2", "2/2"):
         assert vit(*given.line, "--out", tmp_path, "--shard", part).code == 0
@@ -190,6 +191,7 @@ def test_a_failed_cell_is_listed_and_the_rest_goes_on(vit, whole, given, tmp_pat
     assert rows(study) == rows(whole[0])
 
 
+@on_digits
 def test_tuning_chooses_on_validation_images_for_every_network_and_size(vit, given, tmp_path):
     tuned = ("--tune", "optim.lr=x0.000001,x1", "--sizes", given.sizes[1], "--budget", "steps:30")
     answer = vit(*given.line, *tuned, "--out", tmp_path)
@@ -282,8 +284,9 @@ def same_but_for_kills(whole: Path, study: Path) -> bool:
 
 
 @linux_only
+@on_files
 @pytest.mark.faults("R9", "R12")
-def test_a_killed_study_goes_on_where_it_was(whole, given, tmp_path):
+def test_a_killed_study_goes_on_where_it_was(vit, whole, given, tmp_path):
     """It is killed while cells train; they and the processes that read their images end by themselves."""
     process = start(tmp_path, *given.line, "--out", tmp_path, real=True)
     try:
@@ -294,9 +297,8 @@ def test_a_killed_study_goes_on_where_it_was(whole, given, tmp_path):
         until(lambda: not belonging(tmp_path), 180)
     finally:
         finish(tmp_path, process, 120)
-    process = start(tmp_path, *given.line, "--out", tmp_path, real=True)
-    _, said = finish(tmp_path, process, 900)
-    assert process.returncode == 0 and "of 8 cells were done before" in said, said
+    answer = vit(*given.line, "--out", tmp_path)
+    assert answer.code == 0 and "of 8 cells were done before" in answer.err, answer.err
     assert same_but_for_kills(whole[0], tmp_path / given.name)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import EpsImagePlugin, Image
 
-from vit.data import decode
+from vit.data import image_bytes
 from vit.data.decode import ImageError, decode_image, read_image
 
 
@@ -77,7 +77,7 @@ def test_paths_that_are_no_regular_file(tmp_path: Path, monkeypatch: pytest.Monk
         error = error_of(path)
         assert error.kind == "not_image" and "regular file" in error.reason
     assert len(os.listdir("/proc/self/fd")) == before
-    monkeypatch.setattr(decode, "MAX_BYTES", 10)
+    monkeypatch.setattr(image_bytes, "MAX_BYTES", 10)
     Path("big.jpg").write_bytes(b"x" * 11)
     assert error_of("big.jpg").kind == "too_large"
 

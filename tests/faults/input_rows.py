@@ -133,6 +133,55 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("K19", "vit probe: two backbones of one name, DATA that is not there, images with several labels",
               "refused before a feature is computed; DATA that is not there ends with 3", 2),
     ),
+    "Learning without labels": (
+        Fault("L1", "a folder without images for vit pretrain", "refused, with what lies in it instead", 3),
+        Fault("L2", "a folder of --data.unlabelled that does not exist", "refused", 3),
+        Fault("L3", "--data.unlabelled beside a data set whose images are not files", "refused", 2),
+        Fault("L4", "a folder with train/ and test/ whose images lie in no class folders",
+              "refused: train/ is to be DATA, so that test images are never learned from", 3),
+        Fault("L5", "vit predict, evaluate, explain, export or compare of a pretraining",
+              "refused: its network has no classes; the error names the training that starts from it", 2),
+        Fault("L6", "vit pretrain --init_from weights of another --network", "refused before the first step", 4),
+        Fault("L7", "fewer images than a batch has", "refused, with a batch size that fits", 3),
+        Fault("L8", "an option that only a training with labels uses, such as --optim.label_smoothing or --lora",
+              "refused", 2),
+        Fault("L9", "vit train --resume of a pretraining, and the other way round",
+              "refused, with the command that resumes the run", 2),
+        Fault("L10", "vit pretrain --method mae with a network that is not a ViT of our own",
+              "refused before a run folder is made, with --method diet", 2),
+        Fault("L11", "vit pretrain --method mae with a ViT that mixes patches or rotates them by their places",
+              "refused before a run folder is made, with the option that does not fit", 2),
+        Fault("L12", "vit pretrain --method mae with an image of too few patches to hide three quarters",
+              "refused, with the number of patches", 2),
+    ),
+    "Shards and far images": (
+        Fault("S1", "images with odd names, or files that are not images, on their way into shards or an index",
+              "each gets a key of its own; what is not an image is left out, named, and listed in left_out.csv"),
+        Fault("S2", "an index with a wrong, repeated or hostile row (`../`, another host, negative offsets), or "
+              "another parquet file", "refused with the index and the row; nothing outside its folder is read", 3),
+        Fault("S3", "a shard that is missing, cut, or changed since it was indexed",
+              "missing or cut: refused before the first image; changed: the command ends at the first image whose "
+              "sha256 is another, because the data set is not the one that the index lists; `vit data check` lists "
+              "such images", 3),
+        Fault("S4", "tar files that are cut, compressed, or have images without a label or with a shared key",
+              "refused with the file and the image", 3),
+        Fault("S5", "a server that is slow, fails for a moment, cuts the connection or sends too few or too many bytes",
+              "asked again up to five times with growing pauses; then an error, and `--resume` continues; no partial "
+              "answer is kept or decoded", 3),
+        Fault("S6", "an address that is not there (404), is refused (401, 403), or ends too early (416)",
+              "refused at once with the address and the reason", 3),
+        Fault("S7", "a range whose bytes are other ones, a far shard that changed since it was indexed, or a damaged "
+              "file of the cache",
+              "the sha256 of every image is checked; the bytes are fetched once more past the cache, and then refused",
+              3),
+        Fault("S8", "a table of addresses of which some are not there, or which also lists files",
+              "an address that is not there counts as an unreadable file (D13); one that is refused ends the command; "
+              "files and addresses in one table are refused", 3),
+        Fault("S9", "s3:// or gs:// without the library for it, or an address of another kind",
+              "refused with the extra to install, or the kinds that are read", 2),
+        Fault("S10", "OUT of `vit data pack` or the index of `vit data index` exists", "refused; nothing is "
+              "overwritten", 2),
+    ),
     "Exports": (
         Fault("E1", "an exported file gives other answers than its checkpoint",
               "the file is loaded and compared before success is reported; beyond 1e-4, or with another label, the "

@@ -119,6 +119,15 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "names that `vit` creates are short; an --out that is too long is refused", 7),
         Fault("F7", "files that kills leave behind", "only in the run folder; removed when the run is resumed"),
     ),
+    "Shards": (
+        Fault("A14", "a pack that fails or is killed",
+              "OUT is complete or absent; what a kill leaves behind is hidden, and "
+              "removed by the next pack into OUT after an hour"),
+        Fault("A15", "a training on shards that is killed, and continued by another number of processes",
+              "the same images in the same order, for every number of processes that divides the batch"),
+        Fault("A16", "processes that share a cache, write the same part or remove it while another reads; or a folder "
+              "that cannot be written", "each part is whole or absent; what is not there is fetched again"),
+    ),
     "Answers": (
         Fault("A1", "--target_accuracy or --coverage for a model that was saved without validation images",
               "refused; --reject_below works with any model", 2),
@@ -155,6 +164,31 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("T7", "weights whose licence restricts their use",
               "a warning where they are taken, evaluated and exported; checkpoints, result.json and exports keep the "
               "licence"),
+    ),
+    "Teachers": (
+        Fault("M1", "a teacher with other classes than the training images",
+              "refused with the classes that it lacks and those that it has besides; the order of classes is free", 3),
+        Fault("M2", "a teacher that is missing, damaged, or a folder without a checkpoint",
+              "refused before the run folder is made", 4),
+        Fault("M3", "a teacher that has changed since the training began",
+              "--resume refuses it by the hash in config.yaml; with the right file it goes on bit-equal", 4),
+        Fault("M4", "--teacher with --freeze backbone, class weights, logit adjustment, fsdp, several labels for an "
+              "image or vit crossval; options of a teacher without one",
+              "refused, with the option to remove or to give", 2),
+        Fault("M5", "the distillation token (pool cls_dist) for a network that has none",
+              "refused, with the options of that network", 2),
+        Fault("M6", "a teacher that has trained on validation or test images",
+              "a warning with the number of these images, if the teacher is in its run folder"),
+        Fault("M7", "the name of a study's teacher stands for no file, or for several",
+              "refused before a cell is trained, with the name as it was read", 2),
+    ),
+    "Pretraining": (
+        Fault("A11", "a pretraining that is killed or ended by a signal, also while it measures its progress",
+              "resumes to bit-equal weights; the message names the command"),
+        Fault("A12", "a pretraining on several processes",
+              "the gradients of the whole batch; numbers of images are those of the whole list"),
+        Fault("A13", "images of --data.unlabelled that are copies of validation or test images",
+              "recognized by content and left out, with their number in the plan"),
     ),
     "Numbers": (
         Fault("N1", "a loss, gradient or weight that is NaN or infinite",

@@ -65,7 +65,7 @@ class Description:
     """Everything that a checkpoint says beside its weights.
 
     Attributes:
-        class_names: name of each class.
+        class_names: name of each class; () for a backbone of a pretraining, which has no layer for classes.
         spec: the network.
         preprocess: how an image becomes the network's input.
         precision: precision of the training.
@@ -121,7 +121,7 @@ class Description:
             KeyError, TypeError, ValueError: it is not such a dictionary.
         """
         class_names = tuple(plain["classes"])
-        if not class_names or not all(isinstance(name, str) and len(name) <= 1000 for name in class_names):
+        if not all(isinstance(name, str) and len(name) <= 1000 for name in class_names):
             raise ValueError("class names must be text")
         if plain["precision"] not in _PRECISIONS:
             raise ValueError(f"unknown precision {plain['precision']!r}")

@@ -4,6 +4,7 @@ A checkpoint is an untrusted file. Shapes are compared before memory is allocate
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch import Tensor
 from vit.checkpoints.format import FIX, KEY, NOVELTY_KEY, Content, Description, read_description, weights_of
 from vit.checkpoints.io import read_checkpoint
 from vit.checkpoints.novelty import Novelty
+from vit.checkpoints.run import has_no_classes
 from vit.errors import CheckpointError, first_line
 from vit.models.network import Network
 
@@ -42,6 +44,8 @@ def load_with_novelty(path: Path) -> tuple[Network, Description, Novelty | None]
 
 def _load(content: Content, path: Path) -> tuple[Network, Description]:
     description, weights = read_description(content[KEY], path), weights_of(content)
+    if not description.class_names:
+        raise has_no_classes(path)
     _compare(weights, expected_weights(description, len(weights), path), path)
     network = description.build().eval()
     network.load_state_dict(weights)
@@ -73,7 +77,8 @@ def expected_weights(description: Description, num_tensors: int, path: Path) -> 
         for blocks in (options.get("depth", 1), *(layers if isinstance(layers, tuple) else ())):
             if isinstance(blocks, int | float) and blocks > num_tensors:  # before the network is built, block by block
                 raise ValueError(f"{blocks} blocks of {num_tensors} tensors")
-        return description.spec.build_empty(description.preprocess.image_size).state_dict()
+        spec = replace(description.spec, num_classes=max(1, len(description.class_names)))  # a backbone has none
+        return spec.build_empty(description.preprocess.image_size).state_dict()
     except Exception as error:
         raise CheckpointError(f"{path} describes a network that cannot be built: {first_line(error)}", FIX) from error
 

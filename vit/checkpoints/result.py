@@ -20,7 +20,7 @@ from vit.models.spec import NetworkSpec
 
 _KEYS = {"num_images": "images"}  # attribute -> key of result.json, where they differ
 _IN_NETWORK = ("spec", "image_size")  # attributes that the key "network" holds
-_LEFT_OUT = ("multilabel", "licence")  # keys that a result does not have where they are None
+_LEFT_OUT = ("multilabel", "licence", "teacher", "method")  # keys that a result does not have where they are None
 _REPEATED = ("name", "image_size", "num_classes", "model")  # keys of "network" that are not options
 
 
@@ -67,6 +67,8 @@ class RunResult:
         multilabel: temperatures and thresholds of the labels, as `LabelRules` has them; None where an image has one
             class. `temperature` is then 1, and an image is right (`correct`) where all its known labels are.
         licence: licence of the weights that the training started from; None: random weights, or not stated.
+        teacher: network and file of the teacher; None where the labels alone taught.
+        method: method of a pretraining, which has no classes and no test; None: the network was trained on labels.
     """
 
     spec: NetworkSpec
@@ -98,6 +100,8 @@ class RunResult:
     mfu: float | None = None
     multilabel: dict[str, list[float]] | None = None
     licence: str | None = None
+    teacher: str | None = None
+    method: str | None = None
 
     @property
     def accuracy(self) -> float:

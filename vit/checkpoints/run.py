@@ -12,7 +12,7 @@ from vit.atomic_files import remove_partial
 from vit.checkpoints.locking import hold, is_held
 from vit.checkpoints.result import RunResult
 from vit.errors import CheckpointError, ResourceError, UsageError
-from vit.layout import RunLayout
+from vit.layout import RunLayout, is_of_pretraining
 
 
 class RunDirectory(RunLayout):
@@ -22,6 +22,16 @@ class RunDirectory(RunLayout):
     def can_resume(self) -> bool:
         """Whether there is a checkpoint to go on from."""
         return self.last_path.is_file() or self.previous_path.is_file()
+
+    @property
+    def is_pretraining(self) -> bool:
+        """Whether the folder is of `vit pretrain`, whose network has no classes."""
+        return self.config_path.is_file() and is_of_pretraining(self.config_path.read_text(encoding="utf-8"))
+
+    @property
+    def how_to_resume(self) -> str:
+        """The command that continues this run."""
+        return f"vit {'pretrain' if self.is_pretraining else 'train'} --resume {shlex.quote(str(self.path))}"
 
     def read_result(self) -> RunResult | None:
         """The content of result.json; None while the run is not finished.
@@ -35,9 +45,11 @@ class RunDirectory(RunLayout):
         """The content of result.json.
 
         Raises:
-            UsageError: the run is not finished.
+            UsageError: the run is not finished, or is a pretraining.
             DataError: the file is damaged.
         """
+        if self.is_pretraining:
+            raise has_no_classes(self.path)
         result = self.read_result()
         if result is None:
             raise self.unfinished()
@@ -48,7 +60,7 @@ class RunDirectory(RunLayout):
         if self.is_held():
             fix = "wait for it: it is being trained"
         elif self.can_resume:
-            fix = f"finish it with 'vit train --resume {shlex.quote(str(self.path))}'"
+            fix = f"finish it with '{self.how_to_resume}'"
         else:
             fix = "start it again as a new run: it has no checkpoint"
         return UsageError(f"{self.path} has no {self.result_path.name}: its training has not finished", fix)
@@ -120,12 +132,38 @@ class RunDirectory(RunLayout):
         return run
 
 
+def has_no_classes(path: Path) -> UsageError:
+    """The error of a command that needs classes, where a path is of a pretraining."""
+    return UsageError(
+        f"{path} is of a pretraining: its network has no classes", f"train them: vit train DATA --init_from {path}"
+    )
+
+
+def start_of(path: Path) -> Path:
+    """The file that RUN|FILE means as weights to start from: a pretraining's backbone, or as `checkpoint_of`."""
+    path = path.expanduser()
+    run = RunDirectory(path)
+    if not (path.is_dir() and run.is_pretraining):
+        return checkpoint_of(path)
+    found = [file for file in (run.backbone_path, run.last_path) if file.is_file()]
+    if not found:
+        raise run.unfinished()
+    return found[0]
+
+
 def checkpoint_of(path: Path) -> Path:
-    """The checkpoint that RUN|CKPT means: the file itself, or the run's best."""
+    """The checkpoint that RUN|CKPT means: the file itself, or the run's best.
+
+    Raises:
+        CheckpointError: the run has no checkpoint.
+        UsageError: the run is a pretraining.
+    """
     path = path.expanduser()
     if not path.is_dir():
         return path
     run = RunDirectory(path)
+    if run.is_pretraining:
+        raise has_no_classes(path)
     for candidate in (run.best_path, run.last_path):
         if candidate.is_file():
             return candidate

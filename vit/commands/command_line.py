@@ -95,10 +95,14 @@ def _one_line(text: str | None) -> str:
 
 
 def _chosen(actions: Mapping[str, Function], arguments: Sequence[str], name: str) -> tuple[str, Sequence[str]]:
-    """The action that the first word names, and the other words; the help of the first action where help is asked."""
+    """The action that the first word names, and the other words; where help is asked, it is printed."""
     first = next(iter(actions))
     if arguments and arguments[0] in ("--help", "-h"):
-        return first, arguments
+        print(f"usage: vit {name} {'|'.join(actions)} ...\n")
+        for action, function in actions.items():
+            print(f"vit {name} {action}\n    {_Documentation.of(function).description}\n")
+        print(f"options: vit {name} {first} --help, and so on")
+        raise SystemExit(0)
     if arguments and arguments[0] in actions:
         return arguments[0], arguments[1:]
     problem = f"vit {name} has no action {arguments[0]!r}" if arguments else f"vit {name} needs an action"

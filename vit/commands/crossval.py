@@ -97,7 +97,9 @@ def run_crossval(options: TrainOptions, folds: int, jobs: int | None, reporter: 
 def _run_folds(plan: CrossvalPlan, reporter: Reporter) -> None:
     from vit.study.runner import run_cells
 
-    progress = StudyProgress(reporter, plan.folder.path, plan.cells)
+    num_train = max(cell.num_images for cell in plan.cells)
+    num_images = {"train": num_train, "others": len(plan.digests) - num_train}
+    progress = StudyProgress(reporter, plan.folder.path, plan.cells, num_images)
     try:
         run_cells(plan.folder.path, plan.cells, plan.machine, plan.folder.path.name, plan.digests, progress.notify)
     except KeyboardInterrupt as error:

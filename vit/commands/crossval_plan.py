@@ -11,6 +11,7 @@ from vit.commands.study_series import tracking_of_cells
 from vit.commands.train_options import TrainOptions
 from vit.console import Reporter
 from vit.errors import UsageError
+from vit.training.recipes.recipe import Recipe
 
 if TYPE_CHECKING:
     from vit.data.samples import Source
@@ -80,6 +81,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, jobs: int | None, repo
         found.name, found.class_names, {"test": whole}
     )  # each image is tested, so that all must be readable
     digests = read_images(listed, reporter).by_path(listed)
+    _refuse_teacher(recipe)
     start_from = recipe.model.init_from
     weights = {} if start_from is None else {start_from: weights_hash(start_from)}
     inputs = [Inputs(found.name, _hashes(known_contents(source, digests), source), weights) for source in sources]
@@ -103,6 +105,14 @@ def make_crossval_plan(options: TrainOptions, folds: int, jobs: int | None, repo
         facts,
         [*_own_splits(found), *found.notes, *([start.why] if start.why else [])],
     )
+
+
+def _refuse_teacher(recipe: Recipe) -> None:
+    if recipe.distill.teacher is not None:
+        raise UsageError(
+            "--teacher with vit crossval: one teacher has trained on images that the folds test",
+            "train a teacher of each fold with --data.fold I/N, and its students with the same fold",
+        )
 
 
 def _hashes(contents: "object", source: "Source") -> Mapping[str, str]:

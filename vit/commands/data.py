@@ -1,4 +1,4 @@
-"""`vit data check DATA`: problems of a data set, found before a training"""
+"""`vit data check|pack|index`: problems of a data set, found before a training; images in shards"""
 
 import os
 import shlex
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from vit.commands.arguments import StrPath, new_file, path_text
 from vit.commands.label_check import check_folder, check_labels
+from vit.commands.shards import index, pack
 from vit.console import ProgressReport, Reporter
 from vit.csv_files import new_table
 from vit.errors import BadInputsError, ResourceError
@@ -83,7 +84,7 @@ def check(
     return checked
 
 
-data = {"check": check}
+data = {"check": check, "pack": pack, "index": index}
 
 
 def _check(reporter: Reporter, source: "Source") -> "CheckResult":

@@ -83,7 +83,7 @@ def launch(predictor: "Predictor", top_k: int, host: str, port: int | None, uplo
     )
     import gradio
 
-    from vit.data.decode import MAX_BYTES
+    from vit.data.image_bytes import MAX_BYTES
 
     page = build(predictor, top_k)
     theme = gradio.themes.Default(font=FONTS[0], font_mono=FONTS[1])

@@ -122,7 +122,7 @@ def _load(source: str) -> "tuple[VisionTransformer, NetworkSpec, Preprocess, str
 
 
 def _samples(model: str, files: Sequence[str]) -> "Samples | None":
-    """The given files, else the validation images of the run; None if the model is not in a run folder."""
+    """The given files, else the validation images of the run; None if the model is not in the folder of a training."""
     import numpy as np
 
     from vit.checkpoints.run import RunDirectory
@@ -133,7 +133,7 @@ def _samples(model: str, files: Sequence[str]) -> "Samples | None":
     if files:
         return Samples(files, np.zeros(len(files), dtype=np.int64), root=Path())
     run = RunDirectory.around(Path(model))
-    if run is None:
+    if run is None or run.is_pretraining:
         return None
     splits = images_of_run(run, read_recipe(run.config_path)).splits
     return splits.get("validation", splits["train"])
@@ -143,13 +143,13 @@ def _pixels(samples: "Samples", limit: int, preprocess: "Preprocess") -> "Tensor
     """Images (n, 3, S, S) uint8, evenly taken; unreadable files are left out, because a few change no mean."""
     import torch
 
-    from vit.data.dataset import array_image
-    from vit.data.decode import ImageError, read_image
+    from vit.data.dataset import image_of
+    from vit.data.decode import ImageError
 
     images = []
     for index in range(0, len(samples), -(-len(samples) // limit)):
         with suppress(ImageError):
-            image = read_image(samples.file(index)) if samples.arrays is None else array_image(samples, index)
+            image = image_of(samples, index)
             images.append(preprocess(image))
     if not images:
         raise DataError(f"none of {len(samples)} files is an image that can be read", "give other IMAGES")

@@ -15,10 +15,11 @@ from vit.commands.tta_options import say_uncalibrated, warn_of_mirror
 from vit.console import ProgressReport, Reporter
 from vit.errors import BadInputsError, UsageError
 from vit.inference.engines.engine_names import EngineName, check_engine
-from vit.inference.files import check_output, free_name, list_files
+from vit.inference.files import check_output, free_name, list_images
 from vit.launch import is_first
 
 if TYPE_CHECKING:
+    from vit.data.image_bytes import ImageReader
     from vit.inference.predictor import Prediction
     from vit.inference.rows import RowWriter
     from vit.report.gallery import Gallery
@@ -49,7 +50,7 @@ def predict(
 
     Args:
         model: a run folder, a checkpoint, or an exported .onnx or .xml file
-        images: files, folders, patterns, or a list: a CSV with a column path, or a .txt
+        images: files, folders, patterns, a list (a CSV with a column path, or a .txt), or an index of shards
         output: new .csv, .jsonl or .parquet file; null: predictions.csv, or predictions-2.csv, ...
         top_k: number of classes in a row; a model that gives several labels writes those above their thresholds
         probabilities: also write the probability of every class or label, each in a column p_NAME
@@ -87,7 +88,8 @@ def predict(
     wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets, reject_novel, tta)
     check_model(model)
     check_engine(engine, Path(model), device)
-    files = list_files(path_list(images), recursive)
+    listed = list_images(path_list(images), recursive)
+    files = listed.paths
 
     from vit.inference.predictor import load
     from vit.inference.rows import open_writer
@@ -113,10 +115,13 @@ def predict(
         f"{predictor.engine.device.type}, {predictor.engine.precision}, {predictor.engine.name}"
     )
     own = files[_rank() :: _num_processes()]
-    rows = _watched(predictor.predict_files(own, of_interest, batch_size), len(own), reporter)
+    found = predictor.predict_files(own, of_interest, batch_size, listed.reader)
+    rows = _watched(found, len(own), reporter)
     with _of_all_processes(rows, writer) as all_rows:
         tally = (
-            _write(all_rows, writer, gallery_page(rows_file) if gallery else None) if is_first() else PredictionTally()
+            _write(all_rows, writer, gallery_page(rows_file) if gallery else None, listed.reader)
+            if is_first()
+            else PredictionTally()
         )
     summary = tally.summary(rows_file, gallery)
     if is_first():
@@ -176,11 +181,13 @@ def _watched(rows: "Iterable[Prediction]", total: int, reporter: Reporter) -> "I
             progress.update(done, total)
 
 
-def _write(rows: "Iterable[Prediction]", writer: "RowWriter", page: Path | None) -> PredictionTally:
+def _write(
+    rows: "Iterable[Prediction]", writer: "RowWriter", page: Path | None, reader: "ImageReader | None"
+) -> PredictionTally:
     tally = PredictionTally(is_multilabel=writer.is_multilabel)
     with ExitStack() as stack:
         stack.enter_context(writer)
-        gallery = stack.enter_context(_gallery(page)) if page else None
+        gallery = stack.enter_context(_gallery(page, reader)) if page else None
         for row in rows:
             writer.write(row)
             tally.add(row)
@@ -190,7 +197,7 @@ def _write(rows: "Iterable[Prediction]", writer: "RowWriter", page: Path | None)
     return tally
 
 
-def _gallery(page: Path) -> "Gallery":
+def _gallery(page: Path, reader: "ImageReader | None") -> "Gallery":
     from vit.report.gallery import Gallery  # imports jinja2
 
-    return Gallery(page, page.stem)
+    return Gallery(page, page.stem, reader)

@@ -89,15 +89,17 @@ def probe(
     num_failed = train_cells(plan, reporter)
 
     from vit.report.study_page import report_study
-    from vit.study.backbones import TITLES, verdict, write_backbones
+    from vit.study.backbones import TITLES, accuracies, conditions, verdict, write_backbones
     from vit.study.measured_backbones import measured_backbones
 
     found = measured_backbones(plan.folder.path, plan.cells, sources)
     write_backbones(found, plan.folder.backbones_path)
-    report_study(plan.folder.path, None)
-    reporter.line(
-        f"\nBackbones by test accuracy at {found[0].num_images:,} training images, {found[0].num_seeds} seeds"
-    )
+    findings = report_study(plan.folder.path, None)
+    if len(plan.sizes) > 1:
+        reporter.line("\nTest accuracy of the linear probes in %, with 95 % intervals, by number of training images")
+        titles = ("backbone", *(f"{size:,}" for size in plan.sizes))
+        reporter.table(titles, accuracies(findings, plan.sizes, [one.name for one in found]))
+    reporter.line("\n" + conditions(found))
     reporter.table(TITLES, [one.cells() for one in found])
     reporter.line("\n" + verdict(found))
     reporter.line()

@@ -8,6 +8,7 @@ from vit.commands.configs import find_config, shipped_configs
 from vit.commands.parser import Parser
 from vit.commands.recipe_options import RANDOM, SHORT, make_parser, to_recipe
 from vit.errors import UsageError
+from vit.training.recipes.pretrain_recipe import PretrainRecipe
 from vit.training.recipes.recipe import DataConfig, Recipe
 from vit.training.recipes.values import plain
 
@@ -17,6 +18,7 @@ FINETUNE, LORA = "finetune", "lora"  # shipped recipes that pretrained weights a
 AUTO = "auto"  # as init_from: published weights where they fit and can be had
 _LENGTHS = ("optim.epochs", "optim.steps")
 _DEFAULT: Tree = {"model": {"network": {"name": "auto"}, "init_from": AUTO}}
+_FROM_RANDOM: Tree = {"model": {"network": {"name": "auto"}, "init_from": None}}
 
 
 @dataclass(frozen=True)
@@ -26,10 +28,12 @@ class Given:
     Attributes:
         configs: recipe files, and names of shipped recipes; a later one stands above an earlier one.
         options: values of options, which stand above all files.
+        kind: class of the recipe: of a training, or of a pretraining.
     """
 
     configs: tuple[str, ...] = ()
     options: Tree = field(default_factory=dict)
+    kind: type[Recipe] = Recipe
 
     def with_option(self, name: str, value: object) -> "Given":
         """The same with one more option, by its dotted name."""
@@ -37,7 +41,7 @@ class Given:
 
     def says(self, name: str) -> bool:
         """Whether an option, by its dotted name, is given beside the files or in one of them."""
-        parser = make_parser()
+        parser = make_parser(self.kind)
         trees = [self.options, *(_read(parser, config) for config in self.configs)]
         return any(_has(tree, name) for tree in trees)
 
@@ -46,8 +50,10 @@ class Given:
 
         Its init_from is "auto" where nothing says what to start from.
         """
-        parser = make_parser()
+        parser = make_parser(self.kind)
         files = [_read(parser, config) for config in self.configs]
+        if self.kind is PretrainRecipe:
+            return to_recipe(parser, parser.parse_object(self._above(self._of_pretraining(files), files)))
         below = [_DEFAULT]
         source = _value(self._above(below, files), "data.source") or DataConfig().source
         if not self.configs and source in shipped_configs():
@@ -61,12 +67,22 @@ class Given:
 
     def recipe_above(self, base: Recipe) -> Recipe:
         """The recipe of these values above another recipe."""
-        parser = make_parser()
+        parser = make_parser(type(base))
         files = [_read(parser, config) for config in self.configs]
         recipe = to_recipe(parser, parser.parse_object(self._above([plain(base)], files)))
         if recipe.optim.time is not None and recipe.optim.time == base.optim.time:
             recipe.optim.steps = base.optim.steps  # of a run: as measured when it began
         return recipe
+
+    def _of_pretraining(self, files: Sequence[Tree]) -> list[Tree]:
+        """The layers below a pretraining: the network for its data set, and the recipe of its method."""
+        parser, below = make_parser(self.kind), [_FROM_RANDOM]
+        given = self._above([_FROM_RANDOM, {"method": PretrainRecipe().method}], files)
+        source = _value(given, "data.source") or DataConfig().source
+        if not self.configs and source in shipped_configs():
+            below.append({"model": _read(parser, str(source))["model"]})
+        is_pretrained = _value(given, "model.init_from") not in (None, AUTO, RANDOM)
+        return [*below, _read(parser, f"pretrain_{given['method']}" + "_further" * is_pretrained)]
 
     def _above(self, below: Sequence[Tree], files: Sequence[Tree]) -> Tree:
         """All layers as one tree. The network of a file takes the place of the networks in the layers below.

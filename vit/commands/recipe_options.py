@@ -1,16 +1,29 @@
 """The options of a recipe: the parser of `vit train`, and the config.yaml of a run"""
 
+from argparse import SUPPRESS
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jsonargparse import ActionConfigFile, Namespace
 
-from vit.checkpoints.model_path import check_weights
+from vit.checkpoints.model_path import check_model, check_weights
 from vit.commands.parser import Parser
 from vit.data.dataset_names import KNOWN, check_data
+from vit.layout import is_of_pretraining
 from vit.models.network_names import check_network
+from vit.training.recipes.pretrain_recipe import UNUSED, Method, PretrainDataConfig, PretrainRecipe
 from vit.training.recipes.ranges import seconds
-from vit.training.recipes.recipe import AugmentConfig, DataConfig, ModelConfig, OptimConfig, Recipe, TrainerConfig
+from vit.training.recipes.recipe import (
+    AugmentConfig,
+    DataConfig,
+    DistillConfig,
+    ModelConfig,
+    OptimConfig,
+    Recipe,
+    TrainerConfig,
+)
 from vit.training.recipes.values import plain_values, with_todays_names
 
 if TYPE_CHECKING:
@@ -23,6 +36,7 @@ SHORT = {
     "--init_from": "--model.init_from",
     "--freeze": "--model.freeze",
     "--lora": "--model.lora",
+    "--teacher": "--distill.teacher",
     "--epochs": "--optim.epochs",
     "--time": "--optim.time",
     "--batch_size": "--optim.batch_size",
@@ -33,33 +47,36 @@ SHORT = {
     "--strategy": "--trainer.strategy",
     "--checkpoint_every": "--trainer.checkpoint_every",
 }
-SECTIONS = {
+SECTIONS: dict[str, type] = {
     "data": DataConfig,
     "model": ModelConfig,
     "augment": AugmentConfig,
     "optim": OptimConfig,
+    "distill": DistillConfig,
     "trainer": TrainerConfig,
 }
 RANDOM = "none"  # as init_from: the word for random weights, beside null
 
 
-def make_parser() -> Parser:
-    """The parser of `vit train`, which also checks recipe files."""
-    flags = ", ".join(f"{short} ({dotted[2:]})" for short, dotted in SHORT.items())
-    parser = Parser(
-        "train",
-        "Train a classifier on DATA: a folder of class folders, a folder with train/ and test/, a CSV with "
-        f"path,label[,split], 'digits', or a torchvision data set by name. Short flags: {flags}.",
-        "vit train photos/ --network vit_tiny_patch16_224 --epochs 30",
-        SHORT,
-    )
+def make_parser(kind: type[Recipe] = Recipe) -> Parser:
+    """The parser of `vit train` or `vit pretrain`, which also checks recipe files.
+
+    Args:
+        kind: class of the recipes that it reads.
+    """
+    is_pretraining = issubclass(kind, PretrainRecipe)
+    parser = _pretrain_parser() if is_pretraining else _train_parser()
     about = "recipe: a YAML file, or the name of a shipped recipe (fashion_mnist)"
     parser.add_argument("--config", action=ActionConfigFile, help=about)
     about = "unfinished run to resume; auto: the newest one below --out that has these options, else a new run"
     parser.add_argument("--resume", type=str | None, default=None, metavar="RUN|auto", help=about)
     for name, section in SECTIONS.items():
-        parser.add_class_arguments(section, name)
+        parser.add_class_arguments(PretrainDataConfig if is_pretraining and name == "data" else section, name)
     kinds, defaults = Recipe.__annotations__, Recipe()
+    if is_pretraining:
+        about = "what is learned. diet: which image it is, under augmentation. mae: the pixels of hidden patches"
+        parser.add_argument("--method", type=Method, default=PretrainRecipe().method, help=about)
+        _hide(parser, UNUSED)
     about = "seed of initial weights, order of images, augmentation and dropout"
     parser.add_argument("--seed", type=kinds["seed"], default=defaults.seed, help=about)
     parser.add_argument("--out", type=str, default=defaults.out, help="parent folder of run folders")
@@ -74,10 +91,43 @@ def make_parser() -> Parser:
     return parser
 
 
+def _train_parser() -> Parser:
+    return Parser(
+        "train",
+        "Train a classifier on DATA: a folder of class folders, a folder with train/ and test/, a CSV with "
+        f"path,label[,split], 'digits', or a torchvision data set by name. {_short_flags()}",
+        "vit train photos/ --network vit_tiny_patch16_224 --epochs 30",
+        SHORT,
+    )
+
+
+def _pretrain_parser() -> Parser:
+    return Parser(
+        "pretrain",
+        "Learn from images without labels, and leave a backbone that 'vit train DATA --init_from RUN' starts from. "
+        "DATA: a folder of images at any depth, a CSV with path, or labeled data as for 'vit train', of which only "
+        f"the training images are used. {_short_flags()}",
+        "vit pretrain photos/ --network vit_tiny_patch16_224 --epochs 100",
+        SHORT,
+    )
+
+
+def _short_flags() -> str:
+    return f"Short flags: {', '.join(f'{short} ({dotted[2:]})' for short, dotted in SHORT.items())}."
+
+
+def _hide(parser: Parser, names: Sequence[str]) -> None:
+    """Leave options out of the help."""
+    for action in parser._actions:
+        if action.dest in names:
+            action.help = SUPPRESS
+
+
 def to_recipe(parser: Parser, config: Namespace) -> Recipe:
-    """The Recipe of parsed options; UsageError for a time that is not one."""
+    """The recipe of parsed options, of the parser's kind; UsageError for a time that is not one."""
     whole = parser.instantiate(config)
-    recipe = plain_values(Recipe(**{key: getattr(whole, key) for key in Recipe.__annotations__}))
+    kind = PretrainRecipe if "method" in whole else Recipe
+    recipe = plain_values(kind(**{item.name: getattr(whole, item.name) for item in fields(kind)}))
     if recipe.model.init_from == RANDOM:
         recipe.model.init_from = None
     if recipe.optim.time is not None:
@@ -92,12 +142,12 @@ def read_recipe(path: Path) -> Recipe:
 
 def parse_recipe(text: str) -> Recipe:
     """The recipe of a text that `dump` wrote, in this version or an earlier one."""
-    parser = make_parser()
+    parser = make_parser(PretrainRecipe if is_of_pretraining(text) else Recipe)
     return to_recipe(parser, parser.parse_string(with_todays_names(text)))
 
 
 def check_names(recipe: Recipe) -> None:
-    """Raise an error before torch is imported if the network, the pretrained weights or DATA do not exist.
+    """Raise an error before torch is imported if the network, weights, teacher or DATA do not exist.
 
     The same holds for a fold and a pattern of groups that cannot be read.
     """
@@ -106,6 +156,8 @@ def check_names(recipe: Recipe) -> None:
         check_network(str(network))
     if recipe.model.init_from is not None:
         check_weights(recipe.model.init_from)
+    if recipe.distill.teacher is not None:
+        check_model(recipe.distill.teacher)
     check_data(recipe.data.source)
     if recipe.data.groups is not None or recipe.data.fold is not None:
         from vit.data.folds import read_fold

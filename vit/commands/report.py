@@ -29,7 +29,7 @@ def report(
     has pictures where the images of the run still exist.
 
     Args:
-        folder: a folder that 'vit study', 'vit crossval' or 'vit train' wrote
+        folder: a folder that 'vit study', 'vit crossval', 'vit train' or 'vit pretrain' wrote
         target: for a study: an accuracy; the report estimates how many training images it needs
         root: for a run: folder of torchvision data sets; null: the folder of the training
 
@@ -70,9 +70,20 @@ def _report_run(reporter: Reporter, path: Path, root: StrPath | None) -> Path:
     from vit.report.run_page import write_run_report
 
     run = RunDirectory.open(path)
+    if run.is_pretraining:
+        return _report_pretraining(reporter, run)
     write_run_report(run, _source(reporter, run, root))
     reporter.facts([("report", str(run.report_path))])
     reporter.next_command(f"vit predict {shlex.quote(str(path))} FOLDER_OF_IMAGES --gallery")
+    return run.report_path
+
+
+def _report_pretraining(reporter: Reporter, run: "RunDirectory") -> Path:
+    from vit.report.pretrain_page import write_pretrain_report
+
+    write_pretrain_report(run)
+    reporter.facts([("report", str(run.report_path))])
+    reporter.next_command(f"vit train DATA --init_from {shlex.quote(str(run.path))}")
     return run.report_path
 
 

@@ -11,6 +11,7 @@ from vit.commands.recipe_options import parse_recipe, read_recipe
 from vit.console import Reporter
 from vit.errors import UsageError, VitError
 from vit.launch import is_first, is_launched
+from vit.training.recipes.pretrain_recipe import PretrainRecipe
 from vit.training.recipes.recipe import UNDECIDING, Recipe
 from vit.training.recipes.values import dump, plain
 
@@ -61,7 +62,10 @@ def recipe_of(run: Path, given: Given) -> Recipe:
     recipe = _recipe_of_run(directory.config_path)
     if is_launched():  # the launcher decides how many processes there are, however many the run had
         recipe = replace(recipe, trainer=replace(recipe.trainer, devices="auto", num_nodes=1))
-    if given != Given():
+    if isinstance(recipe, PretrainRecipe) is not issubclass(given.kind, PretrainRecipe):
+        what = "is of a pretraining" if directory.is_pretraining else "is of a training with labels"
+        raise UsageError(f"{run} {what}", f"give '{directory.how_to_resume}'")
+    if given != Given(kind=given.kind):
         wanted = given.recipe_above(recipe)
         recipe = _on_machine_of(wanted, recipe)
         _check_same(run, recipe, wanted)
@@ -89,10 +93,7 @@ def newest_for_all(
     recipe = parse_recipe(found[1])
     if recipe == plan.recipe:
         return Path(found[0]), plan
-
-    from vit.training.planning.plan import make_plan
-
-    return Path(found[0]), make_plan(recipe, listed)
+    return Path(found[0]), _plan_of(recipe, listed)
 
 
 def newest_run(recipe: Recipe, network: str, data: str) -> tuple[Path, Recipe] | None:
@@ -138,7 +139,7 @@ def _unfinished(recipe: Recipe, network: str, data: str) -> Iterator[tuple["RunD
             its_recipe = _recipe_of_run(run.config_path)
         except VitError:  # of another version, or not a run's
             continue
-        if not run.is_held():
+        if type(its_recipe) is type(recipe) and not run.is_held():
             yield run, its_recipe
 
 
@@ -168,14 +169,28 @@ def _deciding(recipe: Recipe) -> dict[str, object]:
 
 def _check_same(run: Path, recipe: Recipe, given: Recipe) -> None:
     """Raise UsageError unless the options mean what the run has, also where a name stands for the run's value."""
-    from vit.training.planning.plan import make_plan
-
     if not list(_differences(plain(recipe), plain(given))):
         return
-    different = list(_differences(plain(recipe), plain(make_plan(given).recipe)))
+    different = list(_differences(plain(recipe), plain(_plan_of(given, None).recipe)))
     if different:
         words = ", ".join(f"{key} is {old} in the run, {new} here" for key, old, new in different)
         raise UsageError(f"--resume {run}: {words}", "leave these options out, or start a new run")
+
+
+def _plan_of(recipe: Recipe, listed: "Source | None") -> "Plan":
+    """The plan of a recipe of either kind.
+
+    Args:
+        listed: images of DATA, where they are listed already.
+    """
+    if isinstance(recipe, PretrainRecipe):
+        from vit.training.pretraining.plan import make_pretrain_plan, pretraining_images
+
+        return make_pretrain_plan(recipe, listed or pretraining_images(recipe.data, recipe.seed))
+
+    from vit.training.planning.plan import make_plan
+
+    return make_plan(recipe, listed)
 
 
 def _differences(one: object, other: object, path: str = "") -> Iterator[tuple[str, object, object]]:

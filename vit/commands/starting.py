@@ -8,7 +8,8 @@ from vit.commands.recipe_options import check_names, listed_images
 from vit.commands.resuming import newest_of_starts, recipe_for_all
 from vit.commands.train_options import TrainOptions
 from vit.console import Reporter
-from vit.training.recipes.recipe import Recipe
+from vit.errors import UsageError
+from vit.training.recipes.recipe import DistillConfig, Recipe
 
 if TYPE_CHECKING:
     from vit.data.samples import Source
@@ -46,6 +47,7 @@ def find_start(options: TrainOptions, reporter: Reporter) -> Start:
         check_names(recipe)
         return Start(recipe, listed_images(recipe), meeting)
     recipe = options.given.recipe()
+    _check_taught(recipe)
     is_open = recipe.model.init_from == AUTO
     if is_open:
         recipe = replace(recipe, model=replace(recipe.model, init_from=None))
@@ -68,6 +70,13 @@ def find_start(options: TrainOptions, reporter: Reporter) -> Start:
         return Start(recipe, listed, meeting, why)
     why = "because DATA are photographs and no network is chosen; --init_from none starts from random weights"
     return Start(options.given.with_option("init_from", PUBLISHED).recipe(), listed, meeting, why)
+
+
+def _check_taught(recipe: Recipe) -> None:
+    """Raise UsageError for options of a teacher without a teacher, which would change nothing."""
+    given = [name for name, value in vars(recipe.distill).items() if value != getattr(DistillConfig(), name)]
+    if recipe.distill.teacher is None and given:
+        raise UsageError(f"--distill.{given[0]} without a teacher", "give --teacher, or leave it out")
 
 
 def _could_use_published(recipe: Recipe, listed: "Source") -> bool:

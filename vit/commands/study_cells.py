@@ -14,7 +14,8 @@ def train_cells(plan: StudyPlan, reporter: Reporter) -> int:
     cells, folder = plan.own_cells, plan.folder
     folder.describe(plan.cells, plan.protocol)
     group, digests = folder.path.name, plan.contents.by_path(plan.source)
-    progress = StudyProgress(reporter, folder.path, cells)
+    num_images = {split: len(samples) for split, samples in plan.source.splits.items()}
+    progress = StudyProgress(reporter, folder.path, cells, num_images)
     try:
         if any(cell.choice for cell in cells):
             first = {cell.group: cell.seed for cell in reversed(cells)}

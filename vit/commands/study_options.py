@@ -42,7 +42,8 @@ class StudyOptions:
 
     Attributes:
         source: DATA as for vit train; null: the data of the recipes.
-        networks: names from 'vit models', or recipes; the first is the reference. With names of your own in a file.
+        networks: names from 'vit models', or recipes; the first is the reference. In a file with names of your own, and
+            with options of one network: "digits --optim.lr=0.01".
         sizes: numbers of training images: counts, percentages, all.
         seeds: number of seeds, or a list of seeds.
         budget: length of each training: steps:N, epochs:E, or both with a comma for the longer.

@@ -1,18 +1,20 @@
 """A study, fully decided: its cells, its protocol, and both on the terminal"""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vit.checkpoints.model_path import check_model
 from vit.commands.reading import read_images
 from vit.commands.recipe_options import listed_images
 from vit.commands.study_options import StudyOptions
 from vit.commands.study_series import Series, series_of
+from vit.commands.train_plan import warn_of_overlap
 from vit.console import Reporter, duration
 from vit.errors import UsageError
-from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.recipe import DistillConfig, Recipe
 
 if TYPE_CHECKING:
     from vit.data.contents import Contents
@@ -132,16 +134,17 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     from vit.study.runner import machine
     from vit.training.planning.plan import make_plan
 
-    source = make_plan(first, listed).source
+    source = make_plan(replace(first, distill=DistillConfig()), listed).source
     if "test" not in source.splits:
         raise UsageError("a study needs test images", "give --data.test a fraction above 0")
     contents = read_images(source, reporter)
     series = _decided(series, source)
     budget, sizes, seeds = options.grid(len(source.splits["train"]))
-    inputs = _inputs(series, source, contents)
+    inputs = _inputs(series, source, contents, sizes, seeds)
     plan = StudyPlan(options, source, contents, series, budget, sizes, seeds, inputs, machine(options.jobs))
     for cell in {(cell.series, cell.choice): cell for cell in reversed(plan.cells)}.values():
-        make_plan(cell.recipe)  # refuses a wrong value now, before it fails in every cell
+        made = make_plan(cell.recipe)  # refuses a wrong value now, before it fails in every cell
+        warn_of_overlap(reporter, made, contents)
     plan.folder.check_extends(plan.cells)
     return plan
 
@@ -208,7 +211,8 @@ def _decided(series: Series, source: "Source") -> Series:
 
     def named(name: str, recipe: Recipe) -> str:
         network, space, values = name.partition(" ")
-        return make_plan(recipe).spec.name + space + values if network == "auto" else name
+        alone = replace(recipe, distill=DistillConfig())
+        return make_plan(alone).spec.name + space + values if network == "auto" else name
 
     found: Series = {}
     for name, tried in series.items():
@@ -217,11 +221,17 @@ def _decided(series: Series, source: "Source") -> Series:
     return found
 
 
-def _inputs(series: Series, source: "Source", contents: "Contents") -> "Inputs":
-    """Hashes of the images and weights that cells learn from."""
+def _inputs(series: Series, source: "Source", contents: "Contents", sizes: list[int], seeds: list[int]) -> "Inputs":
+    """Hashes of the images, weights and teachers that cells learn from."""
+    from vit.study.cell_teachers import with_cell_teacher
     from vit.study.grid import Inputs
     from vit.weights.hashing import weights_hash
 
-    starts = {recipe.model.init_from for recipe in _recipes(series)}
-    weights = {start: weights_hash(start) for start in starts if start is not None}
+    recipes = _recipes(series)
+    cells = [with_cell_teacher(recipe, size, seed) for recipe in recipes for size in sizes for seed in seeds]
+    teachers = {recipe.distill.teacher for recipe in cells} - {None}
+    for teacher in sorted(filter(None, teachers)):
+        check_model(teacher)
+    files = {recipe.model.init_from for recipe in recipes} | teachers
+    weights = {file: weights_hash(file) for file in files if file is not None}
     return Inputs(source.name, contents.split_hashes(source), weights)

@@ -1,6 +1,6 @@
 """The progress of a study on the terminal"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from vit.study.grid import Cell
     from vit.study.runner import Event
 
+HEAD_WORK = 50.0  # fitting a head takes about as long as computing the features of so many images
+
 
 class StudyProgress:
     """Shows the start and the end of cells, and counts failures.
@@ -18,19 +20,22 @@ class StudyProgress:
     Args:
         study: folder of the study.
         cells: cells to run.
+        num_images: {split: number of images} of the data.
     """
 
-    def __init__(self, reporter: Reporter, study: Path, cells: "Sequence[Cell]") -> None:
+    def __init__(self, reporter: Reporter, study: Path, cells: "Sequence[Cell]", num_images: Mapping[str, int]) -> None:
         self.reporter, self.study = reporter, study
         self.progress = ProgressReport(reporter, "cell")
-        self.num_running = self.num_done = self.num_failed = self.images_shown = 0
+        self.work = {cell.folder: work for cell, work in zip(cells, _work(cells, num_images), strict=True)}
+        self.num_running = self.num_done = self.num_failed = 0
+        self.work_done = 0.0
         self.expect(cells)
 
     def expect(self, cells: "Sequence[Cell]") -> None:
         """Count the cells without a result."""
         left = [cell for cell in cells if not RunLayout(self.study / cell.folder).result_path.is_file()]
         self.total = self.num_done + self.num_failed + len(left)
-        self.total_images_shown = self.images_shown + sum(cell.images_shown for cell in left)
+        self.total_work = self.work_done + sum(self.work[cell.folder] for cell in left)
         if len(left) < len(cells) and not self.num_done:
             self.reporter.notice(f"{len(cells) - len(left):,} of {len(cells):,} cells were done before")
 
@@ -40,13 +45,13 @@ class StudyProgress:
             self.num_running += 1
         else:
             self.num_running -= 1
-            self.images_shown += cell.images_shown
+            self.work_done += self.work[cell.folder]
             self.num_done += event == "done"
             self.num_failed += event == "failed"
             ended = self.num_done + self.num_failed
             self.reporter.notice(f"{ended}/{self.total}  {cell.words()}: {self._outcome(cell, event)}")
         words = f"{self.num_running} running, {self.num_failed} failed"
-        share = self.images_shown / self.total_images_shown
+        share = self.work_done / self.total_work
         self.progress.update(self.num_done + self.num_failed, self.total, words, share=share)
 
     def close(self) -> None:
@@ -63,3 +68,22 @@ class StudyProgress:
         assert result is not None
         name = "accuracy" if result.multilabel is None else "exact match"
         return f"{percent(result.accuracy)} test {name}, {duration(result.seconds)}"
+
+
+def _work(cells: "Sequence[Cell]", num_images: Mapping[str, int]) -> list[float]:
+    """The work of each cell: images that training shows; in a linear probe images that no earlier cell has computed.
+
+    The training images of a seed are drawn by chance, so that the number of new ones is that of a random draw.
+    """
+    evaluated = sum(count for split, count in num_images.items() if split != "train")
+    computed: dict[str, float] = {}  # {series: number of training images}
+    found = []
+    for cell in cells:
+        if cell.recipe.model.freeze != "backbone":
+            found.append(float(cell.images_shown))
+            continue
+        before = computed.get(cell.series, 0.0)
+        new = cell.num_images * max(0.0, 1 - before / num_images["train"])
+        computed[cell.series] = before + new
+        found.append(HEAD_WORK + new + (0 if before else evaluated))
+    return found

@@ -1,6 +1,7 @@
 """The recipes that a study compares, from its options"""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from vit.commands.configs import find_config, shipped_configs
@@ -8,7 +9,7 @@ from vit.commands.recipe_options import check_names, make_parser, to_recipe
 from vit.commands.study_options import StudyOptions, items
 from vit.errors import UsageError
 from vit.models.network_names import check_network
-from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.recipe import DistillConfig, Recipe
 
 Series = dict[str, dict[str, Recipe]]  # {name: {tried values: recipe}}
 
@@ -19,6 +20,7 @@ def series_of(options: StudyOptions) -> Series:
     Raises:
         UsageError: a name or a value is wrong, or the recipes name different data.
     """
+    from vit.study.cell_teachers import has_pattern
     from vit.study.spec import make_series
 
     parser = make_parser()
@@ -35,7 +37,7 @@ def series_of(options: StudyOptions) -> Series:
     series = make_series(_networks(options), shared, vary, tune, read)
     recipes = [recipe for choices in series.values() for recipe in choices.values()]
     for recipe in recipes:
-        check_names(recipe)
+        check_names(replace(recipe, distill=DistillConfig()) if has_pattern(recipe) else recipe)  # cells have names
     sources = {recipe.data.source for recipe in recipes}
     if len(sources) > 1:
         raise UsageError(f"the recipes name different data: {', '.join(sorted(sources))}", "give DATA")
@@ -43,14 +45,16 @@ def series_of(options: StudyOptions) -> Series:
 
 
 def _networks(options: StudyOptions) -> dict[str, list[str]]:
-    """{name: words of a command line that choose a network or a recipe}."""
+    """{name: words of a command line that choose a network or a recipe, and further options of `vit train`}."""
     given = options.networks
     found = {}
-    for label, word in (given if isinstance(given, dict) else {word: word for word in items(given)}).items():
+    for label, words in (given if isinstance(given, dict) else {word: word for word in items(given)}).items():
+        word, *further = str(words).split()
         is_recipe = word in shipped_configs() or Path(word).expanduser().suffix in (".yaml", ".yml")
         if not is_recipe and word != "auto":
             check_network(word, [name for name in shipped_configs() if not name.startswith("studies/")])
-        found[str(label)] = [f"--config={find_config(word)}"] if is_recipe else [f"--model.network.name={word}"]
+        beginning = f"--config={find_config(word)}" if is_recipe else f"--model.network.name={word}"
+        found[str(label)] = [beginning, *further]
     if not found:
         raise UsageError("--networks is empty", "give at least one; 'vit models' lists them")
     return found

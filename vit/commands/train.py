@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 from vit.commands.arguments import StrPath
 from vit.commands.reading import read_images
 from vit.commands.resuming import newest_for_all
+from vit.commands.run_folder import open_run, tracker_of
 from vit.commands.starting import find_start
 from vit.commands.train_estimate import Estimate
 from vit.commands.train_options import TrainOptions, read_values, read_words
-from vit.commands.train_plan import show_plan, validation_name, warn_of_space
+from vit.commands.train_plan import show_plan, validation_name, warn_of_overlap, warn_of_space
 from vit.commands.train_progress import TrainProgress, show_result
 from vit.commands.train_trials import Settled, check_range_test, settle
 from vit.console import Reporter
 from vit.errors import BadInputsError, DisagreementError, StoppedError, UsageError
 from vit.launch import is_first
-from vit.training.recipes.values import dump, plain
+from vit.training.recipes.values import dump
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
-    from vit.data.contents import Contents
     from vit.training.planning.plan import Plan
     from vit.training.result import FitResult
     from vit.training.tracking.tracker import Tracker
@@ -115,13 +115,15 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     if options.resume is not None and resumed is None:
         resumed, plan = newest_for_all(plan, meeting, start.listed, reporter)
     contents = read_images(plan.source, reporter) if is_first() else None
+    if contents is not None:
+        warn_of_overlap(reporter, plan, contents)
     settled = settle(plan, began, options.find_lr and resumed is None, reporter)
     plan = settled.plan
     with ExitStack() as lock:
 
         def decide() -> str:
             assert contents is not None
-            return str(_open_run(plan, resumed, contents, lock).path)
+            return str(open_run(plan, resumed, contents, lock, plan.recipe.name).path)
 
         run = RunDirectory(Path(meeting.decided("run", decide)))
         show_plan(reporter, plan, str(run.path), start.why)
@@ -133,22 +135,6 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     return run
 
 
-def _open_run(plan: "Plan", resumed: Path | None, contents: "Contents", lock: ExitStack) -> "RunDirectory":
-    """Make a run folder, or open the one to resume; lock it, and check or write what it holds before the first step."""
-    from vit.checkpoints.run import RunDirectory
-    from vit.training.beginning import check_unchanged, write_beginning
-
-    if resumed is None:
-        run = RunDirectory.create(plan.recipe.out, plan.source.name, plan.spec.name, plan.recipe.name)
-        lock.enter_context(run.held())
-        write_beginning(run, plan.recipe, plan.source, contents)
-    else:
-        run = RunDirectory(resumed)
-        lock.enter_context(run.held())
-        check_unchanged(run, plan.source, contents)
-    return run
-
-
 def _train(settled: "Settled", run: "RunDirectory", resume: bool, reporter: Reporter) -> None:
     """Train into a run folder, and on the first process write and show the result."""
     from vit.report.run_figures import write_classes
@@ -156,7 +142,7 @@ def _train(settled: "Settled", run: "RunDirectory", resume: bool, reporter: Repo
     from vit.training.fit import fit
 
     plan = settled.plan
-    tracker = _open_tracker(plan, run, reporter)
+    tracker = tracker_of(plan, run, reporter)
     name = validation_name(plan)
     progress = TrainProgress(reporter, name, plan.rounds, plan.recipe.optim.best_metric)
     try:
@@ -176,17 +162,6 @@ def _train(settled: "Settled", run: "RunDirectory", resume: bool, reporter: Repo
 
     finish(run, fitted, tracker, write_others)
     show_result(reporter, run, fitted.result, name)
-
-
-def _open_tracker(plan: "Plan", run: "RunDirectory", reporter: Reporter) -> "Tracker":
-    """The tracker of a training; only the first process has one that tracks."""
-    from vit.training.tracking.open import open_tracker
-    from vit.training.tracking.tracker import Sharing
-
-    recipe = plan.recipe
-    sharing = Sharing(recipe.wandb_media, recipe.wandb_model)
-    mode = recipe.wandb if is_first() else "off"
-    return open_tracker(mode, run.path, plain(recipe), run.path.name, reporter.notice, sharing=sharing)
 
 
 def _draw(reporter: Reporter, run: "RunDirectory", plan: "Plan", fitted: "FitResult", tracker: "Tracker") -> None:

@@ -45,7 +45,7 @@ class Estimate(Listener):
 
     def row(self, row: dict[str, float], step: int) -> None:
         """Note that a validation has ended."""
-        if "val/loss" in row:
+        if self._first and any(name.startswith("val/") for name in row):
             self._validated_at = self._last_at
 
     def step(self, done: int, total: int, loss: float, images_per_second: float) -> None:
@@ -74,13 +74,14 @@ class Estimate(Listener):
         decoding = self._first_at - self._began if plan.source.splits["train"].arrays is None else 0.0
         decoding /= images["train"]  # for each image
         scoring = FORWARD * step / plan.batch_size
-        validation = scoring * images["validation"]
-        others = sum(images.values()) - images["train"] - images["validation"]
+        num_validation = images.get("validation", 0)
+        validation = scoring * num_validation
+        others = sum(images.values()) - images["train"] - num_validation
         left = decoding * others
         if self._validated_at is None:
-            left += decoding * images["validation"]
+            left += decoding * num_validation
         else:
-            validation = max(validation, now - step - self._validated_at - decoding * images["validation"])
+            validation = max(validation, now - step - self._validated_at - decoding * num_validation)
         left += (total - done) * step + (total - done) / plan.steps_per_round * validation
         left += validation + scoring * others
         self.seconds = now - self._began + left

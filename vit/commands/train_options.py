@@ -11,6 +11,7 @@ from vit.commands.parser import Parser
 from vit.commands.recipe_layers import AUTO, Given
 from vit.commands.recipe_options import SHORT, make_parser
 from vit.errors import UsageError
+from vit.training.recipes.recipe import Recipe
 
 PRINT = "--print_config"
 FIND = "find"  # as optim.lr: a range test, beside the learning rate of the recipe
@@ -55,14 +56,18 @@ def read_words(words: Sequence[str]) -> TrainOptions:
     return read_with(make_parser(), words)[0]
 
 
-def read_with(parser: Parser, words: Sequence[str], others: Sequence[str] = ()) -> tuple[TrainOptions, dict[str, Any]]:
+def read_with(
+    parser: Parser, words: Sequence[str], others: Sequence[str] = (), kind: type[Recipe] = Recipe
+) -> tuple[TrainOptions, dict[str, Any]]:
     """The options of a command line, and the given values of a parser's options that are not those of a training.
 
     Args:
         parser: the parser of `vit train`, with further options.
         others: names of the further options.
+        kind: class of the recipe.
     """
-    parser.set_defaults({"model.init_from": AUTO})
+    if kind is Recipe:
+        parser.set_defaults({"model.init_from": AUTO})
     expanded = _expanded(words)
     configs = [word.partition("=")[2] for word in expanded if word.startswith("--config=")]
     find = f"--optim.lr={FIND}"
@@ -70,16 +75,21 @@ def read_with(parser: Parser, words: Sequence[str], others: Sequence[str] = ()) 
     values = parser.parse_args(plain, defaults=False).as_dict()
     further = {name: values.pop(name) for name in others if name in values}
     resume, dry_run = values.pop("resume", None), values.pop("dry_run", False)
-    return TrainOptions(Given(tuple(configs), values), resume, dry_run, PRINT in expanded, find in expanded), further
+    given = Given(tuple(configs), values, kind)
+    return TrainOptions(given, resume, dry_run, PRINT in expanded, find in expanded), further
 
 
 def read_values(
-    data: StrPath | None, config: StrPath | Sequence[StrPath], resume: StrPath | None, values: Mapping[str, object]
+    data: StrPath | None,
+    config: StrPath | Sequence[StrPath],
+    resume: StrPath | None,
+    values: Mapping[str, object],
+    kind: type[Recipe] = Recipe,
 ) -> TrainOptions:
     """The options of keyword arguments of Python; UsageError for an unknown name."""
-    parser = make_parser()
+    parser = make_parser(kind)
     known = {*parser.get_defaults().keys(), *(flag.removeprefix("--") for flag in SHORT)}
-    given, find = Given(tuple(os.fspath(one) for one in path_list(config))), False
+    given, find = Given(tuple(os.fspath(one) for one in path_list(config)), kind=kind), False
     for name, value in values.items():
         if name in ("lr", "optim.lr") and value == FIND:
             find = True

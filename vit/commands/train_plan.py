@@ -7,6 +7,7 @@ from vit.console import Reporter, percent
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
+    from vit.data.contents import Contents
     from vit.training.planning.plan import Plan
 
 FEW_IMAGES = 50_000  # Dosovitskiy et al. 2021, section 4.3: below millions a ViT from random weights is behind CNNs
@@ -52,20 +53,24 @@ def show_plan(reporter: Reporter, plan: "Plan", run: str, why: str = "") -> None
             *(("note", note) for note in plan.source.notes),
             *([("note", SCRATCH)] if _is_hopeful(plan) else []),
             *_classes(plan),
-            (
-                "network",
-                f"{plan.cost.parameters:,} parameters, {plan.cost.flops / 1e6:,.0f} MFLOPs an image, "
-                f"{plan.preprocess.image_size} pixels",
-            ),
-            *_start(plan, why),
-            ("augment", _augment(plan)),
-            ("batch", _batch(plan)),
-            *_length(plan),
+            ("network", network_words(plan)),
+            *start_facts(plan, why),
+            *_teacher(plan),
+            ("augment", augment_words(plan)),
+            ("batch", batch_words(plan)),
+            *length_facts(plan),
             ("device", f"{plan.device.type}, {plan.precision}"),
             ("run", run),
             ("W&B", sharing.words(*intended(plan.recipe.wandb))),
         ]
     )
+
+
+def network_words(plan: "Plan") -> str:
+    """Size and cost of the network."""
+    cost = plan.cost
+    flops = f"{cost.flops / 1e6:,.0f} MFLOPs an image"
+    return f"{cost.parameters:,} parameters, {flops}, {plan.preprocess.image_size} pixels"
 
 
 def warn_of_space(reporter: Reporter, plan: "Plan", run: "RunDirectory") -> None:
@@ -75,6 +80,15 @@ def warn_of_space(reporter: Reporter, plan: "Plan", run: "RunDirectory") -> None
         reporter.notice(
             f"WARNING: checkpoints will take up to {needed / 1e6:,.1f} MB, and {run.path} has {free / 1e6:,.1f} MB left"
         )
+
+
+def warn_of_overlap(reporter: Reporter, plan: "Plan", contents: "Contents") -> None:
+    """Warn if the teacher has trained on images that this training measures."""
+    from vit.training.teacher_overlap import overlap_words
+
+    words = "" if plan.teacher is None else overlap_words(plan.teacher, plan.source, contents)
+    if words:
+        reporter.notice(words)
 
 
 def validation_name(plan: "Plan") -> str:
@@ -160,7 +174,7 @@ def _is_hopeful(plan: "Plan") -> bool:
     return is_vit and few and plan.recipe.model.init_from is None
 
 
-def _start(plan: "Plan", why: str) -> list[tuple[str, str]]:
+def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
     """The initial weights, unless they are random as the user wants."""
     weights = plan.recipe.model.init_from
     if weights is not None:
@@ -168,21 +182,39 @@ def _start(plan: "Plan", why: str) -> list[tuple[str, str]]:
     return [("start", f"random weights: {why}")] if why else []
 
 
-def _augment(plan: "Plan") -> str:
+def _teacher(plan: "Plan") -> list[tuple[str, str]]:
+    """Who teaches, how well it knows its own validation images, what it gives, and what it costs."""
+    teacher, config = plan.teacher, plan.recipe.distill
+    if teacher is None or config.weight is None:
+        return []
+    cost, accuracy = teacher.cost, teacher.accuracy
+    right = "" if accuracy is None else f", {percent(accuracy)} of its own validation images right"
+    gives = f"probabilities at temperature {config.temperature:g}" if config.kind == "soft" else "most probable class"
+    head = " for the distillation token" if plan.spec.options.get("pool") == "cls_dist" else ""
+    once = not plan.augment.is_random
+    passes = "each image is computed once" if once else f"{cost.flops / (3 * plan.cost.flops):.0%} more FLOPs a step"
+    return [
+        ("teacher", f"{teacher.description.spec.name}, {cost.parameters:,} parameters{right}: {teacher.path}"),
+        ("teaches", f"{gives}{head}, {config.weight:.0%} of the loss; {passes}"),
+    ]
+
+
+def augment_words(plan: "Plan") -> str:
     """The augmentations that change an image."""
     values = vars(plan.augment).items()
     changing = [f"{key} {value:g}" for key, value in values if value not in (0, 1.0) and key != "magnitude"]
     return ", ".join(changing) or "none"
 
 
-def _batch(plan: "Plan") -> str:
+def batch_words(plan: "Plan") -> str:
+    """The images of a step, and how they are divided."""
     parts = plan.recipe.optim.accumulate
     micro_batches = f" in {parts} micro-batches" if parts > 1 else ""
     processes = f" on {plan.world_size} processes" if plan.world_size > 1 else ""
     return f"{plan.batch_size} images{micro_batches}{processes}"
 
 
-def _length(plan: "Plan") -> list[tuple[str, str]]:
+def length_facts(plan: "Plan") -> list[tuple[str, str]]:
     """Optimizer and number of steps; or the penalties of a linear probe."""
     optim = plan.recipe.optim
     if plan.recipe.model.freeze == "backbone":

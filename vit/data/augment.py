@@ -66,6 +66,11 @@ class Augment:
         """Whether a label becomes the fractions of two classes."""
         return self.mixup > 0 or self.cutmix > 0
 
+    @property
+    def is_random(self) -> bool:
+        """Whether an image can look different in another epoch."""
+        return replace(self, magnitude=Augment.magnitude) != Augment()
+
 
 def preset(name: AugmentName, image_size: int, mirrored: bool) -> Augment:
     """The augmentation that a name stands for.

@@ -4,18 +4,17 @@ The content hash of a file is a hash of its bytes. Its name and folder do not ma
 another format or size has another hash; `vit data check` finds such pairs.
 """
 
-import hashlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from vit.data.decode import ImageError, check_header, read_bytes
+from vit.data.decode import check_header
+from vit.data.image_bytes import ImageError, content_hash
 from vit.data.samples import Samples, Source
 from vit.data.split import SPLITS
 from vit.data.threads import decode_threads
 
-_HASH_BYTES = 16
 _PER_TASK = 32  # images that a thread takes at a time
 
 
@@ -34,15 +33,15 @@ class Contents:
     def by_path(self, source: Source) -> dict[str, str]:
         """{path: content hash} of all images. `source` is the one that was read."""
         return {
-            path: content_hash
+            path: found
             for split, hashes in self.hashes.items()
-            for path, content_hash in zip(source.splits[split].paths, hashes, strict=True)
+            for path, found in zip(source.splits[split].paths, hashes, strict=True)
         }
 
     def split_hashes(self, source: Source) -> dict[str, str]:
         """{split: hash of its names, labels and contents}. `source` is the one that was read."""
         return {
-            split: _hash(source.splits[split].fingerprint().encode(), *map(str.encode, hashes))
+            split: content_hash(source.splits[split].fingerprint().encode(), *map(str.encode, hashes))
             for split, hashes in self.hashes.items()
         }
 
@@ -81,7 +80,7 @@ def read_contents(
         for split, samples in chosen.items():
             parts = [range(start, min(start + _PER_TASK, len(samples))) for start in range(0, len(samples), _PER_TASK)]
             for part, results in zip(parts, parallel(_reader(samples), parts), strict=True):
-                hashes[split] += [content_hash for content_hash, _ in results]
+                hashes[split] += [found for found, _ in results]
                 unreadable[split] |= {index: why for index, (_, why) in zip(part, results, strict=True) if why}
                 done += len(part)
                 if progress is not None:
@@ -91,27 +90,27 @@ def read_contents(
 
 def _reader(samples: Samples) -> Callable[[range], list[tuple[str, str]]]:
     """A function from indices to pairs: content hash, and the reason why the file is not an image."""
-    return lambda part: [_array(samples, index) if samples.root is None else _file(samples, index) for index in part]
+
+    def read(part: range) -> list[tuple[str, str]]:
+        if samples.arrays is not None:
+            return [_array(samples, index) for index in part]
+        known = {index: samples.known_hash(index) for index in part}
+        samples.prepare([index for index, found in known.items() if not found])
+        return [(found, "") if found else _encoded(samples, index) for index, found in known.items()]
+
+    return read
 
 
 def _array(samples: Samples, index: int) -> tuple[str, str]:
     assert samples.arrays is not None
     pixels = np.ascontiguousarray(samples.arrays[index])
-    return _hash(str(pixels.shape).encode(), pixels.tobytes()), ""
+    return content_hash(str(pixels.shape).encode(), pixels.tobytes()), ""
 
 
-def _file(samples: Samples, index: int) -> tuple[str, str]:
-    path = samples.file(index)
+def _encoded(samples: Samples, index: int) -> tuple[str, str]:
     try:
-        data = read_bytes(path)
-        check_header(data, path)
+        data = samples.encoded(index)
+        check_header(data, samples.name(index))
     except ImageError as error:
         return "", error.reason
-    return _hash(data), ""
-
-
-def _hash(*parts: bytes) -> str:
-    digest = hashlib.blake2b(digest_size=_HASH_BYTES)
-    for part in parts:
-        digest.update(part)
-    return digest.hexdigest()
+    return content_hash(data), ""

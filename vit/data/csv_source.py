@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vit.data.image_csv import ListedFiles, ListedGroups, columns_of, read_image_csv, split_of
+from vit.data.image_csv import ListedFiles, ListedGroups, columns_of, place_of, read_image_csv, split_of
 from vit.data.label_text import SEPARATOR
 from vit.data.multilabel_csv import read_label_columns, read_label_lists
 from vit.data.samples import Source, label_files
@@ -42,8 +42,9 @@ def _read_classes(path: Path) -> Source:
     class_names = tuple(sorted({name for _, name in rows["train"]}))
     if not class_names:
         raise DataError(f"{path} has no training images", "leave split empty or write train")
+    root, reader = place_of(path, [file_name for file_name, _ in rows["train"]])
     splits = {
-        split: label_files(path.parent, listed, class_names, str(path), groups[split] if listed_groups else None)
+        split: label_files(root, listed, class_names, str(path), groups[split] if listed_groups else None, reader)
         for split, listed in rows.items()
     }
     notes = [table.note] if table.note else []

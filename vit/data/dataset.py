@@ -7,20 +7,28 @@ from torch.utils.data import Dataset
 
 from vit.data.augment import ImageAugment
 from vit.data.batch import Batch
-from vit.data.decode import ImageError, read_image
+from vit.data.decode import decode_image
 from vit.data.draws import hashed
+from vit.data.image_bytes import ImageError
 from vit.data.preprocess import Preprocess, resize_shorter
 from vit.data.sampler import Key
 from vit.data.samples import Labels, Samples
 from vit.data.threads import decode_threads
 from vit.errors import DataError
 
+_FETCHED_AT_ONCE = 1024  # images that memory keeps, if they are on other machines
 _MAX_TRIES = 10  # images that may stand in for an unreadable one, the unreadable one included
 
 
-def array_image(samples: Samples, index: int) -> Tensor:
-    """The pixels of an image that its source holds in memory: (3, H, W) uint8."""
-    assert samples.arrays is not None
+def image_of(samples: Samples, index: int) -> Tensor:
+    """One image of any source, upright: (3, H, W) uint8.
+
+    Raises:
+        ImageError: the image cannot be read.
+        DataError: images of shards or other machines cannot be read at all.
+    """
+    if samples.arrays is None:
+        return decode_image(samples.encoded(index), samples.name(index))
     pixels = torch.from_numpy(np.ascontiguousarray(samples.arrays[index]))
     return pixels.expand(3, -1, -1) if pixels.ndim == 2 else pixels.permute(2, 0, 1)
 
@@ -74,6 +82,8 @@ class ImageDataset(Dataset[Batch]):
                 images = torch.stack(recolored)
             indices = self.origin[indices].tolist()
         else:
+            if self.memory is None:
+                self.samples.prepare(indices)
             pictures = [self._picture(index) for index in indices]
             images = torch.stack(
                 [self._augmented(image, seed) for (image, _), seed in zip(pictures, draw_seeds, strict=True)]
@@ -138,16 +148,16 @@ class ImageDataset(Dataset[Batch]):
         In evaluation an unreadable image is black, and its row is not valid.
         """
         if self.samples.arrays is not None:
-            return array_image(self.samples, index), index
+            return image_of(self.samples, index), index
         if self.augment is None:
             try:
-                return read_image(self.samples.file(index)), index
+                return image_of(self.samples, index), index
             except ImageError as error:
                 self.unreadable[index] = error.reason
                 return torch.zeros(3, self.preprocess.image_size, self.preprocess.image_size, dtype=torch.uint8), index
         for candidate in range(index, index + min(_MAX_TRIES, len(self))):
             try:
-                return read_image(self.samples.file(candidate % len(self))), candidate % len(self)
+                return image_of(self.samples, candidate % len(self)), candidate % len(self)
             except ImageError as error:
                 failure = error
                 if candidate == index:
@@ -169,8 +179,12 @@ class ImageDataset(Dataset[Batch]):
             image, self.origin[index] = self._decoded(index)
             return self._kept(image)
 
+        images: list[Tensor] = []
         with decode_threads() as parallel:
-            images = list(parallel(kept, range(len(self))))
+            for start in range(0, len(self), _FETCHED_AT_ONCE):
+                part = range(start, min(start + _FETCHED_AT_ONCE, len(self)))
+                self.samples.prepare(part)
+                images += parallel(kept, part)
         exact = all(image.shape[1:] == (side, side) for image in images)
         self.memory = torch.stack(images) if exact else images
 

@@ -1,7 +1,7 @@
 """Files -> upright RGB uint8 tensors: the one decoder of training, evaluation, prediction and export.
 
-Files are untrusted. Before it decodes pixels, the decoder checks that the path is a regular file. Then Pillow reads the
-header, which must have an allowed format and a size within the limits.
+Files are untrusted. Before pixels are decoded, `image_bytes` checks that the path is a regular file. Then Pillow reads
+the header, which must have an allowed format and a size within the limits.
 
 JPEG pixels come from torchvision, which is 1.8 times as fast as Pillow and equal to 2 gray levels. Other formats come
 from Pillow, because torchvision's PNG decoder crashes the process on damaged files. No other program ever runs.
@@ -10,7 +10,6 @@ Animated and multi-page files give their first frame.
 
 import io
 import os
-import stat
 import threading
 import warnings
 
@@ -21,36 +20,17 @@ from torch import Tensor
 from torchvision.io import ImageReadMode, decode_jpeg
 
 from vit.data.formats import FORMATS
+from vit.data.image_bytes import ImageError as ImageError
+from vit.data.image_bytes import read_bytes as read_bytes
 
 MAX_PIXELS = 64_000_000
 MAX_ASPECT = 50
-MAX_BYTES = 512 * 2**20
 MAX_SCANS = 100  # of a JPEG: ten are usual; each scan is a pass over all pixels, and takes as little as 36 bytes
 BACKGROUND = 255  # white, below transparent pixels
 
-_OPENING = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))  # flags that this platform has
 _ORIENTATION_TAG = 0x0112
 _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1", b"avif", b"avis")
 _SCAN = b"\xff\xda"  # marker of a scan; inside a scan, 00 or a restart follows ff
-
-
-class ImageError(Exception):
-    """An image that cannot be read.
-
-    Attributes:
-        path: path of the file, or a name.
-        kind: "unreadable", "not_image" or "too_large".
-        reason: cause in words.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], kind: str, reason: str) -> None:
-        super().__init__(f"{os.fspath(path)}: {reason}")
-        self.path = os.fspath(path)
-        self.kind = kind
-        self.reason = reason
-
-    def __reduce__(self) -> tuple[type["ImageError"], tuple[str, str, str]]:
-        return ImageError, (self.path, self.kind, self.reason)  # a worker process pickles its errors
 
 
 class _NoWarnings:
@@ -90,31 +70,6 @@ def read_image(path: str | os.PathLike[str]) -> Tensor:
         ImageError: the file is missing, not a regular file, not an image, damaged, or larger than the limits.
     """
     return decode_image(read_bytes(path), path)
-
-
-def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """The content of a regular file, without ever waiting for a FIFO or a device.
-
-    Raises:
-        ImageError: the file is missing, empty, larger than MAX_BYTES, or not a regular file.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | _OPENING)
-    except (OSError, ValueError) as error:
-        raise ImageError(path, "unreadable", getattr(error, "strerror", None) or str(error)) from error
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):  # before `open`, which has another message for a folder
-        os.close(descriptor)
-        raise ImageError(path, "not_image", "not a regular file")
-    with open(descriptor, "rb") as file:
-        if status.st_size == 0:
-            raise ImageError(path, "not_image", "the file is empty")
-        if status.st_size > MAX_BYTES:
-            raise ImageError(path, "too_large", f"{status.st_size:,} bytes; the limit is {MAX_BYTES:,}")
-        try:
-            return file.read()
-        except OSError as error:
-            raise ImageError(path, "unreadable", error.strerror or str(error)) from error
 
 
 def decode_image(data: bytes, path: str | os.PathLike[str] = "<bytes>") -> Tensor:

@@ -5,7 +5,7 @@ Drawing by the root of the class sizes lies between that and no change (Mahajan 
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,16 @@ def drawn_shares(counts: Labels, sampling: Sampling) -> Shares:
     """
     sizes = np.where(counts > 0, np.maximum(counts, 1) ** _POWERS[sampling], 0.0)
     return sizes / sizes.sum()
+
+
+class ImageOrder(Protocol):
+    """The images of any epoch, as a pure function of the epoch."""
+
+    def __len__(self) -> int:
+        """Number of images of an epoch."""
+
+    def drawn(self, epoch: int) -> tuple[Labels, Labels]:
+        """(indices, repeats), both (n,): the image at each position, and how often it came before in this epoch."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePath
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "MPO")
 FORMATS_OF = {  # ending -> formats that such a file may hold; cameras name MPO files .jpg
@@ -24,7 +24,7 @@ CONVERTIBLE = {  # endings of photographs that this program does not decode
 }
 
 
-def has_image_extension(path: Path) -> bool:
+def has_image_extension(path: PurePath) -> bool:
     """Whether `read_image` reads files with this ending."""
     return path.suffix.lower() in EXTENSIONS
 

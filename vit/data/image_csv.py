@@ -4,10 +4,14 @@ import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vit.csv_files import unescape
-from vit.data.dataset_names import SPLIT_SYNONYMS
+from vit.data.dataset_names import SPLIT_SYNONYMS, is_far
 from vit.errors import DataError, nearest
+
+if TYPE_CHECKING:
+    from vit.data.image_bytes import ImageReader
 
 NAMES = {  # our column -> common names of it, the most specific first
     "path": (
@@ -115,6 +119,8 @@ def split_of(row: Mapping[str, str], where: str) -> str:
 class ListedFiles:
     """The files that a table has listed so far: each must exist, and may be listed once.
 
+    All may be addresses on other machines. Whether something is there shows when it is read.
+
     Args:
         table: the table; paths are relative to its folder.
     """
@@ -122,21 +128,43 @@ class ListedFiles:
     def __init__(self, table: Path) -> None:
         self._table = table
         self._line_of: dict[str, int] = {}
+        self._are_far = False
 
     def add(self, file_name: str, line: int) -> None:
         """Check a file.
 
         Raises:
-            DataError: the file is listed twice, or is missing.
+            DataError: the file is listed twice or is missing, or files and addresses are mixed.
         """
         where = f"{self._table}, line {line}"
         if file_name in self._line_of:
             raise DataError(f"{where}: {file_name!r} is also in line {self._line_of[file_name]}", "keep one of the two")
+        if not self._line_of:
+            self._are_far = is_far(file_name)
         self._line_of[file_name] = line
-        if not (self._table.parent / file_name).is_file():
+        if is_far(file_name) != self._are_far:
+            kind = "a file" if self._are_far else "an address"
+            raise DataError(
+                f"{where}: {file_name!r} is {kind}, and the lines before are not", "list files or addresses, not both"
+            )
+        if not self._are_far and not (self._table.parent / file_name).is_file():
             raise DataError(
                 f"{where}: there is no file {self._table.parent / file_name}", "paths are relative to the CSV"
             )
+
+
+def place_of(table: Path, file_names: Sequence[str]) -> "tuple[Path | None, ImageReader | None]":
+    """The folder of the files that a table lists, or the reader of the addresses that it lists.
+
+    Args:
+        table: the table.
+        file_names: checked names of its rows.
+    """
+    if not file_names or not is_far(file_names[0]):
+        return table.parent, None
+    from vit.data.shards.far import FarImages  # not above: files need no fsspec
+
+    return None, FarImages()
 
 
 def _sniffed(path: Path, wanted: Sequence[str]) -> tuple[list[str], str]:

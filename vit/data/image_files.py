@@ -13,13 +13,16 @@ FolderId = tuple[int, int]  # device and inode
 _ENDING = "files ending in "
 
 
-def image_files(folder: Path, skipped: Counter[str], outside: AbstractSet[FolderId] = frozenset()) -> list[str]:
+def image_files(
+    folder: Path, skipped: Counter[str], outside: AbstractSet[FolderId] = frozenset(), without_runs: bool = False
+) -> list[str]:
     """Paths of image files below `folder`, relative to it. Links are followed, and each real folder is read once.
 
     Args:
         folder: the folder.
         skipped: counts of skipped entries by kind; this function adds to them.
         outside: folders that are not part of this one, for example its parents and other class folders.
+        without_runs: whether folders of runs are skipped, which hold pictures of this program.
     """
     found: list[str] = []
     seen = set(outside)
@@ -41,7 +44,10 @@ def image_files(folder: Path, skipped: Counter[str], outside: AbstractSet[Folder
             if _is_hidden(entry.name):
                 skipped["hidden or system files"] += 1
             elif _is_folder(entry):
-                walk(name)
+                if without_runs and holds_runs(Path(entry.path)):
+                    skipped["folders of runs"] += 1
+                else:
+                    walk(name)
             elif not has_image_extension(Path(entry.name)):
                 skipped[f"{_ENDING}{Path(entry.name).suffix or 'nothing'}"] += 1
             elif entry.is_symlink() and not os.path.exists(entry.path):

@@ -11,11 +11,12 @@ from torch.utils.data import DataLoader
 from vit.data.augment import Augment, BatchAugment, ImageAugment
 from vit.data.batch import Batch
 from vit.data.dataset import ImageDataset
-from vit.data.epoch_order import EpochOrder, Sampling
+from vit.data.epoch_order import EpochOrder, ImageOrder, Sampling
 from vit.data.loader import AUTO_CACHE_BYTES, EVALUATION_BATCH_SIZE, batch_loader, evaluation_loader
 from vit.data.preprocess import Preprocess
 from vit.data.sampler import TrainSampler
-from vit.data.samples import Source
+from vit.data.samples import Samples, Source
+from vit.data.shard_order import ShardOrder
 from vit.errors import DataError
 from vit.launch import rank_and_world_size
 
@@ -43,6 +44,19 @@ class LoaderOptions:
     batches: int | None = None
     accumulate: int = 1
     sampling: Sampling = "natural"
+
+
+def train_order(samples: Samples, seed: int, batch_size: int, sampling: Sampling) -> ImageOrder:
+    """The order of training images: by windows of shards if there are several shards, else over all images.
+
+    Args:
+        batch_size: images of a global batch.
+        sampling: how an epoch draws; a draw by classes is over all images.
+    """
+    shards = None if samples.reader is None else samples.reader.shards(samples.paths)
+    if shards is None or sampling != "natural" or len(np.unique(shards)) < 2:
+        return EpochOrder(samples.labels, seed, sampling)
+    return ShardOrder(shards, seed, batch_size)
 
 
 class ImageDataModule(LightningDataModule):
@@ -90,9 +104,10 @@ class ImageDataModule(LightningDataModule):
                 f"give --batch_size {max(1, length // 4)} or less, or add images",
             )
         accumulate = self.options.accumulate
+        batch_size = self.options.batch_size // accumulate
         self._train_sampler = TrainSampler(
-            EpochOrder(self.source.splits["train"].labels, self.seed, self.options.sampling),
-            self.options.batch_size // accumulate,
+            train_order(self.source.splits["train"], self.seed, batch_size, self.options.sampling),
+            batch_size,
             rank,
             world_size,
             self.options.batches,

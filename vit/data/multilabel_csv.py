@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vit.data.image_csv import ImageTable, ListedFiles, ListedGroups, read_image_csv, split_of
+from vit.data.image_csv import ImageTable, ListedFiles, ListedGroups, place_of, read_image_csv, split_of
 from vit.data.label_text import ABSENT, NOT_KNOWN, PRESENT, LabelRows, check_label_name, parse_labels
 from vit.data.samples import Samples, Source
 from vit.errors import DataError
@@ -163,6 +163,7 @@ def _source(path: Path, names: tuple[str, ...], rows: dict[str, list[_Row]], mis
             f"{path} has {len(names)} label{'s' * (len(names) != 1)}; several labels for an image need two or more",
             "for one yes/no question, name the column label and give each image one of two classes",
         )
+    root, reader = place_of(path, [row.path for row in rows["train"]])
     splits = {}
     for split, listed in rows.items():
         labels: LabelRows = np.array(
@@ -170,7 +171,7 @@ def _source(path: Path, names: tuple[str, ...], rows: dict[str, list[_Row]], mis
         )
         known = (labels != NOT_KNOWN).any(axis=1)
         groups = tuple(row.group for row in listed) if any(row.group for row in listed) else None
-        images = Samples([row.path for row in listed], labels, path.parent, groups=groups)
+        images = Samples([row.path for row in listed], labels, root, groups=groups, reader=reader)
         splits[split] = images.select(np.flatnonzero(known))
         if not known.all():
             notes.append(f"left out {(~known).sum():,} of {len(listed):,} {split} images, of which no label is known")

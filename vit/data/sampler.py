@@ -7,7 +7,7 @@ are never in the wrong epoch, and all random draws for an image follow from its 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from vit.data.epoch_order import EpochOrder
+from vit.data.epoch_order import ImageOrder
 
 EVALUATION = -1  # epoch of the keys of evaluation
 
@@ -46,7 +46,7 @@ class TrainSampler:
 
     def __init__(
         self,
-        order: EpochOrder,
+        order: ImageOrder,
         batch_size: int,
         rank: int = 0,
         world_size: int = 1,

@@ -1,6 +1,7 @@
 """`Samples`, a list of images with labels, and `Source`, the splits of a data set; no pixel is read."""
 
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from vit.data.image_bytes import ImageReader, read_bytes
 from vit.data.label_text import ABSENT, LabelRows, label_text, parse_labels
 from vit.errors import DataError, UsageError
 
@@ -23,10 +25,12 @@ class Samples:
 
     Attributes:
         paths: path of each image, relative to `root`; a name where `arrays` holds the pixels.
-        labels: (n,) class numbers; with several labels for an image (n, K) int8: 1 present, 0 absent, -1 unknown.
-        root: folder of the paths; None where `arrays` holds the pixels.
+        labels: (n,) class numbers, -1 where unknown; with several labels for an image (n, K) int8: 1 present, 0 absent,
+            -1 unknown.
+        root: folder of the paths; None where `arrays` or `reader` has the images.
         arrays: n arrays (H, W) or (H, W, 3) uint8; None for files.
         groups: the group of each image, such as its patient: splits keep a group in one part; None: no groups.
+        reader: reads images that are in shards or on other machines; None for files and arrays.
     """
 
     paths: Sequence[str]
@@ -34,6 +38,7 @@ class Samples:
     root: Path | None = None
     arrays: Sequence[npt.NDArray[np.uint8]] | None = None
     groups: tuple[str, ...] | None = None
+    reader: ImageReader | None = None
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -59,6 +64,28 @@ class Samples:
             raise ValueError("these images are not files")
         return self.root / self.paths[index]
 
+    def name(self, index: int) -> str:
+        """The path of a file as the user would write it; the path alone of an image that is not a file."""
+        return self.paths[index] if self.root is None else os.fspath(self.file(index))
+
+    def encoded(self, index: int) -> bytes:
+        """The encoded bytes of one image.
+
+        Raises:
+            ImageError: the image cannot be read.
+            DataError: images of shards or other machines cannot be read at all.
+        """
+        return read_bytes(self.file(index)) if self.reader is None else self.reader.read(self.paths[index])
+
+    def prepare(self, indices: Sequence[int]) -> None:
+        """Fetch images that are read next, where they are on other machines."""
+        if self.reader is not None:
+            self.reader.prepare([self.paths[index] for index in indices])
+
+    def known_hash(self, index: int) -> str:
+        """The content hash of an image where it is known without reading the image, else ""."""
+        return "" if self.reader is None else self.reader.content_hash(self.paths[index])
+
     def select(self, indices: npt.ArrayLike) -> "Samples":
         """The images at `indices`, in that order."""
         chosen = np.asarray(indices, dtype=np.int64)
@@ -66,7 +93,7 @@ class Samples:
         if self.arrays is not None:
             arrays = self.arrays[chosen] if isinstance(self.arrays, np.ndarray) else [self.arrays[i] for i in chosen]
         groups = None if self.groups is None else tuple(self.groups[i] for i in chosen)
-        return Samples([self.paths[i] for i in chosen], self.labels[chosen], self.root, arrays, groups)
+        return Samples([self.paths[i] for i in chosen], self.labels[chosen], self.root, arrays, groups, self.reader)
 
     def followed_by(self, other: "Samples") -> "Samples":
         """These images and then those of another split of the same data set."""
@@ -75,7 +102,7 @@ class Samples:
             arrays = [*self.arrays, *other.arrays]
         groups = None if self.groups is None or other.groups is None else (*self.groups, *other.groups)
         paths, labels = [*self.paths, *other.paths], np.concatenate([self.labels, other.labels])
-        return Samples(paths, labels, self.root, arrays, groups)
+        return Samples(paths, labels, self.root, arrays, groups, self.reader)
 
     def fingerprint(self) -> str:
         """A hash of paths and labels in order. Two lists with one fingerprint name the same images."""
@@ -121,20 +148,22 @@ class Source:
 
 
 def label_files(
-    root: Path,
+    root: Path | None,
     rows: Sequence[tuple[str, str]],
     class_names: tuple[str, ...],
     where: str,
     groups: Sequence[str] | None = None,
+    reader: ImageReader | None = None,
 ) -> Samples:
     """Files and class names -> samples.
 
     Args:
-        root: folder of the paths.
+        root: folder of the paths; None where a reader reads them.
         rows: path and class name of each file.
         class_names: classes of the training images, in the order of their numbers.
         where: folder or table that an error names.
         groups: the group of each file; None: no groups.
+        reader: reader of the images; None: they are files below `root`.
 
     Raises:
         DataError: a row has a class that the training images lack.
@@ -149,14 +178,15 @@ def label_files(
             "rename or remove them, or add training images",
         )
     labels = np.fromiter((numbers[name] for _, name in rows), dtype=np.int64, count=len(rows))
-    return Samples([path for path, _ in rows], labels, root, groups=None if groups is None else tuple(groups))
+    named = None if groups is None else tuple(groups)
+    return Samples([path for path, _ in rows], labels, root, groups=named, reader=reader)
 
 
 def label_names(samples: Samples, class_names: Sequence[str]) -> list[str]:
-    """The class name of each image, or all its labels in one text."""
+    """The class name of each image, or all its labels in one text; "" for an image without a label (-1)."""
     if samples.is_multilabel:
         return [label_text(row, class_names) for row in samples.label_rows]
-    return [class_names[label] for label in samples.labels.tolist()]
+    return ["" if label < 0 else class_names[label] for label in samples.labels.tolist()]
 
 
 def label_array(names: Sequence[str], class_names: Sequence[str], is_multilabel: bool) -> npt.NDArray[Any]:

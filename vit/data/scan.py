@@ -1,18 +1,18 @@
 """One pass over all images of a source, on all cores, which keeps 800 bytes of each image."""
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from vit.data.dataset import array_image
-from vit.data.decode import ImageError, decode_image, image_format, read_bytes
+from vit.data.dataset import image_of
+from vit.data.decode import ImageError, decode_image, image_format
 from vit.data.formats import FORMATS_OF
 from vit.data.image_hashes import THUMBNAIL_SIZE, Bytes, ImageHashes, hash_image
 from vit.data.label_text import label_text
 from vit.data.samples import Labels, Source
+from vit.data.shards.reader import ChangedError
 from vit.data.split import SPLITS
 from vit.data.threads import decode_threads
 
@@ -48,22 +48,31 @@ class ImageList:
     def path(self, image: int) -> str:
         """The path as the user would write it; the name of an image that is not a file."""
         part, index = self._parts[self.split_numbers[image]], self._index_in_split(image)
-        return part.paths[index] if part.root is None else os.fspath(part.file(index))
+        return part.name(index)
 
     def describe(self, image: int) -> tuple[str, str, str]:
         """Split, class name or labels, and path of an image."""
         return self.splits[self.split_numbers[image]], self._names[self.labels[image]], self.path(image)
 
+    def prepare(self, images: range) -> None:
+        """Fetch images that are read next, where they are on other machines."""
+        for number, part in enumerate(self._parts):
+            first = int(self._starts[number])
+            own = [image - first for image in images if first <= image < first + len(part)]
+            part.prepare(own)
+
     def scan(self, image: int) -> tuple[ImageHashes, str] | ImageError:
         """The hashes of an image and the format of its file (empty for arrays), or why the file cannot be read."""
         part, index = self._parts[self.split_numbers[image]], self._index_in_split(image)
         if part.arrays is not None:
-            return hash_image(array_image(part, index)), ""
+            return hash_image(image_of(part, index)), ""
         try:
-            data = read_bytes(part.file(index))
-            return hash_image(decode_image(data, part.file(index))), image_format(data)
+            data = part.encoded(index)
+            return hash_image(decode_image(data, part.name(index))), image_format(data)
         except ImageError as error:
             return error
+        except ChangedError as error:
+            return ImageError(part.name(index), "unreadable", error.problem)
 
     def _index_in_split(self, image: int) -> int:
         return image - int(self._starts[self.split_numbers[image]])
@@ -122,6 +131,7 @@ def scan_images(images: ImageList, progress: Callable[[int, int], None]) -> Scan
     parts = [range(start, min(start + _PER_TASK, total)) for start in range(0, total, _PER_TASK)]
 
     def scan(part: range) -> list[tuple[ImageHashes, str] | ImageError]:
+        images.prepare(part)
         return [images.scan(image) for image in part]
 
     with decode_threads() as parallel:

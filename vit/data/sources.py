@@ -7,6 +7,8 @@ FOLDER/train|val|test/CLASS/*   class folders for each split
 FOLDER/CLASS/*                  class folders without splits; folders of runs beside them are skipped
 FILE.csv                        a table with the columns path,label[,split]; paths are relative to the file
                                 for several labels of an image: path,labels[,split], or one column of 0 and 1 per label
+FOLDER/index.parquet            shards of `vit data pack`, or others with an index of `vit data index`; or their FOLDER
+https://, s3:// or gs://        such an index on other machines, or its folder
 """
 
 import unicodedata
@@ -15,11 +17,12 @@ from pathlib import Path
 import numpy as np
 
 from vit.data.csv_source import read_csv_source
-from vit.data.dataset_names import DIGITS, KNOWN, LAYOUT, check_data
+from vit.data.dataset_names import DIGITS, KNOWN, LAYOUT, check_data, is_index
 from vit.data.folder_source import read_folder_source
 from vit.data.label_text import PRESENT
 from vit.data.outputs import is_output
 from vit.data.samples import Samples, Source
+from vit.data.shards.source import read_index_source
 from vit.errors import DataError
 
 ARCHIVES = frozenset((".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar"))
@@ -30,8 +33,8 @@ def open_source(data: str, root: str | None = None, download: bool = False, allo
     """List the images of DATA.
 
     Args:
-        data: a folder, a CSV file, "digits" or the name of a torchvision data set. A folder with such a name has
-            precedence, unless it holds outputs of this program alone: `--out .` makes such folders.
+        data: a folder, a CSV file, an index of shards, "digits" or the name of a torchvision data set. A folder with
+            such a name has precedence, unless it holds outputs of this program alone: `--out .` makes such folders.
         root: folder of torchvision's data sets.
         download: let torchvision download missing files.
         allow_empty: accept class folders without images.
@@ -42,7 +45,9 @@ def open_source(data: str, root: str | None = None, download: bool = False, allo
     """
     check_data(data)
     path = Path(data).expanduser()
-    if path.is_dir() and not (data in KNOWN and is_output(path)):
+    if is_index(data):
+        source = read_index_source(data)
+    elif path.is_dir() and not (data in KNOWN and is_output(path)):
         source = read_folder_source(path, allow_empty)
     elif path.is_file() and path.suffix.lower() in ARCHIVES:
         raise DataError(f"{data} is an archive", "unpack it, and give the folder")

@@ -3,13 +3,64 @@
 import glob
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from vit.data.dataset_names import is_far, is_index
 from vit.data.image_csv import read_image_csv
 from vit.errors import DataError, UsageError, nearest
 
+if TYPE_CHECKING:
+    from vit.data.image_bytes import ImageReader
+
 OUTPUTS = (".csv", ".jsonl", ".parquet")
 TABLES, NAMES = (".csv", ".tsv"), ".txt"
+
+
+@dataclass(frozen=True)
+class ListedImages:
+    """Images to predict, in order.
+
+    Attributes:
+        paths: path of each file, or key of each image of shards.
+        reader: reads images of shards; None for files.
+    """
+
+    paths: list[str]
+    reader: "ImageReader | None" = None
+
+
+def list_images(inputs: Sequence[str | os.PathLike[str]], recursive: bool) -> ListedImages:
+    """The images of an index of shards, by split in the order of its rows; addresses; or the files of `list_files`.
+
+    Raises:
+        UsageError: there is an index among several inputs.
+        DataError: as for `list_files`, or the index cannot be used.
+    """
+    names = [os.fspath(item) for item in inputs]
+    if any(is_far(name) and not is_index(name) for name in names):
+        return _addresses(names)
+    indexed = [name for name in names if is_index(name)]
+    if not indexed:
+        listed = list_files(inputs, recursive)
+        return _addresses(listed) if any(map(is_far, listed)) else ListedImages(listed)
+    if len(names) > 1:
+        raise UsageError(f"IMAGES has the index {indexed[0]} among other inputs", "give one index, and nothing else")
+    from vit.data.shards.source import read_index_source  # imports numpy
+
+    splits = read_index_source(indexed[0]).splits.values()
+    return ListedImages([path for samples in splits for path in samples.paths], next(iter(splits)).reader)
+
+
+def _addresses(names: list[str]) -> ListedImages:
+    """Images on other machines."""
+    from vit.data.shards.far import FarImages
+
+    near = next((name for name in names if not is_far(name)), None)
+    if near is not None:
+        raise UsageError(f"IMAGES has the file {near} among addresses", "give files or addresses, not both")
+    return ListedImages(names, FarImages())
 
 
 def list_files(inputs: Sequence[str | os.PathLike[str]], recursive: bool) -> list[str]:
@@ -64,7 +115,7 @@ def _listed(path: Path) -> list[str]:
         names = [row["path"] for _, row in read_image_csv(path, ("path",)).rows]
     if not names:
         raise DataError(f"{path} lists no files", "give one file name in each line")
-    return [os.path.join(path.parent, name) if path.parent != Path() else name for name in names]
+    return [name if path.parent == Path() or is_far(name) else os.path.join(path.parent, name) for name in names]
 
 
 def check_output(path: Path) -> None:

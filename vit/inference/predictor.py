@@ -17,7 +17,8 @@ from vit.checkpoints.novelty import UNLIKE, Novelty
 from vit.checkpoints.run import checkpoint_of
 from vit.checkpoints.tta_file import FittedTta
 from vit.checkpoints.validation_scores import ValidationScores
-from vit.data.decode import ImageError, read_image
+from vit.data.decode import decode_image, read_image
+from vit.data.image_bytes import ImageError, ImageReader
 from vit.data.in_memory import TAKEN, InMemory, name_of, pixels_of
 from vit.data.preprocess import Preprocess
 from vit.errors import UsageError
@@ -29,7 +30,7 @@ from vit.inference.engines.engine_names import ONNX, OPENVINO, EngineName, check
 from vit.inference.engines.onnx_engine import OnnxEngine
 from vit.inference.engines.openvino_engine import OpenVinoEngine
 from vit.inference.engines.openvino_model import read as read_openvino
-from vit.inference.files import list_files
+from vit.inference.files import list_images
 from vit.inference.pipeline import rows_of
 from vit.inference.scored_labels import above
 from vit.inference.tta import NUM_VIEWS, AugmentedEngine, Tta
@@ -147,18 +148,27 @@ class Predictor:
         inputs = cast(list[Image], [images] if _is_one(images) else list(cast(Iterable[Image], images)))
         names = [item for item in inputs if isinstance(item, str | os.PathLike)]
         if len(names) == len(inputs):
-            return self.predict_files(list_files(names, recursive), top_k, batch_size)
+            listed = list_images(names, recursive)
+            return self.predict_files(listed.paths, top_k, batch_size, listed.reader)
         return self._predict([_named(item, index) for index, item in enumerate(inputs)], top_k, batch_size)
 
-    def predict_files(self, paths: Sequence[str], top_k: int = 5, batch_size: int = BATCH_SIZE) -> Iterator[Prediction]:
-        """The predictions for a list of files."""
-        return self._predict([(path, path) for path in paths], top_k, batch_size)
+    def predict_files(
+        self,
+        paths: Sequence[str],
+        top_k: int = 5,
+        batch_size: int = BATCH_SIZE,
+        reader: ImageReader | None = None,
+    ) -> Iterator[Prediction]:
+        """The predictions for a list of files, or for images of shards, which `reader` reads."""
+        return self._predict([(path, path) for path in paths], top_k, batch_size, reader)
 
-    def _predict(self, named: Sequence[_Named], top_k: int, batch_size: int) -> Iterator[Prediction]:
+    def _predict(
+        self, named: Sequence[_Named], top_k: int, batch_size: int, reader: ImageReader | None = None
+    ) -> Iterator[Prediction]:
         """A Prediction for each (name, image)."""
 
         def read(one: _Named) -> tuple[str, Tensor | ImageError]:
-            return one[0], read_input(one[1], self.preprocess, one[0])
+            return one[0], read_input(one[1], self.preprocess, one[0], reader)
 
         return rows_of(self.engine, named, batch_size, read, lambda part: self._predict_batch(part, top_k))
 
@@ -248,10 +258,14 @@ def _named(image: Image, index: int) -> _Named:
     return name_of(image, index), image
 
 
-def read_input(image: str | InMemory, preprocess: Preprocess, name: str = "") -> Tensor | ImageError:
+def read_input(
+    image: str | InMemory, preprocess: Preprocess, name: str = "", reader: ImageReader | None = None
+) -> Tensor | ImageError:
     """A file, or an image with that name, as the input of a network (3, S, S) uint8, or the reason for a failure."""
     try:
-        return preprocess(read_image(image) if isinstance(image, str) else pixels_of(image, name))
+        if not isinstance(image, str):
+            return preprocess(pixels_of(image, name))
+        return preprocess(read_image(image) if reader is None else decode_image(reader.read(image), image))
     except ImageError as error:
         return error
 

@@ -25,6 +25,18 @@ def classifier_names(network: Network) -> tuple[str, ...]:
     )
 
 
+def token_logits(network: Network, images: Tensor) -> tuple[Tensor, Tensor]:
+    """Images (B, 3, S, S) -> logits of the class token and of the distillation token (B, C) each.
+
+    Args:
+        network: a ViT with the pool cls_dist, whose own output is the mean of both.
+    """
+    assert isinstance(network, VisionTransformer)
+    assert network.head_dist is not None
+    tokens = network.encode(images)  # (B, 2, D)
+    return network.head(tokens[:, 0]), network.head_dist(tokens[:, 1])
+
+
 class _LogitsAndFeatures(nn.Module):
     """A last layer whose output also has what it read: features (B, D, ...) -> (B, C + D, ...) float32."""
 

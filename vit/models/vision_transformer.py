@@ -168,13 +168,17 @@ class VisionTransformer(Network):
         self.initialize()
 
     def forward(self, images: Tensor) -> Tensor:
+        return self.classify(self.encode(images))  # (B, C)  eq. 4
+
+    def encode(self, images: Tensor) -> Tensor:
+        """Images (B, 3, S, S) -> the tokens that the head reads, after all blocks and the last norm (B, R, D)."""
         self.check_images(images)
         tokens = self.embed(images)  # (B, T, D)  eq. 1
         for block in self.blocks[:-1]:
             tokens = block(tokens)  # (B, T, D)  eq. 2, 3
         # The last block computes only the tokens that the head reads. This is exact, and saves 6 to 15 % of the time.
         tokens = self.blocks[-1](tokens, self.config.num_read)  # (B, R, D)  eq. 2, 3
-        return self.classify(self.norm(tokens))  # (B, C)  eq. 4
+        return self.norm(tokens)  # (B, R, D)  eq. 4
 
     def embed(self, images: Tensor) -> Tensor:
         """Images (B, 3, S, S) -> z_0 (B, T, D): prefix tokens and patch tokens, with positions (eq. 1)."""

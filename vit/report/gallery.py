@@ -8,7 +8,8 @@ from typing import IO, Self
 
 from markupsafe import Markup
 
-from vit.data.decode import ImageError, read_image
+from vit.data.decode import decode_image, read_image
+from vit.data.image_bytes import ImageError, ImageReader
 from vit.data.preprocess import resize_shorter
 from vit.report.page import templates
 from vit.report.thumbnails import encoded
@@ -20,7 +21,8 @@ MAX_PICTURES = 2000
 class Gallery:
     """Collects predictions into a page; `with Gallery(path, title) as gallery: gallery.add(...)`."""
 
-    def __init__(self, path: Path, title: str) -> None:
+    def __init__(self, path: Path, title: str, reader: ImageReader | None = None) -> None:
+        self._reader = reader  # of images of shards; None: files
         self.path = path
         self.title = title
         self.num_shown = 0
@@ -58,7 +60,7 @@ class Gallery:
             return
         self.num_shown += 1
         card = templates.get_template("gallery_card.html").render(
-            picture=_thumbnail(path) if probability is not None else None,
+            picture=_thumbnail(path, self._reader) if probability is not None else None,
             name=Path(path).name,
             path=path,
             label=" | ".join(labels) or "(no label)" if labels is not None else label or status,
@@ -84,10 +86,11 @@ class Gallery:
         self._file.close()
 
 
-def _thumbnail(path: str) -> Markup | None:
+def _thumbnail(path: str, reader: ImageReader | None) -> Markup | None:
     """The center square of a file's picture, small."""
     try:
-        picture = resize_shorter(read_image(path), THUMBNAIL, "bilinear")
+        image = read_image(path) if reader is None else decode_image(reader.read(path), path)
+        picture = resize_shorter(image, THUMBNAIL, "bilinear")
     except ImageError:
         return None  # the file changed after its prediction
     _, height, width = picture.shape

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from vit.data.dataset import array_image
-from vit.data.decode import ImageError, read_image
+from vit.data.dataset import image_of
+from vit.data.decode import ImageError
 from vit.data.samples import Samples, Source
 from vit.report.page import write_page
 from vit.report.thumbnails import encoded, shrunk
@@ -67,7 +67,7 @@ def write_label_page(
 
 def _picture(samples: Samples, index: int) -> Markup | None:
     try:
-        pixels = read_image(samples.file(index)) if samples.arrays is None else array_image(samples, index)
+        pixels = image_of(samples, index)
     except ImageError:
         return None
     return encoded(shrunk(pixels, THUMBNAIL))

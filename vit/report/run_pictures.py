@@ -9,8 +9,8 @@ from markupsafe import Markup
 from torch import Tensor
 
 from vit.checkpoints.run import RunDirectory
-from vit.data.dataset import array_image
-from vit.data.decode import ImageError, read_image
+from vit.data.dataset import image_of
+from vit.data.decode import ImageError
 from vit.data.samples import Source, label_names
 from vit.inference.scored_rows import ScoredRow
 from vit.report.label_mistakes import NotedLabel
@@ -100,7 +100,7 @@ def pixels_of(source: Source | None, split: str, images: Sequence[tuple[str, str
     def pixels(index: int) -> Tensor | None:
         try:
             own = found[index]
-            return read_image(samples.file(own)) if samples.arrays is None else array_image(samples, own)
+            return image_of(samples, own)
         except ImageError:
             return None  # the file changed after the measurement
 

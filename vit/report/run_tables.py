@@ -185,6 +185,7 @@ def facts(result: RunResult) -> list[tuple[str, str]]:
         ("size", f"{result.parameters:,} parameters, {result.flops / 1e6:,.1f} million FLOPs for each image"),
         ("images", ", ".join(f"{count:,} {split}" for split, count in result.num_images.items())),
         ("fingerprints", ", ".join(f"{split} {value}" for split, value in result.fingerprints.items())),
+        *([("teacher", result.teacher)] if result.teacher is not None else []),
         ("training", f"{result.steps:,} steps of {result.batch_size:,} images ({result.epochs:,.4g} epochs)"),
         ("seed", str(result.seed)),
         ("time", f"{result.seconds:,.0f} s, {result.images_per_second:,.0f} training images/s"),

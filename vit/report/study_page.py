@@ -17,11 +17,11 @@ from vit.report.page import write_page
 from vit.report.study_figures import learning_curves, price
 from vit.report.style import rendered
 from vit.report.variants import variants
-from vit.study.backbones import TITLES, Backbone, read_backbones
+from vit.study.backbones import TITLES, Backbone, conditions, read_backbones
 from vit.study.findings import Comparison, Difference, FailedCell, Findings, Fit, JsonValue, Point, Series
 from vit.study.folder import StudyDirectory, collect
 from vit.study.summary import summarize, to_json, write_results
-from vit.study.wording import Cell, budget_words, ends, in_words, percents, two_digits
+from vit.study.wording import Cell, budget_words, ends, equal_seeds, in_words, percents, two_digits
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,8 @@ class StudyContent:
     failed: list[FailedRow]
     backbones: list[tuple[str, ...]]
     backbone_titles: tuple[str, ...]
+    backbone_conditions: str
+    equal_seeds: int | None
     protocol: list[tuple[str, list[str]]]
     correlations: list[tuple[str, str]]
     least_seeds: int
@@ -143,6 +145,8 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
         failed=[FailedRow(cell, RunLayout(Path(cell.run)).log_path.as_posix()) for cell in findings.failed],
         backbones=[one.cells() for one in backbones],
         backbone_titles=TITLES,
+        backbone_conditions=conditions(backbones) if backbones else "",
+        equal_seeds=equal_seeds(protocol, sizes),
         protocol=[
             (name.replace("_", " "), _lines(value)) for name, value in protocol.items() if name != "budget_words"
         ],

@@ -7,7 +7,7 @@ from pathlib import Path
 from vit.atomic_files import atomic_write
 from vit.csv_files import new_table, records
 from vit.errors import DataError
-from vit.study.findings import ALPHA, Interval
+from vit.study.findings import ALPHA, Findings, Interval
 from vit.study.wording import percents
 
 TITLES = (
@@ -25,7 +25,9 @@ class Backbone:
         source: weights, as for `init_from`.
         num_images: number of training images.
         num_seeds: number of seeds.
-        accuracy: test accuracy of the linear probes; the interval covers other seeds and other test images.
+        equal_seeds: whether the seeds have the same training images, because the size is that of all images.
+        accuracy: test accuracy of the linear probes; the interval covers other test images, and other training images
+            unless `equal_seeds`.
         behind: error beyond that of the most accurate backbone, on the same seeds and images; 0 for that one.
         p_adjusted: p value of the test that `behind` is zero, corrected for all backbones; 1 for that one.
         neighbors: test accuracy of nearest neighbors in its features, mean over the seeds.
@@ -38,6 +40,7 @@ class Backbone:
     source: str
     num_images: int
     num_seeds: int
+    equal_seeds: bool
     accuracy: Interval
     behind: Interval
     p_adjusted: float
@@ -66,7 +69,7 @@ class Backbone:
             if isinstance(value, Interval):
                 plain |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
             else:
-                plain[name] = value
+                plain[name] = int(value) if isinstance(value, bool) else value
         return plain
 
     @classmethod
@@ -81,6 +84,7 @@ class Backbone:
             source=row["source"],
             num_images=int(row["num_images"]),
             num_seeds=int(row["num_seeds"]),
+            equal_seeds=bool(int(row["equal_seeds"])),
             accuracy=Interval(float(row["accuracy"]), ends["accuracy_low"], ends["accuracy_high"]),
             behind=Interval(float(row["behind"]), ends["behind_low"], ends["behind_high"]),
             p_adjusted=float(row["p_adjusted"]),
@@ -106,6 +110,27 @@ def verdict(found: Sequence[Backbone]) -> str:
     return f"{words} Of those that cannot be told apart, {fastest.name} is the fastest."
 
 
+def accuracies(findings: Findings, sizes: Sequence[int], names: Sequence[str]) -> list[tuple[str, ...]]:
+    """A row for each backbone: its name, and the test accuracy of its linear probes at every size, in %."""
+    points = {series.name: {point.num_images: point.mean for point in series.points} for series in findings.series}
+    return [(name, *(_accuracy(points[name].get(size)) for size in sizes)) for name in names]
+
+
+def conditions(found: Sequence[Backbone]) -> str:
+    """What the numbers of the table mean: its size, its seeds, and what its intervals cover."""
+    best = found[0]
+    at = f"Linear probes at {best.num_images:,} training images"
+    if best.equal_seeds:
+        return (
+            f"{at}, which are all there are. Every seed therefore fits the same head, and the 95 % intervals cover "
+            "other test images, not other training images."
+        )
+    seeds = f"{best.num_seeds} seed{'s' * (best.num_seeds != 1)}"
+    if best.accuracy.low is None:
+        return f"{at}, {seeds}: without intervals. Give --seeds 2 or more."
+    return f"{at}, {seeds}. The 95 % intervals cover other training images and other test images."
+
+
 def write_backbones(found: Sequence[Backbone], path: Path) -> None:
     """Write backbones.csv whole or not at all: a row for each backbone."""
     rows = [one.row() for one in found]
@@ -126,6 +151,14 @@ def read_backbones(path: Path) -> list[Backbone]:
         return [Backbone.of_row(row) for row in records(path)]
     except (KeyError, ValueError) as error:
         raise DataError(f"{path} is damaged: {error!r}", "give its 'vit probe' command again") from error
+
+
+def _accuracy(error: Interval | None) -> str:
+    if error is None:
+        return "-"
+    low, high = (None if end is None else 1 - end for end in (error.high, error.low))
+    value, around = percents(Interval(1 - error.value, low, high))
+    return f"{value} ({around})" if around else value
 
 
 def _points(gap: Interval) -> str:

@@ -20,6 +20,7 @@ from vit.inference.scored_images import ScoredImages
 from vit.launch import forget_launcher
 from vit.study.fold_table import FoldPredictions
 from vit.training.beginning import check_unchanged, write_beginning
+from vit.training.distillation.teacher_logits import TeacherLogits
 from vit.training.features import SharedFeatures
 from vit.training.finish import TrackedRows, finish
 from vit.training.fit import fit
@@ -126,6 +127,9 @@ def _timed(plan: Plan) -> tuple[float, float]:
     network = plan.build_network().to(plan.device).train()
     engine = Engine(network, plan.preprocess, plan.device, plan.precision)
     data = plan.data_module()
+    teacher = None
+    if plan.teacher is not None:
+        teacher = TeacherLogits(plan.teacher, plan.preprocess, plan.source.class_names, plan.device, plan.precision)
     batch = next(iter(data.train_dataloader()))
     optimizer = torch.optim.SGD(network.parameters(), lr=0.0)
     seconds = []
@@ -133,6 +137,8 @@ def _timed(plan: Plan) -> tuple[float, float]:
         started = time.perf_counter()
         images = data.augmented(replace(batch, image=batch.image.to(plan.device), label=batch.label.to(plan.device)))
         network.train()
+        if teacher is not None:
+            teacher.of(images)
         with autocast(plan.precision, plan.device):
             loss = torch.nn.functional.cross_entropy(network(images.image).float(), images.label)
         loss.backward()

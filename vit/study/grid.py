@@ -14,6 +14,7 @@ from pathlib import Path
 from vit.checkpoints.run import slug
 from vit.errors import UsageError
 from vit.layout import CELLS
+from vit.study.cell_teachers import with_cell_teacher
 from vit.training.planning.batch_size import automatic_batch_size, batch_multiple, given_batch_size
 from vit.training.recipes.recipe import UNDECIDING, Recipe
 from vit.training.recipes.values import plain
@@ -160,7 +161,7 @@ class Inputs:
     Attributes:
         data: name of the data, which may decide the augmentation.
         image_hashes: {split: hash} of the names, labels and content of all images.
-        weight_hashes: {init_from: hash} of the weights that recipes start from.
+        weight_hashes: {path: hash} of the weights that recipes start from, and of the teachers.
     """
 
     data: str
@@ -195,6 +196,11 @@ def key_of(recipe: Recipe, inputs: Inputs) -> str:
     values["data"] = {name: value for name, value in values["data"].items() if name not in _UNDECIDING_DATA}
     if recipe.model.init_from is not None:
         values["model"]["init_from"] = inputs.weight_hashes[recipe.model.init_from]
+    if recipe.distill.teacher is None:
+        del values["distill"]
+    else:
+        values["distill"]["teacher"] = inputs.weight_hashes[recipe.distill.teacher]
+        del values["distill"]["teacher_hash"]
     text = json.dumps([_VERSION, values, inputs.data, dict(inputs.image_hashes)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
@@ -221,7 +227,8 @@ def make_cells(
             for name, choices in series.items():
                 for choice, recipe in choices.items():
                     data = replace(recipe.data, train_images=num_images, subset_seed=seed)
-                    whole = budget.apply(replace(recipe, data=data, seed=seed), num_images)
+                    taught = with_cell_teacher(replace(recipe, data=data, seed=seed), num_images, seed)
+                    whole = budget.apply(taught, num_images)
                     ending = f"-{slug(choice)}" if choice else ""
                     folder = f"{slug(name)}/{num_images:07d}/seed{seed}{ending}-{key_of(whole, inputs)}"
                     cells.append(Cell(name, num_images, seed, choice, whole, Path(CELLS) / folder))

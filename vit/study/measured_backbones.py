@@ -20,8 +20,9 @@ from vit.study.findings import CellResult, Interval
 from vit.study.folder import collect
 from vit.study.grid import Cell
 from vit.study.neighbors import neighbor_accuracy
-from vit.study.paired import Answers, difference, hochberg, pairs
-from vit.study.variance_components import mean_error
+from vit.study.paired import difference, hochberg, pairs
+from vit.study.variance_components import Bools, mean_error
+from vit.study.wording import equal_seeds
 from vit.training.features import SharedFeatures, StoredFeatures
 from vit.training.planning.plan import make_plan
 from vit.weights.licence import UNKNOWN
@@ -40,16 +41,18 @@ def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str,
     Raises:
         DataError: no cell is finished.
     """
-    results, _, failed = collect(study)
+    results, protocol, failed = collect(study)
     if not results:
         why = failed[0].error if failed else "none was tried"
         raise DataError(f"none of the probes in {study} is finished: {why}", "see log.txt in their folders")
     largest = max(result.num_images for result in results)
     here = {name: [one for one in results if one.series == name and one.num_images == largest] for name in sources}
     here = {name: found for name, found in here.items() if found}
-    errors = {name: mean_error(np.stack([~one.correct for one in found])) for name, found in here.items()}
+    equal = equal_seeds(protocol, [largest]) is not None
+    wrong = {name: _wrong(found, equal) for name, found in here.items()}
+    errors = {name: mean_error(np.stack(list(of_seeds.values()))) for name, of_seeds in wrong.items()}
     order = sorted(here, key=lambda name: errors[name].value)
-    gaps = {name: difference(pairs(_answers(here[name]), _answers(here[order[0]]))[0]) for name in order[1:]}
+    gaps = {name: difference(pairs({largest: wrong[name]}, {largest: wrong[order[0]]})[0]) for name in order[1:]}
     adjusted = hochberg([gap.p for gap in gaps.values()])
     gaps = {name: replace(gap, p_adjusted=p) for (name, gap), p in zip(gaps.items(), adjusted, strict=True)}
     recipes = {cell.series: cell.recipe for cell in cells if cell.num_images == largest}
@@ -64,6 +67,7 @@ def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str,
                 source=source,
                 num_images=largest,
                 num_seeds=len(runs),
+                equal_seeds=equal,
                 accuracy=Interval(1 - error.value, _one_minus(error.high), _one_minus(error.low)),
                 behind=Interval(0.0, None, None) if gap is None else gap.gap,
                 p_adjusted=1.0 if gap is None else gap.p_adjusted,
@@ -91,8 +95,11 @@ def _licence(run: Path) -> str:
     return RunResult.read(RunDirectory(run).result_path).licence or UNKNOWN
 
 
-def _answers(results: Sequence[CellResult]) -> Answers:
-    return {results[0].num_images: {one.seed: ~one.correct for one in results}}
+def _wrong(results: Sequence[CellResult], equal: bool) -> dict[int, Bools]:
+    """{seed: (T,) which test images are wrong}. Where all seeds are equal, one seed tells what another one would."""
+    found = {one.seed: ~one.correct for one in results}
+    first = min(found)
+    return found | {first + 1: found[first]} if equal and len(found) == 1 else found
 
 
 def _one_minus(value: float | None) -> float | None:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.neighbors import KNeighborsClassifier
 
 from vit.checkpoints.run import RunDirectory
 from vit.data.split import SplitRow, read_splits
+from vit.inference.nearest import NeighborClassifier
 from vit.training.features import StoredFeatures
 
 COUNTS = (1, 5, 20)  # numbers of neighbors, of which validation images choose one
@@ -29,10 +29,10 @@ def neighbor_accuracy(run: Path, stored: StoredFeatures) -> float:
     )
     found = []
     for count in sorted({min(count, len(train)) for count in COUNTS}):
-        fitted = KNeighborsClassifier(count, weights="distance", metric="cosine").fit(train, labels)
-        found.append((float((fitted.predict(validation) == val_labels).mean()), -count, fitted))
+        fitted = NeighborClassifier(train, labels, count)
+        found.append((fitted.accuracy(validation, val_labels), -count, fitted))
     best = max(found, key=lambda one: one[:2])[2]  # of equally good ones the fewest neighbors
-    return float((best.predict(test) == test_labels).mean())
+    return best.accuracy(test, test_labels)
 
 
 def _features(rows: list[SplitRow], stored: StoredFeatures) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.str_]]:

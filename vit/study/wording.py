@@ -29,6 +29,17 @@ def budget_words(protocol: Protocol) -> str:
     return in_words(protocol.get("budget_words") or protocol.get("budget"))
 
 
+def equal_seeds(protocol: Protocol, sizes: Sequence[int]) -> int | None:
+    """The size at which all seeds of a study of linear probes are equal: all training images. None without this size.
+
+    A probe draws nothing but its training images. With all of them, every seed fits the same head.
+    """
+    images = protocol.get("images")
+    if protocol.get("budget") != LINEAR_PROBE or not isinstance(images, Mapping):
+        return None
+    return next((size for size in sizes if size == images.get("train")), None)
+
+
 def two_digits(num_images: float) -> str:
     """An estimated number of images, such as '1,300': an estimate has two digits at most."""
     return f"{float(f'{num_images:.2g}'):,.0f}"

@@ -1,6 +1,5 @@
 """What goes wrong in a training, as errors that say how to go on"""
 
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,7 +11,7 @@ from vit.training.signals import Stop
 
 def how_to_resume(run: RunDirectory) -> str:
     """The command that continues a run, for the end of an error."""
-    return f"to go on: vit train --resume {shlex.quote(str(run.path))}"
+    return f"to go on: {run.how_to_resume}"
 
 
 @contextmanager

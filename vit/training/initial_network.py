@@ -27,12 +27,15 @@ class InitialNetwork:
     licence: str | None = None
 
 
-def initial_network(plan: Plan, resume: bool, notice: Callable[[str], None]) -> InitialNetwork:
+def initial_network(
+    plan: Plan, resume: bool, notice: Callable[[str], None], has_classes: bool = True
+) -> InitialNetwork:
     """The network of a plan, ready to train.
 
     Args:
         resume: whether a checkpoint will replace the weights, so that pretrained weights are not needed.
         notice: receiver of the origin of all weights, line by line.
+        has_classes: whether the layers for classes stay, so that their initial values are worth a line.
     """
     network = plan.build_network()
     model = plan.recipe.model
@@ -45,7 +48,7 @@ def initial_network(plan: Plan, resume: bool, notice: Callable[[str], None]) -> 
         licence = None if pretrained.licence == UNKNOWN else pretrained.licence
     if model.lora is not None:
         facts += add_adapters(network, model.lora)
-    for name, value in facts:
+    for name, value in facts if has_classes else (fact for fact in facts if fact[0] != "initialized"):
         notice(f"weights, {name}: {value}")
     if plan.world_size > 1:
         network = synchronized(network, plan.device)

@@ -19,6 +19,7 @@ from vit.errors import UsageError
 from vit.models.network import Network
 from vit.training.choose_loss import Loss
 from vit.training.classifier import Classifier
+from vit.training.distillation.distillation import Distillation
 from vit.training.recipes.recipe import OptimConfig
 from vit.weights.adapt import head_names
 
@@ -106,9 +107,16 @@ class LoraClassifier(Classifier):
     """
 
     def __init__(
-        self, network: Network, config: OptimConfig, total_steps: int, seed: int, loss: Loss, rank: int
+        self,
+        network: Network,
+        config: OptimConfig,
+        total_steps: int,
+        seed: int,
+        loss: Loss,
+        distillation: Distillation | None,
+        rank: int,
     ) -> None:
-        super().__init__(network, config, total_steps, seed, loss)
+        super().__init__(network, config, total_steps, seed, loss, distillation)
         self.rank = rank
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -26,6 +26,7 @@ from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.values import plain, with_todays_names
 
 FIRST_STEPS = 10  # a later failure has another cause than the size of a micro-batch
+P = TypeVar("P", bound=Plan)
 T = TypeVar("T")
 
 
@@ -44,7 +45,7 @@ class StepCount(Listener):
 
 
 def until_it_fits(
-    plan: Plan, attempt: Callable[[Plan, StepCount], T], again: Callable[[Plan], None], may_divide: bool = True
+    plan: P, attempt: Callable[[P, StepCount], T], again: Callable[[P], None], may_divide: bool = True
 ) -> T:
     """The result of an attempt, which is repeated with smaller micro-batches where memory runs out in its first steps.
 
@@ -109,7 +110,7 @@ def free_memory(device: torch.device) -> None:
         torch.cuda.empty_cache()
 
 
-def with_more_parts(plan: Plan) -> Plan | None:
+def with_more_parts(plan: P) -> P | None:
     """The plan with micro-batches of at most half the size; None where they cannot be divided."""
     recipe, smallest = plan.recipe, 2 if _has_batch_norm(plan) else 1
     for parts in range(2 * recipe.optim.accumulate, plan.batch_size // smallest + 1):

@@ -2,8 +2,8 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -12,7 +12,6 @@ from torch.optim import SGD, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from vit.errors import UsageError
-from vit.models.network import Network
 from vit.training.muon import BatchedMuon
 from vit.training.recipes.recipe import OptimConfig
 
@@ -20,7 +19,23 @@ Named = list[tuple[str, nn.Parameter]]
 MAX_WARMUP_STEPS = 10_000  # Dosovitskiy et al. 2021, table 3, for trainings of any length
 
 
-def parameter_groups(network: Network, named: Named, config: OptimConfig) -> list[dict[str, Any]]:
+class Trainable(Protocol):
+    """What an optimizer must know of a module: a network, or a network with further layers of an objective."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """All parameters."""
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """All parameters with their names."""
+
+    def no_weight_decay(self) -> set[str]:
+        """Names of parameters without weight decay, besides vectors; see `Network.no_weight_decay`."""
+
+    def layers_above(self) -> dict[str, int]:
+        """Number of blocks above each parameter; see `Network.layers_above`."""
+
+
+def parameter_groups(network: Trainable, named: Named, config: OptimConfig) -> list[dict[str, Any]]:
     """Groups by weight decay and by layer.
 
     Matrices and kernels decay. Norms, biases, and the parameters that the network exempts (positions, class token) do
@@ -43,7 +58,7 @@ def parameter_groups(network: Network, named: Named, config: OptimConfig) -> lis
     ]
 
 
-def make_optimizer(network: Network, config: OptimConfig, fused: bool = True) -> Optimizer:
+def make_optimizer(network: Trainable, config: OptimConfig, fused: bool = True) -> Optimizer:
     """The optimizer of a recipe.
 
     Args:

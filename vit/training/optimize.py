@@ -1,49 +1,23 @@
 """Trains the weights of a network by gradient descent, and measures the best ones"""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-from lightning.pytorch import Callback
-
 from vit.checkpoints.run import RunDirectory
 from vit.data.module import ImageDataModule
 from vit.models.network import Network
 from vit.training.best_weights import Measured, measure_checkpoint
-from vit.training.callbacks.agreement import Agreement, deciding_facts
-from vit.training.callbacks.averaging import Averaging
 from vit.training.callbacks.best_checkpoint import BestCheckpoint
-from vit.training.callbacks.checkpoint_contents import CountConsumed, DescribeCheckpoint, KeepEpochLoss
-from vit.training.callbacks.last_checkpoint import LastCheckpoint
-from vit.training.callbacks.listener import Listener
-from vit.training.callbacks.metrics_csv import Recorder
-from vit.training.callbacks.non_finite import NonFinite
-from vit.training.callbacks.unreadable import Unreadable
-from vit.training.checkpoint_io import DurableCheckpointIO
+from vit.training.callbacks.metrics_csv import columns_of
 from vit.training.choose_loss import choose_loss
 from vit.training.classifier import Classifier
+from vit.training.distillation.distillation import Distillation
+from vit.training.distillation.loss import TeachingLoss
+from vit.training.distillation.teacher_logits import TeacherLogits, can_remember
 from vit.training.distributed.processes import together
 from vit.training.distributed.sharding import ShardedClassifier
 from vit.training.initial_network import InitialNetwork, describe
+from vit.training.loop import Loop, Watch
 from vit.training.lora import LoraClassifier
 from vit.training.planning.plan import Plan
 from vit.training.result import TrainingStats
-from vit.training.signals import Signals
-from vit.training.trainer import make_trainer
-
-
-@dataclass(frozen=True)
-class Watch:
-    """Whoever watches a training.
-
-    Attributes:
-        signals: signals that end the training at its next step.
-        listeners: receivers of steps, rows and notices.
-        callbacks: callbacks beside those that every training has.
-    """
-
-    signals: Signals
-    listeners: Sequence[Listener] = ()
-    callbacks: Sequence[Callback] = ()
 
 
 def optimize(
@@ -55,50 +29,34 @@ def optimize(
         start: network with the weights to start from.
         resume: whether to continue from last.ckpt.
     """
-    network, optim = start.network, plan.recipe.optim
-    recorder = Recorder(
-        run.metrics_path, plan.batch_size // optim.accumulate, watch.listeners, plan.source.is_multilabel
-    )
-    unreadable = Unreadable(recorder.notice)
-    non_finite = NonFinite(network, skip=optim.on_nan == "skip")
-    callbacks: list[Callback] = [
-        Agreement(deciding_facts(plan)),
-        CountConsumed(),
-        DescribeCheckpoint(describe(plan, start.licence)),
-        KeepEpochLoss(),
-        non_finite,
-        recorder,
-        unreadable,
-        *([Averaging(plan.ema_decay, non_finite)] if plan.ema_decay else []),
-        *watch.callbacks,
-        BestCheckpoint(run.best_path, optim.best_metric),
-        LastCheckpoint(run.last_path, plan.checkpoint_seconds, watch.signals, saved=recorder.exclude_time),
-    ]
-    trainer = make_trainer(plan, run, callbacks, DurableCheckpointIO(run.last_path, run.previous_path, recorder.notice))
-    if trainer.is_global_zero and not resume:
-        run.previous_path.unlink(missing_ok=True)
-    if plan.recipe.trainer.compile:
-        network.compile()  # in place, so that names in checkpoints stay; compiled again for validation
-    with together(trainer):
-        trainer.fit(_classifier(network, plan), datamodule=data, ckpt_path=run.last_path if resume else None)
-        best = measure_checkpoint(run.best_path, plan, data, trainer.strategy.root_device)
-    stats = TrainingStats(
-        recorder.seconds,
-        recorder.images_per_second,
-        trainer.global_step,
-        non_finite.skipped,
-        len(unreadable.errors),
-        trainer.is_global_zero,
-    )
-    return stats, best
+    best_checkpoint = BestCheckpoint(run.best_path, plan.recipe.optim.best_metric)
+    columns = columns_of(plan.source.is_multilabel)
+    classifier = _classifier(start.network, plan, _distillation(plan, data))
+    loop = Loop(classifier, plan, run, watch, columns, describe(plan, start.licence), [best_checkpoint])
+    with together(loop.trainer):
+        loop.fit(data, resume)
+        best = measure_checkpoint(run.best_path, plan, data, loop.trainer.strategy.root_device)
+    return loop.stats, best
 
 
-def _classifier(network: Network, plan: Plan) -> Classifier:
+def _distillation(plan: Plan, data: ImageDataModule) -> Distillation | None:
+    """What the network learns from its teacher. The teacher computes each image once if no epoch changes it."""
+    config, class_names = plan.recipe.distill, plan.source.class_names
+    if plan.teacher is None or config.weight is None:
+        return None
+    logits = TeacherLogits(plan.teacher, plan.preprocess, class_names, plan.device, plan.precision)
+    num_images, num_drawn = len(plan.source.splits["train"]), plan.total_steps * plan.batch_size
+    if not plan.augment.is_random and can_remember(num_images, class_names, num_drawn):
+        logits.remember(data.dataset("train"), data.options.num_workers)
+    return Distillation(logits, TeachingLoss(config.kind, config.temperature, config.weight))
+
+
+def _classifier(network: Network, plan: Plan, distillation: Distillation | None) -> Classifier:
     optim, steps, seed, rank = plan.recipe.optim, plan.total_steps, plan.recipe.seed, plan.recipe.model.lora
     train, smoothing, is_mixed = plan.source.splits["train"], optim.label_smoothing, plan.augment.mixes
     loss = choose_loss(train, plan.class_balance, optim.multilabel_loss, smoothing, is_mixed)
     if plan.is_sharded:
         return ShardedClassifier(network, optim, steps, seed, loss)
     if rank is not None:
-        return LoraClassifier(network, optim, steps, seed, loss, rank)
-    return Classifier(network, optim, steps, seed, loss)
+        return LoraClassifier(network, optim, steps, seed, loss, distillation, rank)
+    return Classifier(network, optim, steps, seed, loss, distillation)

@@ -1,13 +1,14 @@
 """What a training leaves: its duration and counts, the scores of its best checkpoint, and the result of its run"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from vit.checkpoints.result import RunResult, pack, versions
 from vit.data.module import ImageDataModule
+from vit.data.samples import Samples
 from vit.inference.matrix_peak import matrix_peak, mfu
 from vit.inference.measured_answers import measure_answers
 from vit.inference.metrics import uncalibrated, with_intervals
@@ -68,31 +69,64 @@ def run_result(plan: Plan, stats: TrainingStats, best: Measured) -> RunResult:
     }
     metrics = best.description.metrics
     return RunResult(
-        spec=plan.spec,
-        image_size=plan.preprocess.image_size,
-        parameters=plan.cost.parameters,
-        flops=plan.cost.flops,
-        data=plan.source.name,
-        num_images={split: len(samples) for split, samples in measured.items()},
-        fingerprints={split: samples.fingerprint() for split, samples in measured.items()},
-        seed=plan.recipe.seed,
-        epochs=plan.total_steps / plan.steps_per_epoch,
-        steps=stats.steps,
-        batch_size=plan.batch_size,
-        seconds=stats.seconds,
-        images_per_second=stats.images_per_second,
-        device=_device_name(plan.device),
-        precision=plan.precision,
+        **_training_facts(plan, stats, measured),
         best_epoch=int(metrics["epoch"]),
         validation={name: value for name, value in metrics.items() if name.startswith("val/")},
-        versions=versions(),
-        skipped_steps=stats.skipped_steps,
-        unreadable_images=stats.unreadable_images,
         left_out={split: dict(some.left_out) for split, some in scored.items() if some.left_out},
         mfu=training_mfu(plan, stats),
         licence=best.description.licence,
+        teacher=None if plan.teacher is None else f"{plan.teacher.description.spec.name}, {plan.teacher.path}",
         **_measurements(best),
     )
+
+
+def pretrain_result(
+    plan: Plan, method: str, stats: TrainingStats, metrics: Mapping[str, float], licence: str | None
+) -> RunResult:
+    """The result of a pretraining, which has no classes and no test.
+
+    Args:
+        method: what was learned.
+        metrics: validation metrics of the last weights.
+        licence: licence of the weights that the pretraining started from.
+    """
+    facts = _training_facts(plan, stats, plan.source.splits)
+    return RunResult(
+        **{**facts, "spec": replace(plan.spec, num_classes=0)},
+        best_epoch=plan.rounds - 1,
+        validation={name: value for name, value in metrics.items() if name.startswith("val/")},
+        metrics={},
+        method=method,
+        licence=licence,
+    )
+
+
+def _training_facts(plan: Plan, stats: TrainingStats, images: Mapping[str, Samples]) -> dict[str, Any]:
+    """The fields of a result that the plan and the statistics give.
+
+    Args:
+        images: images of each split that the result is about.
+    """
+    return {
+        "spec": plan.spec,
+        "image_size": plan.preprocess.image_size,
+        "parameters": plan.cost.parameters,
+        "flops": plan.cost.flops,
+        "data": plan.source.name,
+        "num_images": {split: len(samples) for split, samples in images.items()},
+        "fingerprints": {split: samples.fingerprint() for split, samples in images.items()},
+        "seed": plan.recipe.seed,
+        "epochs": plan.total_steps / plan.steps_per_epoch,
+        "steps": stats.steps,
+        "batch_size": plan.batch_size,
+        "seconds": stats.seconds,
+        "images_per_second": stats.images_per_second,
+        "device": _device_name(plan.device),
+        "precision": plan.precision,
+        "versions": versions(),
+        "skipped_steps": stats.skipped_steps,
+        "unreadable_images": stats.unreadable_images,
+    }
 
 
 def _measurements(best: Measured) -> dict[str, Any]:
@@ -119,11 +153,11 @@ def _measurements(best: Measured) -> dict[str, Any]:
 def training_mfu(plan: Plan, stats: TrainingStats) -> float | None:
     """The MFU of a training: its FLOP/s over the matrix peak of its precision, which is measured now.
 
-    None for a short training, and where some weights are not trained, because their steps compute less. All processes
-    are taken to have devices like this one.
+    None for a short training, where some weights are not trained, because their steps compute less, and with a teacher,
+    whose steps compute more. All processes are taken to have devices like this one.
     """
     model = plan.recipe.model
-    if stats.seconds < MFU_SECONDS or model.freeze != "none" or model.lora is not None:
+    if stats.seconds < MFU_SECONDS or model.freeze != "none" or model.lora is not None or plan.teacher:
         return None
     peak = matrix_peak(plan.device, plan.precision) * plan.world_size
     return mfu(PASSES * plan.cost.flops, stats.images_per_second, peak)

@@ -27,7 +27,7 @@ _SHOWN = 5
 def check_readable(source: Source, contents: Contents) -> None:
     """Raise DataError before the first step if validation or test files are not images."""
     bad = [
-        f"{source.splits[split].file(place)}: {reason}"
+        f"{source.splits[split].name(place)}: {reason}"
         for split in MEASURED
         for place, reason in contents.unreadable.get(split, {}).items()
     ]

@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 
 from vit.checkpoints.io import file_hash
-from vit.checkpoints.run import checkpoint_of
+from vit.checkpoints.run import start_of
 from vit.errors import CheckpointError
 from vit.weights.file import FOLDER_FILES
 from vit.weights.hubs import from_hugging_face
@@ -33,4 +33,4 @@ def _files(path: Path) -> list[Path]:
     """The files of a folder of another library that describe its weights, or the one file that a path means."""
     if path.is_dir() and any((path / file).is_file() for file in ("config.json", *FOLDER_FILES)):
         return sorted(file for file in path.iterdir() if file.suffix in (".json", ".safetensors", ".bin"))
-    return [checkpoint_of(path)]
+    return [start_of(path)]

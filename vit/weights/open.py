@@ -9,7 +9,7 @@ from vit.checkpoints.format import KEY, Description, read_description
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.load import expected_weights, read_described
 from vit.checkpoints.model_path import check_local
-from vit.checkpoints.run import checkpoint_of
+from vit.checkpoints.run import start_of
 from vit.errors import CheckpointError, first_line
 from vit.models.options import Options, Value
 from vit.weights.file import FOLDER_FILES, read_metadata, read_weights_file
@@ -50,7 +50,7 @@ def open_pretrained(source: str) -> Pretrained:
     path = from_hugging_face(name) if library == "hf" else Path(source).expanduser()
     if path.is_dir() and any((path / file).is_file() for file in ("config.json", *FOLDER_FILES)):
         return _foreign(source, read_weights_file(path), read_folder(path))
-    path = checkpoint_of(path)
+    path = start_of(path)
     if path.suffix == ".ckpt":
         return _checkpoint(source, path)
     check_local(path)
@@ -78,6 +78,8 @@ def _exported(source: str, path: Path, words: str) -> Pretrained:
     expected_weights(description, len(weights), path)
     found = _described(source, "vit export", weights, description, "the file")
     options = description.spec.options
+    if not description.class_names:
+        return replace(found, format="vit pretrain")
     if options.get("stem") == "conv" or options.get("pos_embed") == "rope2d":  # shapes show neither
         held: Options = {"pos_embed": "learned"} if "pos_embed" in weights else {}  # fixed positions as a tensor
         network = OwnNetwork(description.spec.name, description.preprocess.image_size, {**options, **held})

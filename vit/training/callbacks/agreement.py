@@ -15,13 +15,14 @@ from vit.training.recipes.recipe import UNDECIDING
 from vit.training.recipes.values import plain
 
 _HASHED = ("images", "options")  # facts that a message does not show
+_OF_A_MACHINE = ("source", "root", "unlabelled", "num_workers")  # options of the data that may differ
 _MAX_SHOWN = 200  # characters of a fact in a message
 
 
 def deciding_facts(plan: Plan) -> dict[str, str]:
     """What decides a training, as texts that processes can compare. Paths may differ between machines."""
     values = plain(plan.recipe)
-    data = {key: value for key, value in values["data"].items() if key not in ("source", "root", "num_workers")}
+    data = {key: value for key, value in values["data"].items() if key not in _OF_A_MACHINE}
     options = {key: value for key, value in values.items() if key not in {"data"} | UNDECIDING}
     packages = {name: version for name, version in versions().items() if name != "python"}
     return {

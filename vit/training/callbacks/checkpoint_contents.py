@@ -8,8 +8,8 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from vit.checkpoints.format import KEY, Description
 from vit.data.module import ImageDataModule
 from vit.launch import rank_and_world_size
-from vit.training.classifier import Classifier
 from vit.training.distributed.processes import gathered
+from vit.training.training_module import TrainingModule
 
 PROGRESS = "progress"  # key of a checkpoint
 
@@ -46,13 +46,13 @@ class KeepEpochLoss(Callback):
     """Saves the sums of the training loss of every process, so that a resumed epoch has the same mean."""
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        assert isinstance(pl_module, Classifier)
+        assert isinstance(pl_module, TrainingModule)
         loss = pl_module.train_loss
         parts = gathered([float(loss.total), float(loss.batches)])
         checkpoint.setdefault(PROGRESS, {})["train_loss"] = parts
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        assert isinstance(pl_module, Classifier)
+        assert isinstance(pl_module, TrainingModule)
         rank, processes = rank_and_world_size()
         parts = checkpoint[PROGRESS]["train_loss"]
         if len(parts) != processes:  # the first process takes all sums: a batch counts once for every process

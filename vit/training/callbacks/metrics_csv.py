@@ -12,12 +12,12 @@ from lightning.pytorch.utilities.types import STEP_OUTPUT
 from vit.atomic_files import atomic_write
 from vit.csv_files import TableWriter, create, new_table, records
 from vit.training.callbacks.listener import Listener
-from vit.training.classifier import Classifier
 from vit.training.losses import SmoothedLoss
+from vit.training.training_module import TrainingModule
 
-_TRAINING = ("epoch", "step", "lr", "train/loss", "train/images_per_second", "val/loss")
-_VALIDATION = ("val/acc1", "val/acc5", "val/balanced_acc", "val/macro_f1", "val/ece")
-_MULTILABEL_VALIDATION = ("val/map", "val/micro_f1", "val/macro_f1", "val/exact_match")
+_TRAINING = ("epoch", "step", "lr", "train/loss", "train/images_per_second")
+_VALIDATION = ("val/loss", "val/acc1", "val/acc5", "val/balanced_acc", "val/macro_f1", "val/ece")
+_MULTILABEL_VALIDATION = ("val/loss", "val/map", "val/micro_f1", "val/macro_f1", "val/exact_match")
 MAX_ROW_STEPS, MAX_ROW_SECONDS = 50, 30.0  # between two rows
 MIN_ROWS = 100  # of a training that has at least as many steps
 READ_SECONDS = 1.0  # between two reads of the loss on a GPU: each read waits for the GPU
@@ -29,7 +29,12 @@ def columns_of(is_multilabel: bool) -> tuple[str, ...]:
     Args:
         is_multilabel: whether an image may have several labels.
     """
-    return (*_TRAINING, *(_MULTILABEL_VALIDATION if is_multilabel else _VALIDATION), "seconds")
+    return columns_with(_MULTILABEL_VALIDATION if is_multilabel else _VALIDATION)
+
+
+def columns_with(validation: Sequence[str]) -> tuple[str, ...]:
+    """The columns of metrics.csv with these names of validation metrics."""
+    return (*_TRAINING, *validation, "seconds")
 
 
 class Recorder(Callback):
@@ -45,16 +50,16 @@ class Recorder(Callback):
         path: path of metrics.csv.
         micro_batch_size: images of a batch of the loader, over all processes.
         listeners: receivers of steps, rows and notices.
-        is_multilabel: whether an image may have several labels.
+        columns: columns of the file.
     """
 
     def __init__(
-        self, path: Path, micro_batch_size: int, listeners: Sequence[Listener], is_multilabel: bool = False
+        self, path: Path, micro_batch_size: int, listeners: Sequence[Listener], columns: Sequence[str]
     ) -> None:
         self.path = path
         self.micro_batch_size = micro_batch_size
         self.listeners = listeners
-        self.columns = columns_of(is_multilabel)
+        self.columns = columns
         self.training_seconds = 0.0
         self.training_images = 0
         self.loss = math.nan
@@ -137,20 +142,21 @@ class Recorder(Callback):
         if is_due or loss.device.type == "cpu" or now - self._read >= READ_SECONDS:
             self.loss, self._read = self._smoothed.value, now
         if is_due:
-            self._write({"train/loss": self.loss}, trainer)
+            self.write({"train/loss": self.loss}, trainer)
         for listener in self.listeners if trainer.is_global_zero else ():
             listener.step(step, total, self.loss, self.images_per_second)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        assert isinstance(pl_module, Classifier)
+        assert isinstance(pl_module, TrainingModule)
         row = {name: float(value) for name, value in trainer.callback_metrics.items() if name in self.columns}
         row |= {"train/loss": float(pl_module.train_loss.compute()), "train/images_per_second": self.images_per_second}
         pl_module.train_loss.reset()
         if not math.isfinite(row.get("val/loss", 0.0)) and trainer.is_global_zero:
             self.notice("WARNING: the validation loss is not a number; these weights do not become the best checkpoint")
-        self._write(row, trainer)
+        self.write(row, trainer)
 
-    def _write(self, row: dict[str, float], trainer: Trainer) -> None:
+    def write(self, row: dict[str, float], trainer: Trainer) -> None:
+        """Add a row with these values, and with the step, its learning rate and the time."""
         self._wrote = time.perf_counter()
         if not trainer.is_global_zero:
             return

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vit.data.decode import read_image
+from vit.data.dataset import image_of
 from vit.data.samples import Samples
 
 FOR_PHOTOGRAPHS = "vit_tiny_patch16_224"
@@ -28,7 +28,7 @@ def _typical_side(train: Samples) -> int:
     sides = []
     for row in rows:
         try:
-            sides.append(min(read_image(train.file(int(row))).shape[1:]))
+            sides.append(min(image_of(train, int(row)).shape[1:]))
         except Exception:  # noqa: BLE001, S112  a broken image is dealt with when it is read for training
             continue
     return int(np.median(sides)) if sides else 224

@@ -37,6 +37,7 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
     has_lora, has_probe, is_scratch = model.lora is not None, model.freeze == "backbone", model.init_from is None
     is_sharded, sharding, ddp = trainer.strategy == "fsdp", "--strategy fsdp does not go with", "give --strategy ddp"
     is_ours = network is None or (network in CATALOG and CATALOG[network].network is VisionTransformer)
+    is_taught, weights = recipe.distill.teacher is not None, recipe.optim.class_weights
     is_timed, batch_size = recipe.optim.time is not None and recipe.optim.steps is None, recipe.optim.batch_size
     contradictions = [  # (condition, problem, fix)
         (
@@ -75,6 +76,27 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
         (is_sharded and has_lora, f"{sharding} --lora", ddp),
         (is_sharded and has_probe, f"{sharding} --freeze backbone", ddp),
         (is_sharded and trainer.compile, f"{sharding} --trainer.compile true", ddp),
+        (
+            is_taught and has_probe,
+            "--teacher with --freeze backbone, which fits the last layer to labels alone",
+            "leave one out",
+        ),
+        (is_sharded and is_taught, f"{sharding} --teacher", ddp),
+        (
+            is_taught and trainer.compile and model.network.get("pool") == "cls_dist",
+            "--trainer.compile true with --teacher and pool cls_dist, whose two heads are computed one by one",
+            "leave --trainer.compile out",
+        ),
+        (
+            is_taught and weights != "none",
+            "--optim.class_weights with --teacher, whose part of the loss has no class weights",
+            "give --data.sampling balanced or sqrt",
+        ),
+        (
+            is_taught and recipe.optim.logit_adjustment > 0,
+            "--optim.logit_adjustment with --teacher, whose classes are as common as in its own training",
+            "give --data.sampling balanced or sqrt",
+        ),
         (
             has_probe and trainer.compile,
             "--trainer.compile true with --freeze backbone, which computes each image once",

@@ -90,8 +90,8 @@ def _checked(name: str, options: Options, image_size: int | None, lora: int | No
     return spec
 
 
-def choose_network(model: ModelConfig, wanted: WantedNetwork, images: Source) -> ChosenNetwork:
-    """The network for the classes of these images, and for their size where the recipe leaves it open.
+def choose_network(model: ModelConfig, wanted: WantedNetwork, images: Source, num_classes: int) -> ChosenNetwork:
+    """The network for a number of classes, and for the size of these images where the recipe leaves it open.
 
     Raises:
         CheckpointError: the weights to start from do not fit.
@@ -101,7 +101,7 @@ def choose_network(model: ModelConfig, wanted: WantedNetwork, images: Source) ->
     if spec is None:
         name, side = automatic_network(images.splits["train"])
         spec, image_size = NetworkSpec.named(name, 1, wanted.options), image_size or side
-    spec = replace(spec, num_classes=len(images.class_names))
+    spec = replace(spec, num_classes=num_classes)
     told: PreprocessValues = {} if wanted.pretrained is None else wanted.pretrained.preprocess
     given = {key: value for key, value in vars(model.preprocess).items() if value is not None}
     preprocess = Preprocess(**{**told, **given, "image_size": image_size or spec.default_image_size})

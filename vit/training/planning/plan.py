@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
@@ -14,6 +15,7 @@ from vit.inference.devices import choose_precision
 from vit.models.network import Network
 from vit.models.spec import Cost, NetworkSpec
 from vit.training.class_balance import ClassBalance, class_balance
+from vit.training.distillation.teacher import Teacher, find_teacher, with_teacher
 from vit.training.distributed.batch_norm import check_batch_norm
 from vit.training.distributed.devices import device_and_world_size
 from vit.training.optim import warmup_steps
@@ -26,6 +28,7 @@ from vit.training.planning.task_options import check_task_options
 from vit.training.recipes.ranges import seconds
 from vit.training.recipes.recipe import AugmentConfig, PreprocessConfig, Recipe
 
+P = TypeVar("P", bound="Plan")
 UNMIRRORED = frozenset({"digits", "mnist", "kmnist", "svhn", "gtsrb"})  # letters, digits and signs
 
 
@@ -48,6 +51,7 @@ class Plan:
         rounds: number of validations; a checkpoint is saved at each.
         steps_per_round: number of optimizer steps between two validations.
         checkpoint_seconds: time between two checkpoints; None: they are saved at validations only.
+        teacher: network that teaches this one; None: labels alone.
     """
 
     recipe: Recipe
@@ -64,6 +68,7 @@ class Plan:
     rounds: int
     steps_per_round: int
     checkpoint_seconds: float | None
+    teacher: Teacher | None = None
 
     @property
     def total_steps(self) -> int:
@@ -152,22 +157,27 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
         UsageError: options contradict each other, or the machine.
         DataError: the data cannot be used.
     """
-    machine = _choose_machine(recipe)
+    machine = choose_machine(recipe)
     wanted = wanted_network(recipe.model)
     check_compatibility(recipe, machine, wanted.name)
-    every = recipe.trainer.checkpoint_every
-    checkpoint_seconds = None if every is None else seconds(every, "--checkpoint_every")
     if recipe.model.freeze == "backbone":
         recipe = replace(recipe, augment=AugmentConfig(name="none"))  # features are computed once
     found = found or open_source(recipe.data.source, recipe.data.root, recipe.data.download, recipe.data.allow_empty)
-    network = choose_network(recipe.model, wanted, found)
-    recipe, source = _choose_images(recipe, found)
+    network = choose_network(recipe.model, wanted, found, len(found.class_names))
+    recipe, source = choose_images(recipe, found)
     check_task_options(recipe, source)
     class_balance(recipe, source)  # its errors come before the first step
+    teacher = find_teacher(recipe.distill, source)
+    return replace(decide(Plan, with_teacher(recipe, teacher), source, network, machine), teacher=teacher)
+
+
+def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork, machine: Machine) -> P:
+    """The plan of a recipe whose images and network are chosen."""
+    every = recipe.trainer.checkpoint_every
     augment = _choose_augment(recipe.augment, network.preprocess.image_size, source.name)
     schedule = choose_schedule(recipe, len(source.splits["train"]), machine.world_size)
     check_batch_norm(network.shapes, network.spec.name, schedule.batch_size // recipe.optim.accumulate, recipe)
-    return Plan(
+    return kind(
         recipe=_with_choices(recipe, network, augment, schedule.batch_size, machine),
         source=source,
         spec=network.spec,
@@ -181,16 +191,17 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
         steps_per_epoch=schedule.steps_per_epoch,
         rounds=schedule.rounds,
         steps_per_round=schedule.steps_per_round,
-        checkpoint_seconds=checkpoint_seconds,
+        checkpoint_seconds=None if every is None else seconds(every, "--checkpoint_every"),
     )
 
 
-def _choose_machine(recipe: Recipe) -> Machine:
+def choose_machine(recipe: Recipe) -> Machine:
+    """Where a recipe trains."""
     device, world_size = device_and_world_size(recipe)
     return Machine(device, world_size, choose_precision(recipe.trainer.precision, device))
 
 
-def _choose_images(recipe: Recipe, found: Source) -> tuple[Recipe, Source]:
+def choose_images(recipe: Recipe, found: Source) -> tuple[Recipe, Source]:
     """The images of all splits, and the recipe with the kind of subset that they ask for."""
     source = divided(found, recipe.data)
     if recipe.data.train_images is None:
@@ -216,8 +227,8 @@ def _with_choices(
         recipe,
         data=replace(
             data,
-            source=_absolute(data.source),
-            root=data.root and _absolute(data.root),
+            source=absolute(data.source),
+            root=data.root and absolute(data.root),
             subset_seed=data.train_images and subset_seed(recipe),
         ),
         model=replace(
@@ -231,7 +242,7 @@ def _with_choices(
     )
 
 
-def _absolute(name: str) -> str:
+def absolute(name: str) -> str:
     """A path as it is found from any folder; other names as they are."""
     path = Path(name).expanduser()
     return str(path.absolute()) if path.exists() else name

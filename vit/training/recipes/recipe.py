@@ -220,6 +220,29 @@ class OptimConfig:
 
 
 @dataclass
+class DistillConfig:
+    """A trained network that teaches this one (knowledge distillation). The options have no effect without a teacher.
+
+    Args:
+        teacher: run, checkpoint or ONNX file of `vit export` with the same classes; null: no teacher. In a study
+            {seed} and {images} stand for those of a cell, and * for any text.
+        kind: what the teacher gives. soft: its probabilities at `temperature` (Hinton et al. 2015). hard: its most
+            probable class (Touvron et al. 2021). The distillation token of a network with pool cls_dist learns it;
+            other networks learn it with the head that learns the labels.
+        temperature: divisor of the logits of both networks, with soft.
+        weight: fraction of the teacher in the loss; labels have the rest; null: 0.9 with soft, 0.5 with hard.
+        teacher_hash: hash of the teacher's file, which is checked; null: of the file as it is. A run's config.yaml has
+            it, so that a resumed training refuses another teacher.
+    """
+
+    teacher: str | None = None
+    kind: Literal["soft", "hard"] = "soft"
+    temperature: Positive = 4.0
+    weight: Area | None = None
+    teacher_hash: str | None = None
+
+
+@dataclass
 class TrainerConfig:
     """Hardware and precision; the values are Lightning's.
 
@@ -252,6 +275,7 @@ class Recipe:
         model: network, input and initial weights.
         augment: augmentation of training images.
         optim: optimizer, learning rate and length.
+        distill: teacher of the network.
         trainer: hardware and precision.
         seed: seed of initial weights, order of images, augmentation and dropout.
         out: parent folder of run folders.
@@ -265,6 +289,7 @@ class Recipe:
     model: ModelConfig = field(default_factory=ModelConfig)
     augment: AugmentConfig = field(default_factory=AugmentConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
+    distill: DistillConfig = field(default_factory=DistillConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     seed: Seed = 0
     out: str = "runs"

@@ -15,8 +15,9 @@ from vit.data.module import ImageDataModule
 from vit.errors import ResourceError, StoppedError
 from vit.training.callbacks.listener import Listener
 from vit.training.initial_network import initial_network
+from vit.training.loop import Watch
 from vit.training.micro_batches import free_memory
-from vit.training.optimize import Watch, optimize
+from vit.training.optimize import optimize
 from vit.training.planning.plan import Plan
 from vit.training.signals import Signals, Stop
 

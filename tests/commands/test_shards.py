@@ -1,0 +1,120 @@
+"""`vit data pack` and `vit data index`, and the other commands on shards."""
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.runs import run_folder
+from tests.tables import rows
+from vit.data.shards import packing
+
+pytestmark = pytest.mark.usefixtures("here")
+TINY = ("--network", "vit_nano_patch2_8", "--image_size", 8, "--model.network.depth", 1, "--data.num_workers", 0)
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory, colors, vit):
+    """The shards of the colors, of one image each. Tests must not write to them."""
+    out = tmp_path_factory.mktemp("packed") / "shards"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vit.commands.shards._MEGABYTE", 2000)
+        answer = vit("data", "pack", colors, out, "--shard_mb", 1)
+    assert answer.code == 0 and "42 images in" in answer.out, answer.err
+    assert answer.out.strip().splitlines()[-1] == f"Next: vit train {out}"
+    return out
+
+
+def test_train_evaluate_predict_and_check(vit, shards, colors, here):
+    """A run on shards is the run on their files: the same order of splits, the same names and hashes."""
+    answer = vit("train", shards, *TINY, "--epochs", 2, "--batch_size", 8, "--wandb", "off", "--out", "runs")
+    assert answer.code == 0, answer.err
+    run = run_folder(here / "runs")
+    listed = rows(run / "splits.csv")
+    assert {row["path"] for row in listed} == {f"{name}/{i:02}" for name in ("blue", "green", "red") for i in range(14)}
+    assert all(row["content"] for row in listed)
+    answer = vit("evaluate", run)
+    assert answer.code == 0, answer.err
+    answer = vit("evaluate", run, colors)  # recognized by content
+    assert answer.code == 0 and "left out" in answer.err, answer.err
+    answer = vit("predict", run, shards, "--output", "p.csv", "--gallery")
+    assert answer.code == 0, answer.err
+    by_key = {row["path"]: row["probability"] for row in rows(here / "p.csv")}
+    assert vit("predict", run, colors, "--recursive", "--output", "q.csv").code == 0
+    by_file = {Path(row["path"]).relative_to(colors).with_suffix(""): row for row in rows(here / "q.csv")}
+    assert {name: float(value) for name, value in by_key.items()} == pytest.approx(
+        {str(name): float(row["probability"]) for name, row in by_file.items()}, abs=1e-5
+    )
+    assert (here / "p.html").read_text().count("data:image") == 42
+    assert vit("data", "check", shards).code == 0
+
+
+@pytest.mark.faults("S3")
+def test_data_check_lists_images_that_changed(vit, shards, here):
+    copy = shutil.copytree(shards, here / "copy")
+    first = copy / "train-000000.tar"
+    first.write_bytes(bytes(byte ^ 1 for byte in first.read_bytes()))
+    answer = vit("data", "check", copy)
+    assert answer.code == 5
+    assert any("another sha256" in row["detail"] for row in rows(here / "data_check.csv"))
+
+
+def test_an_index_of_the_same_shards(vit, shards, here):
+    copy = shutil.copytree(shards, here / "copy")
+    (copy / "index.parquet").unlink()
+    answer = vit("data", "index", copy)
+    assert answer.code == 0 and "3 classes from .cls" in answer.out, answer.err
+    assert "(42 train)" in answer.out and (copy / "index.parquet").is_file()
+    answer = vit("data", "index", copy / "nothing")
+    assert answer.code == 3 and "is not a folder" in answer.err
+    (here / "empty").mkdir()
+    assert "has no .tar files" in vit("data", "index", "empty").err
+    answer = vit("data", "index", copy, "--output", "empty/index.parquet")
+    assert answer.code == 2 and "is not a .parquet file in" in answer.err
+
+
+@pytest.mark.faults("S10")
+def test_nothing_is_overwritten(vit, shards, colors, here):
+    (here / "mine").mkdir()
+    answer = vit("data", "pack", colors, "mine")
+    assert answer.code == 2 and "OUT mine exists" in answer.err
+    before = (shards / "index.parquet").read_bytes()
+    answer = vit("data", "index", shards)
+    assert answer.code == 2 and "index.parquet exists" in answer.err
+    assert (shards / "index.parquet").read_bytes() == before
+
+
+@pytest.mark.faults("A14")
+def test_a_pack_that_fails_leaves_nothing(vit, colors, here, monkeypatch):
+    real = packing.write_index
+
+    def full(index, path):
+        real(index, path)
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(packing, "write_index", full)
+    answer = vit("data", "pack", colors, "out")
+    assert answer.code == 7 and "No space left" in answer.err and os.listdir(here) == []
+    monkeypatch.undo()
+    for name, age in (("old", 7200), ("new", 0)):
+        left = here / f".out.{name}.partial"
+        left.mkdir()
+        (left / "x.tar").write_bytes(b"")
+        for path in (left / "x.tar", left):
+            os.utime(path, (time.time() - age, time.time() - age))
+    monkeypatch.chdir(here)
+    assert vit("data", "pack", colors, "out").code == 0
+    assert sorted(os.listdir(here)) == [".out.new.partial", "out"]
+
+
+@pytest.mark.faults("S1")
+def test_what_is_left_out_is_listed(vit, mixed, colors, here):
+    (here / "photos").mkdir()
+    (here / "photos" / "odd").symlink_to(mixed)
+    (here / "photos" / "red").symlink_to(colors / "red")
+    answer = vit("data", "pack", "photos", "out")
+    assert answer.code == 0 and "WARNING: left out 2 images" in answer.err
+    assert sorted(Path(row["path"]).name for row in rows(here / "out" / "left_out.csv")) == ["empty.jpg", "thin.png"]
+    assert all(row["reason"] and row["split"] == "train" for row in rows(here / "out" / "left_out.csv"))

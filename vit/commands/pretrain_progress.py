@@ -1,0 +1,48 @@
+"""The progress and the result of a pretraining on the terminal"""
+
+import math
+import shlex
+from typing import TYPE_CHECKING
+
+from vit.commands.train_progress import TrainProgress
+from vit.console import Reporter, duration, percent
+from vit.csv_files import records
+
+if TYPE_CHECKING:
+    from vit.checkpoints.result import RunResult
+    from vit.checkpoints.run import RunDirectory
+    from vit.training.pretraining.plan import PretrainPlan
+
+KNN = "val/knn_acc1"
+
+
+class PretrainProgress(TrainProgress):
+    """A listener that shows steps, ends of epochs and notices of a pretraining."""
+
+    def row(self, row: dict[str, float], step: int) -> None:
+        """Show a row of metrics.csv that ends an epoch, or that measures the weights before the first step."""
+        accuracy = f"  k-NN acc {percent(row[KNN])}" if KNN in row else ""
+        if "train/images_per_second" in row:
+            start = f"{self.name} {int(row['epoch']) + 1}/{self.validations}"
+            self.reporter.notice(f"{start}  train loss {row['train/loss']:.3f}{accuracy}")
+        elif accuracy:
+            self.reporter.notice(f"before the first step{accuracy}")
+
+
+def show_pretrain_result(reporter: Reporter, run: "RunDirectory", result: "RunResult", plan: "PretrainPlan") -> None:
+    """Show the result of a finished pretraining, its files, and the next useful command."""
+    reporter.line(f"\n{duration(result.seconds)} in all, {result.images_per_second:,.0f} training images/s")
+    facts = []
+    if KNN in result.validation:
+        first = next((float(row[KNN]) for row in records(run.metrics_path) if row[KNN]), math.nan)
+        end = result.validation[KNN]
+        facts.append(("k-NN accuracy", f"{percent(first)} before, {percent(end)} after the pretraining"))
+    if result.unreadable_images:
+        what = "training images; others stood in for them ('vit data check' lists all)"
+        facts.append(("unreadable", f"{result.unreadable_images:,} {what}"))
+    reporter.facts([*facts, ("report", str(run.report_path)), ("backbone", str(run.backbone_path))])
+    labeled = bool(plan.source.class_names)
+    data = shlex.quote(plan.recipe.data.source) if labeled else "LABELED_IMAGES"
+    if labeled and plan.recipe.data.root:
+        data += f" --data.root {shlex.quote(plan.recipe.data.root)}"
+    reporter.next_command(f"vit train {data} --init_from {shlex.quote(str(run.path))}")

@@ -1,0 +1,48 @@
+"""The run folder and the tracker of a training, for `vit train` and `vit pretrain`"""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit.console import Reporter
+from vit.launch import is_first
+from vit.training.recipes.values import plain
+
+if TYPE_CHECKING:
+    from vit.checkpoints.run import RunDirectory
+    from vit.data.contents import Contents
+    from vit.training.planning.plan import Plan
+    from vit.training.tracking.tracker import Tracker
+
+
+def open_run(
+    plan: "Plan", resumed: Path | None, contents: "Contents", lock: ExitStack, name: str | None
+) -> "RunDirectory":
+    """Make a run folder, or open the one to resume; lock it, and check or write what it holds before the first step.
+
+    Args:
+        name: last part of the name of a new folder.
+    """
+    from vit.checkpoints.run import RunDirectory
+    from vit.training.beginning import check_unchanged, write_beginning
+
+    if resumed is None:
+        run = RunDirectory.create(plan.recipe.out, plan.source.name, plan.spec.name, name)
+        lock.enter_context(run.held())
+        write_beginning(run, plan.recipe, plan.source, contents)
+    else:
+        run = RunDirectory(resumed)
+        lock.enter_context(run.held())
+        check_unchanged(run, plan.source, contents)
+    return run
+
+
+def tracker_of(plan: "Plan", run: "RunDirectory", reporter: Reporter) -> "Tracker":
+    """The tracker of a training; only the first process has one that tracks."""
+    from vit.training.tracking.open import open_tracker
+    from vit.training.tracking.tracker import Sharing
+
+    recipe = plan.recipe
+    sharing = Sharing(recipe.wandb_media, recipe.wandb_model)
+    mode = recipe.wandb if is_first() else "off"
+    return open_tracker(mode, run.path, plain(recipe), run.path.name, reporter.notice, sharing=sharing)

@@ -1,0 +1,198 @@
+"""`vit data pack DATA OUT` and `vit data index SHARDS`: images in tar shards with an index"""
+
+import os
+import shlex
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit.atomic_files import ABANDONED_SECONDS, atomic_write, partial_name
+from vit.commands.arguments import PositiveInt, StrPath, path_text
+from vit.console import ProgressReport, Reporter
+from vit.csv_files import new_table
+from vit.data.dataset_names import INDEX_NAME, check_data
+from vit.errors import DataError, ResourceError, UsageError
+
+if TYPE_CHECKING:
+    from vit.data.shards.packing import LeftOut
+
+LEFT_OUT = "left_out.csv"
+SHOWN = 3  # images in a list
+_MEGABYTE = 10**6
+
+
+@dataclass(frozen=True)
+class PackedShards:
+    """What `vit data pack` or `vit data index` made.
+
+    Attributes:
+        index: the index.
+        num_images: number of images in it.
+        num_shards: number of shards.
+        num_left_out: number of images that cannot be read, and are in no row.
+    """
+
+    index: Path
+    num_images: int
+    num_shards: int
+    num_left_out: int
+
+
+def pack(
+    data: StrPath,
+    out: StrPath,
+    *,
+    groups: str | None = None,
+    root: StrPath | None = None,
+    shard_mb: PositiveInt = 64,
+) -> PackedShards:
+    """Write the images of a data set into tar shards, with an index that vit and other programs read.
+
+    The shards have WebDataset's layout. The same images give the same bytes. OUT is complete or absent.
+
+    Args:
+        data: DATA as for 'vit train'
+        out: new folder for the shards and index.parquet
+        groups: regular expression that finds the group in each path, as data.groups of 'vit train'
+        root: folder of torchvision data sets
+        shard_mb: size of a shard in megabytes; the last image may exceed it
+
+    Returns:
+        The index, and counts of images and shards.
+
+    Raises:
+        UsageError: OUT exists.
+        DataError: the data set cannot be opened, or no image can be read.
+        ResourceError: OUT cannot be written.
+
+    Example:
+        vit data pack photos/ photos_shards/
+    """
+    name, root, folder = os.fspath(data), path_text(root), Path(out).expanduser()
+    check_data(name)
+    if folder.exists() or folder.is_symlink():
+        raise UsageError(f"OUT {folder} exists", "give a new folder; a pack is never added to")
+
+    from vit.data.groups import with_groups
+    from vit.data.shards.packing import pack as write_shards
+    from vit.data.sources import open_source
+
+    source = with_groups(open_source(name, root), groups)
+    reporter = Reporter()
+    total = sum(map(len, source.splits.values()))
+    reporter.notice(f"{total:,} images of {source.name} ({', '.join(source.splits)})")
+    with _whole_folder(folder) as partial, ProgressReport(reporter, "image") as progress:
+        left_out = write_shards(source, partial, shard_mb * _MEGABYTE, progress.update)
+        if len(left_out) == total:
+            raise DataError(f"none of {total:,} images of {name} can be read", f"see 'vit data check {name}'")
+        if left_out:
+            _write_left_out(partial / LEFT_OUT, left_out)
+        shards = sorted(partial.glob("*.tar"))
+        size = sum(shard.stat().st_size for shard in shards)
+    _say_left_out(reporter, [f"{one.path}: {one.reason}" for one in left_out], f" (see {folder / LEFT_OUT})")
+    kept = total - len(left_out)
+    reporter.line(f"{kept:,} images in {len(shards):,} shards, {size / _MEGABYTE:,.1f} MB, in {folder}")
+    reporter.next_command(f"vit train {shlex.quote(os.fspath(folder))}")
+    return PackedShards(folder / INDEX_NAME, kept, len(shards), len(left_out))
+
+
+def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
+    """Make an index of tar shards in WebDataset's layout, so that 'vit train' can read them. No shard is changed.
+
+    The class of KEY.jpg stands in KEY.cls or KEY.json, or is the folder of KEY. The split of a shard is a word of its
+    path, such as train or val.
+
+    Args:
+        shards: folder with .tar files, which may lie in folders in it
+        output: new .parquet file, in SHARDS or in a folder above it; null: SHARDS/index.parquet
+
+    Returns:
+        The index, and counts of images and shards.
+
+    Raises:
+        UsageError: the index exists, or would lie elsewhere.
+        DataError: there are no shards, a shard is damaged, or images have no labels.
+
+    Example:
+        vit data index imagenet_shards/
+    """
+    folder = Path(shards).expanduser()
+    if not folder.is_dir():
+        raise DataError(f"SHARDS {folder} is not a folder", "give the folder that holds the .tar files")
+
+    from vit.data.shards.index import write_index
+    from vit.data.shards.tars import index_tars
+
+    file = folder / INDEX_NAME if output is None else Path(output).expanduser()
+    if file.exists():
+        raise UsageError(f"the index {file} exists", "remove it to make it again, or give another --output")
+    base = file.resolve().parent
+    if file.suffix != ".parquet" or not folder.resolve().is_relative_to(base):
+        raise UsageError(
+            f"--output {file} is not a .parquet file in {folder} or above it", f"give {folder / INDEX_NAME}"
+        )
+    names = sorted(path.relative_to(base).as_posix() for path in folder.resolve().rglob("*.tar") if path.is_file())
+    if not names:
+        raise DataError(f"{folder} has no .tar files", "give the folder of the shards; unpack .tar.gz to .tar first")
+    reporter = Reporter()
+    with ProgressReport(reporter, "shard") as progress:
+        found = index_tars(base, names, progress.update)
+    try:
+        with atomic_write(file) as partial:
+            write_index(found.index, partial)
+    except OSError as error:
+        raise ResourceError(f"cannot write {file}: {error.strerror}", "give another --output above SHARDS") from error
+    _say_left_out(reporter, found.left_out, "")
+    if found.num_others:
+        reporter.notice(f"{found.num_others:,} files of the shards are neither images nor labels")
+    splits = sorted(set(found.index.splits), key=("train", "validation", "test").index)
+    counts = ", ".join(f"{found.index.splits.count(split):,} {split}" for split in splits)
+    num_classes = len(set(found.index.labels))
+    reporter.line(
+        f"{len(found.index):,} images in {len(names):,} shards ({counts}), {num_classes:,} classes from "
+        f"{found.labels_from}, in {file}"
+    )
+    reporter.next_command(f"vit train {shlex.quote(os.fspath(file))}")
+    return PackedShards(file, len(found.index), len(names), len(found.left_out))
+
+
+@contextmanager
+def _whole_folder(folder: Path) -> Iterator[Path]:
+    """A folder beside `folder` that gets its name at the end of the block. If the block fails, it is removed."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(folder)
+        partial = partial_name(folder)
+        partial.mkdir()
+        try:
+            yield partial
+            partial.rename(folder)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+    except OSError as error:
+        raise ResourceError(f"cannot write {folder}: {error.strerror}", "choose another OUT, or free space") from error
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove what a killed pack into the same folder has left, if no process has written to it for an hour."""
+    for partial in folder.parent.glob(f".{folder.name}.*.partial"):
+        changed = max((path.stat().st_mtime for path in (partial, *partial.glob("*"))), default=0.0)
+        if partial.is_dir() and time.time() - changed >= ABANDONED_SECONDS:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def _write_left_out(path: Path, left_out: "Sequence[LeftOut]") -> None:
+    with new_table(path, ("path", "split", "reason")) as table:
+        for one in left_out:
+            table.row((one.path, one.split, one.reason))
+
+
+def _say_left_out(reporter: Reporter, lines: Sequence[str], where: str) -> None:
+    if lines:
+        some = "; ".join(lines[:SHOWN]) + "; ..." * (len(lines) > SHOWN)
+        reporter.notice(f"WARNING: left out {len(lines):,} images that cannot be read{where}: {some}")

@@ -1,0 +1,88 @@
+"""Encoded images as bytes: of files, or of any other place that an `ImageReader` reads; nothing is decoded here."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+MAX_BYTES = 512 * 2**20
+HASH_BYTES = 16  # of a content hash
+
+_OPENING = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))  # flags that this platform has
+
+
+class ImageError(Exception):
+    """An image that cannot be read.
+
+    Attributes:
+        path: path of the file, or a name.
+        kind: "unreadable", "not_image" or "too_large".
+        reason: cause in words.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], kind: str, reason: str) -> None:
+        super().__init__(f"{os.fspath(path)}: {reason}")
+        self.path = os.fspath(path)
+        self.kind = kind
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type["ImageError"], tuple[str, str, str]]:
+        return ImageError, (self.path, self.kind, self.reason)  # a worker process pickles its errors
+
+
+class ImageReader(Protocol):
+    """Images that are not files below a folder: in shards, or on other machines. A path names each of them."""
+
+    def read(self, path: str) -> bytes:
+        """The encoded image with a path.
+
+        Raises:
+            ImageError: this image cannot be read, and others can.
+            DataError: the images are not as they were listed, or the place where they lie does not answer.
+        """
+
+    def prepare(self, paths: Sequence[str]) -> None:
+        """Fetch several images at a time that are read next. Where images are near, nothing is done."""
+
+    def content_hash(self, path: str) -> str:
+        """The content hash of an image that begins as an image within the limits; "" where only its bytes tell."""
+
+    def shards(self, paths: Sequence[str]) -> npt.NDArray[np.int64] | None:
+        """(n,) number of the shard of each image; None where there are no shards."""
+
+
+def content_hash(*parts: bytes) -> str:
+    """The hash by which an image is recognized, whatever its name: of the bytes of its file."""
+    digest = hashlib.blake2b(digest_size=HASH_BYTES)
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """The content of a regular file, without ever waiting for a FIFO or a device.
+
+    Raises:
+        ImageError: the file is missing, empty, larger than MAX_BYTES, or not a regular file.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | _OPENING)
+    except (OSError, ValueError) as error:
+        raise ImageError(path, "unreadable", getattr(error, "strerror", None) or str(error)) from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):  # before `open`, which has another message for a folder
+        os.close(descriptor)
+        raise ImageError(path, "not_image", "not a regular file")
+    with open(descriptor, "rb") as file:
+        if status.st_size == 0:
+            raise ImageError(path, "not_image", "the file is empty")
+        if status.st_size > MAX_BYTES:
+            raise ImageError(path, "too_large", f"{status.st_size:,} bytes; the limit is {MAX_BYTES:,}")
+        try:
+            return file.read()
+        except OSError as error:
+            raise ImageError(path, "unreadable", error.strerror or str(error)) from error

@@ -1,0 +1,114 @@
+"""Parts of far shards on this machine's disk: bounded, shared by all processes, each file whole or absent.
+
+VIT_CACHE     folder; default ~/.cache/vit-lightning/shards (XDG_CACHE_HOME counts)
+VIT_CACHE_GB  largest size in gigabytes; default 20; 0 keeps nothing
+
+A file that is read is touched. Where the folder grows too large, the files that were not read for the longest time
+are removed. A process that reads a file while another one removes it fetches it again.
+"""
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from vit.atomic_files import ABANDONED_SECONDS, partial_name
+from vit.errors import UsageError
+
+DEFAULT_GIGABYTES = 20.0
+_KEPT = 0.9  # of the largest size, after files were removed
+_COUNT_EVERY = 64  # files written between two counts of the folder's size
+
+
+class PartCache:
+    """Files by their keys.
+
+    Args:
+        folder: the folder.
+        max_bytes: largest size of all files; 0 keeps nothing.
+    """
+
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        self.folder = folder
+        self.max_bytes = max_bytes
+        self._written = 0
+
+    @classmethod
+    def of_machine(cls) -> "PartCache":
+        """The cache that the environment names.
+
+        Raises:
+            UsageError: VIT_CACHE_GB is not a number.
+        """
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        folder = Path(os.environ.get("VIT_CACHE") or Path(home) / "vit-lightning" / "shards").expanduser()
+        given = os.environ.get("VIT_CACHE_GB") or str(DEFAULT_GIGABYTES)
+        try:
+            gigabytes = float(given)
+            if not 0 <= gigabytes < float("inf"):
+                raise ValueError
+        except ValueError as error:
+            raise UsageError(f"VIT_CACHE_GB is {given!r}", "give gigabytes, such as 20; 0 keeps nothing") from error
+        return cls(folder, int(gigabytes * 1e9))
+
+    def get(self, key: str) -> bytes | None:
+        """The content of a key, or None where it is not there."""
+        path = self._path(key)
+        try:
+            content = path.read_bytes()
+            os.utime(path)
+        except OSError:
+            return None
+        return content
+
+    def has(self, key: str) -> bool:
+        """Whether a key is there; another process may remove it at any time."""
+        return self._path(key).is_file()
+
+    def put(self, key: str, content: bytes) -> None:
+        """Keep a content. A full disk is not an error: the content is fetched again where it is needed."""
+        if len(content) > self.max_bytes:
+            return
+        path = self._path(key)
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial = partial_name(path)
+            try:
+                partial.write_bytes(content)
+                os.replace(partial, path)
+            except OSError:
+                partial.unlink(missing_ok=True)
+                raise
+        if self._written % _COUNT_EVERY == 0:
+            self._shrink()
+        self._written += 1
+
+    def remove(self, key: str) -> None:
+        """Forget a content."""
+        with suppress(OSError):
+            self._path(key).unlink()
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / key
+
+    def _shrink(self) -> None:
+        """Remove the files that were not read for the longest time, where the folder is too large."""
+        found: list[tuple[float, int, Path]] = []
+        now = time.time()
+        for path in self.folder.glob("*/.*.partial"):
+            with suppress(OSError):  # another process has removed it
+                if now - path.stat().st_mtime >= ABANDONED_SECONDS:
+                    path.unlink()
+        for path in self.folder.glob("*/[!.]*"):
+            with suppress(OSError):
+                status = path.stat()
+                found.append((status.st_mtime, status.st_size, path))
+        size = sum(length for _, length, _ in found)
+        if size <= self.max_bytes:
+            return
+        for _, length, path in sorted(found):
+            if size <= self.max_bytes * _KEPT:
+                return
+            with suppress(OSError):
+                path.unlink()
+            size -= length

@@ -1,0 +1,159 @@
+"""Shards on other machines, and files that each hold one image, with a cache on this machine
+
+A shard is fetched in parts of equal size, because a training reads neighboring images soon after each other. The cache
+keeps only answers of the right length. `ShardReader` checks every image by its hash.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from vit.data.image_bytes import MAX_BYTES, ImageError
+from vit.data.shards.cache import PartCache
+from vit.data.shards.far_files import FarFiles, MissingError, Patience, far_files
+from vit.data.shards.index import ShardIndex
+from vit.data.shards.reader import ByteRange
+
+PART_BYTES = 2**20
+_MOST_READY = 4096  # images
+
+
+class FarShards:
+    """The shards of an index on other machines.
+
+    Args:
+        folder: address of the folder of the index.
+        files: how files of this kind are read.
+        index: the index, which knows how far each shard is needed.
+        cache: parts of shards on this machine; None: the cache that the environment names.
+    """
+
+    def __init__(self, folder: str, files: FarFiles, index: ShardIndex, cache: PartCache | None = None) -> None:
+        self._folder, self._files = folder, files
+        self._cache = cache or PartCache.of_machine()
+        self._ends = dict(zip(index.shard_names, index.shard_ends().tolist(), strict=True))
+        self._ready: dict[ByteRange, bytes] = {}  # images that are fetched for the next batch, where nothing is kept
+
+    def read(self, part: ByteRange) -> bytes:
+        """The bytes of a range, from the cache or from far.
+
+        Raises:
+            DataError: the shard does not come.
+        """
+        if self._cache.max_bytes == 0:
+            ready = self._ready.pop(part, None)
+            return ready if ready is not None else self._fetch_exactly([part])[0]
+        numbers = _parts(part)
+        contents = self._get(part.shard, numbers)
+        joined = b"".join(contents)
+        first = part.start - numbers.start * PART_BYTES
+        return joined[first : first + part.stop - part.start]
+
+    def read_again(self, part: ByteRange) -> bytes:
+        """The bytes of a range from far. What the cache has of it is removed."""
+        for number in _parts(part):
+            self._cache.remove(self._key(part.shard, number))
+        return self.read(part)
+
+    def prepare(self, parts: Sequence[ByteRange]) -> None:
+        """Fetch the parts of shards that the cache does not have, all at the same time; without a cache, the ranges.
+
+        Raises:
+            DataError: one does not come.
+        """
+        if self._cache.max_bytes == 0:
+            if len(self._ready) > _MOST_READY:  # of callers that do not read what they asked for
+                self._ready.clear()
+            self._ready.update(zip(parts, self._fetch_exactly(parts), strict=True))
+            return
+        wanted = dict.fromkeys((part.shard, number) for part in parts for number in _parts(part))
+        self._fetch([one for one in wanted if not self._cache.has(self._key(*one))])
+
+    def _get(self, shard: str, numbers: range) -> list[bytes]:
+        """Some parts of a shard."""
+        found = {number: self._cache.get(self._key(shard, number)) for number in numbers}
+        missing = [number for number, content in found.items() if content is None]
+        fetched = dict(zip(missing, self._fetch([(shard, number) for number in missing]), strict=True))
+        return [content if (content := found[number]) is not None else fetched[number] for number in numbers]
+
+    def _fetch(self, wanted: list[tuple[str, int]]) -> list[bytes]:
+        """Parts of shards from far. Each is kept."""
+        if not wanted:
+            return []
+        ranges = []
+        for shard, number in wanted:
+            start = number * PART_BYTES
+            ranges.append((f"{self._folder}/{shard}", start, min(start + PART_BYTES, self._ends[shard])))
+        contents = self._files.ranges(ranges)
+        for one, content in zip(wanted, contents, strict=True):
+            self._cache.put(self._key(*one), content)
+        return contents
+
+    def _fetch_exactly(self, parts: Sequence[ByteRange]) -> list[bytes]:
+        """Ranges from far, and no more."""
+        return self._files.ranges([(f"{self._folder}/{part.shard}", part.start, part.stop) for part in parts])
+
+    def _key(self, shard: str, number: int) -> str:
+        return hashlib.sha256(f"{self._folder}/{shard}\0{PART_BYTES}\0{number}".encode()).hexdigest()
+
+
+def _parts(part: ByteRange) -> range:
+    """Numbers of the parts of a shard that have a range."""
+    return range(part.start // PART_BYTES, -(-part.stop // PART_BYTES))
+
+
+class FarImages:
+    """Files that each hold one image, by their addresses.
+
+    Args:
+        patience: how long files are waited for.
+        cache: files on this machine; None: the cache that the environment names.
+    """
+
+    def __init__(self, patience: Patience | None = None, cache: PartCache | None = None) -> None:
+        self._patience = patience
+        self._cache = cache or PartCache.of_machine()
+        self._files: dict[str, FarFiles] = {}
+
+    def read(self, path: str) -> bytes:
+        """The encoded image at an address.
+
+        Raises:
+            ImageError: the file is not there, is empty or too large.
+            DataError: it is refused, or does not come.
+        """
+        content = self._cache.get(_key(path))
+        if content is None:
+            try:
+                content = self._of(path).whole(path)
+            except MissingError as error:
+                raise ImageError(path, "unreadable", "there is no such file") from error
+            self._cache.put(_key(path), content)
+        if not content:
+            raise ImageError(path, "not_image", "the file is empty")
+        if len(content) > MAX_BYTES:
+            raise ImageError(path, "too_large", f"more than {MAX_BYTES:,} bytes")
+        return content
+
+    def prepare(self, paths: Sequence[str]) -> None:
+        """Nothing is fetched beforehand."""
+
+    def content_hash(self, path: str) -> str:
+        """Only the bytes of a file tell."""
+        return ""
+
+    def shards(self, paths: Sequence[str]) -> npt.NDArray[np.int64] | None:
+        """There are no shards."""
+        return None
+
+    def _of(self, path: str) -> FarFiles:
+        kind = path.partition("://")[0]
+        if kind not in self._files:
+            self._files[kind] = far_files(path, self._patience)
+        return self._files[kind]
+
+
+def _key(address: str) -> str:
+    return hashlib.sha256(address.encode("utf-8", "surrogateescape")).hexdigest()

@@ -1,0 +1,168 @@
+"""Files on other machines, read by fsspec in ranges, and asked for again after pauses
+
+An answer has the length that was asked for, or is an error. What the bytes are, others check.
+"""
+
+import os
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vit.errors import DataError, UsageError, first_line, install
+
+EXTRAS = {"s3": "s3", "gs": "gcs"}  # kind of address -> extra with its library
+_REFUSED = (401, 403)
+_NO_SUCH_RANGE = 416
+_PASSING = (408, 425, 429)  # answers below 500 that may change
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long far files are waited for.
+
+    Attributes:
+        attempts: number of times that a range is asked for.
+        first_pause: seconds before the second time; every pause is about twice the one before.
+        seconds: time without a byte after which an answer is given up.
+    """
+
+    attempts: int = 6
+    first_pause: float = 0.5
+    seconds: float = 30.0
+
+
+PATIENCE = Patience()
+
+
+class MissingError(DataError):
+    """A file that is not there."""
+
+
+class FarFiles:
+    """Files of one kind of address.
+
+    Args:
+        kind: https, http, s3 or gs.
+        patience: how long files are waited for.
+    """
+
+    def __init__(self, kind: str, patience: Patience) -> None:
+        self._kind, self._patience = kind, patience
+        self._opened: tuple[int, Any] | None = None  # process, and its file system: a fork needs its own
+
+    def whole(self, address: str) -> bytes:
+        """The content of a file.
+
+        Raises:
+            DataError: it is not there, is refused, or does not come.
+        """
+        return self.ranges([(address, None, None)])[0]
+
+    def ranges(self, wanted: Sequence[tuple[str, int | None, int | None]]) -> list[bytes]:
+        """Ranges of files, fetched at the same time: (address, first byte, byte after the last) -> all these bytes.
+
+        Raises:
+            DataError: one is not there, is refused, or does not come.
+        """
+        found: dict[int, bytes] = {}
+        failed: Exception | None = None
+        for attempt in range(self._patience.attempts):
+            missing = [place for place in range(len(wanted)) if place not in found]
+            if not missing:
+                break
+            if attempt:
+                pause = self._patience.first_pause * 2 ** (attempt - 1)
+                time.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311  processes must not ask all at once
+            addresses, starts, stops = zip(*(wanted[place] for place in missing), strict=True)
+            answers = self._ask(list(addresses), list(starts), list(stops))
+            for place, answer in zip(missing, answers, strict=True):
+                address = wanted[place][0]
+                if isinstance(answer, bytes):
+                    found[place] = answer
+                elif isinstance(answer, Exception):
+                    self._raise_final(address, answer)
+                    failed = answer
+        if len(found) < len(wanted):
+            address = next(wanted[place][0] for place in range(len(wanted)) if place not in found)
+            raise DataError(
+                f"{address} does not come after {self._patience.attempts} attempts: {_words(failed)}",
+                "check the network and the address; 'vit train --resume' continues a training",
+            ) from failed
+        return [found[place] for place in range(len(wanted))]
+
+    def _ask(self, addresses: list[str], starts: list[int | None], stops: list[int | None]) -> list[Any]:
+        """What comes for each range: bytes or an exception."""
+        try:
+            answers: list[Any] = self._files().cat_ranges(addresses, starts, stops, on_error="return")
+        except UsageError:
+            raise
+        except Exception as error:  # noqa: BLE001  libraries of object stores raise errors of many types
+            return [error] * len(addresses)
+        for place, (start, stop, answer) in enumerate(zip(starts, stops, answers, strict=True)):
+            if isinstance(answer, bytes) and start is not None and stop is not None and len(answer) != stop - start:
+                answers[place] = OSError(f"{len(answer):,} bytes came instead of the {stop - start:,} of a range")
+        return answers
+
+    def _raise_final(self, address: str, error: Exception) -> None:
+        """Raise DataError where another attempt would end the same."""
+        status = getattr(error, "status", None) or getattr(error, "code", None)
+        if isinstance(error, FileNotFoundError) or status in (404, 410):
+            raise MissingError(f"there is no {address}", "check the address") from error
+        if isinstance(error, PermissionError) or status in _REFUSED or "credential" in str(error).casefold():
+            raise DataError(
+                f"{address} is refused ({_words(error)})", "check the permissions and credentials of this machine"
+            ) from error
+        if status == _NO_SUCH_RANGE:
+            fix = "restore the file, which is cut; or make the index again with 'vit data index'"
+            raise DataError(f"{address} ends before the bytes that the index lists", fix) from error
+        if isinstance(status, int) and 400 <= status < 500 and status not in _PASSING:
+            raise DataError(f"{address} cannot be read ({_words(error)})", "check the address") from error
+
+    def _files(self) -> Any:
+        """The file system of fsspec of this process."""
+        if self._opened is None or self._opened[0] != os.getpid():
+            self._opened = os.getpid(), _open(self._kind, self._patience)
+        return self._opened[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": None}
+
+
+def far_files(address: str, patience: Patience | None = None) -> FarFiles:
+    """The files of the kind of an address.
+
+    Raises:
+        UsageError: the library for them is not installed.
+    """
+    kind = address.partition("://")[0]
+    files = FarFiles(kind, patience or PATIENCE)
+    files._files()
+    return files
+
+
+def _open(kind: str, patience: Patience) -> Any:
+    import fsspec
+
+    options: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
+    try:
+        if kind in ("http", "https"):
+            import aiohttp
+
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=patience.seconds, sock_read=patience.seconds)
+            options["client_kwargs"] = {"timeout": timeout}
+        elif kind == "s3":
+            options["config_kwargs"] = {"connect_timeout": patience.seconds, "read_timeout": patience.seconds}
+        return fsspec.filesystem(kind, **options)
+    except ImportError as error:
+        extra = EXTRAS.get(kind)
+        fix = install(extra) if extra else "pip install aiohttp"
+        raise UsageError(f"{kind}:// needs a library that is not installed: {first_line(error)}", fix) from error
+
+
+def _words(error: Exception | None) -> str:
+    if error is None:
+        return "no answer"
+    status = getattr(error, "status", None)
+    return f"{type(error).__name__}: {status or first_line(error)}"

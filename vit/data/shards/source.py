@@ -1,0 +1,86 @@
+"""An index of shards -> a source"""
+
+import os
+from pathlib import Path
+
+from vit.data.dataset_names import INDEX_NAME, is_far
+from vit.data.samples import Samples, Source, label_array, label_files
+from vit.data.shards.index import ShardIndex, read_index
+from vit.data.shards.reader import LocalShards, ShardReader
+from vit.errors import DataError
+
+
+def read_index_source(data: str) -> Source:
+    """List the images of an index.
+
+    Args:
+        data: path or address of the index, or of its folder.
+
+    Raises:
+        UsageError: the library for this kind of address is not installed.
+        DataError: the index cannot be read, a row is wrong, or a shard is missing.
+    """
+    if is_far(data):
+        return _far(data)
+    path = Path(data).expanduser()
+    file = path / INDEX_NAME if path.is_dir() else path
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise DataError(f"cannot read {file}: {error.strerror}", "check its permissions") from error
+    index = read_index(content, os.fspath(file))
+    shards = LocalShards(file.parent)
+    shards.check(index, os.fspath(file))
+    name = file.resolve().parent.name if file.name == INDEX_NAME else file.stem
+    return source_of_index(index, ShardReader(index, shards, os.fspath(file)), name, os.fspath(file))
+
+
+def _far(data: str) -> Source:
+    from vit.data.shards.far import FarShards
+    from vit.data.shards.far_files import far_files
+
+    address = data if data.endswith(".parquet") else f"{data.rstrip('/')}/{INDEX_NAME}"
+    files = far_files(address)
+    content = files.whole(address)
+    folder, _, file_name = address.rpartition("/")
+    index = read_index(content, address)
+    name = folder.rpartition("/")[2] if file_name == INDEX_NAME else file_name.removesuffix(".parquet")
+    reader = ShardReader(index, FarShards(folder, files, index), address)
+    return source_of_index(index, reader, name, address)
+
+
+def source_of_index(index: ShardIndex, reader: ShardReader, name: str, where: str) -> Source:
+    """The splits of an index, each in the order of its rows.
+
+    Args:
+        index: the images.
+        reader: reader of the images.
+        name: name of the data set.
+        where: path of the index, for errors.
+
+    Raises:
+        DataError: there are no training images, or a label is wrong.
+    """
+    rows: dict[str, list[int]] = {"train": []}
+    for row, split in enumerate(index.splits):
+        rows.setdefault(split, []).append(row)
+    if not rows["train"]:
+        raise DataError(f"{where} has no training images", "write train into the column split, or leave it empty")
+    class_names = index.class_names or tuple(sorted({index.labels[row] for row in rows["train"]}))
+    splits = {split: _samples(index, own, class_names, reader, where) for split, own in rows.items()}
+    return Source(name, class_names, splits)
+
+
+def _samples(
+    index: ShardIndex, rows: list[int], class_names: tuple[str, ...], reader: ShardReader, where: str
+) -> Samples:
+    """The images at some rows."""
+    keys, labels = [index.keys[row] for row in rows], [index.labels[row] for row in rows]
+    groups = [index.groups[row] for row in rows] if any(index.groups) else None
+    if not index.is_multilabel:
+        return label_files(None, list(zip(keys, labels, strict=True)), class_names, where, groups, reader)
+    try:
+        values = label_array(labels, class_names, is_multilabel=True)
+    except (KeyError, ValueError) as error:
+        raise DataError(f"{where}: a label is wrong: {error}", "make the index again with 'vit data index'") from error
+    return Samples(keys, values, groups=None if groups is None else tuple(groups), reader=reader)

@@ -1,0 +1,1 @@
+"""Knowledge distillation: a trained network teaches another one"""

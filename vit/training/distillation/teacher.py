@@ -1,0 +1,120 @@
+"""The teacher of a training: what its file says, checked before the first step"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vit.checkpoints.format import Description
+from vit.checkpoints.load import read_described
+from vit.checkpoints.run import checkpoint_of
+from vit.data.samples import Source
+from vit.errors import CheckpointError, DataError, UsageError
+from vit.inference.engines.engine_names import ONNX, OPENVINO
+from vit.inference.engines.onnx_engine import OnnxEngine
+from vit.models.spec import Cost
+from vit.training.recipes.recipe import DistillConfig, Recipe
+from vit.weights.hashing import weights_hash
+
+SOFT_WEIGHT = 0.9  # with temperature 4 as Tian et al. 2020 (arXiv 1910.10699) and Cho and Hariharan 2019 (1910.01348)
+HARD_WEIGHT = 0.5  # Touvron et al. 2021 (arXiv 2012.12877), equation 3
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """A trained network as its file describes it.
+
+    Attributes:
+        path: run folder, checkpoint or exported file, as the recipe names it.
+        description: classes, network, preprocessing, calibration and metrics.
+        content_hash: hash of the file.
+    """
+
+    path: Path
+    description: Description
+    content_hash: str
+
+    @property
+    def cost(self) -> Cost:
+        """Parameters and FLOPs of an image."""
+        return self.description.spec.cost(self.description.preprocess.image_size)
+
+    @property
+    def accuracy(self) -> float | None:
+        """Accuracy on its own validation images, if the file has it."""
+        return self.description.metrics.get("val/acc1")
+
+    def class_order(self, class_names: tuple[str, ...]) -> list[int]:
+        """The number that the teacher has for each of these classes.
+
+        Raises:
+            DataError: its classes are others.
+        """
+        own = self.description.class_names
+        missing, further = set(class_names) - set(own), set(own) - set(class_names)
+        if missing or further:
+            words = (("it lacks", missing), ("it also has", further))
+            parts = [f"{word} {_listed(names)}" for word, names in words if names]
+            raise DataError(
+                f"--teacher {self.path} has other classes than the training images: {'; '.join(parts)}",
+                "give a teacher that was trained on these classes, in any order",
+            )
+        return [own.index(name) for name in class_names]
+
+
+def find_teacher(config: DistillConfig, source: Source) -> Teacher | None:
+    """The teacher that a recipe names; None where it names none.
+
+    Args:
+        source: images of the training.
+
+    Raises:
+        CheckpointError: the file is missing or damaged, or is not the one that the recipe's hash means.
+        UsageError: the file is for OpenVINO, or the teacher or the images have several labels for an image.
+        DataError: the teacher has other classes.
+    """
+    if config.teacher is None:
+        return None
+    path = Path(config.teacher).expanduser()
+    source.check_one_class("--teacher")
+    teacher = Teacher(path, _read_description(path), weights_hash(str(path)))
+    if teacher.description.multilabel is not None:
+        raise UsageError(
+            f"--teacher {path} gives an image several labels, and {source.name} has one class for each",
+            "give a teacher that was trained on one class for each image",
+        )
+    if config.teacher_hash not in (None, teacher.content_hash):
+        raise CheckpointError(
+            f"the teacher {path} is not the one of the run: its hash is {teacher.content_hash}, and the recipe has "
+            f"{config.teacher_hash}",
+            "restore the file, or start a new run (without distill.teacher_hash)",
+        )
+    teacher.class_order(source.class_names)
+    return teacher
+
+
+def with_teacher(recipe: Recipe, teacher: Teacher | None) -> Recipe:
+    """The recipe with every choice about its teacher filled in, and with none where it has no teacher."""
+    if teacher is None:
+        return replace(recipe, distill=DistillConfig())
+    config = recipe.distill
+    return replace(
+        recipe,
+        distill=replace(
+            config,
+            teacher=str(teacher.path.absolute()),
+            weight=config.weight or (SOFT_WEIGHT if config.kind == "soft" else HARD_WEIGHT),
+            teacher_hash=teacher.content_hash,
+        ),
+    )
+
+
+def _read_description(path: Path) -> Description:
+    if path.suffix == ONNX:
+        return OnnxEngine(path).description
+    if path.suffix == OPENVINO:
+        raise UsageError(f"--teacher {path} is a file for OpenVINO", "give the run, its checkpoint or an .onnx file")
+    return read_described(checkpoint_of(path))[0]
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(map(repr, sorted(names)[:_SHOWN])) + ", ..." * (len(names) > _SHOWN)

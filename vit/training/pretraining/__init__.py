@@ -1,0 +1,1 @@
+"""Learning from images without labels: objectives, their training, and the backbone that is kept"""
