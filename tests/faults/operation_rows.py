@@ -157,6 +157,22 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "time is over", "the partition is refused; the other cells end with the numbers of one machine"),
         Fault("A20", "a study on Ray loses a machine", "its cells are trained on another one"),
     ),
+    "Networks of timm, and licences": (
+        Fault("T1", "attention, rollout or relevance of a network whose attention cannot be read (Swin, Hiera, CaiT)",
+              "refused, with the methods that the network has", 2),
+        Fault("T2", "Grad-CAM of a network whose features lie in an unknown order",
+              "refused; a map is never turned or shuffled", 2),
+        Fault("T3", "an --image_size that a network of timm can be built for and cannot compute",
+              "refused before an image is read, with the size that the network is made for", 2),
+        Fault("T4", "--lora for a network with batch norm, or without linear layers", "refused", 2),
+        Fault("T5", "a model card that is damaged, holds control characters, or states a licence that is not text",
+              "the weights load, and the licence is not stated"),
+        Fault("T6", "weights that a hub refuses, does not have, or that are asked for without a network",
+              "one line with the reason: gated, missing, or offline; a model of timm without weights ends with 2", 7),
+        Fault("T7", "weights whose licence restricts their use",
+              "a warning where they are taken, evaluated and exported; checkpoints, result.json and exports keep the "
+              "licence"),
+    ),
     "Teachers": (
         Fault("M1", "a teacher with other classes than the training images",
               "refused with the classes that it lacks and those that it has besides; the order of classes is free", 3),

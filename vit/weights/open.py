@@ -19,7 +19,7 @@ from vit.weights.formats.detect import NetworkOfTimmError, convert_weights
 from vit.weights.formats.timm_model import TimmModel
 from vit.weights.formats.weight_format import Converted, Weights
 from vit.weights.hubs import from_hugging_face, from_timm, from_torchvision
-from vit.weights.licence import licence_of
+from vit.weights.licence import UNKNOWN, licence_of
 from vit.weights.named_model import named_model
 from vit.weights.preprocess_config import PreprocessValues, StatedPreprocess, from_timm_config
 from vit.weights.pretrained import OwnNetwork, Pretrained
@@ -105,7 +105,7 @@ def _described(source: str, format: str, weights: Weights, description: Descript
     network = OwnNetwork(description.spec.name, preprocess.image_size, description.spec.options)
     return Pretrained(
         source, format, weights, len(class_names), class_names, values, told_by, network=network,
-        multilabel=description.multilabel,
+        multilabel=description.multilabel, licence=description.licence or UNKNOWN,
     )  # fmt: skip
 
 
@@ -146,7 +146,7 @@ def _foreign(source: str, weights: Weights, told: FolderConfig) -> Pretrained:
         image_size=model.image_size if named is not None and model is not None else None,
         undecided=converted.undecided,
         multilabel=LabelRules.unfitted(num_classes) if told.is_multilabel and num_classes else None,
-        licence=licence_of(model if named is not None else None),
+        licence=_licence(told, model if named is not None else None),
     )
 
 
@@ -186,8 +186,13 @@ def _of_timm(source: str, weights: Weights, model: TimmModel, told: FolderConfig
         stated.values,
         stated.source,
         network=OwnNetwork(model.name, model.image_size),
-        licence=licence_of(model),
+        licence=_licence(told, model),
     )
+
+
+def _licence(told: FolderConfig, model: TimmModel | None) -> str:
+    """The licence on the card beside the weights; without a card, the one that timm states for the model."""
+    return licence_of(model) if told.licence == UNKNOWN else told.licence
 
 
 def _class_names(told: tuple[str, ...] | None, num_classes: int) -> tuple[str, ...] | None:
