@@ -153,6 +153,9 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused, with the reason", 2),
         Fault("A10", "--tta crops for a network that sees whole pictures",
               "refused, because crops enlarge the objects; --tta flip works with any network", 2),
+        Fault("A19", "a study on SLURM: a partition that does not exist, more cells than an array takes, a task whose "
+              "time is over", "the partition is refused; the other cells end with the numbers of one machine"),
+        Fault("A20", "a study on Ray loses a machine", "its cells are trained on another one"),
     ),
     "Teachers": (
         Fault("M1", "a teacher with other classes than the training images",

@@ -99,8 +99,8 @@ def _rotary_positions(model: Any) -> PositionEmbedding | None:
         return None if is_learned or found != ("separate", 0.0, "ij", True) else "rope2d"
     if type(rope) is RotaryEmbeddingCat and rope.temperature == RotaryPositions.PERIOD_BASE_EVA:
         grid = (RotaryPositions.GRID_EVA, RotaryPositions.GRID_EVA)
-        found = (rope.grid_type, rope.in_pixels, rope.ref_feat_shape, rope.grid_offset, rope.grid_indexing)
-        if found != ("index", False, grid, 0.0, "ij") or rope.rotate_half:
+        layout = (rope.grid_type, rope.in_pixels, rope.ref_feat_shape, rope.grid_offset, rope.grid_indexing)
+        if layout != ("index", False, grid, 0.0, "ij") or rope.rotate_half:
             return None
         return "learned_rope2d_eva" if is_learned else "rope2d_eva"
     return None
