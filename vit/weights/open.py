@@ -14,7 +14,8 @@ from vit.errors import CheckpointError, first_line
 from vit.models.options import Options, Value
 from vit.weights.file import FOLDER_FILES, read_metadata, read_weights_file
 from vit.weights.folder import FolderConfig, read_folder
-from vit.weights.formats.detect import convert_weights
+from vit.weights.formats import eva
+from vit.weights.formats.detect import NetworkOfTimmError, convert_weights
 from vit.weights.formats.timm_model import TimmModel
 from vit.weights.formats.weight_format import Converted, Weights
 from vit.weights.hubs import from_hugging_face, from_timm, from_torchvision
@@ -76,12 +77,16 @@ def _exported(source: str, path: Path, words: str) -> Pretrained:
     description = read_description(plain, path, "export it again")
     weights = read_weights_file(path)
     expected_weights(description, len(weights), path)
-    found = _described(source, "vit export", weights, description, "the file")
     options = description.spec.options
+    is_rotary = "rope2d" in str(options.get("pos_embed"))
+    if is_rotary:
+        weights = eva.own_names(weights)  # a file for timm has timm's names
+    found = _described(source, "vit export", weights, description, "the file")
     if not description.class_names:
         return replace(found, format="vit pretrain")
-    if options.get("stem") == "conv" or options.get("pos_embed") == "rope2d":  # shapes show neither
-        held: Options = {"pos_embed": "learned"} if "pos_embed" in weights else {}  # fixed positions as a tensor
+    if options.get("stem") == "conv" or is_rotary:  # shapes show neither
+        is_fixed = options.get("pos_embed") == "sincos2d" and "pos_embed" in weights  # fixed positions as a tensor
+        held: Options = {"pos_embed": "learned"} if is_fixed else {}
         network = OwnNetwork(description.spec.name, description.preprocess.image_size, {**options, **held})
         return replace(found, network=network)
     not_shown = {name: value for name, value in options.items() if name in _NOT_SHOWN}
@@ -111,8 +116,11 @@ def _foreign(source: str, weights: Weights, told: FolderConfig) -> Pretrained:
         return _of_timm(source, weights, model, told)
     try:
         found, converted = convert_weights(weights, told.config)
+    except NetworkOfTimmError as error:
+        raise CheckpointError(f"{source}: {error}", error.fix) from error
     except ValueError as error:
-        raise CheckpointError(f"{source}: {first_line(error)}", "give the weights of a plain ViT") from error
+        fix = "give the weights of a plain ViT, or timm:NAME"
+        raise CheckpointError(f"{source}: {first_line(error)}", fix) from error
     named = _options_of_model(model, converted)
     if converted.doubt and named is None and not _is_deit3(source, converted):
         raise CheckpointError(
@@ -135,6 +143,7 @@ def _foreign(source: str, weights: Weights, told: FolderConfig) -> Pretrained:
         stated.source,
         converted.dropped,
         options={**converted.options, **(named or {})},
+        image_size=model.image_size if named is not None and model is not None else None,
         undecided=converted.undecided,
         multilabel=LabelRules.unfitted(num_classes) if told.is_multilabel and num_classes else None,
         licence=licence_of(model if named is not None else None),
