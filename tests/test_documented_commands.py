@@ -17,12 +17,9 @@ PLACES = re.compile(r"```.*?```|`([^`]+)`", re.DOTALL)
 
 @cache
 def help_of(command):
-    shown = ""
-    for words in [("data", "check"), ("data", "pack"), ("data", "index")] if command == "data" else [(command,)]:
-        answer = ask(*words, "--help")
-        assert answer.code == 0, answer.err
-        shown += answer.out
-    return shown
+    answer = ask(command, "--help")
+    assert answer.code == 0, answer.err
+    return answer.out
 
 
 def shown(page):

@@ -135,7 +135,8 @@ def test_actions_of_one_name(capsys):
             run_command(actions, words, "do")
     with pytest.raises(SystemExit):
         run_command(actions, ["-h"], "do")
-    assert "usage: vit do paint " in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "usage: vit do paint " in said and "usage: vit do label " in said
 
 
 def test_python_values_are_checked_in_the_same_words():

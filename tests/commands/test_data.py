@@ -112,6 +112,7 @@ def test_what_cannot_be_checked(vit, photos, here, line, code, words):
     assert answer.err.splitlines()[-1].startswith(f"vit: error[{code}]: ") and os.listdir(here) == ["photos"]
 
 
-def test_help_is_that_of_check(vit):
-    assert vit("data", "--help").out == vit("data", "check", "-h").out
-    assert "usage: vit data check" in vit("data", "-h").out
+def test_help_is_that_of_all_actions(vit):
+    said = vit("data", "--help").out
+    assert said == vit("data", "-h").out
+    assert all(vit("data", action, "-h").out.strip() in said for action in ("check", "pack", "index"))

@@ -98,10 +98,8 @@ def _chosen(actions: Mapping[str, Function], arguments: Sequence[str], name: str
     """The action that the first word names, and the other words; where help is asked, it is printed."""
     first = next(iter(actions))
     if arguments and arguments[0] in ("--help", "-h"):
-        print(f"usage: vit {name} {'|'.join(actions)} ...\n")
         for action, function in actions.items():
-            print(f"vit {name} {action}\n    {_Documentation.of(function).description}\n")
-        print(f"options: vit {name} {first} --help, and so on")
+            print(command_parser(function, f"{name} {action}").format_help())
         raise SystemExit(0)
     if arguments and arguments[0] in actions:
         return arguments[0], arguments[1:]

@@ -9,6 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 
+class _Listening(ThreadingHTTPServer):
+    request_queue_size = 128  # connections that wait, not 5: a batch asks for many ranges at the same time
+
+
 class Server:
     """Serves a folder.
 
@@ -35,7 +39,7 @@ class Server:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = _Listening(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.address = f"http://127.0.0.1:{self._server.server_port}"
 

@@ -18,7 +18,7 @@ from vit.data.shards.packing import pack
 from vit.data.sources import open_source
 from vit.errors import DataError, UsageError
 
-QUICK = Patience(attempts=3, first_pause=0.01, seconds=1.0)
+QUICK = Patience(attempts=3, first_pause=0.01, seconds=20.0)
 
 
 @pytest.fixture
@@ -86,6 +86,8 @@ def test_a_passing_fault_is_tried_again(server, monkeypatch, fault):
 def test_a_lasting_fault_is_an_error_and_leaves_nothing(server, monkeypatch, tmp_path, fault, said):
     monkeypatch.setattr(far, "PART_BYTES", 4096)
     train = images(server)
+    if fault == "silent":
+        train.reader._shards._files = far_files.FarFiles("http", Patience(attempts=3, first_pause=0.01, seconds=0.3))
     server.fault = lambda path, number: fault
     with pytest.raises(DataError, match="does not come after 3 attempts") as error:
         train.encoded(0)

@@ -67,7 +67,7 @@ class FarFiles:
             DataError: one is not there, is refused, or does not come.
         """
         found: dict[int, bytes] = {}
-        failed: Exception | None = None
+        failed: dict[int, Exception] = {}
         for attempt in range(self._patience.attempts):
             missing = [place for place in range(len(wanted)) if place not in found]
             if not missing:
@@ -83,13 +83,14 @@ class FarFiles:
                     found[place] = answer
                 elif isinstance(answer, Exception):
                     self._raise_final(address, answer)
-                    failed = answer
+                    failed[place] = answer
         if len(found) < len(wanted):
-            address = next(wanted[place][0] for place in range(len(wanted)) if place not in found)
+            place = next(place for place in range(len(wanted)) if place not in found)
+            address, error = wanted[place][0], failed.get(place)
             raise DataError(
-                f"{address} does not come after {self._patience.attempts} attempts: {_words(failed)}",
+                f"{address} does not come after {self._patience.attempts} attempts: {_words(error)}",
                 "check the network and the address; 'vit train --resume' continues a training",
-            ) from failed
+            ) from error
         return [found[place] for place in range(len(wanted))]
 
     def _ask(self, addresses: list[str], starts: list[int | None], stops: list[int | None]) -> list[Any]:
