@@ -8,8 +8,10 @@ DeiT-Tiny's weights. A cell is one network. Its result is FOLDER/cells/NAME.json
 
 On CIFAR-10 each network is trained for 100 steps with labels. A pretrained network has learned before from the same
 images, or from 47,500 images, for the FLOPs of 200 such steps. A network from scratch is trained with labels for 300
-steps. All phases have batches of 64 images and Muon with one learning rate. The last weights count. Nothing is chosen
-by validation or test images. On clothing photographs DIET goes on from DeiT-Tiny's weights. Linear probes and nearest
+steps, and as "short" for 100. All phases have batches of 64 images and Muon with one learning rate. The last weights
+count. Nothing is chosen by validation or test images.
+
+On clothing photographs DIET goes on from DeiT-Tiny's weights. Linear probes and nearest
 neighbors compare both networks.
 """
 
@@ -23,13 +25,14 @@ from pathlib import Path
 import numpy as np
 import torch
 from pretraining_parts import (
-    Bools,
     Floats,
     batches,
+    in_memory,
     neighbor_accuracy,
     numbered,
     objective_loss,
     outputs,
+    packed,
     probe_errors,
     step_flops,
     supervised_loss,
@@ -74,7 +77,7 @@ class Cell:
     """One network on CIFAR-10.
 
     Attributes:
-        method: "scratch", "diet" or "mae".
+        method: "scratch", "short", "diet" or "mae".
         num_labeled: number of images whose labels are used.
         num_unlabeled: number of images of the pretraining, which include these; 0: none.
     """
@@ -95,6 +98,7 @@ def cells() -> Iterator[Cell]:
     for size in SIZES:
         for seed in SEEDS:
             yield Cell("scratch", size, 0, seed)
+            yield Cell("short", size, 0, seed)
             for method in AUGMENT:
                 yield Cell(method, size, size, seed)
                 if size == EVERY:
@@ -130,12 +134,12 @@ class Study:
         """Train the network of a cell, and measure it."""
         labeled = self.images(cell.num_labeled, cell.seed)
         network, before = self.network(cell.seed), {}
-        if cell.method != "scratch":
+        if cell.num_unlabeled:
             before = self.pretrained(cell)
             fitted = network.load_state_dict(torch.load(self.weights_path(cell), weights_only=True), strict=False)
             if set(fitted.missing_keys) != {"head.weight", "head.bias"} or fitted.unexpected_keys:
                 raise RuntimeError(f"the weights of {cell.name} do not fit: {fitted}")
-        steps = TRAINING if before else TRAINING + PRETRAINING
+        steps = TRAINING + PRETRAINING if cell.method == "scratch" else TRAINING
         began = time.process_time()
         drawn = batches(labeled, CIFAR10, LIGHT, BATCH, cell.seed)
         flops = steps * step_flops(supervised_loss(network), next(batches(labeled, CIFAR10, LIGHT, BATCH, cell.seed)))
@@ -243,19 +247,6 @@ class Photographs:
         return {"probes": probes, "neighbors": neighbors}
 
 
-def in_memory(samples: Samples) -> Samples:
-    """The same images, decoded once for all cells."""
-    from vit.data.decode import read_image
-
-    pixels = [read_image(samples.file(place)).permute(1, 2, 0).numpy() for place in range(len(samples))]
-    return Samples(samples.paths, samples.labels, arrays=np.stack(pixels))
-
-
-def packed(wrong: Bools) -> str:
-    """Answers as text: their number, and their bits in hexadecimal digits."""
-    return f"{len(wrong)}:{np.packbits(wrong).tobytes().hex()}"
-
-
 def write(path: Path, values: Mapping[str, object]) -> None:
     """Write a JSON file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -263,8 +254,8 @@ def write(path: Path, values: Mapping[str, object]) -> None:
         partial.write_text(json.dumps(values))
 
 
-def run(folder: Path, cifar10: Path, clothing: Path, weights: Path) -> None:
-    """Train every cell that has no result."""
+def run(folder: Path, cifar10: Path, clothing: Path, weights: Path, only: str) -> None:
+    """Train every cell that has no result, and whose name contains `only`."""
     (folder / "weights").mkdir(parents=True, exist_ok=True)
     study, photographs = Study(folder, cifar10), Photographs(clothing, weights)
     work: list[tuple[str, Callable[[], dict[str, object]]]] = [
@@ -274,7 +265,7 @@ def run(folder: Path, cifar10: Path, clothing: Path, weights: Path) -> None:
     work[place:place] = [(f"clothing-{seed}", lambda seed=seed: photographs.run(seed)) for seed in (None, *SEEDS)]
     for name, compute in work:
         path = folder / "cells" / f"{name}.json"
-        if not path.is_file():
+        if only in name and not path.is_file():
             began = time.monotonic()
             found = compute()
             write(path, found)
@@ -289,10 +280,11 @@ def main() -> None:
         one.add_argument("folder", type=Path)
     for name in ("cifar10", "clothing", "weights"):
         running.add_argument(f"--{name}", type=Path, required=True)
+    running.add_argument("--only", default="", help="part of the names of the cells to train")
     given = parser.parse_args()
     if given.command == "run":
         torch.set_num_threads(1)
-        run(given.folder, given.cifar10, given.clothing, given.weights)
+        run(given.folder, given.cifar10, given.clothing, given.weights, given.only)
     else:
         from pretraining_table import show
 

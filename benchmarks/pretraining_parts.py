@@ -20,6 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from vit.data.augment import Augment
 from vit.data.batch import Batch
+from vit.data.decode import read_image
 from vit.data.loader import labeled_images
 from vit.data.module import ImageDataModule, LoaderOptions
 from vit.data.preprocess import Preprocess
@@ -36,6 +37,17 @@ PENALTIES = (0.001, 0.01, 0.1, 1.0)  # C of the linear probe; validation images 
 Floats = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]
 LossOf = Callable[[Batch], Tensor]
+
+
+def in_memory(samples: Samples) -> Samples:
+    """The same images, decoded once for all cells."""
+    pixels = [read_image(samples.file(place)).permute(1, 2, 0).numpy() for place in range(len(samples))]
+    return Samples(samples.paths, samples.labels, arrays=np.stack(pixels))
+
+
+def packed(wrong: Bools) -> str:
+    """Answers as text: their number, and their bits in hexadecimal digits."""
+    return f"{len(wrong)}:{np.packbits(wrong).tobytes().hex()}"
 
 
 def supervised_loss(network: Network) -> LossOf:

@@ -18,7 +18,7 @@ from vit.study.findings import Difference, Interval
 from vit.study.paired import Pair, difference, hochberg
 from vit.study.variance_components import mean_error
 
-METHODS = ("scratch", "diet", "mae")
+METHODS = {"scratch": "scratch", "short": "scratch, the last phase alone", "diet": "DIET", "mae": "MAE"}
 Results = list[dict[str, Any]]
 
 
@@ -39,8 +39,12 @@ def _cifar10(results: Results) -> None:
     of: dict[tuple[str, int, int], dict[int, Any]] = defaultdict(dict)
     for one in results:
         of[one["method"], one["num_labeled"], one["num_unlabeled"]][one["seed"]] = one
-    keys = sorted(of, key=lambda key: (key[1], key[2], METHODS.index(key[0])))
-    pairs = {key: _pair(of[key], of["scratch", key[1], 0]) for key in keys if key[2] and ("scratch", key[1], 0) in of}
+    keys = sorted(of, key=lambda key: (key[1], key[2], [*METHODS].index(key[0])))
+    pairs = {
+        key: _pair(of[key], of["scratch", key[1], 0])
+        for key in keys
+        if key[0] != "scratch" and ("scratch", key[1], 0) in of
+    }
     between = {
         key: _pair(of[key], of["diet", *key[1:]]) for key in keys if key[0] == "mae" and ("diet", *key[1:]) in of
     }
@@ -55,7 +59,7 @@ def _cifar10(results: Results) -> None:
         before = [one["pretraining"] for one in cells if one["pretraining"]]
         gap = gaps.get(("scratch", key))
         parts = (
-            f"{key[1]:,}", f"{key[2]:,}" if key[2] else "", {"diet": "DIET", "mae": "MAE"}.get(key[0], key[0]),
+            f"{key[1]:,}", f"{key[2]:,}" if key[2] else "", METHODS[key[0]],
             str(len(cells)), _percents(mean_error(np.stack([_wrong(one["wrong"]) for one in cells]))),
             _points(gap), f"{gap.p_adjusted:.3f}" if gap else "",
             f"{100 * np.mean([one['neighbors'] for one in before]):.1f}" if before else "",
@@ -93,14 +97,14 @@ def _clothing(results: Results) -> None:
         "| corrected p | neighbors, DeiT-Tiny (%) | after DIET (%) |\n|---|---|---|---|---|---|---|---|"
     )
     for _, count, pair in pairs:
-        gap = gaps["", count]
+        gap = gaps.get(("", count))
         known = [
             100 * np.mean([one["neighbors"][f"{count} {seed}"] for seed, one in enumerate(group)])
             for group in ([before] * len(after), after)
         ]
         parts = (
             f"{count:,}", str(len(after)), _percents(mean_error(pair.second)), _percents(mean_error(pair.first)),
-            _points(gap), f"{gap.p_adjusted:.3f}", *(f"{value:.1f}" for value in known),
+            _points(gap), f"{gap.p_adjusted:.3f}" if gap else "", *(f"{value:.1f}" for value in known),
         )  # fmt: skip
         print(f"| {' | '.join(parts)} |")
 
@@ -115,12 +119,10 @@ def _pair(first: dict[int, Any], second: dict[int, Any]) -> Pair | None:
 
 
 def _corrected(pairs: Sequence[tuple[str, Any, Pair]]) -> dict[tuple[str, Any], Difference]:
-    """The differences by name and key, their p values corrected together."""
-    found = [difference(pair) for _, _, pair in pairs]
-    adjusted = hochberg([one.p for one in found])
-    return {
-        (name, key): replace(one, p_adjusted=p) for (name, key, _), one, p in zip(pairs, found, adjusted, strict=True)
-    }
+    """The differences by name and key where there are two seeds, their p values corrected together."""
+    found = {(name, key): difference(pair) for name, key, pair in pairs if len(pair.seeds) > 1}
+    adjusted = hochberg([one.p for one in found.values()])
+    return {key: replace(one, p_adjusted=p) for (key, one), p in zip(found.items(), adjusted, strict=True)}
 
 
 def _wrong(packed: str) -> Bools:

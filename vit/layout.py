@@ -220,6 +220,21 @@ class StudyLayout(CellsLayout):
         return self.path / "study.json"
 
     @property
+    def jobs_dir(self) -> Path:
+        """Tasks of a cluster: what they do, and their logs."""
+        return self.path / "jobs"
+
+    @property
+    def submitted_path(self) -> Path:
+        """The cells of each task that waits or runs on a cluster."""
+        return self.jobs_dir / "submitted.json"
+
+    @property
+    def digests_path(self) -> Path:
+        """Hashes of the images, for the tasks of a cluster."""
+        return self.jobs_dir / "images.json"
+
+    @property
     def results_path(self) -> Path:
         """One row for each finished run."""
         return self.path / "results.csv"

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import vit
+from vit.commands.probe import _label
 from vit.commands.study_progress import HEAD_WORK, _work
 from vit.csv_files import records
 from vit.errors import DataError, UsageError
@@ -104,3 +105,19 @@ def test_the_work_of_a_probe_is_counted_in_new_images():
     cells = [SimpleNamespace(series=name, num_images=60, recipe=PROBE) for name in ("a", "b", "a")]
     work = _work(cells, {"train": 240, "validation": 20, "test": 100})
     assert work == [HEAD_WORK + 180, HEAD_WORK + 180, HEAD_WORK + 45]
+
+
+@pytest.mark.parametrize(
+    ("word", "label"),
+    [
+        ("timm:deit_tiny_patch16_224.fb_in1k", "deit_tiny_patch16_224.fb_in1k"),
+        ("hf:google/vit-base-patch16-224", "vit-base-patch16-224"),
+        ("folder/weights.safetensors", "weights"),
+        ("random:resnet18", "random:resnet18"),
+        ("runs/birds/vit_tiny/20261122-075143", "vit_tiny/20261122-075143"),
+    ],
+)
+def test_backbones_have_short_names(here, word, label):
+    (here / "runs/birds/vit_tiny/20261122-075143").mkdir(parents=True)
+    (here / "runs/birds/vit_tiny/20261122-075143/config.yaml").touch()
+    assert _label(word) == label

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from vit.data.shards.packing import pack
 from vit.data.unlabelled import open_images, with_more_images
 from vit.errors import DataError, UsageError
 
@@ -42,6 +43,13 @@ def test_a_table_of_paths_needs_no_labels(colors):
     table = colors.parent / "paths.csv"
     table.write_text("path,split\ncolors/red/00.png,train\ncolors/red/01.png,test\ncolors/blue/00.png,\n")
     assert list(open_images(str(table)).splits["train"].paths) == ["colors/red/00.png", "colors/blue/00.png"]
+
+
+def test_a_folder_of_shards_is_its_index(colors, tmp_path):
+    (tmp_path / "shards").mkdir()
+    pack(open_images(str(colors)), tmp_path / "shards", 100_000, lambda done, total: None)
+    source = open_images(str(tmp_path / "shards"))
+    assert source.class_names == ("blue", "green", "red") and len(source.splits["train"]) == 42
 
 
 def test_more_images_come_after_those_of_data_and_without_a_label(colors, albums):

@@ -12,6 +12,7 @@ from vit.models.vision_transformer import Attention
 KINDS = [
     {}, {"pool": "mean"}, {"norm_placement": "post"}, {"qkv_bias": False, "pos_embed": "none", "qk_norm": True},
     {"pos_embed": "rope2d", "stem": "conv"},
+    {"pos_embed": "learned_rope2d_eva", "activation": "swiglu", "mlp_norm": True},
 ]  # fmt: skip
 
 

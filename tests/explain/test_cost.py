@@ -39,8 +39,9 @@ def test_the_quadratic_share_of_the_usual_mlp():
     assert quadratic_share(196, 192, 4.0) == pytest.approx(196 / (6 * 192 + 196))
 
 
-def test_cost_by_size_counts_and_times():
-    small, large = cost_by_size(NANO, [8, 32], torch.device("cpu"))
+@pytest.mark.parametrize("values", [{}, {"pos_embed": "rope2d", "num_registers": 1, "activation": "swiglu"}])
+def test_cost_by_size_counts_and_times(values):
+    small, large = cost_by_size(replace(NANO, **values), [8, 32], torch.device("cpu"))
     assert (small.num_patches, large.num_patches) == (16, 256) and small.flops < large.flops
     for size in (small, large):
         assert size.counted_share == pytest.approx(size.formula_share, rel=0.1)  # but for patch embedding and head

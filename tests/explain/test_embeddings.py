@@ -32,4 +32,6 @@ def test_positions_are_compared_patch_by_patch(small):
     assert torch.isclose(similarity[1, 2, 3, 1], expected.detach(), atol=1e-6)
     assert torch.allclose(similarity[2, 1, 2, 1], torch.tensor(1.0))
     assert position_similarity(small(pos_embed="none")) is None
+    assert position_similarity(small(pos_embed="rope2d")) is None  # nothing is added to tokens
+    assert position_similarity(small(pos_embed="learned_rope2d_eva")).shape == (4, 4, 4, 4)
     assert position_similarity(small(pos_embed="sincos2d"))[0, 0, 0, 1] < 1

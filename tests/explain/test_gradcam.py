@@ -55,7 +55,11 @@ def test_of_a_mean_pooled_vit_it_is_the_class_activation_map(small, images):
         assert np.corrcoef(centers.flatten(), expected.flatten())[0, 1] > 0.95
 
 
-@pytest.mark.parametrize("values", [{}, {"norm_placement": "post"}, {"norm_placement": "post", "depth": 1}], ids=str)
+@pytest.mark.parametrize(
+    "values",
+    [{}, {"norm_placement": "post"}, {"norm_placement": "post", "depth": 1}, {"pos_embed": "rope2d"}],
+    ids=str,
+)
 def test_of_a_vit_with_a_class_token_it_depends_on_patches_and_class(small, images, values):
     network = small(**values)
     first, second = (gradcam(network, images, torch.tensor([n, n])) for n in (0, 3))

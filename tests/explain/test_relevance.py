@@ -9,7 +9,7 @@ from vit.explain.relevance import relevance, weight_gradient
 from vit.models import attend_gradient, vision_transformer
 
 
-@pytest.mark.parametrize("values", [{}, {"pool": "mean"}, {"norm_placement": "post"}], ids=str)
+@pytest.mark.parametrize("values", [{}, {"pool": "mean"}, {"norm_placement": "post"}, {"pos_embed": "rope2d"}], ids=str)
 def test_gradients_are_those_of_attention_written_out(small, images, values, monkeypatch):
     network = small(**values)
     class_names = torch.tensor([3, 1])

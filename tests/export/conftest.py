@@ -22,6 +22,16 @@ SMALL: dict[str, dict[str, Any]] = {
     "vit_mean": {"name": "vit_nano_patch2_8", "depth": 2, "pool": "mean", "pos_embed": "sincos2d"},
     "vit_post": {"name": "vit_nano_patch2_8", "depth": 2, "norm_placement": "post"},
     "vit_later": {"name": "vit_nano_patch2_8", "depth": 2, "pos_embed": "rope2d", "stem": "conv"},
+    "vit_rotary": {"name": "vit_nano_patch2_8", "depth": 2, "pos_embed": "rope2d", "layer_scale": 0.3},
+    "vit_eva": {
+        "name": "vit_nano_patch2_8",
+        "depth": 2,
+        "pos_embed": "learned_rope2d_eva",
+        "activation": "swiglu",
+        "mlp_norm": True,
+        "pool": "patch_mean",
+        "pool_norm": True,
+    },
     "cnn": {"name": "resnet10_small"},
     "timm": {"name": "resnet10t"},
 }

@@ -35,6 +35,11 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("C15", "saved in bfloat16 or by several processes, loaded by one on a CPU", "the same numbers"),
         Fault("C16", "weights of another network in the names and shapes of a plain ViT (rotary positions, post-norm)",
               "computed by timm's own network if a name or config.json identifies it, otherwise refused", 4),
+        Fault("P1", "weights of PE or EVA-02 under the names of their authors, for --init_from",
+              "one line that names the model of timm"),
+        Fault("P3", "--init_from a run with other heads, activations or rotary positions than the named network",
+              "refused with both values, although the tensors fit", 4),
+        Fault("P2", "an export of a rotary ViT for transformers, which has no such network", "refused before writing"),
         Fault("C17", "damaged .npz, .safetensors, .pth, .ckpt and .onnx files, in bytes and in entries", "refused", 4),
     ),
     "Kill and restart": (
@@ -148,6 +153,25 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused, with the reason", 2),
         Fault("A10", "--tta crops for a network that sees whole pictures",
               "refused, because crops enlarge the objects; --tta flip works with any network", 2),
+        Fault("A19", "a study on SLURM: a partition that does not exist, more cells than an array takes, a task whose "
+              "time is over", "the partition is refused; the other cells end with the numbers of one machine"),
+        Fault("A20", "a study on Ray loses a machine", "its cells are trained on another one"),
+    ),
+    "Networks of timm, and licences": (
+        Fault("T1", "attention, rollout or relevance of a network whose attention cannot be read (Swin, Hiera, CaiT)",
+              "refused, with the methods that the network has", 2),
+        Fault("T2", "Grad-CAM of a network whose features lie in an unknown order",
+              "refused; a map is never turned or shuffled", 2),
+        Fault("T3", "an --image_size that a network of timm can be built for and cannot compute",
+              "refused before an image is read, with the size that the network is made for", 2),
+        Fault("T4", "--lora for a network with batch norm, or without linear layers", "refused", 2),
+        Fault("T5", "a model card that is damaged, holds control characters, or states a licence that is not text",
+              "the weights load, and the licence is not stated"),
+        Fault("T6", "weights that a hub refuses, does not have, or that are asked for without a network",
+              "one line with the reason: gated, missing, or offline; a model of timm without weights ends with 2", 7),
+        Fault("T7", "weights whose licence restricts their use",
+              "a warning where they are taken, evaluated and exported; checkpoints, result.json and exports keep the "
+              "licence"),
     ),
     "Teachers": (
         Fault("M1", "a teacher with other classes than the training images",

@@ -31,6 +31,7 @@ VARIANTS = [
     {"embed_norm": True, "pos_embed": "none"},
     {"qkv_bias": False},
     {"pos_embed": "rope2d", "num_registers": 2},
+    {"pos_embed": "learned_rope2d_eva", "activation": "swiglu", "mlp_norm": True},
     {"stem": "conv"},
 ]
 needs_packing = pytest.mark.skipif(not can_pack(), reason="this CPU does not compute in bfloat16")

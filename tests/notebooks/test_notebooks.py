@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
-NAMES = ["attention_from_scratch", "vit_by_hand", "vit_or_cnn", "inside_a_vit", "your_images"]
+NAMES = ["attention_from_scratch", "vit_by_hand", "vit_or_cnn", "inside_a_vit", "your_images", "few_labels"]
 SECONDS = 900  # of a cell, on a machine that is busy with other things
 MEGABYTES = 1.5
 

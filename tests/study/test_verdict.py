@@ -37,6 +37,12 @@ def test_the_verdict_of_two_that_are_alike():
     assert "They cannot be told apart at any smaller measured size either, down to 100 images." in found.verdict
 
 
+def test_what_holds_at_other_sizes_stands_beside_the_networks_that_it_is_about():
+    found = summarize(study({"vit": law(2, -0.4), "cnn": law(1, -0.4), "mlp": law(2, -0.4)}), PROTOCOL, [], None)
+    pair = [found.verdict.index(words) for words in ("cnn rather than vit", "That holds", "vit and mlp", "They cannot")]
+    assert pair == sorted(pair) and found.verdict.count("That holds") == 1
+
+
 def test_no_word_of_more_images_where_a_fit_does_not_bear_it():
     found = summarize(study({"vit": law(2, -0.4), "cnn": [0.2] * 5}), PROTOCOL, [], None)
     assert "With twice" not in found.verdict

@@ -1,10 +1,20 @@
-"""The licence of weights is what timm states, and one that may restrict is warned of."""
+"""The licence of weights is what timm or a card states; it stays with checkpoints, and one that restricts is shown."""
 
+import json
+from dataclasses import replace
+
+import pytest
 import timm
 from safetensors.torch import save_file
 
+from tests.runs import run_folder
+from vit.checkpoints.format import Description
+from vit.data.preprocess import Preprocess
+from vit.export.transformers_folder import TransformersFolder
+from vit.inference.deployed import Trained
+from vit.models.spec import NetworkSpec
 from vit.weights.formats.timm_models import timm_model
-from vit.weights.licence import UNKNOWN, licence_of, licence_words
+from vit.weights.licence import UNKNOWN, licence_of, licence_of_card, licence_words, restricts
 from vit.weights.open import open_pretrained
 
 
@@ -21,3 +31,85 @@ def test_it_is_shown_with_weights_that_timm_knows(tmp_path):
     assert ("licence", "apache-2.0") in open_pretrained(str(path)).facts()
     save_file(timm.create_model("vit_tiny_patch16_224", depth=1).state_dict(), tmp_path / "mine.safetensors")
     assert "licence" not in dict(open_pretrained(str(tmp_path / "mine.safetensors")).facts())
+
+
+@pytest.mark.parametrize(
+    ("card", "expected"),
+    [
+        ("---\nlicense: mit\n---\n# x", "mit"),
+        ("---\ntags: [a]\nlicense: other\nlicense_name: dinov3-license\n---\n", "dinov3-license"),
+        ("---\nlicense: other\n---\n", "other"),
+        ("---\nlicense: [mit, cc-by-nc-4.0]\n---\n", "mit, cc-by-nc-4.0"),
+        ("---\nlicense: unknown\n---\n", UNKNOWN),
+        ("---\nlicense: {a: b}\n---\n", UNKNOWN),
+        ("---\nlicense: '\x1b[31m evil'\n---\n", UNKNOWN),
+        ("---\nlicense: [unclosed\n---\n", UNKNOWN),
+        ("---\n- a list\n---\n", UNKNOWN),
+        ("license: mit", UNKNOWN),
+        ("", UNKNOWN),
+    ],
+)
+@pytest.mark.faults("T5")
+def test_the_card_of_a_folder(card, expected, tmp_path):
+    (tmp_path / "README.md").write_text(card)
+    assert licence_of_card(tmp_path) == expected
+    assert licence_of_card(tmp_path / "missing") == UNKNOWN
+
+
+@pytest.mark.faults("T7")
+def test_licences_that_restrict():
+    assert not any(map(restricts, ("mit", "apache-2.0, mit", UNKNOWN)))
+    assert all(map(restricts, ("apple-ascl", "mit, cc-by-nc-4.0", "other", "fair-noncommercial-research-license")))
+    assert "excludes commercial use" in licence_words("cc-by-nc-4.0")
+    assert "excludes commercial use" in licence_words("fair-noncommercial-research-license")
+    assert "may restrict some uses" in licence_words("dinov3-license")
+
+
+def test_a_description_keeps_it_and_old_ones_have_none():
+    described = Description(("a",), NetworkSpec("vit_nano_patch2_8", 1), Preprocess(8), licence="cc-by-nc-4.0")
+    plain = described.to_dict()
+    assert plain["format"] == 3 and Description.from_dict(plain) == described
+    del plain["licence"]
+    assert Description.from_dict(plain).licence is None and "licence" not in replace(described, licence=None).to_dict()
+    for wrong in (3, "", "x" * 5000):
+        with pytest.raises(ValueError, match="licence"):
+            Description.from_dict(plain | {"licence": wrong})
+
+
+@pytest.fixture(scope="module")
+def trained(vit, digits_run, tmp_path_factory):
+    """A run that started from a folder whose card restricts."""
+    folder = tmp_path_factory.mktemp("licence")
+    (folder / "hub").mkdir()
+    file = folder / "hub" / "model.safetensors"
+    exported = vit("export", digits_run.path, "--format", "safetensors", "--output", file)
+    assert exported.code == 0 and "licence" not in exported.out + exported.err
+    (folder / "hub" / "README.md").write_text("---\nlicense: cc-by-nc-4.0\n---\n")
+    options = ("--epochs", 1, "--precision", "32-true", "--wandb", "off", "--out", folder)
+    answer = vit("train", "digits", "--init_from", folder / "hub", "--model.network.num_heads", 4, *options)
+    assert answer.code == 0, answer.err
+    return run_folder(folder), answer
+
+
+@pytest.mark.faults("T7")
+def test_a_training_keeps_the_licence_of_its_first_weights(vit, trained, tmp_path):
+    run, answer = trained
+    assert "licence: cc-by-nc-4.0: its name excludes commercial use" in answer.err
+    for name in ("best.ckpt", "last.ckpt"):
+        assert open_pretrained(str(run / "checkpoints" / name)).licence == "cc-by-nc-4.0"
+    assert json.loads((run / "result.json").read_text())["licence"] == "cc-by-nc-4.0"
+    assert "cc-by-nc-4.0: its name excludes commercial use" in (run / "report.html").read_text()
+    measured = vit("evaluate", run)
+    assert "licence of the first weights: cc-by-nc-4.0" in measured.out
+    exported = vit("export", run, "--format", "safetensors", "--output", tmp_path / "weights.safetensors")
+    assert "its name excludes commercial use" in exported.err
+    assert open_pretrained(str(tmp_path / "weights.safetensors")).licence == "cc-by-nc-4.0"
+
+
+@pytest.mark.parametrize("licence", ["mit", "mit, apache-2.0", "dinov3-license", None])
+def test_a_folder_for_transformers_has_a_card(licence, tmp_path):
+    spec, preprocess = NetworkSpec.named("vit_nano_patch2_8", 2, {"depth": 1}), Preprocess(8)
+    trained = Trained(spec.build(8).eval(), Description(("a", "b"), spec, preprocess, licence=licence))
+    TransformersFolder().write(trained, tmp_path / "made")
+    assert (tmp_path / "made" / "README.md").exists() == (licence is not None)
+    assert licence_of_card(tmp_path / "made") == (licence or UNKNOWN)

@@ -297,3 +297,22 @@ def test_a_network_without_positions_is_not_taken_for_a_plain_vit(tmp_path):
     save_file(weights_of(pos_embed="none"), tmp_path / "x.safetensors")
     with pytest.raises(CheckpointError, match="rotary or relative positions as well; rename"):
         open_pretrained(str(tmp_path / "x.safetensors"))
+
+
+@pytest.mark.faults("P1")
+@pytest.mark.parametrize(
+    ("names", "words", "model"),
+    [
+        (("visual.conv1.weight", "visual.transformer.resblocks.0.ln_1.weight", "visual.ln_post.weight",
+          "visual.attn_pool.probe"), "Perception Encoder", "timm:vit_pe_core"),
+        (("conv1.weight", "transformer.resblocks.0.ln_1.weight", "ln_pre.weight"), "Perception Encoder", "timm:vit_pe"),
+        (("patch_embed.proj.weight", "pos_embed", "blocks.0.attn.q_bias", "blocks.0.attn.rope.freqs_cos"),
+         "EVA-02", "timm:eva02"),
+        (("visual.patch_embed.proj.weight", "visual.blocks.0.mlp.ffn_ln.weight"), "EVA-02", "timm:eva02"),
+    ],
+)  # fmt: skip
+def test_networks_that_timm_alone_computes_are_named(tmp_path, names, words, model):
+    save_file({name: torch.zeros(4) for name in names}, tmp_path / "published.safetensors")
+    with pytest.raises(CheckpointError, match=words) as error:
+        open_pretrained(str(tmp_path / "published.safetensors"))
+    assert model in (error.value.fix or "")

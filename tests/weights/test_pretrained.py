@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
+from vit.checkpoints.format import Description, checkpoint_content
+from vit.data.preprocess import Preprocess
 from vit.errors import CheckpointError
-from vit.models.spec import create_network
+from vit.models.spec import NetworkSpec, create_network
 from vit.weights.open import open_pretrained
 
 
@@ -36,6 +38,26 @@ def test_weights_in_timm_s_names_are_taken_and_a_head_for_other_classes_is_made_
     report = open_pretrained(str(whole)).fill(other)
     assert sorted(report.initialized) == ["head.bias", "head.weight"]
     assert torch.equal(other.pos_embed, network.pos_embed)
+
+
+@pytest.mark.faults("P3")
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"pos_embed": "learned_rope2d_eva"}, "its pos_embed is learned_rope2d_eva, the network's learned"),
+        ({"num_heads": 2}, "its num_heads is 2, the network's 4"),
+        ({"activation": "gelu_tanh"}, "its activation is gelu_tanh, the network's gelu"),
+    ],
+)
+def test_a_network_that_would_compute_something_else_with_the_same_tensors_is_refused(tmp_path, network, values, words):
+    spec = NetworkSpec.named("vit_nano_patch2_8", 3, {"depth": 1, **values})
+    description = Description(("a", "b", "c"), spec, Preprocess(8))
+    torch.save(checkpoint_content(description, spec.build(8).state_dict()), tmp_path / "run.ckpt")
+    found = open_pretrained(str(tmp_path / "run.ckpt"))
+    with pytest.raises(CheckpointError, match=words):
+        found.check_fit(network)
+    found.check_fit(network, dict.fromkeys(values, 0))  # the user has set the option
+    found.check_fit(spec.build(8))
 
 
 @pytest.mark.faults("C11")

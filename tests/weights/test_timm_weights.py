@@ -107,6 +107,13 @@ def outcomes(name, folder):
         ("vit_small_patch16_rope_224", ("timm", "refused", "timm")),  # no positions but in attention
         ("vit_small_patch16_rope_ape_224", ("timm", "refused", "timm")),  # the names and shapes of DeiT III
         ("vit_base_patch16_rpn_224", ("timm", "refused", "timm")),  # norms after the branches
+        ("vit_small_plus_patch16_dinov3", ("plain", "refused", "plain")),  # a gated MLP
+        ("eva02_tiny_patch14_224", ("plain", "refused", "plain")),
+        ("eva02_base_patch14_224", ("plain", "refused", "plain")),  # a norm inside the MLP
+        ("vit_medium_patch16_rope_reg1_gap_256", ("plain", "refused", "plain")),
+        ("eva02_base_patch16_clip_224", ("timm", "refused", "timm")),  # a norm inside attention
+        ("vit_pe_core_tiny_patch16_384", ("timm", "refused", "timm")),  # pooling of all tokens by 8 heads
+        ("vit_pe_spatial_tiny_patch16_512", ("timm", "refused", "timm")),  # no last norm
         ("beit3_base_patch16_224", ("timm", "refused", "timm")),  # norms inside attention and MLP
         ("vit_base_patch32_clip_quickgelu_224", ("plain", "refused", "plain")),
         ("vit_base_patch32_clip_224", ("plain", "refused", "plain")),
@@ -162,7 +169,7 @@ def test_every_vit_of_timm(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "side"),
     [
-        ("eva02_tiny_patch14_224", 112),
+        ("eva02_base_patch16_clip_224", 112),
         ("beit_base_patch16_224", 112),
         ("vit_pe_core_base_patch16_224", 112),
         ("vit_intern300m_patch14_448", 112),

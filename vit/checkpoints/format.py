@@ -7,6 +7,7 @@ A checkpoint is Lightning's dictionary, with our description under the key "vit"
           precision: "32-true" | "bf16-mixed" | "16-mixed", temperature: float,
           metrics: {name: float}, versions: {package: version},
           validation_scores: {labels, own, above, highest: base64},   (optional)
+          licence: text,                                              (optional: of the weights that it started from)
           multilabel: {temperatures: [K numbers], thresholds: [K numbers]}}   (several labels for an image)
     state_dict: {"network.<key>": tensor}            the weights (averaged ones, if the recipe averages)
     progress: {train_loss: [[sum, batches], ...], skipped: int, ...}   of an unfinished epoch, for resuming
@@ -52,6 +53,7 @@ KEY = "vit"
 NOVELTY_KEY = "novelty"
 PREFIX = "network."
 MAX_SIDE = 4096
+_MAX_LICENCE = 1000
 FIX = "give a run folder or a checkpoint that 'vit train' wrote"
 
 Content = dict[str, Any]  # Lightning's dictionary
@@ -72,6 +74,7 @@ class Description:
         versions: version of each package that decides a number.
         validation_scores: what the network gave the validation images; None where it has none.
         multilabel: rules of the labels if the network gives several labels for an image; None: one class for an image.
+        licence: licence of the weights that the training started from; None: random weights, or not stated.
     """
 
     class_names: tuple[str, ...]
@@ -83,6 +86,7 @@ class Description:
     versions: dict[str, str] = field(default_factory=dict)
     validation_scores: ValidationScores | None = None
     multilabel: LabelRules | None = None
+    licence: str | None = None
 
     def build(self) -> Network:
         """The network with random weights, for images of this preprocessing."""
@@ -104,6 +108,8 @@ class Description:
             plain["validation_scores"] = self.validation_scores.to_plain()
         if self.multilabel is not None:
             plain["multilabel"] = self.multilabel.to_plain()
+        if self.licence is not None:
+            plain["licence"] = self.licence
         result: Content = json.loads(json.dumps(plain))
         return result
 
@@ -128,6 +134,9 @@ class Description:
             raise ValueError("rules of labels belong to format 4, and format 4 has them")
         if rules is not None and temperature != 1:
             raise ValueError("several labels have a temperature each, and none for all")
+        licence = plain.get("licence")
+        if licence is not None and not (isinstance(licence, str) and 0 < len(licence) <= _MAX_LICENCE):
+            raise ValueError(f"licence is {str(licence)[:80]!r}")
         network = dict(plain["network"])
         if plain["format"] < 3:
             network = _without_repeated_facts(network, len(class_names), preprocess.image_size)
@@ -141,6 +150,7 @@ class Description:
             {str(key): str(value) for key, value in plain["versions"].items()},
             None if scores is None else ValidationScores.from_plain(scores, len(class_names)),
             None if rules is None else LabelRules.from_plain(rules, len(class_names)),
+            licence,
         )
 
 

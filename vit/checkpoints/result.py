@@ -20,6 +20,7 @@ from vit.models.spec import NetworkSpec
 
 _KEYS = {"num_images": "images"}  # attribute -> key of result.json, where they differ
 _IN_NETWORK = ("spec", "image_size")  # attributes that the key "network" holds
+_LEFT_OUT = ("multilabel", "licence", "teacher", "method")  # keys that a result does not have where they are None
 _REPEATED = ("name", "image_size", "num_classes", "model")  # keys of "network" that are not options
 
 
@@ -65,6 +66,7 @@ class RunResult:
             not measured.
         multilabel: temperatures and thresholds of the labels, as `LabelRules` has them; None where an image has one
             class. `temperature` is then 1, and an image is right (`correct`) where all its known labels are.
+        licence: licence of the weights that the training started from; None: random weights, or not stated.
         teacher: network and file of the teacher; None where the labels alone taught.
         method: method of a pretraining, which has no classes and no test; None: the network was trained on labels.
     """
@@ -97,6 +99,7 @@ class RunResult:
     left_out: dict[str, dict[str, str]] = field(default_factory=dict)
     mfu: float | None = None
     multilabel: dict[str, list[float]] | None = None
+    licence: str | None = None
     teacher: str | None = None
     method: str | None = None
 
@@ -108,9 +111,7 @@ class RunResult:
     def write(self, path: Path) -> None:
         """Write result.json whole or not at all."""
         values = {_KEYS.get(name, name): value for name, value in vars(self).items() if name not in _IN_NETWORK}
-        for name in ("multilabel", "teacher", "method"):
-            if values[name] is None:
-                del values[name]
+        values = {name: value for name, value in values.items() if value is not None or name not in _LEFT_OUT}
         network = {
             "name": self.spec.name,
             "image_size": self.image_size,

@@ -106,6 +106,7 @@ def _write(
     from vit.checkpoints.io import write_checkpoint
     from vit.checkpoints.load import load
     from vit.checkpoints.result import versions
+    from vit.weights.licence import UNKNOWN
 
     filled = pretrained.build(len(class_names), image_size, options)
     if filled.report.initialized:
@@ -113,7 +114,10 @@ def _write(
             f"{pretrained.source}: its classifier does not fit: {filled.report.initialized}", "give other weights"
         )
     rules = pretrained.multilabel
-    description = Description(class_names, filled.spec, filled.preprocess, versions=versions(), multilabel=rules)
+    licence = None if pretrained.licence == UNKNOWN else pretrained.licence
+    description = Description(
+        class_names, filled.spec, filled.preprocess, versions=versions(), multilabel=rules, licence=licence
+    )
     write_checkpoint(checkpoint_content(description, filled.network.state_dict()), output)
     load(output)
     parameters = sum(parameter.numel() for parameter in filled.network.parameters())

@@ -102,6 +102,7 @@ def evaluate(
     from vit.inference.metrics import measure
     from vit.inference.predictor import load
     from vit.inference.scored_labels import ScoredLabels
+    from vit.weights.licence import licence_words
 
     with distributed() as rank:
         reporter = Reporter(quiet=rank > 0)
@@ -133,6 +134,8 @@ def evaluate(
         else:
             _write(files, measurement, scored, predictor.class_names)
             _show(reporter, measurement)
+        if predictor.licence is not None:
+            reporter.line(f"\nlicence of the first weights: {licence_words(predictor.licence)}")
         reporter.line(f"\nmetrics.json, predictions.csv and figures in {found.folder}")
         reporter.next_command(f"vit predict {shlex.quote(model)} FOLDER_OF_IMAGES")
         _check_all_readable(found)

@@ -61,6 +61,7 @@ def export(
     from vit.export.exporting import FORMATS, check_output
     from vit.export.exporting import export as write
     from vit.inference.deployed import Trained
+    from vit.weights.licence import licence_words, restricts
 
     FORMATS[format].check_installed(format)
     wanted = None if output is None else Path(output).expanduser()
@@ -73,6 +74,11 @@ def export(
     what = "classes" if trained.description.multilabel is None else "labels, of which an image may have several"
     reporter.line(f"{path}: {format}, {len(trained.description.class_names)} {what}")
     _show_difference(reporter, difference, files, verify)
+    licence = trained.description.licence
+    if licence is not None:
+        (reporter.notice if restricts(licence) else reporter.line)(
+            f"licence of the first weights: {licence_words(licence)}"
+        )
     _show_how_to_load(reporter, trained, format, path)
     following = NEXT.get(format, f"vit evaluate {shlex.quote(os.fspath(model))}")
     reporter.next_command(following.format(path=shlex.quote(str(path))))

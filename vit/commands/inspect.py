@@ -83,12 +83,14 @@ def inspect(
     from vit.report.inspect_page import write_inspection
 
     chosen = choose_device(device)
-    network, spec, preprocess = _load(model)
+    network, spec, preprocess, licence = _load(model)
     samples = _samples(model, files)
     pixels = None if samples is None else _pixels(samples, limit, preprocess)
     reporter = Reporter()
+    if licence is not None:
+        reporter.notice(f"licence: {licence}")
     reporter.notice(f"{spec.name}, {0 if pixels is None else len(pixels)} images, {chosen.type}")
-    found = inspect_network(Path(model).name, network.to(chosen), spec, preprocess, pixels)
+    found = inspect_network(Path(model).name, network.to(chosen), spec, preprocess, pixels, licence)
     folder = new_folder(wanted or free_name(Path("inspection")))
     write_inspection(found, folder)
     _show(reporter, found)
@@ -98,9 +100,13 @@ def inspect(
     return summary
 
 
-def _load(source: str) -> "tuple[VisionTransformer, NetworkSpec, Preprocess]":
-    """The network, its description and its preprocessing; weights without a classifier get an empty one."""
+def _load(source: str) -> "tuple[VisionTransformer, NetworkSpec, Preprocess, str | None]":
+    """The network, its description, its preprocessing and its licence; weights without a classifier get an empty one.
+
+    The licence is None where it is not stated.
+    """
     from vit.models.vision_transformer import VisionTransformer
+    from vit.weights.licence import UNKNOWN, licence_words
     from vit.weights.open import open_pretrained
 
     pretrained = open_pretrained(source)
@@ -111,7 +117,8 @@ def _load(source: str) -> "tuple[VisionTransformer, NetworkSpec, Preprocess]":
             f"{source} holds a {type(network).__name__}, and 'vit inspect' looks into ViTs of the catalog",
             "see 'vit explain' for what a CNN looks at",
         )
-    return network, filled.spec, filled.preprocess
+    licence = None if pretrained.licence == UNKNOWN else licence_words(pretrained.licence)
+    return network, filled.spec, filled.preprocess, licence
 
 
 def _samples(model: str, files: Sequence[str]) -> "Samples | None":

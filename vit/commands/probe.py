@@ -13,6 +13,7 @@ from vit.commands.study_plan import make_study_plan, show_study
 from vit.console import Reporter
 from vit.data.dataset_names import check_data
 from vit.errors import BadInputsError, UsageError
+from vit.layout import RunLayout
 from vit.models.network_names import check_network
 
 if TYPE_CHECKING:
@@ -117,12 +118,21 @@ def _sources(words: list[str], folder: Path) -> dict[str, str]:
         raise UsageError("--backbones is empty", "give at least one, such as timm:deit_tiny_patch16_224.fb_in1k")
     found: dict[str, str] = {}
     for word in words:
-        label = word if word.startswith(RANDOM) else word.rpartition(":")[2].rstrip("/").rpartition("/")[2]
-        label = label.removesuffix(".safetensors").removesuffix(".ckpt")
+        label = _label(word)
         if label in found:
             raise UsageError(f"--backbones has two backbones called {label}", "rename one of the files")
         found[label] = str(_random(word.removeprefix(RANDOM), folder)) if word.startswith(RANDOM) else word
     return found
+
+
+def _label(word: str) -> str:
+    """A short name of weights: of a file or a model its own, of a run NETWORK/RUN, because runs are named by times."""
+    path = Path(word).expanduser()
+    if word.startswith(RANDOM):
+        return word
+    if RunLayout(path).config_path.is_file():
+        return "/".join(path.resolve().parts[-2:])
+    return word.rpartition(":")[2].rstrip("/").rpartition("/")[2].removesuffix(".safetensors").removesuffix(".ckpt")
 
 
 def _random(network: str, folder: Path) -> Path:

@@ -1,32 +1,55 @@
-"""The cells of a study, trained with progress on the terminal"""
+"""The cells of a study, trained with progress on the terminal, on this machine or on a cluster"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from vit.commands.study_plan import StudyPlan
 from vit.commands.study_progress import StudyProgress
 from vit.console import Reporter
 from vit.errors import StoppedError
 
+if TYPE_CHECKING:
+    from vit.study.grid import Cell
+    from vit.study.runner import Event
+
 
 def train_cells(plan: StudyPlan, reporter: Reporter) -> int:
     """Run this machine's cells, at first those that tuning chooses among; returns the number of failed cells."""
     from vit.study.folder import ListedCell, tuned
-    from vit.study.runner import run_cells
 
     cells, folder = plan.own_cells, plan.folder
     folder.describe(plan.cells, plan.protocol)
-    group, digests = folder.path.name, plan.contents.by_path(plan.source)
     num_images = {split: len(samples) for split, samples in plan.source.splits.items()}
     progress = StudyProgress(reporter, folder.path, cells, num_images)
     try:
         if any(cell.choice for cell in cells):
             first = {cell.group: cell.seed for cell in reversed(cells)}
             tried = [cell for cell in cells if cell.seed == first[cell.group]]
-            run_cells(folder.path, tried, plan.machine, group, digests, progress.notify)
+            _run(plan, tried, progress.notify)
             choices = tuned(folder, [ListedCell.of(cell) for cell in cells])
             cells = [cell for cell in cells if choices.get(cell.group) == cell.choice]
             progress.expect(cells)
-        run_cells(folder.path, cells, plan.machine, group, digests, progress.notify)
+        _run(plan, cells, progress.notify)
     except KeyboardInterrupt as error:
         raise StoppedError(130, "interrupted", "to continue, give the same command again") from error
     finally:
         progress.close()
     return progress.num_failed
+
+
+def _run(plan: StudyPlan, cells: "Sequence[Cell]", notify: "Callable[[Cell, Event], None]") -> None:
+    """Run cells where the study's executor says."""
+    options, folder = plan.options, plan.folder.path
+    group, digests = folder.name, plan.contents.by_path(plan.source)
+    if options.executor == "slurm":
+        from vit.study.slurm import run_on_slurm
+
+        run_on_slurm(folder, cells, options.cluster_options, options.jobs, group, digests, notify)
+    elif options.executor == "ray":
+        from vit.study.ray_tasks import run_on_ray
+
+        run_on_ray(folder, cells, options.cluster_options, options.jobs, group, digests, notify)
+    else:
+        from vit.study.runner import run_cells
+
+        run_cells(folder, cells, plan.machine, group, digests, notify)

@@ -16,6 +16,7 @@ from vit.commands.configs import find_config, shipped_configs
 from vit.commands.parser import Parser
 from vit.commands.recipe_options import SHORT
 from vit.errors import UsageError
+from vit.study.cluster import ClusterOptions
 from vit.training.recipes.values import plain_values
 
 if TYPE_CHECKING:
@@ -52,7 +53,11 @@ class StudyOptions:
         tune: OPTION=A,B,... (repeatable), or a YAML file of such options. For each network and size a value is chosen
             on validation images with the first seed. x0.3 means 0.3 times the recipe's value.
         set: OPTION=VALUE for all cells; repeatable.
-        jobs: number of cells at a time; null: one for each GPU, or for each CPU core.
+        jobs: number of cells at a time; null: one for each GPU, or for each CPU core; on a cluster, as many tasks as it
+            allows.
+        executor: where cells run. local: on this machine. slurm: as tasks of SLURM. ray: on a cluster of Ray.
+        cluster: what a task of SLURM or Ray asks for, such as --cluster.time 4h, --cluster.cpus 4, --cluster.gpus 1,
+            --cluster.memory 16 (GB), --cluster.partition gpu, --cluster.cells_per_task 10.
         shard: I/N: the I-th of N parts of the cells, for several machines.
         dry_run: whether to show cells and estimated time, and train nothing.
         target: accuracy; the report estimates the number of images that reaches this accuracy.
@@ -72,6 +77,8 @@ class StudyOptions:
     tune: dict[str, Value] | str = field(default_factory=dict)
     set: dict[str, Value] = field(default_factory=dict)
     jobs: PositiveInt | None = None
+    executor: Literal["local", "slurm", "ray"] = "local"
+    cluster: dict[str, Value] = field(default_factory=dict)
     shard: str = "1/1"
     dry_run: bool = False
     target: float | str | None = None
@@ -84,6 +91,13 @@ class StudyOptions:
     def accuracy(self) -> float | None:
         """The target as a fraction; UsageError for another number."""
         return fraction("--target", self.target)
+
+    @property
+    def cluster_options(self) -> ClusterOptions:
+        """What a task of a cluster asks for; UsageError for a wrong value, or without a cluster."""
+        if self.cluster and self.executor == "local":
+            raise UsageError("--cluster.* without a cluster", "give --executor slurm or --executor ray")
+        return ClusterOptions.of(self.cluster)
 
     @property
     def part(self) -> tuple[int, int]:
@@ -156,7 +170,7 @@ def items(value: object) -> list[str]:
 
 def _checked(options: StudyOptions) -> StudyOptions:
     """The same options with short flags written out in `vary`, `tune` and `set`; UsageError for a wrong value."""
-    _, _ = options.accuracy, options.part
+    _, _, _ = options.accuracy, options.part, options.cluster_options
     tune = options.tune
     if isinstance(tune, str):
         tune = yaml.safe_load(Path(tune).expanduser().read_text(encoding="utf-8"))

@@ -94,6 +94,8 @@ class StudyPlan:
         )
         machine = self.machine
         gpus = f", {machine.gpus} GPUs" if machine.gpus else ""
+        executor, at_a_time = self.options.executor, f"{machine.jobs} at a time"
+        where = {"slurm": "tasks of SLURM", "ray": "tasks of Ray"}.get(executor, at_a_time)
         return {
             "data": self.source.name,
             "classes": len(self.source.class_names),
@@ -108,7 +110,7 @@ class StudyPlan:
             "subsets": self._subsets(),
             **({"right": RIGHT} if self.source.is_multilabel else {}),
             "series": list(self.series),
-            "jobs": f"{machine.jobs} at a time, {machine.threads} threads each{gpus}",
+            "jobs": f"{where}, {machine.threads} threads each{gpus}",
         }
 
     def _subsets(self) -> str:
@@ -131,7 +133,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     first = _recipes(series)[0]
     listed = listed_images(first)
 
-    from vit.study.runner import machine
+    from vit.study.runner import Machine, machine
     from vit.training.planning.plan import make_plan
 
     source = make_plan(replace(first, distill=DistillConfig()), listed).source
@@ -141,7 +143,9 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     series = _decided(series, source)
     budget, sizes, seeds = options.grid(len(source.splits["train"]))
     inputs = _inputs(series, source, contents, sizes, seeds)
-    plan = StudyPlan(options, source, contents, series, budget, sizes, seeds, inputs, machine(options.jobs))
+    asked = options.cluster_options
+    share = machine(options.jobs) if options.executor == "local" else Machine(options.jobs or 1, asked.cpus, asked.gpus)
+    plan = StudyPlan(options, source, contents, series, budget, sizes, seeds, inputs, share)
     for cell in {(cell.series, cell.choice): cell for cell in reversed(plan.cells)}.values():
         made = make_plan(cell.recipe)  # refuses a wrong value now, before it fails in every cell
         warn_of_overlap(reporter, made, contents)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vit.data.dataset_names import SPLIT_SYNONYMS, check_data
+from vit.data.dataset_names import SPLIT_SYNONYMS, check_data, is_index
 from vit.data.formats import has_image_extension
 from vit.data.image_csv import ListedFiles, columns_of, read_image_csv, split_of
 from vit.data.image_files import describe_skipped, how_to_convert_skipped, image_files, subfolders
@@ -36,7 +36,7 @@ def open_images(
     """
     check_data(data)
     path = Path(data).expanduser()
-    if path.is_dir():
+    if path.is_dir() and not is_index(data):
         if labels == "auto" and _has_classes(path):
             return open_source(data, root, download, allow_empty)
         return _unlabelled_folder(path)

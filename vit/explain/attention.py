@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from vit.models.network import Network
 from vit.models.vision_transformer import Attention, VisionTransformer
 
 
@@ -65,24 +66,35 @@ def record_attention(network: VisionTransformer) -> Iterator[list[AttentionRecor
 
 
 @torch.no_grad()
-def attention_weights(network: VisionTransformer, images: Tensor) -> list[Tensor]:
+def attention_weights(network: Network, images: Tensor) -> list[Tensor]:
     """Normalized images (B, 3, S, S) -> the attention weights (B, H, T, T) of each block.
 
     Row i of a matrix holds the weights with which token i gathers from every token. A row sums to 1. Prefix tokens
     (class token, registers) come first, as in the network.
+
+    Raises:
+        UsageError: the attention of the network cannot be read (see timm_attention.py).
     """
+    if not isinstance(network, VisionTransformer):
+        from vit.explain.timm_attention import timm_attention_weights  # not above: timm takes seconds
+
+        return timm_attention_weights(network, images)
     with record_attention(network) as records:
         network(images)
     return [record.weights() for record in records]
 
 
-def patch_map(network: VisionTransformer, flow: Tensor) -> Tensor:
+def patch_map(network: Network, flow: Tensor) -> Tensor:
     """Flow between tokens (..., T, T) -> the part of it that goes from each patch to the head (..., G, G).
 
     Row i of the flow says how much token i takes of every token. The head reads the row of the class token, the mean of
     the patches' rows, or both, as the option `pool` says. Columns of prefix tokens are left out, because these tokens
     have no position in the image.
     """
+    if not isinstance(network, VisionTransformer):
+        from vit.explain.timm_attention import token_layout
+
+        return token_layout(network).patch_map(flow)
     N, G, pool = network.config.num_patches, network.config.grid_size, network.config.pool
     prefix = flow[..., : network.config.num_read or 1, :].mean(dim=-2)  # (..., T)
     patches = flow[..., -N:, :].mean(dim=-2)  # (..., T)
@@ -90,7 +102,7 @@ def patch_map(network: VisionTransformer, flow: Tensor) -> Tensor:
     return read[..., -N:].unflatten(-1, (G, G))
 
 
-def last_attention(network: VisionTransformer, images: Tensor, class_indices: Tensor) -> Tensor:
+def last_attention(network: Network, images: Tensor, class_indices: Tensor) -> Tensor:
     """Normalized images (B, 3, S, S) -> the last block's attention, averaged over heads (B, G, G).
 
     The map is the same for every class.

@@ -77,7 +77,8 @@ def cost_by_size(config: ViTConfig, image_sizes: Sequence[int], device: torch.de
         sized = replace(config, image_size=image_size)
         _, flops = _counted(sized)
         total = sum(flops.values())
-        formula = quadratic_share(sized.num_patches, sized.embed_dim, sized.mlp_ratio)
+        mlp_ratio = sized.mlp_ratio * 0.75 if sized.activation == "swiglu" else sized.mlp_ratio  # its fc2 reads a half
+        formula = quadratic_share(sized.num_patches, sized.embed_dim, mlp_ratio)
         is_timed = sized.num_patches <= MAX_TIMED_TOKENS
         seconds, share = _timed(sized, device) if is_timed else (math.nan, math.nan)
         costs.append(CostAtSize(image_size, sized.num_patches, total, formula, flops[PRODUCTS] / total, seconds, share))
@@ -123,14 +124,14 @@ def _part(parameter: str) -> str:
 
 @torch.no_grad()
 def _timed(config: ViTConfig, device: torch.device) -> tuple[float, float]:
-    """Seconds of one block on all patch tokens, and the share of its attention products.
+    """Seconds of one block on all tokens, and the share of its attention products.
 
     Each time is the minimum of several measurements, because other work on the machine can only add time.
     """
-    N, D, H = config.num_patches, config.embed_dim, config.num_heads
+    T, D, H = config.num_prefix_tokens + config.num_patches, config.embed_dim, config.num_heads
     block = Block(config, drop_path_rate=0.0).to(device).eval()
-    tokens = torch.randn(1, N, D, device=device)
-    q, k, v = (torch.randn(1, H, N, D // H, device=device) for _ in range(3))
+    tokens = torch.randn(1, T, D, device=device)
+    q, k, v = (torch.randn(1, H, T, D // H, device=device) for _ in range(3))
     block_seconds, product_seconds = [], []
     for _ in range(NUM_TIMINGS):
         block_seconds.append(_seconds(lambda: block(tokens), device))

@@ -11,7 +11,7 @@ from vit.data.label_text import SEPARATOR
 from vit.errors import UsageError, nearest
 from vit.explain.attention import attention_weights, patch_map
 from vit.explain.faithfulness import Faithfulness, faithfulness, grid_size_for, mean_color
-from vit.explain.methods import choose_methods
+from vit.explain.methods import choose_methods, num_readable_blocks
 from vit.inference.engine import Engine
 from vit.inference.predictor import Predictor
 from vit.inference.scored_labels import above
@@ -117,16 +117,15 @@ class Explainer:
         return faithfulness(probability, image, mean_color(image), maps, grid_size)
 
     def _heads(self, normalized: Tensor) -> Tensor:
-        assert isinstance(self.network, VisionTransformer)
         weights = attention_weights(self.network, normalized)
         return torch.stack([patch_map(self.network, weights[layer])[0] for layer in self.layers]).cpu()
 
     def _blocks(self, layers: str) -> Sequence[int]:
         if not layers:
             return ()
-        if not isinstance(self.network, VisionTransformer):
-            raise UsageError(f"a {type(self.network).__name__} does not have attention heads", "leave --layers out")
-        depth = len(self.network.blocks)
+        depth = num_readable_blocks(self.network)
+        if not depth:
+            raise UsageError("the attention heads of this network cannot be read", "leave --layers out")
         if layers == "all":
             return range(depth)
         numbers = [part.strip() for part in layers.split(",")]

@@ -45,7 +45,12 @@ class Inspection:
 
 
 def inspect_network(
-    title: str, network: VisionTransformer, spec: NetworkSpec, preprocess: Preprocess, images: Tensor | None
+    title: str,
+    network: VisionTransformer,
+    spec: NetworkSpec,
+    preprocess: Preprocess,
+    images: Tensor | None,
+    licence: str | None = None,
 ) -> Inspection:
     """Look into a ViT on its device.
 
@@ -54,13 +59,15 @@ def inspect_network(
         spec: description of the network.
         preprocess: normalization of the images.
         images: (n, 3, S, S) uint8, for the attention; None without images.
+        licence: licence of the weights; None: not stated.
     """
     device: torch.device = next(network.parameters()).device
     options = {name: str(spec.options[name]) for name in _FACTS if name in spec.options}
+    stated = {} if licence is None else {"licence": licence}
     components, shares = principal_filters(network, FILTERS)
     return Inspection(
         title=title,
-        facts={"network": spec.name, "image_size": str(preprocess.image_size), **options},
+        facts={"network": spec.name, "image_size": str(preprocess.image_size), **options, **stated},
         components=components,
         shares=shares,
         similarity=position_similarity(network),

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 
 from vit.explain.attention import attention_weights, patch_map
-from vit.models.vision_transformer import VisionTransformer
+from vit.models.network import Network
 
 
-def rollout(network: VisionTransformer, images: Tensor, class_indices: Tensor) -> Tensor:
+def rollout(network: Network, images: Tensor, class_indices: Tensor) -> Tensor:
     """Normalized images (B, 3, S, S) -> maps (B, G, G), the same for every class.
 
     Abnar and Zuidema 2020, "Quantifying Attention Flow in Transformers" (arXiv 2005.00928), eq. 1. A block passes half

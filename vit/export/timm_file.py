@@ -22,6 +22,7 @@ from vit.models.vision_transformer import VisionTransformer
 from vit.weights.formats.timm import to_timm
 
 _OTHERS = "give --format onnx, pt2 or safetensors"
+_VIT_BASE = "vit_base_patch16_224"
 _OF_VIT_BASE = {  # defaults of timm's ViT-B/16, which a call can leave out; fc_norm depends on global_pool there
     "img_size": 224, "patch_size": 16, "embed_dim": 768, "depth": 12, "num_heads": 12, "mlp_ratio": 4.0,
     "qkv_bias": True, "qk_norm": False, "init_values": None, "reg_tokens": 0, "global_pool": "token",
@@ -72,7 +73,8 @@ def _in_timm(trained: Trained) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
             weights, name, options = to_timm(weights, network.config)
         except ValueError as error:
             raise UsageError(str(error), _OTHERS) from error
-        options = {key: value for key, value in options.items() if not _is_default(key, value)}
+        if name == _VIT_BASE:
+            options = {key: value for key, value in options.items() if not _is_default(key, value)}
     elif isinstance(network, TimmNetwork):
         weights = {key.removeprefix("model."): value for key, value in weights.items()}
         name, options = spec.name, _size_if_taken(spec, network.image_size)

@@ -83,6 +83,7 @@ class Predictor:
     Attributes:
         validation_scores: what the network gave its validation images; None where the file has no such numbers.
         novelty: what recognizes images unlike the training images; None where the file or the engine has none.
+        licence: licence of the weights that the training started from; None: random weights, or not stated.
     """
 
     def __init__(
@@ -91,8 +92,9 @@ class Predictor:
         class_names: tuple[str, ...],
         validation_scores: ValidationScores | None,
         novelty: Novelty | None = None,
+        licence: str | None = None,
     ) -> None:
-        self.engine = engine
+        self.engine, self.licence = engine, licence
         self.class_names = class_names
         self.validation_scores = validation_scores
         has_features = novelty is not None and isinstance(engine, Engine) and engine.keep_features()
@@ -307,13 +309,15 @@ def load(
         return _load_onnx(path, precision)
     if path.suffix == OPENVINO:
         exported = OpenVinoEngine(read_openvino(path), precision, path)
-        return Predictor(exported, exported.description.class_names, exported.description.validation_scores)
+        told = exported.description
+        return Predictor(exported, told.class_names, told.validation_scores, licence=told.licence)
     file = checkpoint_of(path)
     network, description, novelty = checkpoint.load_with_novelty(file)
     if precision == "auto" and description.precision == "32-true":
         precision = "32-true"
     job = Job(file, Trained(network, description), device, precision, num_images)
-    return Predictor(choose_engine(engine, job), description.class_names, description.validation_scores, novelty)
+    scores = description.validation_scores
+    return Predictor(choose_engine(engine, job), description.class_names, scores, novelty, description.licence)
 
 
 def _augmented(engine: AnyEngine, class_names: tuple[str, ...], tta: Tta, file: Path) -> Predictor:
@@ -327,4 +331,5 @@ def _load_onnx(path: Path, precision: str) -> Predictor:
     if precision not in ("auto", "32-true"):
         raise UsageError(f"--precision {precision}, but an ONNX file is computed with 32-true", "leave --precision out")
     engine = OnnxEngine(path)
-    return Predictor(engine, engine.description.class_names, engine.description.validation_scores)
+    told = engine.description
+    return Predictor(engine, told.class_names, told.validation_scores, licence=told.licence)

@@ -100,14 +100,20 @@ def sincos2d(grid_size: int, embed_dim: int, num_prefix_tokens: int) -> Tensor:
 class RotaryPositions(nn.Module):
     """Rotate queries or keys of the patches by their places: (B, H, R, D / H) -> the same shape.
 
-    Axial rotary positions of DINOv3 (Siméoni et al. 2025, arXiv 2508.10104, section 3.2; `RopePositionEmbedding` of its
-    code). Rows and columns run from -1 to 1 over the image, so that another image size keeps the range. A frequency
-    rotates two channels by 2 pi place / period. The attention of two patches then depends on their distance, for each
-    frequency and axis. Tokens in front of the patches are not rotated. DINOv3's shifts and jitter of coordinates in
-    pretraining are left out.
+    A frequency rotates two channels by place / period. The attention of two patches then depends on their distance, for
+    each frequency and axis. Places cover the same range at each image size. Tokens in front of the patches are not
+    rotated. Two papers differ in three numbers:
+
+    - "rope2d" (Siméoni et al. 2025, "DINOv3", arXiv 2508.10104, section 3.2; `RopePositionEmbedding` of its code):
+      places from -2 pi to 2 pi, periods from 1 to 100, and a channel turns with the one half a head away. DINOv3's
+      shifts and jitter of places in pretraining are left out.
+    - "rope2d_eva" (Fang et al. 2023, "EVA-02", arXiv 2303.11331; `VisionRotaryEmbeddingFast` of its code): places from
+      0 to 16, the grid of its pretraining, periods from 1 to 10,000, and neighboring channels turn together.
     """
 
     PERIOD_BASE = 100.0
+    PERIOD_BASE_EVA = 10_000.0
+    GRID_EVA = 16
 
     cos: Tensor
     sin: Tensor
@@ -116,11 +122,16 @@ class RotaryPositions(nn.Module):
         super().__init__()
         G, head_dim = config.grid_size, config.embed_dim // config.num_heads
         self.num_prefix_tokens = config.num_prefix_tokens
-        periods = self.PERIOD_BASE ** (torch.arange(head_dim // 4) / (head_dim // 4))  # (D / 4 H)
-        places = (torch.arange(G) + 0.5) / G * 2 - 1  # (G)
+        self.turns_neighbors = config.pos_embed != "rope2d"
+        if self.turns_neighbors:
+            base, places = self.PERIOD_BASE_EVA, torch.arange(G) / G * self.GRID_EVA  # (G)
+        else:
+            base, places = self.PERIOD_BASE, 2 * math.pi * ((torch.arange(G) + 0.5) / G * 2 - 1)  # (G)
+        periods = base ** (torch.arange(head_dim // 4) / (head_dim // 4))  # (D / 4 H)
         y, x = torch.meshgrid(places, places, indexing="ij")
-        angles = 2 * math.pi * torch.stack((y.flatten(), x.flatten()), dim=1)[:, :, None] / periods  # (N, 2, D / 4 H)
-        angles = angles.flatten(1).tile(2)  # (N, D / H)
+        angles = torch.stack((y.flatten(), x.flatten()), dim=1)[:, :, None] / periods  # (N, 2, D / 4 H)
+        angles = angles.flatten(1)  # (N, D / 2 H)
+        angles = angles.repeat_interleave(2, dim=1) if self.turns_neighbors else angles.tile(2)  # (N, D / H)
         self.register_buffer("cos", angles.cos(), persistent=False)
         self.register_buffer("sin", angles.sin(), persistent=False)
 
@@ -128,14 +139,18 @@ class RotaryPositions(nn.Module):
         prefix, patches = heads.tensor_split((self.num_prefix_tokens,), dim=2)
         if not patches.shape[2]:
             return heads  # the last block computes queries of the tokens that the head reads, and no others
-        first, second = patches.chunk(2, dim=-1)  # twice (B, H, N, D / 2 H): channel i turns with channel i + D / 2 H
-        turned = patches * self.cos + torch.cat((-second, first), dim=-1) * self.sin  # float32
+        if self.turns_neighbors:
+            partners = torch.stack((-patches[..., 1::2], patches[..., ::2]), dim=-1).flatten(-2)  # (B, H, N, D / H)
+        else:
+            first, second = patches.chunk(2, dim=-1)  # twice (B, H, N, D / 2 H)
+            partners = torch.cat((-second, first), dim=-1)  # (B, H, N, D / H)
+        turned = patches * self.cos + partners * self.sin  # float32
         return torch.cat((prefix, turned.to(heads.dtype)), dim=2)
 
 
 def rotary_positions(config: ViTConfig) -> nn.Module:
     """The rotation of queries and keys, or the identity where an option leaves it out."""
-    return RotaryPositions(config) if config.pos_embed == "rope2d" else nn.Identity()
+    return RotaryPositions(config) if config.is_rotary else nn.Identity()
 
 
 class ConvStem(nn.Module):

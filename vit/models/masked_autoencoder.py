@@ -133,8 +133,10 @@ def check_encoder(config: ViTConfig) -> None:
     """Raise ValueError for a network that cannot compute the visible patches of an image alone."""
     if config.stem == "conv":
         raise ValueError("the stem conv sees the pixels of masked patches; a masked autoencoder needs the stem patch")
-    if config.pos_embed == "rope2d":
-        raise ValueError("pos_embed rope2d rotates all patches; a masked autoencoder needs learned or sincos2d")
+    if config.is_rotary:
+        raise ValueError(
+            f"pos_embed {config.pos_embed} rotates all patches; a masked autoencoder needs learned or sincos2d"
+        )
     if config.pos_embed == "none":
         raise ValueError("without positions an encoder does not know where the visible patches are; set pos_embed")
     if config.pool == "map":

@@ -1,7 +1,7 @@
 """timm's models behind the contract of `Network`"""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -11,6 +11,7 @@ import torch
 from timm.models import group_parameters
 from torch import Tensor, nn
 
+from vit.errors import first_line
 from vit.models.network import Network, NetworkConfig
 
 
@@ -37,7 +38,7 @@ class TimmNetwork(Network):
     """Any image model of timm, from random weights: images (B, 3, S, S) -> logits (B, C).
 
     Raises:
-        ValueError: timm has no such model, or cannot build it with these values.
+        ValueError: timm has no such model, or cannot build it with these values, or for images of this size.
     """
 
     config_class = TimmConfig
@@ -58,6 +59,9 @@ class TimmNetwork(Network):
                 self.model = cast(nn.Module, create())
             except TypeError as error:
                 raise ValueError(f"timm's {config.model} does not take these values: {error}") from error
+        native = timm.models.get_pretrained_cfg_value(config.model, "input_size")
+        if native is not None and config.image_size != native[-1]:
+            _check_size(create, config, native[-1])
 
     def forward(self, images: Tensor) -> Tensor:
         self.check_images(images)
@@ -94,11 +98,34 @@ class TimmNetwork(Network):
         return {f"model.{name}": sized[name] for name in changed if sized[name].shape == expected[name].shape}
 
 
+def _check_size(create: Callable[..., Any], config: TimmConfig, native_size: int) -> None:
+    """Raise ValueError if a model cannot compute images of the config's size, which timm finds only in a forward pass.
+
+    The forward pass is one of shapes alone, on the meta device.
+    """
+    with torch.device("meta"), torch.random.fork_rng(devices=[]), torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            model = create(img_size=config.image_size)
+        except TypeError:
+            model = create()
+        try:
+            model.eval()(torch.empty(1, 3, config.image_size, config.image_size))
+        except NotImplementedError:  # an operation that the meta device does not have
+            return
+        except (AssertionError, RuntimeError, ValueError) as error:
+            why = f": {first_line(error)}" if str(error) else ""
+            raise ValueError(
+                f"it is made for images of {native_size} pixels, and cannot compute {config.image_size} pixels{why}"
+            ) from error
+
+
 def layers_above(model: Any) -> dict[str, int]:
     """Number of layers between each parameter and the head, for a Network with the attribute `model`.
 
     Layers are those of timm's group_matcher. For the few models without a group_matcher, layers are parts such as
-    "stages.0" in their order.
+    "stages.0" in their order. A group_matcher puts parameters that it forgets beside the head. Those that stand before
+    the blocks, such as rotary frequencies that all blocks share, belong to the first block that follows them.
     """
     layers: dict[str, int]
     matcher: Any = getattr(model, "group_matcher", None)
@@ -109,4 +136,9 @@ def layers_above(model: Any) -> dict[str, int]:
         numbers = {part: number for number, part in enumerate(dict.fromkeys(parts.values()))}
         layers = {name: numbers[part] for name, part in parts.items()}
     last = max(layers.values())
+    following = last
+    for name, _ in reversed(list(model.named_parameters())):
+        if layers[name] == last:
+            layers[name] = following
+        following = min(following, layers[name])
     return {f"model.{name}": last - layer for name, layer in layers.items()}

@@ -60,7 +60,7 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(D, 3 * D, bias=config.qkv_bias)
         self.q_norm = later_papers.optional_norm(config.qk_norm, self.head_dim, config.norm_eps)
         self.k_norm = later_papers.optional_norm(config.qk_norm, self.head_dim, config.norm_eps)
-        self.is_rotated = config.pos_embed == "rope2d"
+        self.is_rotated = config.is_rotary
         self.rotate = later_papers.rotary_positions(config)
         self.proj = nn.Linear(D, D)
         self.proj_drop = nn.Dropout(config.drop_rate)
@@ -99,13 +99,15 @@ class Mlp(nn.Module):
         super().__init__()
         D, M = config.embed_dim, config.mlp_dim
         self.fc1 = nn.Linear(D, M)
-        self.fc2 = nn.Linear(M // 2 if config.activation == "swiglu" else M, D)
+        narrowed = M // 2 if config.activation == "swiglu" else M
+        self.norm = later_papers.optional_norm(config.mlp_norm, narrowed, config.norm_eps)
+        self.fc2 = nn.Linear(narrowed, D)
         self.drop = nn.Dropout(config.drop_rate)
         self.activation = later_papers.ACTIVATIONS[config.activation]
 
     def forward(self, tokens: Tensor) -> Tensor:
         hidden = self.drop(self.activation(self.fc1(tokens)))  # (B, R, M)
-        return self.drop(self.fc2(hidden))  # (B, R, D)
+        return self.drop(self.fc2(self.norm(hidden)))  # (B, R, D)
 
 
 class Block(nn.Module):
@@ -149,7 +151,7 @@ class VisionTransformer(Network):
         self.cls_token = later_papers.prefix_tokens(int(config.has_class_token), D)  # x_class of eq. 1
         self.dist_token = later_papers.prefix_tokens(int(config.pool == "cls_dist"), D)
         self.reg_token = later_papers.prefix_tokens(config.num_registers, D)
-        if config.pos_embed == "learned":
+        if config.has_learned_positions:
             self.pos_embed = nn.Parameter(torch.zeros(1, config.num_positions, D))  # E_pos of eq. 1
         else:
             self.register_buffer("pos_embed", later_papers.fixed_positions(config), persistent=False)

@@ -8,7 +8,7 @@ from vit.models.network import NetworkConfig
 Activation = Literal["gelu", "gelu_tanh", "quick_gelu", "swiglu"]
 NormPlacement = Literal["pre", "post"]
 Pool = Literal["cls", "mean", "patch_mean", "cls_mean", "cls_dist", "map"]
-PositionEmbedding = Literal["learned", "sincos2d", "rope2d", "none"]
+PositionEmbedding = Literal["learned", "sincos2d", "rope2d", "rope2d_eva", "learned_rope2d_eva", "none"]
 Stem = Literal["patch", "conv"]
 
 CONV_PATCH_SIZES = (2, 4, 8, 16)  # at most four convolutions of stride 2
@@ -41,12 +41,15 @@ class ViTConfig(NetworkConfig):
             side by side (DINOv2). "cls_dist" is a class and a distillation token with a head each, whose logits are
             averaged (DeiT). "map" is attention pooling (SigLIP).
         pos_embed: "learned" (the paper), "sincos2d" (fixed; Beyer et al. 2022, arXiv 2205.01580), "rope2d" (queries and
-            keys are rotated by their places; Siméoni et al. 2025, "DINOv3", arXiv 2508.10104) or "none".
+            keys are rotated by their places; Siméoni et al. 2025, "DINOv3", arXiv 2508.10104), "rope2d_eva" (rotated
+            with the frequencies of EVA-02; Fang et al. 2023, arXiv 2303.11331), "learned_rope2d_eva" (EVA-02's learned
+            positions and rotation) or "none".
         stem: what makes tokens of pixels: "patch" (the paper) or "conv", four 3x3 convolutions (Xiao et al. 2021, arXiv
             2106.14881). They cost about as much as a block, so that paper takes one block less.
         prefix_positions: whether the tokens in front of the patches have positions (the paper) or not (DeiT III).
         embed_norm: whether a norm follows the positions, in place of a bias in the patch embedding (CLIP).
         pool_norm: whether the last norm follows the mean (MAE, BEiT) instead of preceding it.
+        mlp_norm: whether the hidden layer of the MLP is normalized (Shleifer et al. 2021, arXiv 2110.09456; EVA-02).
         norm_placement: "pre", before each branch (the paper), or "post", after each sum (Vaswani et al. 2017).
         attn_drop_rate: dropout of attention weights.
         drop_path_rate: stochastic depth of the last block (Huang et al. 2016), growing linearly from 0.
@@ -77,6 +80,7 @@ class ViTConfig(NetworkConfig):
     prefix_positions: bool = True
     embed_norm: bool = False
     pool_norm: bool = False
+    mlp_norm: bool = False
     norm_placement: NormPlacement = "pre"
     attn_drop_rate: float = 0.0
     drop_path_rate: float = 0.0
@@ -95,8 +99,9 @@ class ViTConfig(NetworkConfig):
             raise ValueError(f"embed_dim {self.embed_dim} is not divisible by num_heads {self.num_heads}")
         if self.pos_embed == "sincos2d" and self.embed_dim % 4:
             raise ValueError(f"sincos2d needs embed_dim divisible by 4, got {self.embed_dim}")
-        if self.pos_embed == "rope2d" and (self.embed_dim // self.num_heads) % 4:
-            raise ValueError(f"rope2d needs heads of a width divisible by 4, got {self.embed_dim // self.num_heads}")
+        if self.is_rotary and (self.embed_dim // self.num_heads) % 4:
+            width = self.embed_dim // self.num_heads
+            raise ValueError(f"{self.pos_embed} needs heads of a width divisible by 4, got {width}")
         if self.stem == "conv" and self.patch_size not in CONV_PATCH_SIZES:
             raise ValueError(f"the stem conv is for patch_size {', '.join(map(str, CONV_PATCH_SIZES))}")
         if self.stem == "conv" and self.embed_dim % 8:
@@ -125,6 +130,16 @@ class ViTConfig(NetworkConfig):
     def num_prefix_tokens(self) -> int:
         """Number of tokens in front of the patches: class token, distillation token and registers."""
         return self.has_class_token + (self.pool == "cls_dist") + self.num_registers
+
+    @property
+    def has_learned_positions(self) -> bool:
+        """Whether learned positions are added to the tokens."""
+        return self.pos_embed in ("learned", "learned_rope2d_eva")
+
+    @property
+    def is_rotary(self) -> bool:
+        """Whether queries and keys are rotated by their places."""
+        return "rope2d" in self.pos_embed
 
     @property
     def num_positions(self) -> int:

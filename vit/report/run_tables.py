@@ -16,6 +16,7 @@ from vit.inference.metrics import NAMES, per_class
 from vit.inference.scored_images import Floats
 from vit.inference.scored_rows import ScoredRow
 from vit.study.wording import Cell
+from vit.weights.licence import licence_words
 
 Metrics = Mapping[str, Mapping[str, float]]
 
@@ -189,6 +190,7 @@ def facts(result: RunResult) -> list[tuple[str, str]]:
         ("seed", str(result.seed)),
         ("time", f"{result.seconds:,.0f} s, {result.images_per_second:,.0f} training images/s"),
         ("device", f"{result.device}, {result.precision}"),
+        *([("licence of the first weights", licence_words(result.licence))] if result.licence else []),
         *([("MFU", f"{100 * result.mfu:.1f} % of the measured matrix peak")] if result.mfu is not None else []),
         *(("unreadable image", f"{split}: {path}: {reason}") for split, path, reason in _left_out(result.left_out)),
         *([("skipped steps", f"{result.skipped_steps:,}")] if result.skipped_steps else []),

@@ -15,7 +15,7 @@ import torch
 from vit.checkpoints.run import RunDirectory
 from vit.data.contents import known_contents, read_contents
 from vit.data.folds import read_fold
-from vit.errors import VitError
+from vit.errors import StoppedError, VitError
 from vit.inference.scored_images import ScoredImages
 from vit.launch import forget_launcher
 from vit.study.fold_table import FoldPredictions
@@ -66,6 +66,8 @@ def run_cell(
         run.failure_path.unlink(missing_ok=True)
         try:
             _train(recipe, run, features, group, digests)
+        except StoppedError as error:  # its state is saved, and another start continues: not a failure of the cell
+            sys.exit(error.code)
         except BaseException as error:  # noqa: BLE001  the study must be able to report any failure
             traceback.print_exc()
             words = str(error) if isinstance(error, VitError) else f"{type(error).__name__}: {error}"

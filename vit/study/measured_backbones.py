@@ -9,6 +9,8 @@ import torch
 
 from vit.checkpoints.format import Description, checkpoint_content
 from vit.checkpoints.io import write_checkpoint
+from vit.checkpoints.result import RunResult
+from vit.checkpoints.run import RunDirectory
 from vit.data.preprocess import Preprocess
 from vit.errors import DataError
 from vit.layout import FEATURES
@@ -24,7 +26,6 @@ from vit.study.wording import equal_seeds
 from vit.training.features import SharedFeatures, StoredFeatures
 from vit.training.planning.plan import make_plan
 from vit.weights.licence import UNKNOWN
-from vit.weights.open import open_pretrained
 
 
 def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str, str]) -> list[Backbone]:
@@ -73,7 +74,7 @@ def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str,
                 neighbors=float(np.mean([neighbor_accuracy(study / one.run, stored) for one in runs])),
                 seconds_per_image=stored.seconds_per_image,
                 parameters=runs[0].parameters,
-                licence=open_pretrained(source).licence if source.startswith("timm:") else UNKNOWN,
+                licence=_licence(study / runs[0].run),
             )
         )
     return found
@@ -87,6 +88,11 @@ def write_random(network: str, path: Path) -> None:
         torch.manual_seed(0)
         weights = spec.build(preprocess.image_size).state_dict()
     write_checkpoint(checkpoint_content(Description(("a", "b"), spec, preprocess), weights), path)
+
+
+def _licence(run: Path) -> str:
+    """The licence of the weights that a run started from, as its result states it."""
+    return RunResult.read(RunDirectory(run).result_path).licence or UNKNOWN
 
 
 def _wrong(results: Sequence[CellResult], equal: bool) -> dict[int, Bools]:

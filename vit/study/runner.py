@@ -129,6 +129,8 @@ def _outcome(run: RunDirectory, code: int | None) -> Event:
         return "done"
     if not run.failure_path.is_file():  # a killed process cannot write its reason
         killed = f"signal {-code} ended its process (out of memory?)" if code and code < 0 else f"code {code}"
+        if code and code > 128:
+            killed = f"signal {code - 128} ended its training, which the next start of the study continues"
         run.path.mkdir(parents=True, exist_ok=True)
         run.failure_path.write_text(f"{killed}\n", encoding="utf-8")
     return "failed"

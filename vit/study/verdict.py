@@ -37,8 +37,9 @@ def _sentences(
         found = [_beside_first(comparisons, first.num_images)] if len(comparisons) > 1 else found
         unknown = "Only one size was measured, so the effect of more images is not known."
         return [*found, _what_would_narrow(comparisons), unknown, conditions]
-    changes = [_elsewhere(one) for one in comparisons]
-    return [*found, *changes, _what_would_narrow(comparisons), _with_twice(series), conditions]
+    changes = [_elsewhere(one) for one in comparisons] or [""]
+    pairs = [sentence for pair in zip(found, changes, strict=True) for sentence in pair]  # "they" means the two before
+    return [*pairs, _what_would_narrow(comparisons), _with_twice(series), conditions]
 
 
 def _at_largest(comparison: Comparison, series: Sequence[Series]) -> str:

@@ -50,15 +50,15 @@ def _fit(
 ) -> FitResult:
     """One attempt."""
     seed_everything(plan.recipe.seed, verbose=False)
-    network = initial_network(plan, resume, watch.notice)
+    start = initial_network(plan, resume, watch.notice)
     if plan.recipe.model.freeze == "backbone":
-        stats, features = probe(network, data, plan, run, watch.listeners, shared)
+        stats, features = probe(start, data, plan, run, watch.listeners, shared)
         if shared is None or plan.source.is_multilabel:  # temperatures and thresholds of labels need all images
             best = measure_checkpoint(run.best_path, plan, data, plan.device, features)
         else:
             best = measure_probe(run.best_path, data, plan, shared, features)
     else:
-        stats, best = optimize(network, data, plan, run, watch, resume)
+        stats, best = optimize(start, data, plan, run, watch, resume)
     for text in best.words():
         watch.notice(text)
     if stats.is_first_process:

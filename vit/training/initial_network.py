@@ -1,6 +1,7 @@
 """The network that a training starts from: its weights, adapters, and batch norm over all processes"""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from vit.checkpoints.format import Description
 from vit.checkpoints.label_rules import LabelRules
@@ -9,10 +10,26 @@ from vit.models.network import Network
 from vit.training.distributed.batch_norm import synchronized
 from vit.training.lora import add_adapters
 from vit.training.planning.plan import Plan
+from vit.weights.licence import UNKNOWN
 from vit.weights.open import open_pretrained
 
 
-def initial_network(plan: Plan, resume: bool, notice: Callable[[str], None], has_classes: bool = True) -> Network:
+@dataclass(frozen=True)
+class InitialNetwork:
+    """The network that a training starts from.
+
+    Attributes:
+        network: network, ready to train.
+        licence: licence of its weights; None: random weights, not stated, or a resumed training.
+    """
+
+    network: Network
+    licence: str | None = None
+
+
+def initial_network(
+    plan: Plan, resume: bool, notice: Callable[[str], None], has_classes: bool = True
+) -> InitialNetwork:
     """The network of a plan, ready to train.
 
     Args:
@@ -23,21 +40,29 @@ def initial_network(plan: Plan, resume: bool, notice: Callable[[str], None], has
     network = plan.build_network()
     model = plan.recipe.model
     facts: list[tuple[str, str]] = []
+    licence = None
     if model.init_from is not None and not resume:
         pretrained = open_pretrained(model.init_from)
         report = pretrained.fill(network)
         facts += [*pretrained.facts(), *report.facts()]
+        licence = None if pretrained.licence == UNKNOWN else pretrained.licence
     if model.lora is not None:
         facts += add_adapters(network, model.lora)
     for name, value in facts if has_classes else (fact for fact in facts if fact[0] != "initialized"):
         notice(f"weights, {name}: {value}")
     if plan.world_size > 1:
         network = synchronized(network, plan.device)
-    return network.to(memory_format=network.memory_format)
+    return InitialNetwork(network.to(memory_format=network.memory_format), licence)
 
 
-def describe(plan: Plan) -> Description:
-    """The description that every checkpoint of a training holds."""
+def describe(plan: Plan, licence: str | None) -> Description:
+    """The description that every checkpoint of a training holds.
+
+    Args:
+        licence: licence of the weights that the training starts from.
+    """
     names = plan.source.class_names
     rules = LabelRules.unfitted(len(names)) if plan.source.is_multilabel else None
-    return Description(names, plan.spec, plan.preprocess, plan.precision, versions=versions(), multilabel=rules)
+    return Description(
+        names, plan.spec, plan.preprocess, plan.precision, versions=versions(), multilabel=rules, licence=licence
+    )

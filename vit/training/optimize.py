@@ -13,7 +13,7 @@ from vit.training.distillation.loss import TeachingLoss
 from vit.training.distillation.teacher_logits import TeacherLogits, can_remember
 from vit.training.distributed.processes import together
 from vit.training.distributed.sharding import ShardedClassifier
-from vit.training.initial_network import describe
+from vit.training.initial_network import InitialNetwork, describe
 from vit.training.loop import Loop, Watch
 from vit.training.lora import LoraClassifier
 from vit.training.planning.plan import Plan
@@ -21,18 +21,18 @@ from vit.training.result import TrainingStats
 
 
 def optimize(
-    network: Network, data: ImageDataModule, plan: Plan, run: RunDirectory, watch: Watch, resume: bool
+    start: InitialNetwork, data: ImageDataModule, plan: Plan, run: RunDirectory, watch: Watch, resume: bool
 ) -> tuple[TrainingStats, Measured]:
     """Train a network, write its checkpoints and metrics.csv, and measure best.ckpt.
 
     Args:
-        network: network with the weights to start from.
+        start: network with the weights to start from.
         resume: whether to continue from last.ckpt.
     """
     best_checkpoint = BestCheckpoint(run.best_path, plan.recipe.optim.best_metric)
     columns = columns_of(plan.source.is_multilabel)
-    classifier = _classifier(network, plan, _distillation(plan, data))
-    loop = Loop(classifier, plan, run, watch, columns, describe(plan), [best_checkpoint])
+    classifier = _classifier(start.network, plan, _distillation(plan, data))
+    loop = Loop(classifier, plan, run, watch, columns, describe(plan, start.licence), [best_checkpoint])
     with together(loop.trainer):
         loop.fit(data, resume)
         best = measure_checkpoint(run.best_path, plan, data, loop.trainer.strategy.root_device)

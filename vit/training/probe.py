@@ -39,7 +39,7 @@ from vit.training.callbacks.listener import Listener
 from vit.training.callbacks.metrics_csv import columns_of
 from vit.training.choose_loss import Loss, choose_loss
 from vit.training.features import SharedFeatures, computed
-from vit.training.initial_network import describe
+from vit.training.initial_network import InitialNetwork, describe
 from vit.training.multilabel_loss import MultilabelLoss
 from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import PENALTIES
@@ -95,7 +95,7 @@ class Backbone:
 
 
 def probe(
-    network: Network,
+    start: InitialNetwork,
     data: ImageDataModule,
     plan: Plan,
     run: RunDirectory,
@@ -105,7 +105,7 @@ def probe(
     """Fit the head of a network, and write best.ckpt and metrics.csv.
 
     Args:
-        network: network with the weights to start from. Its last linear layer gets new weights.
+        start: network with the weights to start from. Its last linear layer gets new weights.
         shared: features that the cells of a study share; None: none.
 
     Returns:
@@ -115,7 +115,7 @@ def probe(
         UsageError: the network does not end in one linear layer.
     """
     began = time.perf_counter()
-    backbone = Backbone(network, data, plan, shared)
+    backbone = Backbone(start.network, data, plan, shared)
     features, labels = backbone.labeled("train")
     images_per_second = len(labels) / (time.perf_counter() - began)
     val_features, val_labels = backbone.labeled("validation")
@@ -145,7 +145,7 @@ def probe(
             if sign * metrics[metric] > best:
                 best = sign * metrics[metric]
                 _set_head(head, fitted, mean, std)
-                _save(network, replace(describe(plan), metrics={**metrics, "epoch": number}), run)
+                _save(network, replace(describe(plan, start.licence), metrics={**metrics, "epoch": number}), run)
     num_unreadable = len(plan.source.splits["train"]) - len(labels)
     stats = TrainingStats(time.perf_counter() - began, images_per_second, steps, unreadable_images=num_unreadable)
     return stats, as_they_are

@@ -74,17 +74,21 @@ def run_result(plan: Plan, stats: TrainingStats, best: Measured) -> RunResult:
         validation={name: value for name, value in metrics.items() if name.startswith("val/")},
         left_out={split: dict(some.left_out) for split, some in scored.items() if some.left_out},
         mfu=training_mfu(plan, stats),
+        licence=best.description.licence,
         teacher=None if plan.teacher is None else f"{plan.teacher.description.spec.name}, {plan.teacher.path}",
         **_measurements(best),
     )
 
 
-def pretrain_result(plan: Plan, method: str, stats: TrainingStats, metrics: Mapping[str, float]) -> RunResult:
+def pretrain_result(
+    plan: Plan, method: str, stats: TrainingStats, metrics: Mapping[str, float], licence: str | None
+) -> RunResult:
     """The result of a pretraining, which has no classes and no test.
 
     Args:
         method: what was learned.
         metrics: validation metrics of the last weights.
+        licence: licence of the weights that the pretraining started from.
     """
     facts = _training_facts(plan, stats, plan.source.splits)
     return RunResult(
@@ -93,6 +97,7 @@ def pretrain_result(plan: Plan, method: str, stats: TrainingStats, metrics: Mapp
         validation={name: value for name, value in metrics.items() if name.startswith("val/")},
         metrics={},
         method=method,
+        licence=licence,
     )
 
 

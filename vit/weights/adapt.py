@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vit.models.heads import classifier_names
 from vit.models.network import Network
 from vit.models.vision_transformer import VisionTransformer
 
@@ -145,9 +146,17 @@ def resample_patch_kernel(kernel: Tensor, patch_size: int) -> Tensor:
 
 
 def head_names(network: Network) -> set[str]:
-    """Names of the parameters whose shape depends on the number of classes."""
+    """Names of the parameters whose shape depends on the number of classes; of two heads, those of both."""
     if isinstance(network, VisionTransformer):
         return {name for name, _ in network.named_parameters() if name.startswith(("head.", "head_dist."))}
+    classifiers = tuple(f"{name}." for name in classifier_names(network))
+    found = {
+        name
+        for name, value in network.named_parameters()
+        if name.startswith(classifiers) and value.ndim > 0 and len(value) == network.num_classes
+    }
+    if found:
+        return found
     linear = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
     heads = [name for name in linear if network.get_submodule(name).out_features == network.num_classes]
     return {f"{heads[-1]}.{part}" for part in ("weight", "bias")} if heads else set()

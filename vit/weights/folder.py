@@ -8,6 +8,7 @@ from vit.checkpoints.format import MAX_SIDE
 from vit.errors import CheckpointError
 from vit.weights.file import read_config
 from vit.weights.formats.timm_model import TimmModel
+from vit.weights.licence import UNKNOWN, licence_of_card
 from vit.weights.named_model import named_model
 from vit.weights.preprocess_config import (
     Config,
@@ -30,6 +31,7 @@ class FolderConfig:
         preprocess: preprocessing that is stated; None: none is.
         class_names: names of the classes; None: unknown.
         is_multilabel: whether the classifier gives an image several labels, as transformers states it.
+        licence: licence that the card states; "not stated" where it is unknown.
     """
 
     config: Config = field(default_factory=dict)
@@ -37,6 +39,7 @@ class FolderConfig:
     preprocess: StatedPreprocess | None = None
     class_names: tuple[str, ...] | None = None
     is_multilabel: bool = False
+    licence: str = UNKNOWN
 
 
 def read_folder(folder: Path) -> FolderConfig:
@@ -61,7 +64,9 @@ def read_folder(folder: Path) -> FolderConfig:
         ) from error
     is_multilabel = config.get("problem_type") == "multi_label_classification"
     model = _model(folder, config, open_clip)
-    return FolderConfig({**config, **open_clip}, model, preprocess, _labels(config), is_multilabel)
+    return FolderConfig(
+        {**config, **open_clip}, model, preprocess, _labels(config), is_multilabel, licence_of_card(folder)
+    )
 
 
 def _model(folder: Path, config: Config, open_clip: Config) -> TimmModel | None:

@@ -10,10 +10,11 @@ from torch import Tensor
 from vit.errors import ResourceError, UsageError, first_line, nearest
 from vit.models.timm_import import import_timm
 from vit.weights.hub_cache import cached_file
+from vit.weights.licence import CARD
 from vit.weights.preprocess_config import PreprocessValues
 
-_HF_FILES = ("*.json", "model*.safetensors", "open_clip_model.safetensors")
-_HF_FILES_PICKLED = ("*.json", "pytorch_model.bin", "open_clip_pytorch_model.bin")
+_HF_FILES = ("*.json", CARD, "model*.safetensors", "open_clip_model.safetensors")
+_HF_FILES_PICKLED = ("*.json", CARD, "pytorch_model.bin", "open_clip_pytorch_model.bin")
 
 T = TypeVar("T")
 
@@ -86,7 +87,28 @@ def _fetch(source: str, fetch: Callable[[], T]) -> T:
     try:
         return fetch()
     except Exception as error:
-        raise ResourceError(
-            f"{source} cannot be fetched: {type(error).__name__}: {first_line(error)}",
-            "check the name and the network connection, or download the weights and give the file",
-        ) from error
+        raise ResourceError(f"{source} cannot be fetched: {why_not(error)}", _advice(source, error)) from error
+
+
+def why_not(error: Exception) -> str:
+    """One sentence on why the Hugging Face hub, or another server, does not give a file."""
+    from huggingface_hub import constants, errors
+
+    if isinstance(error, errors.GatedRepoError):
+        return "it is gated, and the hub does not know that you accepted its terms"
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return "the hub has no such model, or it is private"
+    if isinstance(error, errors.OfflineModeIsEnabled | errors.LocalEntryNotFoundError):
+        offline = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "the hub does not answer"
+        return f"{offline}, and the cache does not have it"
+    if isinstance(error, errors.EntryNotFoundError):
+        return f"the model has no such file: {first_line(error)}"
+    return f"{type(error).__name__}: {first_line(error)}"
+
+
+def _advice(source: str, error: Exception) -> str:
+    from huggingface_hub import errors
+
+    if isinstance(error, errors.GatedRepoError):
+        return "accept the terms on the model's page, then run 'hf auth login' or set HF_TOKEN"
+    return "check the name and the network connection, or download the weights and give the file"

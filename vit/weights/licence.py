@@ -1,19 +1,76 @@
-"""The licence of pretrained weights, as far as timm's configuration of the model states it"""
+"""The licence of pretrained weights, as far as timm's configuration or a model card states it"""
 
-from vit.weights.formats.timm_model import TimmModel
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-PERMISSIVE = ("apache-2.0", "mit", "bsd-3-clause", "cc-by-4.0")
+import yaml
+
+if TYPE_CHECKING:
+    from vit.weights.formats.timm_model import TimmModel
+
+PERMISSIVE = ("apache-2.0", "mit", "bsd-2-clause", "bsd-3-clause", "cc-by-4.0", "cc0-1.0", "unlicense")
 UNKNOWN = "not stated"
+CARD = "README.md"
+_MAX_CARD = 1 << 20
+_HEADER = re.compile(r"\A---\s*\n(.*?)\n---\s*$", re.DOTALL | re.MULTILINE)
+_WORD = re.compile(r"[\w.+-]{1,80}")  # the hub's identifiers of licences
+_NOT_COMMERCIAL = re.compile(r"(^|[-_])(nc|non-?commercial)($|[-_])", re.IGNORECASE)
 
 
-def licence_of(model: TimmModel | None) -> str:
+def licence_of(model: "TimmModel | None") -> str:
     """The licence of a model's weights; "not stated" where timm does not know them."""
-    stated = None if model is None else model.config.get("license")
-    return str(stated) if stated and stated != "unknown" else UNKNOWN
+    return _stated(None if model is None else model.config.get("license"))
+
+
+def licence_of_card(folder: Path) -> str:
+    """The licence that the card of a folder of the Hugging Face hub states; "not stated" without one that can be read.
+
+    A card is Markdown with a YAML header. Its `license` is a word, a list of words, or "other" beside `license_name`.
+    """
+    card = folder / CARD
+    try:
+        if not card.is_file() or card.stat().st_size > _MAX_CARD:
+            return UNKNOWN
+        header = _HEADER.match(card.read_text(encoding="utf-8"))
+        plain: Any = yaml.safe_load(header[1]) if header else None
+    except Exception:  # noqa: BLE001  an untrusted card never keeps weights from loading
+        return UNKNOWN
+    if not isinstance(plain, Mapping):
+        return UNKNOWN
+    found = plain.get("license")
+    words = found if isinstance(found, list) else [found]
+    named = [plain.get("license_name") if word == "other" and plain.get("license_name") else word for word in words]
+    stated = [word for word in map(_stated, named) if word != UNKNOWN]
+    return ", ".join(dict.fromkeys(stated)) or UNKNOWN
+
+
+def card(licence: str) -> str:
+    """A card of the Hugging Face hub that states the licence of the weights which a training started from."""
+    words = licence.split(", ")
+    header: dict[str, object] = {"license": words[0] if len(words) == 1 else words}
+    if len(words) == 1 and restricts(licence):
+        header = {"license": "other", "license_name": licence}
+    text = f"The training started from weights under this licence: {licence_words(licence)}."
+    return f"---\n{yaml.safe_dump(header)}---\n\n{text}\n"
+
+
+def _stated(word: object) -> str:
+    """A licence as a word; "not stated" for anything else."""
+    is_word = isinstance(word, str) and _WORD.fullmatch(word) is not None and word != "unknown"
+    return str(word) if is_word else UNKNOWN
+
+
+def restricts(licence: str) -> bool:
+    """Whether a licence is stated that is not one of the usual permissive licences."""
+    return licence != UNKNOWN and any(word not in PERMISSIVE for word in licence.split(", "))
 
 
 def licence_words(licence: str) -> str:
     """A licence with a warning where it is not one of the usual permissive licences."""
-    if licence == UNKNOWN or licence in PERMISSIVE:
+    if not restricts(licence):
         return licence
+    if any(_NOT_COMMERCIAL.search(word) for word in licence.split(", ")):
+        return f"{licence}: its name excludes commercial use, so read it before you publish or sell a model"
     return f"{licence}: it may restrict some uses, so read it before you publish or sell a model"

@@ -14,11 +14,12 @@ from vit.errors import CheckpointError, first_line
 from vit.models.options import Options, Value
 from vit.weights.file import FOLDER_FILES, read_metadata, read_weights_file
 from vit.weights.folder import FolderConfig, read_folder
-from vit.weights.formats.detect import convert_weights
+from vit.weights.formats import eva
+from vit.weights.formats.detect import NetworkOfTimmError, convert_weights
 from vit.weights.formats.timm_model import TimmModel
 from vit.weights.formats.weight_format import Converted, Weights
 from vit.weights.hubs import from_hugging_face, from_timm, from_torchvision
-from vit.weights.licence import licence_of
+from vit.weights.licence import UNKNOWN, licence_of
 from vit.weights.named_model import named_model
 from vit.weights.preprocess_config import PreprocessValues, StatedPreprocess, from_timm_config
 from vit.weights.pretrained import OwnNetwork, Pretrained
@@ -76,12 +77,16 @@ def _exported(source: str, path: Path, words: str) -> Pretrained:
     description = read_description(plain, path, "export it again")
     weights = read_weights_file(path)
     expected_weights(description, len(weights), path)
-    found = _described(source, "vit export", weights, description, "the file")
     options = description.spec.options
+    is_rotary = "rope2d" in str(options.get("pos_embed"))
+    if is_rotary:
+        weights = eva.own_names(weights)  # a file for timm has timm's names
+    found = _described(source, "vit export", weights, description, "the file")
     if not description.class_names:
         return replace(found, format="vit pretrain")
-    if options.get("stem") == "conv" or options.get("pos_embed") == "rope2d":  # shapes show neither
-        held: Options = {"pos_embed": "learned"} if "pos_embed" in weights else {}  # fixed positions as a tensor
+    if options.get("stem") == "conv" or is_rotary:  # shapes show neither
+        is_fixed = options.get("pos_embed") == "sincos2d" and "pos_embed" in weights  # fixed positions as a tensor
+        held: Options = {"pos_embed": "learned"} if is_fixed else {}
         network = OwnNetwork(description.spec.name, description.preprocess.image_size, {**options, **held})
         return replace(found, network=network)
     not_shown = {name: value for name, value in options.items() if name in _NOT_SHOWN}
@@ -100,7 +105,7 @@ def _described(source: str, format: str, weights: Weights, description: Descript
     network = OwnNetwork(description.spec.name, preprocess.image_size, description.spec.options)
     return Pretrained(
         source, format, weights, len(class_names), class_names, values, told_by, network=network,
-        multilabel=description.multilabel,
+        multilabel=description.multilabel, licence=description.licence or UNKNOWN,
     )  # fmt: skip
 
 
@@ -111,8 +116,11 @@ def _foreign(source: str, weights: Weights, told: FolderConfig) -> Pretrained:
         return _of_timm(source, weights, model, told)
     try:
         found, converted = convert_weights(weights, told.config)
+    except NetworkOfTimmError as error:
+        raise CheckpointError(f"{source}: {error}", error.fix) from error
     except ValueError as error:
-        raise CheckpointError(f"{source}: {first_line(error)}", "give the weights of a plain ViT") from error
+        fix = "give the weights of a plain ViT, or timm:NAME"
+        raise CheckpointError(f"{source}: {first_line(error)}", fix) from error
     named = _options_of_model(model, converted)
     if converted.doubt and named is None and not _is_deit3(source, converted):
         raise CheckpointError(
@@ -135,9 +143,10 @@ def _foreign(source: str, weights: Weights, told: FolderConfig) -> Pretrained:
         stated.source,
         converted.dropped,
         options={**converted.options, **(named or {})},
+        image_size=model.image_size if named is not None and model is not None else None,
         undecided=converted.undecided,
         multilabel=LabelRules.unfitted(num_classes) if told.is_multilabel and num_classes else None,
-        licence=licence_of(model if named is not None else None),
+        licence=_licence(told, model if named is not None else None),
     )
 
 
@@ -177,8 +186,13 @@ def _of_timm(source: str, weights: Weights, model: TimmModel, told: FolderConfig
         stated.values,
         stated.source,
         network=OwnNetwork(model.name, model.image_size),
-        licence=licence_of(model),
+        licence=_licence(told, model),
     )
+
+
+def _licence(told: FolderConfig, model: TimmModel | None) -> str:
+    """The licence on the card beside the weights; without a card, the one that timm states for the model."""
+    return licence_of(model) if told.licence == UNKNOWN else told.licence
 
 
 def _class_names(told: tuple[str, ...] | None, num_classes: int) -> tuple[str, ...] | None:

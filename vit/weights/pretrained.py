@@ -13,6 +13,7 @@ from vit.models.network import Network
 from vit.models.options import Options
 from vit.models.spec import NetworkSpec
 from vit.models.vision_transformer import VisionTransformer
+from vit.models.vit_config import ViTConfig
 from vit.weights.adapt import LoadReport, adapt, fill
 from vit.weights.formats.shapes import shown_network
 from vit.weights.formats.weight_format import Weights
@@ -20,6 +21,7 @@ from vit.weights.licence import UNKNOWN, licence_words
 from vit.weights.preprocess_config import PreprocessValues
 
 _FIX = "set it with --model.network.NAME ('vit convert': --NAME), or rename the file as timm names the model"
+_COMPUTED = ("num_heads", "activation", "norm_placement", "pos_embed")  # tensors of the same shapes fit all values
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class Pretrained:
         dropped: foreign names that have no place in our networks, each with the reason.
         network: the network that the weights are for; None: shapes and `options` show it.
         options: options of the network that shapes do not show.
+        image_size: side of their images in pixels, as timm states it, for weights whose positions do not show it.
         undecided: options that nothing shows, and that published networks choose differently.
         multilabel: rules of the labels if the classifier gives an image several; None: one class for an image.
         licence: licence of the weights; "not stated" where it is unknown.
@@ -84,6 +87,7 @@ class Pretrained:
     dropped: dict[str, str] = field(default_factory=dict)
     network: OwnNetwork | None = None
     options: Options = field(default_factory=dict)
+    image_size: int | None = None
     undecided: tuple[str, ...] = ()
     multilabel: LabelRules | None = None
     licence: str = UNKNOWN
@@ -114,7 +118,8 @@ class Pretrained:
             shown = shown_network(self.weights, known)
         except Exception as error:  # an untrusted file may hold tensors of any shape
             raise CheckpointError(f"{self.source}: {first_line(error)}", _FIX) from error
-        return OwnNetwork(_catalog_name(shown.options), shown.image_size, shown.options)
+        stated = None if "pos_embed" in self.weights else self.image_size
+        return OwnNetwork(_catalog_name(shown.options), stated or shown.image_size, shown.options)
 
     def build(self, num_classes: int, image_size: int | None = None, given: Options | None = None) -> FilledNetwork:
         """The network that these weights are for, filled with them.
@@ -143,14 +148,28 @@ class Pretrained:
         with self._fitting(network):
             return fill(network, self.weights, self.dropped)
 
-    def check_fit(self, network: Network) -> None:
-        """Refuse what `fill` would refuse, with a network that may be on the meta device.
+    def check_fit(self, network: Network, given: Options | None = None) -> None:
+        """Refuse what `fill` would refuse, and a network that would compute something else with the same tensors.
+
+        Args:
+            network: the network, which may be on the meta device.
+            given: options that the user has set, which may differ from those of the weights.
 
         Raises:
-            CheckpointError: as `fill`.
+            CheckpointError: as `fill`; or the network has other heads, activations, norms or positions.
         """
         with self._fitting(network):
             adapt(network, self.weights)
+            if isinstance(network, VisionTransformer):
+                self._check_computation(network.config, given or {})
+
+    def _check_computation(self, config: ViTConfig, given: Options) -> None:
+        stated = self.options
+        if self.network is not None:
+            stated = {**{name: getattr(ViTConfig, name) for name in _COMPUTED}, **self.network.options}
+        for name in _COMPUTED:
+            if name in stated and name not in given and stated[name] != getattr(config, name):
+                raise ValueError(f"its {name} is {stated[name]}, the network's {getattr(config, name)}")
 
     @contextmanager
     def _fitting(self, network: Network) -> Iterator[None]:

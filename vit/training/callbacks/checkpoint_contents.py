@@ -25,7 +25,10 @@ class CountConsumed(Callback):
 
 
 class DescribeCheckpoint(Callback):
-    """Adds our description, with the latest metrics, to every checkpoint."""
+    """Adds our description, with the latest metrics, to every checkpoint.
+
+    A resumed training does not open the weights that it started from. Their licence comes from its checkpoint.
+    """
 
     def __init__(self, description: Description) -> None:
         self.description = description
@@ -34,6 +37,9 @@ class DescribeCheckpoint(Callback):
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
         metrics["epoch"] = float(trainer.current_epoch)
         checkpoint[KEY] = replace(self.description, metrics=metrics).to_dict()
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        self.description = replace(self.description, licence=checkpoint[KEY].get("licence"))
 
 
 class KeepEpochLoss(Callback):

@@ -107,5 +107,5 @@ def choose_network(model: ModelConfig, wanted: WantedNetwork, images: Source, nu
     preprocess = Preprocess(**{**told, **given, "image_size": image_size or spec.default_image_size})
     shapes = spec.build_empty(preprocess.image_size)
     if wanted.pretrained is not None:
-        wanted.pretrained.check_fit(shapes)
+        wanted.pretrained.check_fit(shapes, wanted.options)
     return ChosenNetwork(spec, wanted.options, preprocess, count(shapes), shapes)

@@ -62,26 +62,32 @@ def fit_pretraining(
 def _fit(plan: PretrainPlan, run: RunDirectory, data: ImageDataModule, watch: Watch, resume: bool) -> Pretrained:
     """One attempt."""
     seed_everything(plan.recipe.seed, verbose=False)
-    network = initial_network(plan, resume, watch.notice, has_classes=False)
-    objective = make_objective(network, plan)
+    start = initial_network(plan, resume, watch.notice, has_classes=False)
+    objective = make_objective(start.network, plan)
     module = Pretrainer(objective, plan.recipe.optim, plan.total_steps, plan.recipe.seed)
     shows = has_progress(plan.source)
     columns, callbacks = (columns_with((KNN,)), [StartingAccuracy()]) if shows else (columns_with(()), [])
-    loop = Loop(module, plan, run, watch, columns, describe_backbone(plan), callbacks)
+    loop = Loop(module, plan, run, watch, columns, describe_backbone(plan, start.licence), callbacks)
     with together(loop.trainer):
         loop.fit(data, resume)
     stats = loop.stats
     metrics: dict[str, float] = {}
+    licence = start.licence
     if stats.is_first_process:
         content = read_checkpoint(run.last_path)
         description = read_description(content[KEY], run.last_path)
         write_backbone(description, weights_of(content), run.backbone_path)
-        metrics = description.metrics
+        metrics, licence = description.metrics, description.licence
         run.previous_path.unlink(missing_ok=True)
-    result = pretrain_result(plan, plan.recipe.method, stats, metrics)
+    result = pretrain_result(plan, plan.recipe.method, stats, metrics, licence)
     return Pretrained(FitResult(result, {}, data, stats.is_first_process), objective.eval())
 
 
-def describe_backbone(plan: PretrainPlan) -> Description:
-    """The description that every checkpoint of a pretraining holds: that of a network without classes."""
-    return Description((), replace(plan.spec, num_classes=0), plan.preprocess, plan.precision, versions=versions())
+def describe_backbone(plan: PretrainPlan, licence: str | None) -> Description:
+    """The description that every checkpoint of a pretraining holds: that of a network without classes.
+
+    Args:
+        licence: licence of the weights that the pretraining starts from.
+    """
+    spec = replace(plan.spec, num_classes=0)
+    return Description((), spec, plan.preprocess, plan.precision, versions=versions(), licence=licence)

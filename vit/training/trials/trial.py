@@ -55,9 +55,9 @@ class Trial:
         plan = self.plan
         with _throw_away_folder(Path(plan.recipe.out).expanduser()) as folder, suppress(Enough):
             seed_everything(plan.recipe.seed, verbose=False)
-            network = initial_network(plan, resume=False, notice=lambda _: None)
+            start = initial_network(plan, resume=False, notice=lambda _: None)
             watch = Watch(self.signals, listeners, (callback,))
-            optimize(network, self.data.renewed(plan.loader_options), plan, RunDirectory(folder), watch, resume=False)
+            optimize(start, self.data.renewed(plan.loader_options), plan, RunDirectory(folder), watch, resume=False)
         self.clear()
 
     def clear(self) -> None:

@@ -1,11 +1,13 @@
 """The format of a file of weights, found from its names alone"""
 
+from collections.abc import Set
 from dataclasses import replace
 
-from vit.weights.formats import clip, dinov3, huggingface, jax, meta, openclip, timm, torchvision
+from vit.weights.formats import clip, dinov3, eva, huggingface, jax, meta, openclip, timm, torchvision
 from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights
 
 FORMATS: tuple[WeightFormat, ...] = (
+    eva.FORMAT,
     dinov3.META,
     dinov3.TRANSFORMERS,
     dinov3.TIMM,
@@ -19,6 +21,29 @@ FORMATS: tuple[WeightFormat, ...] = (
 )
 _WRAPPERS = ("module.", "_orig_mod.", "model.", "backbone.", "encoder.", "visual_encoder.")
 _SHOWN = 4
+_PE = "timm:vit_pe_core_tiny_patch16_384, timm:vit_pe_core_base_patch16_224, ..."
+
+
+class NetworkOfTimmError(ValueError):
+    """The names are those that a network has from its authors, which only timm converts.
+
+    Attributes:
+        fix: models of timm to give instead.
+    """
+
+    def __init__(self, authors: str, models: str) -> None:
+        super().__init__(f"the names are those of {authors}, and only timm's names are read here")
+        self.fix = f"give the same weights from timm: {models}"
+
+
+def check_ours(names: Set[str]) -> None:
+    """Raise NetworkOfTimmError for names that only timm converts."""
+    for tower in ("", "visual.", "module.visual."):
+        is_residual = {f"{tower}conv1.weight", f"{tower}transformer.resblocks.0.ln_1.weight"} <= names
+        if is_residual and (f"{tower}attn_pool.probe" in names or f"{tower}ln_post.weight" not in names):
+            raise NetworkOfTimmError("Meta's Perception Encoder", _PE)  # CLIP has the last norm, and no probe
+    if any(name.endswith(("rope.freqs_cos", "mlp.ffn_ln.weight", "attn.inner_attn_ln.weight")) for name in names):
+        raise NetworkOfTimmError("EVA-02's authors", "timm:eva02_tiny_patch14_224, ...")
 
 
 def convert_weights(weights: Weights, config: Config) -> tuple[WeightFormat, Converted]:
@@ -28,7 +53,9 @@ def convert_weights(weights: Weights, config: Config) -> tuple[WeightFormat, Con
 
     Raises:
         ValueError: no known format has these names, or a tensor is not of the shape that its format gives it.
+        NetworkOfTimmError: the names are those of a network's authors, which only timm converts.
     """
+    check_ours(weights.keys())
     outside: dict[str, str] = {}
     for _ in range(4):  # module.backbone. and the like
         found = next((each for each in FORMATS if each.matches(weights.keys())), None)

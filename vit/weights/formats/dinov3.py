@@ -10,6 +10,7 @@ from collections.abc import Set
 import torch
 
 from vit.models.options import Options, Value
+from vit.weights.formats.eva import with_qkv_bias
 from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, fused, renamed, without
 from vit.weights.preprocess_config import IMAGENET, PreprocessValues
 
@@ -88,14 +89,8 @@ def from_transformers(weights: Weights, config: Config) -> Converted:
 
 def from_timm(weights: Weights, config: Config) -> Converted:
     """timm's weights. Other networks of timm with rotary positions have the same names."""
-    weights = dict(weights)
-    for name in [name for name in weights if name.endswith(".attn.q_bias")]:
-        prefix = name.removesuffix("q_bias")
-        q_bias, v_bias = weights.pop(name), weights.pop(f"{prefix}v_bias")
-        weights[f"{prefix}qkv.bias"] = torch.cat((q_bias, torch.zeros_like(q_bias), v_bias))
-    return _converted(
-        weights, _OF_TIMM, {}, doubt="timm's ViTs with other rotary positions (vit_base_patch16_rope_224)"
-    )
+    doubt = "timm's ViTs with other rotary positions (vit_base_patch16_rope_224)"
+    return _converted(with_qkv_bias(weights), _OF_TIMM, {}, doubt)
 
 
 def _converted(weights: Weights, rules: dict[str, str], options: Options, doubt: str = "") -> Converted:

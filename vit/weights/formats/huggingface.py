@@ -107,6 +107,7 @@ _ACCEPTED: Mapping[str, tuple[Value, ...]] = {  # options of ours that transform
     "layer_scale": (0.0,),
     "qk_norm": (False,),
     "embed_norm": (False,),
+    "mlp_norm": (False,),
     "norm_placement": ("pre",),
     "activation": tuple(ACTIVATIONS.values()),
 }

@@ -59,6 +59,7 @@ def shown_network(weights: Weights, known: Options) -> ShownNetwork:
         "pool": _pool(weights, D),
         "pool_norm": "fc_norm.weight" in weights,
         "embed_norm": "norm_pre.weight" in weights,
+        "mlp_norm": "blocks.0.mlp.norm.weight" in weights,
         "pos_embed": "learned" if "pos_embed" in weights else "none",
     }
     image_size = _DEFAULT_SIZE

@@ -11,6 +11,7 @@ from torch import nn
 
 from vit.models.options import Options
 from vit.models.vit_config import ViTConfig
+from vit.weights.formats import eva
 from vit.weights.formats.weight_format import Config, Converted, WeightFormat, Weights, renamed, without
 from vit.weights.preprocess_config import IMAGENET, PreprocessValues
 
@@ -74,12 +75,14 @@ def to_timm(weights: Weights, config: ViTConfig) -> tuple[Weights, str, dict[str
     Raises:
         ValueError: timm does not have such a network.
     """
-    if config.stem != "patch" or config.pos_embed == "rope2d":
-        raise ValueError(f"timm's plain ViT does not have stem {config.stem!r} with pos_embed {config.pos_embed!r}")
-    if config.pool not in _POOLS or config.norm_placement != "pre":
+    if config.stem != "patch" or config.norm_placement != "pre":
         raise ValueError(
-            f"timm does not have a ViT with pool {config.pool!r} and norm_placement {config.norm_placement!r}"
+            f"timm does not have a ViT with stem {config.stem!r} and norm_placement {config.norm_placement!r}"
         )
+    if config.is_rotary:
+        return eva.to_timm(weights, config)
+    if config.pool not in _POOLS or config.mlp_norm:
+        raise ValueError(f"timm does not have a ViT with pool {config.pool!r} and mlp_norm {config.mlp_norm}")
     arguments: dict[str, Any] = {
         "img_size": config.image_size,
         "num_classes": config.num_classes,

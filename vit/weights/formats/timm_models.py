@@ -4,7 +4,7 @@ from typing import Any
 
 import timm
 import torch
-from timm.layers import Attention, GluMlp, Mlp, PatchEmbed, RotaryEmbeddingDinoV3
+from timm.layers import Attention, GluMlp, Mlp, PatchEmbed, RotaryEmbeddingCat, RotaryEmbeddingDinoV3
 from timm.models.deit import VisionTransformerDistilled
 from timm.models.eva import Eva, EvaBlock
 from timm.models.vision_transformer import Block, LayerScale, VisionTransformer
@@ -14,6 +14,7 @@ from vit.errors import UsageError
 from vit.models.later_papers import RotaryPositions
 from vit.models.options import Options, Value
 from vit.models.spec import NetworkSpec
+from vit.models.vit_config import PositionEmbedding
 from vit.weights.adapt import adapt
 from vit.weights.formats.detect import convert_weights
 from vit.weights.formats.shapes import shown_network
@@ -53,10 +54,8 @@ def options_of_model(model: Any) -> Options | None:
         return None
     if type(model.patch_embed) is not PatchEmbed or getattr(model, "pool_include_prefix", False):
         return None
-    is_rotary = type(model) is Eva
-    if is_rotary and not _is_dinov3(model):
-        return None
-    if not is_rotary and not all(_is_plain(block) for block in model.blocks):
+    rotary = _rotary_positions(model) if type(model) is Eva else ""
+    if rotary is None or not (rotary or all(_is_plain(block) for block in model.blocks)):
         return None
     first: Any = model.blocks[0]
     options: dict[str, Value] = {
@@ -64,9 +63,10 @@ def options_of_model(model: Any) -> Options | None:
         "norm_eps": first.norm1.eps,
         "embed_dim": model.embed_dim,
     }
-    if is_rotary:
-        options["pos_embed"] = "rope2d"
-    activation = _ACTIVATIONS.get(type(first.mlp.act).__name__)
+    if rotary:
+        options["pos_embed"] = rotary
+    is_gated = isinstance(first.mlp.act, nn.SiLU)
+    activation = "swiglu" if is_gated else _ACTIVATIONS.get(type(first.mlp.act).__name__)
     if activation not in (None, "gelu"):
         options["activation"] = activation
     if not isinstance(model, VisionTransformerDistilled):
@@ -89,14 +89,21 @@ def _is_plain(block: Any) -> bool:
     return type(mlp) is Mlp and activation.__name__ in _ACTIVATIONS and isinstance(mlp.norm, nn.Identity)
 
 
-def _is_dinov3(model: Any) -> bool:
-    """Whether a model with rotary positions computes what DINOv3 does, and not what EVA or other papers do."""
-    rope = model.rope
-    if type(rope) is not RotaryEmbeddingDinoV3 or rope.temperature != RotaryPositions.PERIOD_BASE:
-        return False
-    if (rope.normalize_coords, rope.grid_offset, rope.grid_indexing, rope.rotate_half) != ("separate", 0.0, "ij", True):
-        return False
-    return all(type(block) is EvaBlock and type(block.mlp.act) in (nn.GELU, nn.SiLU) for block in model.blocks)
+def _rotary_positions(model: Any) -> PositionEmbedding | None:
+    """Our name for the positions of a model of timm's class `Eva`; None: ours do not compute the model."""
+    if not all(type(block) is EvaBlock and type(block.mlp.act) in (nn.GELU, nn.SiLU) for block in model.blocks):
+        return None
+    rope, is_learned = model.rope, model.pos_embed is not None
+    if type(rope) is RotaryEmbeddingDinoV3 and rope.temperature == RotaryPositions.PERIOD_BASE:
+        found = (rope.normalize_coords, rope.grid_offset, rope.grid_indexing, rope.rotate_half)
+        return None if is_learned or found != ("separate", 0.0, "ij", True) else "rope2d"
+    if type(rope) is RotaryEmbeddingCat and rope.temperature == RotaryPositions.PERIOD_BASE_EVA:
+        grid = (RotaryPositions.GRID_EVA, RotaryPositions.GRID_EVA)
+        layout = (rope.grid_type, rope.in_pixels, rope.ref_feat_shape, rope.grid_offset, rope.grid_indexing)
+        if layout != ("index", False, grid, 0.0, "ij") or rope.rotate_half:
+            return None
+        return "learned_rope2d_eva" if is_learned else "rope2d_eva"
+    return None
 
 
 def _fits(model: nn.Module, options: Options) -> bool:

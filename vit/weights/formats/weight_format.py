@@ -81,6 +81,6 @@ def fused(weights: Weights, fused_name: str, parts: tuple[str, ...]) -> Weights:
         result[f"{prefix}{fused_name}.weight"] = torch.cat(matrices)
         if any(bias is not None for bias in biases):
             result[f"{prefix}{fused_name}.bias"] = torch.cat(
-                [torch.zeros(len(m)) if b is None else b for m, b in zip(matrices, biases, strict=True)]
+                [m.new_zeros(len(m)) if b is None else b for m, b in zip(matrices, biases, strict=True)]
             )
     return result

@@ -1,0 +1,54 @@
+"""The table of backbones, its conditions and its verdict."""
+
+from dataclasses import replace
+
+import pytest
+
+from vit.errors import DataError
+from vit.study.backbones import Backbone, conditions, read_backbones, verdict, write_backbones
+from vit.study.findings import Interval
+
+FIRST = Backbone(
+    name="a", source="timm:a", num_images=200, num_seeds=5, equal_seeds=False, accuracy=Interval(0.8, 0.75, 0.85),
+    behind=Interval(0.0, None, None), p_adjusted=1.0, neighbors=0.7, seconds_per_image=0.010, parameters=5_500_000,
+    licence="apache-2.0",
+)  # fmt: skip
+TIED = replace(FIRST, name="b", source="b.ckpt", behind=Interval(0.01, -0.01, 0.03), p_adjusted=0.3)
+WORSE = replace(FIRST, name="c", behind=Interval(0.2, 0.1, 0.3), p_adjusted=0.001)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ([FIRST], "a is the only backbone"),
+        ([FIRST, WORSE], "Use a: at 200 images every other backbone makes more errors"),
+        ([FIRST, TIED, WORSE], "a and b cannot be told apart at 200 images. 1 of the 3 backbones makes more errors"),
+        ([FIRST, replace(TIED, seconds_per_image=0.005)], "b is the fastest"),
+        (
+            [FIRST, replace(TIED, seconds_per_image=0.009)],
+            "None of those that cannot be told apart is clearly faster than a",
+        ),
+        ([FIRST, replace(WORSE, seconds_per_image=0.001)], "Use a"),
+    ],
+)
+def test_the_verdict_names_what_to_use(found, words):
+    assert words in verdict(found)
+
+
+def test_conditions_say_what_the_intervals_cover():
+    assert "5 seeds. The 95 % intervals cover other training images and other test images" in conditions([FIRST])
+    equal = conditions([replace(FIRST, equal_seeds=True)])
+    assert "cover other test images, not other training images" in equal and "seeds." not in equal
+    one = replace(FIRST, num_seeds=1, accuracy=Interval(0.8, None, None))
+    assert "1 seed: without intervals" in conditions([one])
+
+
+def test_a_table_is_read_as_it_was_written(tmp_path):
+    found = [FIRST, replace(TIED, equal_seeds=True)]
+    write_backbones(found, tmp_path / "backbones.csv")
+    assert read_backbones(tmp_path / "backbones.csv") == found
+    assert read_backbones(tmp_path / "none.csv") == []
+    text = (tmp_path / "backbones.csv").read_text().replace("equal_seeds", "seeds")
+    (tmp_path / "backbones.csv").write_text(text)
+    with pytest.raises(DataError, match="damaged"):
+        read_backbones(tmp_path / "backbones.csv")

@@ -1,0 +1,105 @@
+"""Cells as tasks of a cluster: options, tasks, progress from files, and what SLURM's commands answer."""
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from vit.errors import UsageError
+from vit.study.cluster import ClusterOptions, batches, follow
+from vit.study.grid import Cell
+from vit.study.slurm import _alive, _largest_array
+from vit.training.recipes.recipe import Recipe
+
+
+def cells(count):
+    return [Cell("vit", 100, seed, "", Recipe(seed=seed), Path(f"cells/vit/100/seed{seed}")) for seed in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"tyme": "4h"}, "did you mean 'time'"),
+        ({"cpus": "two"}, "--cluster.cpus two"),
+        ({"cpus": 0}, "give 1 or more"),
+        ({"gpus": -1}, "give 0 or more"),
+        ({"memory": "nan"}, "--cluster.memory nan"),
+    ],
+)
+def test_wrong_options_are_refused(given, words):
+    with pytest.raises(UsageError, match=words.replace(".", r"\.")):
+        ClusterOptions.of(given)
+
+
+def test_every_cell_is_in_one_task(tmp_path):
+    found = batches(tmp_path, cells(7), ClusterOptions(cells_per_task=3), "group", tmp_path / "images.json")
+    assert [[cell.seed for cell in batch.cells] for batch in found] == [[0, 1, 2], [3, 4, 5], [6]]
+    assert all(batch.study.is_absolute() and batch.threads == 2 for batch in found)
+
+
+def test_progress_comes_from_the_files_of_cells(tmp_path, monkeypatch):
+    """A finished, a failed and a lost cell: each starts once and ends once, and a lost one has a reason."""
+    module = sys.modules[follow.__module__]
+    monkeypatch.setattr(module, "_POLL", 0.01)
+    monkeypatch.setattr(module, "_GRACE", 0.2)
+    done, failed, lost = cells(3)
+    events = []
+
+    def work():
+        for cell, file in ((done, "result.json"), (failed, "failure.txt")):
+            folder = tmp_path / cell.folder
+            folder.mkdir(parents=True)
+            (folder / "log.txt").touch()
+            time.sleep(0.1)
+            (folder / file).write_text("{}")
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    tasks = {"1_0": [done, failed], "1_1": [lost]}
+    follow(tmp_path, tasks, lambda names: {"1_0"} if worker.is_alive() else set(), lambda name: f"task {name} is gone",
+           lambda cell, event: events.append((cell.seed, event)))  # fmt: skip
+    worker.join()
+    assert sorted(events) == [(0, "done"), (0, "started"), (1, "failed"), (1, "started"), (2, "failed"), (2, "started")]
+    assert (tmp_path / lost.folder / "failure.txt").read_text() == "task 1_1 is gone\n"
+
+
+@pytest.fixture
+def answers(tmp_path, monkeypatch):
+    """Gives SLURM's commands an answer, an error and an exit code."""
+
+    def set_answer(command, out="", err="", code=0):
+        (tmp_path / f"{command}.out").write_text(out)
+        (tmp_path / f"{command}.err").write_text(err)
+        script = f"#!/bin/sh\ncat {tmp_path}/{command}.out\ncat {tmp_path}/{command}.err >&2\nexit {code}\n"
+        (tmp_path / command).write_text(script)
+        (tmp_path / command).chmod(0o755)
+
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    return set_answer
+
+
+def test_tasks_that_squeue_lists_are_alive(answers):
+    answers(
+        "squeue", "12 0 13\n12 3 12\n15 N/A 15\n"
+    )  # %F %K %i: array, task, job; the last task has the array's number
+    assert _alive(["12_0", "12_1", "12_3", "15"]) == {"12_0", "12_3", "15"}
+
+
+def test_a_job_that_slurm_has_forgotten_has_ended(answers):
+    answers("squeue", err="slurm_load_jobs error: Invalid job id specified", code=1)
+    assert _alive(["12_0"]) == set()
+
+
+def test_a_controller_that_does_not_answer_ends_nothing(answers):
+    answers("squeue", err="slurm_load_jobs error: Unable to contact slurm controller", code=1)
+    assert _alive(["12_0"]) == {"12_0"}
+
+
+def test_the_size_of_arrays_is_that_of_the_cluster(answers):
+    answers("scontrol", "KillWait = 30 sec\nMaxArraySize            = 11\nMaxJobCount = 10000\n")
+    assert _largest_array() == 11
+    answers("scontrol", err="cannot contact", code=1)
+    assert _largest_array() == 1001

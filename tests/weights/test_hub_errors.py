@@ -1,0 +1,114 @@
+"""Weights that a hub does not give: one line says why, and what to do. A server on this machine is the hub."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import timm
+from safetensors.torch import save_file
+
+from vit.errors import UsageError
+from vit.weights.hubs import from_timm
+
+ASK = """
+import sys
+from vit.errors import VitError
+from vit.weights.open import open_pretrained
+try:
+    print("licence", open_pretrained(sys.argv[1]).licence)
+except VitError as error:
+    print(error)
+"""
+CARD = "---\nlicense: other\nlicense_name: made-up-nc\n---\n# A model\n"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers for o/gated, o/forbidden and o/open; other models do not exist."""
+
+    def do_GET(self):
+        status, kind, files = 404, "RepoNotFound", self.server.files
+        if "gated" in self.path:
+            status, kind = 401, "GatedRepo"
+        elif "forbidden" in self.path:
+            status, kind = 403, "GatedRepo"
+        elif "/api/models/o/open" in self.path:
+            about = {"id": "o/open", "sha": "0" * 40, "siblings": [{"rfilename": name} for name in files]}
+            return self.answer(200, json.dumps(about).encode())
+        elif "o/open" in self.path and self.path.rpartition("/")[2] in files:
+            return self.answer(200, files[self.path.rpartition("/")[2]])
+        return self.answer(status, b"{}", {"X-Error-Code": kind, "X-Error-Message": "not for you"})
+
+    do_HEAD = do_GET
+
+    def answer(self, status, body, headers=None):
+        self.send_response(status)
+        about = {"ETag": f'"{hash(body) & 0xFFFFFF:06x}"', "X-Repo-Commit": "0" * 40, "Content-Length": str(len(body))}
+        for name, value in (about | (headers or {})).items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    file = tmp_path_factory.mktemp("hub") / "model.safetensors"
+    save_file(timm.create_model("test_vit", num_classes=2).state_dict(), file)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    config = json.dumps({"architecture": "test_vit", "num_classes": 2}).encode()
+    server.files = {"model.safetensors": file.read_bytes(), "config.json": config, "README.md": CARD.encode()}
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+def asked(source, folder, **variables):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, source], env={**kept, "HF_HOME": str(folder), **variables},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    (line,) = done.stdout.splitlines()
+    return line
+
+
+@pytest.mark.faults("T6")
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("hf:o/gated", "hf:o/gated cannot be fetched: it is gated, and the hub does not know that you accepted its "
+                       "terms; accept the terms on the model's page, then run 'hf auth login'"),
+        ("hf:o/forbidden", "hf:o/forbidden cannot be fetched: it is gated"),
+        ("hf:o/missing", "hf:o/missing cannot be fetched: the hub has no such model, or it is private; check the name"),
+        ("timm:resnet10t.c3_in1k", "timm:resnet10t.c3_in1k cannot be fetched: the hub has no such model"),
+    ],
+)  # fmt: skip
+def test_a_hub_that_refuses(name, words, hub, tmp_path):
+    assert asked(name, tmp_path, HF_ENDPOINT=hub).startswith(words)
+
+
+@pytest.mark.faults("T6")
+def test_no_hub_at_all(tmp_path):
+    found = asked("hf:o/open", tmp_path, HF_HUB_OFFLINE="1")
+    assert found.startswith("hf:o/open cannot be fetched: HF_HUB_OFFLINE is set, and the cache does not have it; check")
+
+
+@pytest.mark.faults("T6")
+@pytest.mark.parametrize("name", ["vit_tiny_patch16_224.no_such_tag", "test_vit_relpos"])
+def test_a_model_of_timm_without_weights(name):
+    with pytest.raises(UsageError, match=f"timm has no weights for '{name}'"):
+        from_timm(name)
+
+
+def test_the_card_comes_with_the_weights_and_stays_in_the_cache(hub, tmp_path):
+    assert asked("hf:o/open", tmp_path, HF_ENDPOINT=hub) == "licence made-up-nc"
+    assert asked("hf:o/open", tmp_path, HF_HUB_OFFLINE="1") == "licence made-up-nc"

@@ -1,0 +1,111 @@
+"""Cells of a study as tasks of a Ray cluster
+
+Ray places the tasks and starts those of a lost machine elsewhere. Results are the files of the cells: Ray's object
+store never holds them.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vit.atomic_files import write_json
+from vit.errors import UsageError, install
+from vit.layout import RunLayout, StudyLayout
+from vit.study.cluster import CellBatch, ClusterOptions, batches, follow
+
+if TYPE_CHECKING:
+    from vit.study.grid import Cell
+    from vit.study.runner import Event
+
+_RETRIES = 10  # of a task whose machine is lost
+
+
+def run_on_ray(
+    study: Path,
+    cells: "Sequence[Cell]",
+    options: ClusterOptions,
+    jobs: int | None,
+    group: str,
+    digests: Mapping[str, str],
+    notify: "Callable[[Cell, Event], None]",
+) -> None:
+    """Run every cell without a result as a task of Ray, and wait for all of them.
+
+    The cluster is that of RAY_ADDRESS; without it, Ray starts on this machine.
+
+    Args:
+        study: folder of the study, on a file system that all machines see.
+        cells: cells to run.
+        options: what a task asks for; Ray knows no time, partition and options of sbatch.
+        jobs: largest number of tasks at a time; None: as many as the cluster has room for.
+        group: group at Weights & Biases.
+        digests: {path: digest} of the images.
+        notify: function that gets a cell and its event.
+
+    Raises:
+        UsageError: Ray is missing, or an option is for SLURM.
+    """
+    ray = _ray(options)
+    files = StudyLayout(study)
+    files.jobs_dir.mkdir(parents=True, exist_ok=True)
+    write_json(files.digests_path, dict(digests))
+    left = [cell for cell in cells if not RunLayout(study / cell.folder).result_path.is_file()]
+    for cell in left:  # of an earlier start
+        RunLayout(study / cell.folder).failure_path.unlink(missing_ok=True)
+    found = {str(number): batch for number, batch in
+             enumerate(batches(study, left, options, group, files.digests_path.absolute()))}  # fmt: skip
+    ray.init(log_to_driver=False, ignore_reinit_error=True, include_dashboard=False)
+    try:
+        tasks = _Tasks(ray, found, options, jobs)
+        follow(study, {name: batch.cells for name, batch in found.items()}, tasks.alive, tasks.problem, notify)
+    finally:
+        ray.shutdown()
+
+
+class _Tasks:
+    """Tasks of Ray, of which a part runs at a time.
+
+    Args:
+        ray: the library.
+        found: {name: cells}.
+        options: what a task asks for.
+        jobs: largest number of tasks at a time; None: all are given to Ray at once.
+    """
+
+    def __init__(self, ray: Any, found: Mapping[str, CellBatch], options: ClusterOptions, jobs: int | None) -> None:
+        self.ray, self.jobs = ray, jobs or len(found)
+        memory = {"memory": int(options.memory * 1e9)} if options.memory else {}
+        self.remote = ray.remote(num_cpus=options.cpus, num_gpus=options.gpus, max_retries=_RETRIES, **memory)(_train)
+        self.waiting = list(found.items())
+        self.running: dict[str, Any] = {}
+
+    def alive(self, names: Collection[str]) -> set[str]:
+        """Tasks that wait or run; starts further ones where others have ended."""
+        if self.running:
+            ready, _ = self.ray.wait(list(self.running.values()), num_returns=len(self.running), timeout=0)
+            ended = set(ready)
+            self.running = {name: task for name, task in self.running.items() if task not in ended}
+        while self.waiting and len(self.running) < self.jobs:
+            name, batch = self.waiting.pop(0)
+            self.running[name] = self.remote.remote(batch)
+        return set(names) & (self.running.keys() | {name for name, _ in self.waiting})
+
+    def problem(self, name: str) -> str:
+        """What is known of a task that has ended without a result."""
+        return "Ray's task has ended without a result (its worker was lost, or memory was not sufficient)"
+
+
+def _train(batch: CellBatch) -> None:
+    batch()
+
+
+def _ray(options: ClusterOptions) -> Any:
+    """The library; UsageError if it is missing, or an option is for SLURM."""
+    for name in ("time", "partition", "sbatch"):
+        if getattr(options, name) != getattr(ClusterOptions, name):
+            raise UsageError(f"--cluster.{name} with --executor ray", "leave it out: Ray's tasks have no such limit")
+    try:
+        import ray
+    except ImportError as error:
+        raise UsageError("--executor ray needs Ray", install("ray")) from error
+    return ray

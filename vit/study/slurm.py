@@ -1,0 +1,168 @@
+"""Cells of a study as an array of SLURM jobs, through submitit
+
+submitit queues a task once more when its time is over or it is preempted (SIGUSR2). Before that, `checkpoint` ends the
+running cell, which saves its state.
+"""
+
+import json
+import math
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit.atomic_files import write_json
+from vit.errors import StoppedError, UsageError, install
+from vit.layout import RunLayout, StudyLayout
+from vit.study.cluster import CellBatch, ClusterOptions, batches, follow
+from vit.training.recipes.ranges import seconds
+
+if TYPE_CHECKING:
+    from submitit.helpers import DelayedSubmission
+
+    from vit.study.grid import Cell
+    from vit.study.runner import Event
+
+_SIGNAL_SECONDS = 120  # between the signal and the end of a task
+_MOST_STARTS = 1000  # of a task whose time is over
+_ARRAY_SIZE = 1001  # SLURM's default
+
+
+@dataclass(frozen=True)
+class SlurmBatch(CellBatch):
+    """A `CellBatch` that submitit queues once more when its time is over."""
+
+    def checkpoint(self) -> "DelayedSubmission":
+        """What submitit queues: the same cells, of which the finished ones are passed over."""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self.saved())
+
+
+def run_on_slurm(
+    study: Path,
+    cells: "Sequence[Cell]",
+    options: ClusterOptions,
+    jobs: int | None,
+    group: str,
+    digests: Mapping[str, str],
+    notify: "Callable[[Cell, Event], None]",
+) -> None:
+    """Run every cell without a result as a task of SLURM, and wait for all of them.
+
+    Cells of tasks that an earlier start of the same study has queued are waited for, and not queued twice.
+
+    Args:
+        study: folder of the study, on a file system that all machines see.
+        cells: cells to run.
+        options: what a task asks for.
+        jobs: largest number of tasks at a time; None: as many as SLURM allows.
+        group: group at Weights & Biases.
+        digests: {path: digest} of the images.
+        notify: function that gets a cell and its event.
+
+    Raises:
+        UsageError: submitit or SLURM is missing, or SLURM refuses the job.
+        StoppedError: Ctrl-C ended the waiting; the tasks go on.
+    """
+    files = StudyLayout(study)
+    check_slurm()
+    files.jobs_dir.mkdir(parents=True, exist_ok=True)
+    write_json(files.digests_path, dict(digests))
+    left = {cell.folder.as_posix(): cell for cell in cells if not RunLayout(study / cell.folder).result_path.is_file()}
+    tasks = {name: [left[one] for one in folders if one in left] for name, folders in _submitted(files).items()}
+    tasks = {name: found for name, found in tasks.items() if name in _alive(tasks)}
+    queued = {cell.folder for found in tasks.values() for cell in found}
+    new = [cell for cell in left.values() if cell.folder not in queued]
+    for cell in new:  # of an earlier start
+        RunLayout(study / cell.folder).failure_path.unlink(missing_ok=True)
+    found = batches(study, new, options, group, files.digests_path.absolute())
+    largest = _largest_array()
+    for start in range(0, len(found), largest):
+        part = found[start : start + largest]
+        names = _submit(files.jobs_dir, part, options, jobs)
+        tasks |= {name: list(batch.cells) for name, batch in zip(names, part, strict=True)}
+        write_json(files.submitted_path, {name: [str(cell.folder) for cell in own] for name, own in tasks.items()})
+
+    def problem(name: str) -> str:
+        return f"SLURM's task {name} has ended without a result (see {files.jobs_dir}/{name}_0_log.err)"
+
+    try:
+        follow(study, tasks, _alive, problem, notify)
+    except KeyboardInterrupt as error:
+        numbers = " ".join(sorted({name.partition("_")[0] for name in _alive(tasks)}))
+        raise StoppedError(
+            130, f"interrupted; SLURM's jobs {numbers} go on", f"to end them: scancel {numbers}; "
+            "to wait for them, give the same command again",
+        ) from error  # fmt: skip
+
+
+def check_slurm() -> None:
+    """Raise UsageError unless submitit and SLURM are installed."""
+    try:
+        import submitit  # noqa: F401
+    except ImportError as error:
+        raise UsageError("--executor slurm needs submitit", install("slurm")) from error
+    if shutil.which("sbatch") is None or shutil.which("srun") is None:
+        raise UsageError(
+            "--executor slurm: this machine has no sbatch",
+            "give the command on a machine that submits jobs to SLURM, or --executor local",
+        )
+
+
+def _submit(folder: Path, found: Sequence[CellBatch], options: ClusterOptions, jobs: int | None) -> list[str]:
+    """Queue tasks as one array; returns their names, such as 4711_0."""
+    import submitit
+
+    extra = dict(word.partition("=")[::2] for word in shlex.split(options.sbatch))
+    executor = submitit.AutoExecutor(folder, cluster="slurm", slurm_max_num_timeout=_MOST_STARTS)
+    executor.update_parameters(
+        name="vit-study",
+        timeout_min=math.ceil(seconds(options.time, "--cluster.time") / 60),
+        cpus_per_task=options.cpus,
+        slurm_signal_delay_s=_SIGNAL_SECONDS,
+        slurm_array_parallelism=jobs or len(found),
+        **({"gpus_per_node": options.gpus} if options.gpus else {}),
+        **({"mem_gb": options.memory} if options.memory else {}),
+        **({"slurm_partition": options.partition} if options.partition else {}),
+        **({"slurm_additional_parameters": extra} if extra else {}),
+    )
+    try:
+        with executor.batch():
+            queued = [executor.submit(SlurmBatch(**vars(batch))) for batch in found]
+    except submitit.core.utils.FailedJobError as error:
+        words = re.sub(r"^.*?sbatch: error: ", "", " ".join(str(error).split()))
+        raise UsageError(f"SLURM refuses the job: {words[:300]}", "change --cluster.*") from error
+    return [str(job.job_id) for job in queued]
+
+
+def _submitted(files: StudyLayout) -> dict[str, list[str]]:
+    """{name of a task: folders of its cells} of an earlier start of the study."""
+    if not files.submitted_path.is_file():
+        return {}
+    found: dict[str, list[str]] = json.loads(files.submitted_path.read_text(encoding="utf-8"))
+    return found
+
+
+def _alive(names: Collection[str]) -> set[str]:
+    """Tasks that wait or run. squeue is asked, because sacct answers only where SLURM keeps accounts."""
+    numbers = sorted({name.partition("_")[0] for name in names})
+    if not numbers:
+        return set()
+    command = ["squeue", "--noheader", "--array", "--format=%F %K %i", f"--jobs={','.join(numbers)}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode != 0 and "Invalid job id" not in done.stderr:
+        return set(names)  # the controller does not answer now
+    listed = [line.split() for line in done.stdout.splitlines()]
+    return set(names) & {f"{job}_{task}" if task.isdigit() else job for job, task, _ in listed}
+
+
+def _largest_array() -> int:
+    """The number of tasks that SLURM takes in one array."""
+    done = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True, check=False)  # noqa: S607
+    found = re.search(r"MaxArraySize\s*=\s*(\d+)", done.stdout)
+    return int(found[1]) if found and int(found[1]) > 0 else _ARRAY_SIZE
