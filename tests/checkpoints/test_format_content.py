@@ -9,7 +9,7 @@ import torch
 from vit.checkpoints.format import KEY, Description, checkpoint_content
 from vit.checkpoints.load import load
 from vit.data.preprocess import Preprocess
-from vit.errors import CheckpointError
+from vit.errors import CheckpointError, UsageError
 from vit.models.spec import NetworkSpec
 
 
@@ -130,7 +130,6 @@ def test_a_cnn_of_a_billion_blocks(content, tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"classes": []}, ["class names"]),
         ({"classes": ["a", "b", 3]}, ["class names"]),
         ({"classes": ["a", "b", "x" * 1001]}, ["class names"]),
         ({"classes": 3}, []),
@@ -150,6 +149,13 @@ def test_a_cnn_of_a_billion_blocks(content, tmp_path):
 def test_hostile_descriptions(content, tmp_path, change, words):
     content[KEY].update(change)
     refused(content, tmp_path, "broken description", *words)
+
+
+def test_a_description_without_classes_is_of_a_pretraining(content, tmp_path):
+    content[KEY]["classes"] = []
+    torch.save(content, tmp_path / "x.ckpt")
+    with pytest.raises(UsageError, match="of a pretraining"):
+        load(tmp_path / "x.ckpt")
 
 
 def test_class_names_of_the_second_format_are_as_many_as_it_says(old_content, tmp_path):

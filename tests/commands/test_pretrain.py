@@ -16,6 +16,7 @@ from tests.processes import TWO, finish, start
 from tests.runs import run_folder
 from vit.commands import train_progress
 from vit.commands.recipe_options import read_recipe
+from vit.data import samples
 from vit.data.split import read_splits
 from vit.training.pretraining.pretrainer import Pretrainer
 from vit.weights.open import open_pretrained
@@ -95,17 +96,14 @@ def test_test_images_are_neither_read_nor_listed(vit, colors, pretrained, tmp_pa
     assert found["train"] == splits["train"] and found["validation"] == splits["validation"] and "test" not in found
 
     opened = []
-    monkeypatch.setattr("vit.data.decode.read_bytes", _noting(opened, "vit.data.decode"))
-    monkeypatch.setattr("vit.data.contents.read_bytes", _noting(opened, "vit.data.contents"))
+    monkeypatch.setattr(samples, "read_bytes", _noting(opened))
     assert vit("pretrain", colors, *options, "--out", tmp_path / "again").code == 0
     used = {row.path for split in ("train", "validation") for row in splits[split]}
     assert set(opened) == used and not set(opened) & {row.path for row in splits["test"]}
 
 
-def _noting(opened, module):
-    import importlib
-
-    read = importlib.import_module(module).read_bytes
+def _noting(opened):
+    read = samples.read_bytes
 
     def noted(path):
         opened.append(str(path))

@@ -13,7 +13,7 @@ def plan(freeze="none", lora=None, world_size=1):
     model = SimpleNamespace(freeze=freeze, lora=lora)
     return SimpleNamespace(
         recipe=SimpleNamespace(model=model), cost=Cost(7, 1_000_000), device="cpu", precision="32-true",
-        world_size=world_size,
+        world_size=world_size, teacher=None,
     )  # fmt: skip
 
 

@@ -35,6 +35,9 @@ class Handler(BaseHTTPRequestHandler):
             status, kind = 401, "GatedRepo"
         elif "forbidden" in self.path:
             status, kind = 403, "GatedRepo"
+        elif "/api/models/o/open/tree/" in self.path:
+            tree = [{"type": "file", "path": name, "oid": "0" * 40, "size": len(body)} for name, body in files.items()]
+            return self.answer(200, json.dumps(tree).encode())
         elif "/api/models/o/open" in self.path:
             about = {"id": "o/open", "sha": "0" * 40, "siblings": [{"rfilename": name} for name in files]}
             return self.answer(200, json.dumps(about).encode())

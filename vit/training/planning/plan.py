@@ -160,6 +160,7 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
     machine = choose_machine(recipe)
     wanted = wanted_network(recipe.model)
     check_compatibility(recipe, machine, wanted.name)
+    _checkpoint_seconds(recipe)
     if recipe.model.freeze == "backbone":
         recipe = replace(recipe, augment=AugmentConfig(name="none"))  # features are computed once
     found = found or open_source(recipe.data.source, recipe.data.root, recipe.data.download, recipe.data.allow_empty)
@@ -173,7 +174,6 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
 
 def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork, machine: Machine) -> P:
     """The plan of a recipe whose images and network are chosen."""
-    every = recipe.trainer.checkpoint_every
     augment = _choose_augment(recipe.augment, network.preprocess.image_size, source.name)
     schedule = choose_schedule(recipe, len(source.splits["train"]), machine.world_size)
     check_batch_norm(network.shapes, network.spec.name, schedule.batch_size // recipe.optim.accumulate, recipe)
@@ -191,8 +191,14 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
         steps_per_epoch=schedule.steps_per_epoch,
         rounds=schedule.rounds,
         steps_per_round=schedule.steps_per_round,
-        checkpoint_seconds=None if every is None else seconds(every, "--checkpoint_every"),
+        checkpoint_seconds=_checkpoint_seconds(recipe),
     )
+
+
+def _checkpoint_seconds(recipe: Recipe) -> float | None:
+    """The time between two checkpoints; None: only at validations. UsageError for a text that is not a time."""
+    every = recipe.trainer.checkpoint_every
+    return None if every is None else seconds(every, "--checkpoint_every")
 
 
 def choose_machine(recipe: Recipe) -> Machine:
