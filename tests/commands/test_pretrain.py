@@ -112,6 +112,15 @@ def _noting(opened):
     return noted
 
 
+def test_a_pretraining_that_harms_says_so(vit, digits_run, tmp_path):
+    """A learning rate that destroys the features: the next command compares them with those of before."""
+    options = ("--init_from", digits_run.best, "--optim.lr", 0.3, "--optim.steps", 6, "--wandb", "off")
+    answer = vit("pretrain", "digits", *options, "--out", tmp_path)
+    assert answer.code == 0, answer.err
+    assert "WARNING: the k-NN accuracy fell" in answer.err + answer.out
+    assert f"vit probe digits --backbones {digits_run.best},{run_folder(tmp_path)}" in answer.out
+
+
 def test_every_weight_of_the_backbone_arrives(pretrained):
     run, _ = pretrained
     kept = load_file(run / "backbone.safetensors")

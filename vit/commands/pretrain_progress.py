@@ -32,11 +32,12 @@ class PretrainProgress(TrainProgress):
 def show_pretrain_result(reporter: Reporter, run: "RunDirectory", result: "RunResult", plan: "PretrainPlan") -> None:
     """Show the result of a finished pretraining, its files, and the next useful command."""
     reporter.line(f"\n{duration(result.seconds)} in all, {result.images_per_second:,.0f} training images/s")
-    facts = []
+    facts, is_worse = [], False
     if KNN in result.validation:
         first = next((float(row[KNN]) for row in records(run.metrics_path) if row[KNN]), math.nan)
         end = result.validation[KNN]
         facts.append(("k-NN accuracy", f"{percent(first)} before, {percent(end)} after the pretraining"))
+        is_worse = end < first
     if result.unreadable_images:
         what = "training images; others stood in for them ('vit data check' lists all)"
         facts.append(("unreadable", f"{result.unreadable_images:,} {what}"))
@@ -45,4 +46,13 @@ def show_pretrain_result(reporter: Reporter, run: "RunDirectory", result: "RunRe
     data = shlex.quote(plan.recipe.data.source) if labeled else "LABELED_IMAGES"
     if labeled and plan.recipe.data.root:
         data += f" --data.root {shlex.quote(plan.recipe.data.root)}"
-    reporter.next_command(f"vit train {data} --init_from {shlex.quote(str(run.path))}")
+    start = plan.recipe.model.init_from
+    if is_worse:
+        reporter.notice(
+            "WARNING: the k-NN accuracy fell, so the features fit your classes less than before; a short pretraining "
+            "often does that. Compare before you use this backbone"
+        )
+    if is_worse and start is not None:
+        reporter.next_command(f"vit probe {data} --backbones {shlex.quote(f'{start},{run.path}')}")
+    else:
+        reporter.next_command(f"vit train {data} --init_from {shlex.quote(str(run.path))}")
