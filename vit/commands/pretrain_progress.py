@@ -2,6 +2,7 @@
 
 import math
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.train_progress import TrainProgress
@@ -43,7 +44,7 @@ def show_pretrain_result(reporter: Reporter, run: "RunDirectory", result: "RunRe
         facts.append(("unreadable", f"{result.unreadable_images:,} {what}"))
     reporter.facts([*facts, ("report", str(run.report_path)), ("backbone", str(run.backbone_path))])
     labeled = bool(plan.source.class_names)
-    data = shlex.quote(plan.recipe.data.source) if labeled else "LABELED_IMAGES"
+    data = shlex.quote(_shown(plan.recipe.data.source)) if labeled else "LABELED_IMAGES"
     if labeled and plan.recipe.data.root:
         data += f" --data.root {shlex.quote(plan.recipe.data.root)}"
     start = plan.recipe.model.init_from
@@ -56,3 +57,9 @@ def show_pretrain_result(reporter: Reporter, run: "RunDirectory", result: "RunRe
         reporter.next_command(f"vit probe {data} --backbones {shlex.quote(f'{start},{run.path}')}")
     else:
         reporter.next_command(f"vit train {data} --init_from {shlex.quote(str(run.path))}")
+
+
+def _shown(source: str) -> str:
+    """DATA as a user would type it: a recipe has the absolute path."""
+    path = Path(source)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else source
