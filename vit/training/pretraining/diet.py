@@ -15,8 +15,8 @@ from vit.models.network import Network
 from vit.training.pretraining.objective import Objective, feature_width
 
 SMOOTHING = 0.8  # from random weights (arXiv 2302.10260, section 3)
-PRETRAINED_SMOOTHING = 0.3  # for pretrained networks, as in the code of DIET-CP
-HEAD_ALONE = 0.05  # of the steps, as in the code of DIET-CP
+PRETRAINED_SMOOTHING = 0.3  # for pretrained networks, as in public code for DIET-CP
+HEAD_ALONE = 0.05  # of the steps, as in public code for DIET-CP
 
 
 class Diet(Objective):
