@@ -57,7 +57,7 @@ class Delayed(SimpleHTTPRequestHandler):
 
 
 def serve(folder: str, seconds: float, answer: Connection) -> None:
-    """Serve a folder for ever; the port goes to `answer`."""
+    """Serve a folder until the process ends; the port goes to `answer`."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Delayed, directory=folder, seconds=seconds))
     answer.send(server.server_port)
     server.serve_forever()

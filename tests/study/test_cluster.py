@@ -35,7 +35,7 @@ def test_wrong_options_are_refused(given, words):
 
 
 def test_every_cell_is_in_one_task(tmp_path):
-    found = batches(tmp_path, cells(7), ClusterOptions(cells_per_task=3), "group", tmp_path / "images.json")
+    found = batches(tmp_path, cells(7), ClusterOptions(cells_per_task=3), "group", {})
     assert [[cell.seed for cell in batch.cells] for batch in found] == [[0, 1, 2], [3, 4, 5], [6]]
     assert all(batch.study.is_absolute() and batch.threads == 2 for batch in found)
 

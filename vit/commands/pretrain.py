@@ -13,7 +13,7 @@ from vit.commands.pretrain_progress import PretrainProgress, show_pretrain_resul
 from vit.commands.reading import read_images
 from vit.commands.recipe_options import check_names, make_parser
 from vit.commands.resuming import newest_for_all, recipe_for_all
-from vit.commands.run_folder import open_run, tracker_of
+from vit.commands.run_folder import draw_or_notice, open_run, tracker_of
 from vit.commands.train_estimate import Estimate
 from vit.commands.train_options import TrainOptions, read_values, read_with
 from vit.commands.train_plan import validation_name, warn_of_space
@@ -170,13 +170,13 @@ def _pretrain(plan: "PretrainPlan", run: "RunDirectory", resume: bool, reporter:
 def _draw(
     reporter: Reporter, run: "RunDirectory", plan: "PretrainPlan", found: "Pretrained", tracker: "Tracker"
 ) -> None:
-    """Draw figures and page. A failure is a notice, because the pretraining itself is finished."""
-    from vit.report.pretrain_figures import draw_pretraining
-    from vit.report.pretrain_page import write_pretrain_report
+    """Draw figures and page."""
 
-    try:
+    def draw() -> None:
+        from vit.report.pretrain_figures import draw_pretraining
+        from vit.report.pretrain_page import write_pretrain_report
+
         draw_pretraining(run, plan, found, tracker)
         write_pretrain_report(run, found.fit.result)
-    except Exception as error:  # noqa: BLE001  a font, a picture, a library: the pretraining is finished all the same
-        again = f"'vit report {shlex.quote(str(run.path))}' tries again"
-        reporter.notice(f"WARNING: figures and report could not be drawn: {type(error).__name__}: {error}; {again}")
+
+    draw_or_notice(reporter, run, draw)

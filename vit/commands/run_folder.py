@@ -1,5 +1,7 @@
-"""The run folder and the tracker of a training, for `vit train` and `vit pretrain`"""
+"""The run folder, the tracker and the page of a training, for `vit train` and `vit pretrain`"""
 
+import shlex
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,3 +48,12 @@ def tracker_of(plan: "Plan", run: "RunDirectory", reporter: Reporter) -> "Tracke
     sharing = Sharing(recipe.wandb_media, recipe.wandb_model)
     mode = recipe.wandb if is_first() else "off"
     return open_tracker(mode, run.path, plain(recipe), run.path.name, reporter.notice, sharing=sharing)
+
+
+def draw_or_notice(reporter: Reporter, run: "RunDirectory", draw: Callable[[], None]) -> None:
+    """Draw figures and page. A failure is a notice, because the training itself is finished."""
+    try:
+        draw()
+    except Exception as error:  # noqa: BLE001  a font, a picture, a library: the training is finished all the same
+        again = f"'vit report {shlex.quote(str(run.path))}' tries again"
+        reporter.notice(f"WARNING: figures and report could not be drawn: {type(error).__name__}: {error}; {again}")

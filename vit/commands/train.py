@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from vit.commands.arguments import StrPath
 from vit.commands.reading import read_images
 from vit.commands.resuming import newest_for_all
-from vit.commands.run_folder import open_run, tracker_of
+from vit.commands.run_folder import draw_or_notice, open_run, tracker_of
 from vit.commands.starting import find_start
 from vit.commands.train_estimate import Estimate
 from vit.commands.train_options import TrainOptions, read_values, read_words
@@ -165,13 +165,13 @@ def _train(settled: "Settled", run: "RunDirectory", resume: bool, reporter: Repo
 
 
 def _draw(reporter: Reporter, run: "RunDirectory", plan: "Plan", fitted: "FitResult", tracker: "Tracker") -> None:
-    """Draw figures and page. A failure is a notice, because the training itself is finished."""
-    from vit.report.run_figures import draw_run
-    from vit.report.run_page import write_run_report
+    """Draw figures and page."""
 
-    try:
+    def draw() -> None:
+        from vit.report.run_figures import draw_run
+        from vit.report.run_page import write_run_report
+
         draw_run(run, plan, fitted, tracker)
         write_run_report(run, plan.source, fitted.result)
-    except Exception as error:  # noqa: BLE001  a font, a picture, a library: the training is finished all the same
-        again = f"'vit report {shlex.quote(str(run.path))}' tries again"
-        reporter.notice(f"WARNING: figures and report could not be drawn: {type(error).__name__}: {error}; {again}")
+
+    draw_or_notice(reporter, run, draw)

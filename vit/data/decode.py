@@ -21,7 +21,7 @@ from torchvision.io import ImageReadMode, decode_jpeg
 
 from vit.data.formats import FORMATS
 from vit.data.image_bytes import ImageError as ImageError
-from vit.data.image_bytes import read_bytes as read_bytes
+from vit.data.image_bytes import read_bytes
 
 MAX_PIXELS = 64_000_000
 MAX_ASPECT = 50

@@ -10,7 +10,8 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from vit.checkpoints.label_rules import LabelRules
-from vit.data.decode import ImageError, decode_image, read_bytes
+from vit.data.decode import ImageError, decode_image
+from vit.data.image_bytes import read_bytes
 from vit.data.preprocess import Preprocess
 from vit.data.threads import decode_threads
 from vit.export.format import Classify, Peer

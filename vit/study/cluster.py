@@ -13,9 +13,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vit.atomic_files import write_json
 from vit.checkpoints.locking import is_held
 from vit.errors import UsageError, nearest
-from vit.layout import RunLayout
+from vit.layout import RunLayout, StudyLayout
 
 if TYPE_CHECKING:
     from vit.study.grid import Cell
@@ -102,13 +103,27 @@ class CellBatch:
         return self
 
 
+def without_result(study: Path, cells: "Sequence[Cell]") -> "list[Cell]":
+    """The cells that are not finished."""
+    return [cell for cell in cells if not RunLayout(study / cell.folder).result_path.is_file()]
+
+
 def batches(
-    study: Path, cells: "Sequence[Cell]", options: ClusterOptions, group: str, digests: Path
+    study: Path, cells: "Sequence[Cell]", options: ClusterOptions, group: str, digests: Mapping[str, str]
 ) -> list[CellBatch]:
-    """The tasks for some cells."""
+    """The tasks for some cells, with the files that they need. Failures of an earlier start are forgotten.
+
+    Args:
+        digests: {path: digest} of the images, written once for all tasks.
+    """
+    files = StudyLayout(study.absolute())
+    files.jobs_dir.mkdir(parents=True, exist_ok=True)
+    write_json(files.digests_path, dict(digests))
+    for cell in cells:
+        RunLayout(study / cell.folder).failure_path.unlink(missing_ok=True)
     size = options.cells_per_task
     parts = [tuple(cells[start : start + size]) for start in range(0, len(cells), size)]
-    return [CellBatch(study.absolute(), part, options.cpus, options.gpus, group, digests) for part in parts]
+    return [CellBatch(files.path, part, options.cpus, options.gpus, group, files.digests_path) for part in parts]
 
 
 def follow(

@@ -8,10 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vit.atomic_files import write_json
 from vit.errors import UsageError, install
-from vit.layout import RunLayout, StudyLayout
-from vit.study.cluster import CellBatch, ClusterOptions, batches, follow
+from vit.study.cluster import CellBatch, ClusterOptions, batches, follow, without_result
 
 if TYPE_CHECKING:
     from vit.study.grid import Cell
@@ -46,14 +44,8 @@ def run_on_ray(
         UsageError: Ray is missing, or an option is for SLURM.
     """
     ray = _ray(options)
-    files = StudyLayout(study)
-    files.jobs_dir.mkdir(parents=True, exist_ok=True)
-    write_json(files.digests_path, dict(digests))
-    left = [cell for cell in cells if not RunLayout(study / cell.folder).result_path.is_file()]
-    for cell in left:  # of an earlier start
-        RunLayout(study / cell.folder).failure_path.unlink(missing_ok=True)
-    found = {str(number): batch for number, batch in
-             enumerate(batches(study, left, options, group, files.digests_path.absolute()))}  # fmt: skip
+    made = batches(study, without_result(study, cells), options, group, digests)
+    found = {str(number): batch for number, batch in enumerate(made)}
     ray.init(log_to_driver=False, ignore_reinit_error=True, include_dashboard=False)
     try:
         tasks = _Tasks(ray, found, options, jobs)

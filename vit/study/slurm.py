@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from vit.atomic_files import write_json
 from vit.errors import StoppedError, UsageError, install
-from vit.layout import RunLayout, StudyLayout
-from vit.study.cluster import CellBatch, ClusterOptions, batches, follow
+from vit.layout import StudyLayout
+from vit.study.cluster import CellBatch, ClusterOptions, batches, follow, without_result
 from vit.training.recipes.ranges import seconds
 
 if TYPE_CHECKING:
@@ -71,16 +71,12 @@ def run_on_slurm(
     """
     files = StudyLayout(study)
     check_slurm()
-    files.jobs_dir.mkdir(parents=True, exist_ok=True)
-    write_json(files.digests_path, dict(digests))
-    left = {cell.folder.as_posix(): cell for cell in cells if not RunLayout(study / cell.folder).result_path.is_file()}
-    tasks = {name: [left[one] for one in folders if one in left] for name, folders in _submitted(files).items()}
-    tasks = {name: found for name, found in tasks.items() if name in _alive(tasks)}
+    left = {cell.folder.as_posix(): cell for cell in without_result(study, cells)}
+    before = _submitted(files)
+    tasks = {name: [left[one] for one in before[name] if one in left] for name in _alive(before)}
     queued = {cell.folder for found in tasks.values() for cell in found}
     new = [cell for cell in left.values() if cell.folder not in queued]
-    for cell in new:  # of an earlier start
-        RunLayout(study / cell.folder).failure_path.unlink(missing_ok=True)
-    found = batches(study, new, options, group, files.digests_path.absolute())
+    found = batches(study, new, options, group, digests)
     largest = _largest_array()
     for start in range(0, len(found), largest):
         part = found[start : start + largest]
