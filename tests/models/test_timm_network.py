@@ -102,3 +102,10 @@ def test_both_heads_of_a_distilled_network_are_heads():
     with torch.random.fork_rng():
         other = TimmNetwork(TimmConfig(model="deit_tiny_distilled_patch16_224", image_size=64, num_classes=3))
     assert fill(other, network.state_dict()).initialized.keys() == expected
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_family_takes_the_layout_that_it_asks_for(name):
+    network = small_network(name, timm.models.get_pretrained_cfg_value(name, "input_size")[-1])
+    network.to(memory_format=network.memory_format)
+    assert network.memory_format is (torch.contiguous_format if "lambda" in name else torch.channels_last)

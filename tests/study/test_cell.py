@@ -1,9 +1,11 @@
 """A cell's process: what it sees of the machine."""
 
 import os
+from multiprocessing import Pipe
 
 import pytest
 
+from vit.errors import UsageError
 from vit.study import cell
 from vit.study.runner import Machine
 
@@ -29,3 +31,17 @@ def test_a_cell_takes_one_of_the_gpus_that_its_study_may_use(tmp_path, monkeypat
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         cell.run_cell(None, tmp_path, tmp_path, 1, machine.gpu(slot), "group", {})
     assert found == seen
+
+
+@pytest.mark.parametrize("error", [UsageError("the network does not fit", "choose another"), RuntimeError("no kernel")])
+def test_the_reason_why_a_step_cannot_be_timed_reaches_the_study(monkeypatch, error):
+    for name in ("_end_with_parent", "_redirect_output"):  # this process is no cell's
+        monkeypatch.setattr(cell, name, lambda *_: None)
+
+    def fails(recipe):
+        raise error
+
+    monkeypatch.setattr(cell, "make_plan", fails)
+    here, there = Pipe()
+    cell.time_cell(None, 1, None, there)
+    assert str(error) in here.recv()

@@ -59,6 +59,8 @@ class TimmNetwork(Network):
                 self.model = cast(nn.Module, create())
             except TypeError as error:
                 raise ValueError(f"timm's {config.model} does not take these values: {error}") from error
+        if any(weight.dim() > 4 for weight in self.model.parameters()):  # lambda layers have 3-D convolutions
+            self.memory_format = torch.contiguous_format
         native = timm.models.get_pretrained_cfg_value(config.model, "input_size")
         if native is not None and config.image_size != native[-1]:
             _check_size(create, config, native[-1])

@@ -70,8 +70,7 @@ def run_cell(
             sys.exit(error.code)
         except BaseException as error:  # noqa: BLE001  the study must be able to report any failure
             traceback.print_exc()
-            words = str(error) if isinstance(error, VitError) else f"{type(error).__name__}: {error}"
-            run.failure_path.write_text(" ".join(words.split())[:1000] + "\n", encoding="utf-8")
+            run.failure_path.write_text(_words(error) + "\n", encoding="utf-8")
             sys.exit(1)
 
 
@@ -118,8 +117,13 @@ def time_cell(recipe: Recipe, threads: int, gpu: int | None, answer: connection.
     torch.set_num_threads(threads)
     try:
         answer.send(_timed(make_plan(recipe)))
-    except VitError as error:
-        answer.send(str(error))
+    except Exception as error:  # noqa: BLE001  the study names the reason, whatever it is
+        answer.send(_words(error))
+
+
+def _words(error: BaseException) -> str:
+    words = str(error) if isinstance(error, VitError) else f"{type(error).__name__}: {error}"
+    return " ".join(words.split())[:1000]
 
 
 def _timed(plan: Plan) -> tuple[float, float]:
