@@ -3,6 +3,7 @@
 import base64
 import io
 import os
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -15,9 +16,10 @@ from vit.report.gallery import THUMBNAIL, Gallery
 
 ALLOWED = {
     "html": {"lang"}, "head": set(), "meta": {"charset", "http-equiv", "content", "name"}, "title": set(),
-    "style": set(), "body": set(), "h1": set(), "main": set(), "figure": {"title"}, "img": {"src", "alt", "loading"},
-    "span": {"class"}, "figcaption": set(), "b": set(), "i": {"style"}, "small": set(), "table": set(), "tr": set(),
-    "td": set(), "p": set(),
+    "style": set(), "body": set(), "h1": set(), "h2": set(), "main": {"class"}, "figure": {"title", "class"},
+    "img": {"src", "alt", "loading"}, "a": {"href"}, "span": {"class"}, "figcaption": set(), "b": set(),
+    "i": {"style"}, "small": set(), "table": set(), "tr": set(), "td": {"class"}, "p": {"class"},
+    "fieldset": {"class"}, "label": set(), "input": {"type", "name", "id", "checked"},
 }  # fmt: skip
 HOSTILE = [
     "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "' onmouseover='alert(1)", "</figcaption></main>",
@@ -54,12 +56,14 @@ def check(page):
     assert not page.comments
     for image in page.of("img"):
         assert image["src"].startswith("data:image/jpeg;base64,")
+    for link in page.of("a"):
+        assert re.fullmatch(r"[\w./~%-]+", link["href"], re.ASCII), link  # no scheme, no quote
     for bar in page.of("i"):
         assert bar["style"].startswith("width:") and bar["style"].removeprefix("width:").removesuffix("%").isdigit()
 
 
-def page_of(folder, rows, title="predictions"):
-    with Gallery(folder / "page.html", title) as gallery:
+def page_of(folder, rows, model="model.ckpt"):
+    with Gallery(folder / "page.html", model) as gallery:
         for row in rows:
             gallery.add(*row)
     return Page((folder / "page.html").read_text(encoding="utf-8"))
@@ -80,7 +84,7 @@ def test_hostile_names_stay_text(tmp_path, picture, text):
     named = tmp_path / (text.replace("/", "-").replace("\0", "") + ".png")
     named.write_bytes(picture.read_bytes())
     rows = [(str(named), "ok", text, 0.75, ""), (f"{text}.png", "unreadable", "", None, text)]
-    page = page_of(tmp_path, rows, title=text)
+    page = page_of(tmp_path, rows, model=text)
     check(page)
     figures = page.of("figure")
     assert len(figures) == 2 and len(page.of("img")) == 1
@@ -88,13 +92,13 @@ def test_hostile_names_stay_text(tmp_path, picture, text):
     if text.isprintable():
         assert figures[1]["title"] == f"{text}.png"
         assert page.of("img")[0]["alt"] == named.name
-        assert page.text.count(text) >= 3  # title, heading, label, and the table of labels
+        assert sum(text in data for data in page.text) >= 3  # title, heading and label
 
 
 @pytest.mark.faults("H1")
 @given(st.text(), st.text(), st.text())
 def test_any_text_stays_text(tmp_path_factory, path, label, error):
-    page = page_of(tmp_path_factory.mktemp("page"), [(path, "unreadable", label, 0.5, error)], title=label)
+    page = page_of(tmp_path_factory.mktemp("page"), [(path, "unreadable", label, 0.5, error)], model=label)
     check(page)
     assert len(page.of("figure")) == 1 and not page.of("img")
 
@@ -124,14 +128,47 @@ def test_a_file_that_is_gone_has_no_picture(tmp_path):
     assert not page.of("img") and "no picture" in "".join(page.text)
 
 
-def test_counts_stand_below(tmp_path, picture, monkeypatch):
+def test_a_large_folder_shows_the_least_certain_files_and_counts_all(tmp_path, picture, monkeypatch):
     monkeypatch.setattr(module, "MAX_PICTURES", 3)
-    rows = [(str(picture), "ok", "red", 0.9, "")] * 4 + [("x.txt", "not_image", "", None, "no image")] * 2
+    bad = [("x.txt", "not_image", "", None, "no image")] * 2
+    rows = [(str(picture), "ok", "red", 0.9, ""), *bad, *((str(picture), "ok", "blue", p, "") for p in (0.8, 0.3, 0.5))]
     page = page_of(tmp_path, rows)
     text = " ".join("".join(page.text).split())
-    assert len(page.of("figure")) == 3
-    assert "6 files, the first 3 shown; 2 without a label." in text
-    assert [data for data in page.text if data in ("red", "4")][-2:] == ["red", "4"]
+    assert "6 files; 2 without a label. The 3 least certain ones are shown, the lowest probability first." in text
+    assert re.findall(r"([\d.]+) %red.png", text) == ["30.0", "50.0", "80.0"]
+    assert "all blue3 red1" in text
+
+
+def test_a_label_hides_the_pictures_of_others(tmp_path, picture):
+    rows = [(str(picture), "ok", name, 0.9, "") for name in ("cat", "dog", "cat")]
+    page = page_of(tmp_path, [*rows, (str(picture), "novel", "", None, "unlike", ())])
+    html = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert [one["id"] for one in page.of("input")] == ["all", "f0", "f1"]
+    assert [one["class"].split() for one in page.of("figure")] == [["c0"], ["c1"], ["c0"], []]
+    rules = re.sub(r"\s+", " ", html)
+    assert "body:has(#f0:checked) figure:not(.c0), body:has(#f1:checked) figure:not(.c1) { display: none; }" in rules
+
+
+def test_more_labels_than_filters_are_counted_in_a_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "MAX_FILTERS", 2)
+    page = page_of(tmp_path, [(f"{name}.png", "ok", name, 0.9, "") for name in "aab"] + [("c.png", "ok", "c", 0.9, "")])
+    assert len(page.of("input")) == 3
+    assert [data for data in page.text if data in ("c", "1")][-2:] == ["c", "1"]
+
+
+def test_several_labels_are_all_shown_and_none_counts_as_missing(tmp_path, picture):
+    rows = [(str(picture), "ok", "", None, "", ("cat", "dog")), (str(picture), "ok", "", None, "", ())]
+    page = page_of(tmp_path, rows)
+    text = "".join(page.text)
+    assert "cat | dog" in text and "(no label)" in text and "without a label" not in text
+    assert len(page.of("img")) == 2
+
+
+def test_pictures_open_their_files_wherever_they_lie(tmp_path, picture):
+    odd = picture.rename(tmp_path / "javascript:a b#?.png")
+    (tmp_path / "out").mkdir()
+    page = page_of(tmp_path / "out", [(str(odd), "ok", "red", 0.9, "")])
+    assert page.of("a") == [{"href": "../javascript%3Aa%20b%23%3F.png"}]
 
 
 def test_a_page_that_is_interrupted_is_still_a_page(tmp_path, picture):

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.optim import Muon
 
+from vit.training import muon
 from vit.training.muon import BatchedMuon, orthogonalized
 
 SHAPES = [(12, 4), (4, 12), (8, 8), (12, 4), (4, 12), (8, 8), (12, 4)]
@@ -31,7 +32,15 @@ def step(parameters, optimizer, number):
     optimizer.step()
 
 
-def test_ten_steps_are_those_of_pytorch():
+@pytest.fixture(autouse=True)
+def bf16(monkeypatch):
+    """Hardware that computes in bfloat16, as PyTorch's Muon always does."""
+    monkeypatch.setattr(muon, "has_bf16", lambda device: True)
+
+
+@pytest.mark.parametrize(("native", "difference"), [(True, 1e-6), (False, 2e-3)])
+def test_ten_steps_are_those_of_pytorch(monkeypatch, native, difference):
+    monkeypatch.setattr(muon, "has_bf16", lambda device: native)
     ours, theirs = matrices(), matrices()
     own = BatchedMuon(grouped(ours))
     other = Muon(grouped(theirs), adjust_lr_fn="match_rms_adamw")
@@ -40,7 +49,15 @@ def test_ten_steps_are_those_of_pytorch():
         step(theirs, other, number)
     for a, b, start in zip(ours, theirs, matrices(), strict=True):
         assert not torch.allclose(a, start, atol=1e-2)
-        assert torch.allclose(a, b, atol=1e-6)
+        assert torch.allclose(a, b, atol=difference)
+
+
+def test_without_bfloat16_in_hardware_nothing_is_rounded_to_it(monkeypatch):
+    monkeypatch.setattr(muon, "has_bf16", lambda device: False)
+    updates = torch.randn(2, 4, 4, generator=torch.Generator().manual_seed(0))
+    found = orthogonalized(updates, (3.4445, -4.7750, 2.0315), 5, 1e-7)
+    assert found.dtype == torch.float32
+    assert not torch.equal(found, found.bfloat16().float())
 
 
 def test_a_state_of_pytorch_continues():

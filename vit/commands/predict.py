@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from vit.checkpoints.model_path import check_model
 from vit.commands.answer_options import AnswerOptions, check_separator, no_novelty
 from vit.commands.arguments import ModelOrExport, Paths, PositiveInt, StrPath, new_file, path_list
-from vit.commands.prediction_tally import PredictionSummary, PredictionTally, gallery_page, show_predictions
+from vit.commands.prediction_tally import DECIDED, PredictionSummary, PredictionTally, gallery_page, show_predictions
 from vit.commands.tta_options import say_uncalibrated, warn_of_mirror
 from vit.console import ProgressReport, Reporter
 from vit.errors import BadInputsError, UsageError
@@ -119,7 +119,7 @@ def predict(
     rows = _watched(found, len(own), reporter)
     with _of_all_processes(rows, writer) as all_rows:
         tally = (
-            _write(all_rows, writer, gallery_page(rows_file) if gallery else None, listed.reader)
+            _write(all_rows, writer, _gallery(rows_file, model, listed.reader) if gallery else None)
             if is_first()
             else PredictionTally()
         )
@@ -181,23 +181,22 @@ def _watched(rows: "Iterable[Prediction]", total: int, reporter: Reporter) -> "I
             progress.update(done, total)
 
 
-def _write(
-    rows: "Iterable[Prediction]", writer: "RowWriter", page: Path | None, reader: "ImageReader | None"
-) -> PredictionTally:
+def _write(rows: "Iterable[Prediction]", writer: "RowWriter", gallery: "Gallery | None") -> PredictionTally:
     tally = PredictionTally(is_multilabel=writer.is_multilabel)
     with ExitStack() as stack:
         stack.enter_context(writer)
-        gallery = stack.enter_context(_gallery(page, reader)) if page else None
+        if gallery is not None:
+            stack.enter_context(gallery)
         for row in rows:
             writer.write(row)
             tally.add(row)
             if gallery is not None:
-                labels = row.labels if writer.is_multilabel and row.status == "ok" else None
+                labels = row.labels if writer.is_multilabel and row.status in DECIDED else None
                 gallery.add(row.path, row.status, row.label, row.probability, row.error, labels)
     return tally
 
 
-def _gallery(page: Path, reader: "ImageReader | None") -> "Gallery":
+def _gallery(rows_file: Path, model: str, reader: "ImageReader | None") -> "Gallery":
     from vit.report.gallery import Gallery  # imports jinja2
 
-    return Gallery(page, page.stem, reader)
+    return Gallery(gallery_page(rows_file), model, reader)

@@ -1,40 +1,78 @@
-"""Predictions with thumbnails as one HTML page, written picture by picture"""
+"""Predictions with thumbnails as one HTML page: the least certain first, with a filter by label"""
 
+import heapq
+import os
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import Self
+from urllib.parse import quote
 
 from markupsafe import Markup
 
+from vit.data.dataset_names import is_far
 from vit.data.decode import decode_image, read_image
 from vit.data.image_bytes import ImageError, ImageReader
 from vit.data.preprocess import resize_shorter
-from vit.report.page import templates
+from vit.report.page import write_page
 from vit.report.thumbnails import encoded
 
 THUMBNAIL = 144
 MAX_PICTURES = 2000
+MAX_FILTERS = 40  # labels that one can choose; the counts of further labels are only listed
+
+
+@dataclass(frozen=True)
+class Card:
+    """One file of the page.
+
+    Attributes:
+        path: path as predicted.
+        link: address of the file, seen from the page; None for images of shards.
+        labels: its labels; () without one.
+        has_answer: whether the file is an image.
+        probability: probability of the label; None without an image, and where an image may have several labels.
+        problem: status, and the reason for a missing label; "" otherwise.
+        picture: source of its <img>; None where the file cannot be read.
+    """
+
+    path: str
+    link: str | None
+    labels: tuple[str, ...]
+    has_answer: bool
+    probability: float | None
+    problem: str
+    picture: Markup | None
+
+    @property
+    def name(self) -> str:
+        return Path(self.path).name
 
 
 class Gallery:
-    """Collects predictions into a page; `with Gallery(path, title) as gallery: gallery.add(...)`."""
+    """Collects predictions, and writes the page when the `with` block ends, also after an error.
 
-    def __init__(self, path: Path, title: str, reader: ImageReader | None = None) -> None:
-        self._reader = reader  # of images of shards; None: files
-        self.path = path
-        self.title = title
-        self.num_shown = 0
+    The page has the 2,000 files with the lowest probabilities. Files without a label come last.
+
+    Args:
+        path: the new page.
+        model: the model as the user named it.
+        reader: reader of images of shards or on other machines; None: files.
+    """
+
+    def __init__(self, path: Path, model: str, reader: ImageReader | None = None) -> None:
+        self.path, self.model = path, model
+        self._reader = reader
         self.num_files = 0
-        self.num_bad = 0  # files that could not be read: they have no probability
-        self.labels: Counter[str] = Counter()
         self.statuses: Counter[str] = Counter()
-        self._file: IO[str] | None = None
+        self.labels: Counter[str] = Counter()
+        self._num_bad = 0
+        self._cards: list[tuple[float, int, Card]] = []  # a heap: the first one is the first to go
 
     def __enter__(self) -> Self:
-        self._file = open(self.path, "w", encoding="utf-8", errors="replace")
-        self._file.write(templates.get_template("gallery_head.html").render(title=self.title))
         return self
 
     def add(
@@ -46,44 +84,55 @@ class Gallery:
         error: str,
         labels: Sequence[str] | None = None,
     ) -> None:
-        """Add one file. Files after the first 2,000 are only counted.
+        """Add one file.
 
         Args:
             labels: labels of an image that may have several; None: it has one class, `label`.
         """
-        assert self._file is not None
         self.num_files += 1
-        self.num_bad += probability is None
+        has_answer = probability is not None or labels is not None
+        self._num_bad += not has_answer
         self.statuses[status] += 1
-        self.labels.update(labels or ([label] if label else []))
-        if self.num_shown >= MAX_PICTURES:
+        own = tuple(labels) if labels is not None else (label,) if label else ()
+        self.labels.update(own)
+        rank = probability if probability is not None else 1.0 if has_answer else 2.0
+        place = (-rank, -self.num_files)  # of two equal ones, the later goes first
+        if len(self._cards) == MAX_PICTURES and place < self._cards[0][:2]:
             return
-        self.num_shown += 1
-        card = templates.get_template("gallery_card.html").render(
-            picture=_thumbnail(path, self._reader) if probability is not None else None,
-            name=Path(path).name,
-            path=path,
-            label=" | ".join(labels) or "(no label)" if labels is not None else label or status,
-            has_answer=probability is not None or labels is not None,
-            probability=probability,
-            problem=f"{status}: {error}" if probability is None else None,
-        )
-        self._file.write(card)
+        picture = _thumbnail(path, self._reader) if has_answer else None
+        problem = "" if status == "ok" else f"{status}: {error}" if error else status
+        card = Card(path, self._link(path), own, has_answer, probability, problem, picture)
+        push = heapq.heappushpop if len(self._cards) == MAX_PICTURES else heapq.heappush
+        push(self._cards, (*place, card))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._file is not None
-        foot = templates.get_template("gallery_foot.html").render(
-            num_files=self.num_files,
-            num_shown=self.num_shown,
-            labels=self.labels.most_common(),
-            bad=self.num_bad,
-            unsure=self.statuses["unsure"],
-            novel=self.statuses["novel"],
-        )
-        self._file.write(foot)
-        self._file.close()
+        counts = self.labels.most_common()
+        content = {
+            "model": self.model,
+            "date": date.today().isoformat(),
+            "num_files": self.num_files,
+            "cards": [card for *_, card in sorted(self._cards, key=lambda one: one[:2], reverse=True)],
+            "filters": counts[:MAX_FILTERS],
+            "others": counts[MAX_FILTERS:],
+            "numbers": {label: number for number, (label, _) in enumerate(counts[:MAX_FILTERS])},
+            "bad": self._num_bad,
+            "unsure": self.statuses["unsure"],
+            "novel": self.statuses["novel"],
+        }
+        write_page(self.path, "gallery.html", content)
+
+    def _link(self, path: str) -> str | None:
+        """Address of a file, seen from the page. Every part of a path is quoted, so that none is a scheme."""
+        if is_far(path):
+            return quote(path, safe=":/?=&%") if path.startswith("https://") else None
+        if self._reader is not None:
+            return None
+        try:
+            return quote(os.fsencode(os.path.relpath(path, self.path.parent)))
+        except ValueError:  # on another drive, or no path at all
+            return None
 
 
 def _thumbnail(path: str, reader: ImageReader | None) -> Markup | None:
