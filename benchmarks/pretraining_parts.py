@@ -25,11 +25,14 @@ from vit.data.loader import labeled_images
 from vit.data.module import ImageDataModule, LoaderOptions
 from vit.data.preprocess import Preprocess
 from vit.data.samples import Samples, Source
+from vit.inference.devices import autocast, choose_precision
 from vit.models.network import Network
 from vit.training.optim import make_optimizer, make_schedule
 from vit.training.pretraining.objective import Objective
 from vit.training.recipes.recipe import OptimConfig
 
+CPU = torch.device("cpu")
+PRECISION = choose_precision("auto", CPU)
 SMOOTHING = 0.1  # of labels in supervised training, as in `vit train`
 NEIGHBORS = 5
 PENALTIES = (0.001, 0.01, 0.1, 1.0)  # C of the linear probe; validation images choose one
@@ -88,7 +91,7 @@ def step_flops(loss_of: LossOf, batch: Batch) -> int:
 def train(
     trained: Network | Objective, loss_of: LossOf, drawn: Iterable[Batch], num_steps: int, config: OptimConfig
 ) -> list[float]:
-    """Train for a number of steps in bfloat16 mixed precision; the loss of each step.
+    """Train for a number of steps at the precision that `vit train` has on this machine; the loss of each step.
 
     An objective may ask that its backbone rests in the first steps, while its new head learns.
     """
@@ -113,7 +116,7 @@ def train(
 
 
 def _loss(loss_of: LossOf, batch: Batch) -> Tensor:
-    with torch.autocast("cpu", torch.bfloat16):
+    with autocast(PRECISION, CPU):
         return loss_of(batch)
 
 
@@ -125,7 +128,7 @@ def outputs(network: nn.Module, samples: Samples, preprocess: Preprocess) -> Flo
     for batch in labeled_images(samples, preprocess):
         if not batch.valid.all():
             raise RuntimeError(f"an image of {batch.path} cannot be read")
-        with torch.autocast("cpu", torch.bfloat16):
+        with autocast(PRECISION, CPU):
             found.append(network(preprocess.normalize(batch.image)).float())
     return torch.cat(found).numpy()
 
