@@ -144,19 +144,35 @@ def test_two_runs_of_one_seed_are_equal_and_another_seed_differs(vit, colors, pr
     assert any(not torch.equal(value, other[name]) for name, value in kept.items())
 
 
+def killed(folder, step, *words):
+    """The run folder of a pretraining that is killed at a step."""
+    script = "import os\nfrom vit.commands.train_progress import TrainProgress\n"
+    script += f"TrainProgress.step = lambda self, done, *_: done == {step} and os.kill(os.getpid(), 9)\n"
+    process = start(folder, "pretrain", *words, "--checkpoint_every", "0s", "--out", "out", script=script)
+    finish(folder, process, 600)
+    assert process.returncode == -signal.SIGKILL
+    run = run_folder(folder / "out")
+    assert last(run)["global_step"] == step - 1 and not (run / "backbone.safetensors").exists()
+    return run
+
+
 @pytest.mark.faults("A11")
 @pytest.mark.parametrize("step", [2, 6])
 def test_a_killed_pretraining_ends_bit_equal(vit, colors, pretrained, tmp_path, step):
-    script = "import os\nfrom vit.commands.train_progress import TrainProgress\n"
-    script += f"TrainProgress.step = lambda self, done, *_: done == {step} and os.kill(os.getpid(), 9)\n"
-    process = start(tmp_path, "pretrain", colors, *OPTIONS, "--checkpoint_every", "0s", "--out", "out", script=script)
-    finish(tmp_path, process, 600)
-    assert process.returncode == -signal.SIGKILL
-    run = run_folder(tmp_path / "out")
-    assert last(run)["global_step"] == step - 1 and not (run / "backbone.safetensors").exists()
+    run = killed(tmp_path, step, colors, *OPTIONS)
     answer = vit("pretrain", "--resume", run)
     assert answer.code == 0, answer.err
     assert same_end(run, pretrained[0])
+
+
+@pytest.mark.faults("A11")
+def test_a_killed_masked_autoencoder_hides_the_same_patches_again(vit, colors, tmp_path):
+    words = (colors, *OPTIONS, "--method", "mae")
+    assert vit("pretrain", *words, "--out", tmp_path / "whole").code == 0
+    run = killed(tmp_path, 5, *words)
+    answer = vit("pretrain", "--resume", run)
+    assert answer.code == 0, answer.err
+    assert same_end(run, run_folder(tmp_path / "whole"))
 
 
 @pytest.mark.faults("A11")

@@ -9,6 +9,19 @@ from tests.processes import finish, linux_only, start
 from tests.runs import run_folder
 from tests.tables import rows
 
+ROTARY = ("--model.network.depth", 2, "--model.network.pos_embed", "rope2d_eva")
+
+
+@linux_only
+@pytest.mark.slow
+def test_a_rotary_vit_learns_in_two_processes_what_it_learns_in_one(vit, colors, tmp_path):
+    command = ("train", colors, *SHORT, *ROTARY, "--strategy", "fsdp", "--devices", 2, "--trainer.accelerator", "cpu")
+    process = start(tmp_path, *command, "--out", "two")
+    _, said = finish(tmp_path, process, 400)
+    assert process.returncode == 0, said
+    assert vit("train", colors, *SHORT, *ROTARY, "--out", tmp_path / "one").code == 0
+    assert same_but_for_rounding(run_folder(tmp_path / "one"), run_folder(tmp_path / "two"))
+
 
 @linux_only
 @pytest.mark.faults("R5", "R6")

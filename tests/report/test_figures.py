@@ -5,10 +5,13 @@ import pytest
 import torch
 from PIL import Image
 
+from vit.inference.intervals import Metric
 from vit.inference.scored_images import ScoredImages
 from vit.inference.scored_rows import write_scored
+from vit.report.class_sizes import ClassSize, recall_by_size
 from vit.report.figures import confusion_matrix, curves, reliability, save
 from vit.report.image_grid import displayable, image_grid
+from vit.report.style import rendered
 
 HOSTILE = ("$x", "$\\frac", "a_b^c{", "日本", "new\nline", "é\udce9", "x" * 300, "\\", "%s", "")
 
@@ -35,6 +38,27 @@ def test_any_number_of_classes(tmp_path, num_classes):
 
 def test_a_class_without_images(tmp_path):
     drawn(confusion_matrix(np.zeros((3, 3), dtype=np.int64), ("a", "b", "c")), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "scale", "shown"),
+    [((122, 125, 128), "linear", {"122", "128"}), ((9, 90, 900), "log", {"9", "900"})],
+)
+def test_numbers_of_training_images_are_plain(sizes, scale, shown):
+    figure = recall_by_size([ClassSize(f"{size}", size, Metric(0.9, 0.8, 1.0)) for size in sizes])
+    (axes,) = figure.axes
+    rendered(figure, "svg")
+    assert axes.get_xscale() == scale
+    assert {one.get_text() for one in axes.get_xticklabels()} >= shown
+
+
+def test_epochs_are_whole_and_no_accuracy_is_above_100(tmp_path):
+    rows = [f"{epoch},{3 * epoch},1.0,1.0,{accuracy},9" for epoch, accuracy in enumerate((0.2, 0.9, 1.0))]
+    header = "epoch,step,train/loss,val/loss,val/acc1,train/images_per_second"
+    (tmp_path / "metrics.csv").write_text("\n".join([header, *rows]) + "\n")
+    for axes in curves(tmp_path / "metrics.csv", best_epoch=2).axes:
+        assert all(float(place).is_integer() for place in axes.get_xticks())
+    assert axes.get_ylim()[1] <= 101
 
 
 @pytest.mark.parametrize("sure", [[1.0, 1.0], [0.5, 0.5], [0.6, 0.9]])

@@ -38,10 +38,12 @@ def die(*_):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("positions", ["learned", "rope2d", "rope2d_eva"])
 def test_weights_are_those_of_a_plain_training_and_a_run_resumes_bit_equal(
-    vit, colors, tmp_path, monkeypatch, quick_compiler
+    vit, colors, tmp_path, monkeypatch, quick_compiler, positions
 ):
-    for name, options in (("plain", ()), ("compiled", COMPILED)):
+    compiling = (*COMPILED, "--model.network.pos_embed", positions)
+    for name, options in (("plain", compiling[2:]), ("compiled", compiling)):
         answer = vit("train", colors, *TINY, *options, "--out", tmp_path / name)
         assert answer.code == 0, answer.err
     plain, compiled = (checkpoint(tmp_path / name) for name in ("plain", "compiled"))
@@ -55,7 +57,7 @@ def test_weights_are_those_of_a_plain_training_and_a_run_resumes_bit_equal(
 
     with monkeypatch.context() as patch:
         patch.setattr(train_progress.TrainProgress, "step", die_at_the_fifth)
-        assert vit("train", colors, *TINY, *COMPILED, "--out", tmp_path / "killed").code == 1
+        assert vit("train", colors, *TINY, *compiling, "--out", tmp_path / "killed").code == 1
     answer = vit("train", "--resume", run_folder(tmp_path / "killed"))
     assert answer.code == 0, answer.err
     resumed = checkpoint(tmp_path / "killed")

@@ -90,7 +90,7 @@ def inspect(
     if licence is not None:
         reporter.notice(f"licence: {licence}")
     reporter.notice(f"{spec.name}, {0 if pixels is None else len(pixels)} images, {chosen.type}")
-    found = inspect_network(Path(model).name, network.to(chosen), spec, preprocess, pixels, licence)
+    found = inspect_network(_title(model, spec.name), network.to(chosen), spec, preprocess, pixels, licence)
     folder = new_folder(wanted or free_name(Path("inspection")))
     write_inspection(found, folder)
     _show(reporter, found)
@@ -98,6 +98,12 @@ def inspect(
     reporter.line(f"\nfigures in {folder}, page in {summary.page}")
     reporter.next_command(f"vit explain {shlex.quote(model)} IMAGES")
     return summary
+
+
+def _title(model: str, network: str) -> str:
+    """Name of the network, with that of the file or the run folder where it says more."""
+    name = Path(model).name
+    return network if name == network else f"{network} ({name})"
 
 
 def _load(source: str) -> "tuple[VisionTransformer, NetworkSpec, Preprocess, str | None]":

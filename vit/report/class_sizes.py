@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from vit.data.samples import Labels
 from vit.inference.intervals import Metric
-from vit.report.style import look, plain
+from vit.report.style import class_axis, look, plain
 
 MOST_NAMED = 12  # classes with a name on the figure: the rarest and the commonest, so far as there is room
 _ENDS = 3  # named classes at each end where there are more
@@ -50,7 +50,7 @@ def class_sizes(
 
 
 def recall_by_size(classes: Sequence[ClassSize]) -> Figure:
-    """Recall with its interval against the number of training images, which has a logarithmic axis."""
+    """Recall with its interval against the number of training images."""
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axes = figure.subplots()
     color, marker = look(0)
@@ -62,9 +62,9 @@ def recall_by_size(classes: Sequence[ClassSize]) -> Figure:
         few = len(shown) <= MOST_NAMED
         faint = f"{color}{'90' if few else '30'}"  # with an opacity: many intervals overlap
         axes.errorbar(sizes, 100 * recalls, errors, fmt=marker, color=color, ecolor=faint, markersize=4)
-        axes.set_xscale("log")
         for one in shown if few else (*shown[:_ENDS], *shown[-_ENDS:]):
             place = (one.training_images, 100 * one.recall.value)
             axes.annotate(plain(one.class_name), place, (4, 4), textcoords="offset points", fontsize=7)
-    axes.set(xlabel="training images of the class (log scale)", ylabel="recall (%)", ylim=(-3, 103))
+    class_axis(axes, [one.training_images for one in shown], "training images of the class")
+    axes.set(ylabel="recall (%)", ylim=(-3, 103))
     return figure

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from sklearn.metrics import ConfusionMatrixDisplay
 
 from vit.csv_files import records
@@ -47,6 +48,10 @@ def curves(metrics: Path, best_epoch: int) -> Figure:
         )
         accuracy.plot(epochs[best], values[best], "o", color=_VALIDATION)
     accuracy.set(xlabel="epoch", ylabel=f"{name_of} (%)", title=f"Validation {name_of}")
+    for axes in (loss, accuracy):
+        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+        low, high = axes.get_ylim()
+        axes.set_ylim(low, high if axes is loss else min(high, 101.0))  # no accuracy is above 100 %
     return figure
 
 

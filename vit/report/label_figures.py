@@ -12,7 +12,7 @@ from vit.data.samples import Labels
 from vit.inference.multilabel_metrics import LabelMetrics
 from vit.inference.scored_labels import ScoredLabels
 from vit.report.figures import reliability
-from vit.report.style import look, plain
+from vit.report.style import class_axis, look, plain
 
 MOST_CURVES = 10  # more curves than colors tell nothing
 MOST_TOGETHER = 30  # labels of a table of pairs
@@ -36,15 +36,14 @@ def average_precision_by_size(rows: Sequence[LabelMetrics], training_images: Lab
         if len(shown) <= _MOST_NAMED:
             words = plain(row.label)
             axes.annotate(words, (size, 100 * ap.value), (4, 4), textcoords="offset points", fontsize=7)
-    if shown:
-        axes.set_xscale("log")
-    axes.set(xlabel="training images with the label (log scale)", ylabel="average precision (%)", ylim=(-3, 103))
+    class_axis(axes, [size for size, *_ in shown], "training images with the label")
+    axes.set(ylabel="average precision (%)", ylim=(-3, 103))
     return figure
 
 
 def precision_recall(scored: ScoredLabels, rows: Sequence[LabelMetrics]) -> Figure:
     """Precision against recall of every label, with a dot at its threshold; the ten labels of the lowest AP if many."""
-    figure = Figure(figsize=(6, 4.2), layout="constrained")
+    figure = Figure(figsize=(7.4, 4.2), layout="constrained")
     axes = figure.subplots()
     measured = [(row.ap.value, number) for number, row in enumerate(rows) if row.ap is not None]
     known = scored.known
@@ -57,7 +56,7 @@ def precision_recall(scored: ScoredLabels, rows: Sequence[LabelMetrics]) -> Figu
         axes.plot(100 * row.recall, 100 * row.precision, marker, color=color, markersize=5)
     axes.set(xlabel="recall (%)", ylabel="precision (%)", xlim=(-3, 103), ylim=(-3, 103))
     if measured:
-        axes.legend(frameon=False, fontsize=7, loc="lower left")
+        figure.legend(frameon=False, fontsize=7, loc="outside right upper")  # curves go everywhere in the axes
     return figure
 
 

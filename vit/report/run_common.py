@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import yaml
 from markupsafe import Markup
 
 from vit.checkpoints.result import RunResult
@@ -22,6 +23,7 @@ class CommonContent:
     network: str
     data: str
     folder: str
+    first_weights: str
     curves: Markup
     range_test: Markup | None
     best_epoch: int
@@ -32,14 +34,22 @@ class CommonContent:
 
 def common_content(run: RunDirectory, result: RunResult) -> CommonContent:
     """The common parts of the page of a finished run."""
+    config = run.config_path.read_text(encoding="utf-8")
     return CommonContent(
         network=result.spec.name,
         data=result.data,
         folder=run.path.resolve().name,
+        first_weights=_first_weights(config),
         curves=drawn(curves(run.metrics_path, result.best_epoch)),
         range_test=drawn(range_curve(RangeTest.read(run.range_test_path))) if run.range_test_path.is_file() else None,
         best_epoch=result.best_epoch + 1,
         facts=facts(result),
         config_name=run.config_path.name,
-        config=run.config_path.read_text(encoding="utf-8").splitlines(),
+        config=config.splitlines(),
     )
+
+
+def _first_weights(config: str) -> str:
+    """What a training began with, from the text of its config.yaml."""
+    source = (yaml.safe_load(config).get("model") or {}).get("init_from")
+    return f"weights of {source}" if source else "random weights"

@@ -53,6 +53,16 @@ def size_axis(axes: Axes, sizes: Sequence[int], end: float) -> None:
     axes.set(xlabel="training images (log scale)")
 
 
+def class_axis(axes: Axes, sizes: Sequence[int], words: str) -> None:
+    """The axis of a number of training images of each class: logarithmic if the numbers differ by a factor of two."""
+    axes.set(xlabel=words)
+    if sizes and max(sizes) >= 2 * min(sizes):
+        size_axis(axes, sorted(set(sizes)), max(sizes))
+        axes.set(xlabel=f"{words} (log scale)")
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+
+
 def log_axis(
     axes: Axes, which: str, low: float, high: float, ladders: Sequence[Sequence[float]], label: Callable[[float], str]
 ) -> None:
