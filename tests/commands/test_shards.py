@@ -47,7 +47,7 @@ def test_train_evaluate_predict_and_check(vit, shards, colors, here):
     assert {name: float(value) for name, value in by_key.items()} == pytest.approx(
         {str(name): float(row["probability"]) for name, row in by_file.items()}, abs=1e-5
     )
-    assert (here / "p.html").read_text().count("data:image") == 42
+    assert (here / "p.html").read_text().count('<img src="data:image') == 42
     assert vit("data", "check", shards).code == 0
 
 

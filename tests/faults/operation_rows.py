@@ -198,6 +198,16 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("A13", "images of --data.unlabelled that are copies of validation or test images",
               "recognized by content and left out, with their number in the plan"),
     ),
+    "Predictions in parts": (
+        Fault("P4", "a worker of vit predict --parts that is killed",
+              "its part is absent, and another worker or the same command computes it; no row is missing or twice"),
+        Fault("L13", "--parts with the folder of another command, or with files of others",
+              "refused with the first difference; nothing in the folder changes", 2),
+        Fault("L14", "a part that is missing, damaged, of another model or at the place of another; a damaged manifest",
+              "`--merge` names each of them, and writes nothing", 3),
+        Fault("L15", "--parts with --output or --gallery, --merge with a model or an unknown ending",
+              "refused, with the options that go together", 2),
+    ),
     "Numbers": (
         Fault("N1", "a loss, gradient or weight that is NaN or infinite",
               "ends with step, learning rate and images of the batch, and keeps the last good checkpoint; "

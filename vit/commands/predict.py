@@ -7,14 +7,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from vit.checkpoints.model_path import check_model
-from vit.commands.answer_options import AnswerOptions, check_separator, no_novelty
+from vit.commands.answer_options import AnswerOptions, check_separator
 from vit.commands.arguments import ModelOrExport, Paths, PositiveInt, StrPath, new_file, path_list
+from vit.commands.predict_parts import merge_parts, predict_in_parts
+from vit.commands.prediction_setup import PredictionSetup
 from vit.commands.prediction_tally import DECIDED, PredictionSummary, PredictionTally, gallery_page, show_predictions
-from vit.commands.tta_options import say_uncalibrated, warn_of_mirror
 from vit.console import ProgressReport, Reporter
 from vit.errors import BadInputsError, UsageError
-from vit.inference.engines.engine_names import EngineName, check_engine
+from vit.inference.engines.engine_names import EngineName
 from vit.inference.files import check_output, free_name, list_images
 from vit.launch import is_first
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def predict(
-    model: ModelOrExport,
-    images: Paths,
+    model: ModelOrExport = "",
+    images: Paths = (),
     *,
     output: StrPath | None = None,
     top_k: PositiveInt = 5,
@@ -45,6 +45,9 @@ def predict(
     device: str = "auto",
     precision: Literal["auto", "32-true", "bf16-mixed"] = "auto",
     engine: EngineName = "auto",
+    parts: StrPath | None = None,
+    rows_per_part: PositiveInt = 50_000,
+    merge: StrPath | None = None,
 ) -> PredictionSummary:
     """Label images with a trained model: one row for each file, in a stable order.
 
@@ -72,9 +75,14 @@ def predict(
         precision: auto: the precision of training, where the hardware has it
         engine: what computes a checkpoint; auto: openvino for much work on a CPU where it is installed and was measured
             to be faster, torch otherwise
+        parts: folder that gets the rows in parts, for many images. Any number of processes may run the same command at
+            the same time, and a stopped one may run again: only missing parts are computed
+        rows_per_part: number of rows of a part
+        merge: folder of --parts, in place of a model and images. Checks that every image has exactly one row, and
+            writes all rows to --output, if it is given
 
     Returns:
-        The file with the rows, and counts of files and labels.
+        The file with the rows, and counts of files and labels. With `parts`, counts of what this process computed.
 
     Raises:
         VitError: the model, the images or the output cannot be used, or validation images are missing for a rule.
@@ -83,37 +91,34 @@ def predict(
     Example:
         vit predict runs/photos/vit_tiny_patch16_224/20260101-120000 holiday/ --recursive --gallery
     """
-    model = os.fspath(model)
-    rows_file = _rows_file(output, gallery)
+    model, inputs = os.fspath(model), path_list(images)
+    if merge is not None:
+        if model or inputs or parts or gallery:
+            raise UsageError("--merge takes a folder of --parts alone", "as in 'vit predict --merge parts/'")
+        return merge_parts(Path(merge).expanduser(), None if output is None else new_file(output))
+    if not model or not inputs:
+        raise UsageError(
+            f"vit predict needs {'IMAGES' if model else 'MODEL and IMAGES'}", "as in 'vit predict RUN photos/'"
+        )
     wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets, reject_novel, tta)
-    check_model(model)
-    check_engine(engine, Path(model), device)
-    listed = list_images(path_list(images), recursive)
+    setup = PredictionSetup(model, wanted, top_k, probabilities, device, precision, engine)
+    if parts is not None:
+        if output is not None or gallery:
+            raise UsageError("--parts writes a folder, and takes no --output and no --gallery", "leave them out")
+        folder = Path(parts).expanduser()
+        return predict_in_parts(setup, inputs, folder, recursive, rows_per_part, batch_size, on_bad == "fail")
+    rows_file = _rows_file(output, gallery)
+    setup.check()
+    listed = list_images(inputs, recursive)
     files = listed.paths
 
-    from vit.inference.predictor import load
     from vit.inference.rows import open_writer
 
     writer = open_writer(rows_file, top_k)  # a wrong ending must show before the model is loaded
-    computes_features: EngineName = "torch" if reject_novel and engine == "auto" else engine
-    predictor = load(model, device, precision, computes_features, len(files), tta)
-    writer.top_k = min(top_k, len(predictor.class_names))
-    writer.is_multilabel = predictor.multilabel is not None
-    writer.all_of = predictor.class_names if probabilities else ()
-    of_interest = len(predictor.class_names) if probabilities or writer.is_multilabel else writer.top_k
     reporter = Reporter(quiet=not is_first())
-    writer.has_sets = coverage is not None
-    predictor.rule = wanted.rule(predictor, reporter)
+    predictor = setup.load(len(files), reporter)
+    of_interest = setup.configure(writer, predictor)
     check_separator(writer, predictor.class_names)
-    warn_of_mirror(model, tta, reporter)
-    if tta is not None:
-        say_uncalibrated(model, predictor, tta, reporter)
-    elif predictor.novelty is None:
-        reporter.notice(f"the column novelty stays empty: {no_novelty(predictor)}")
-    reporter.notice(
-        f"{len(files):,} files, {len(predictor.class_names)} {'labels' if writer.is_multilabel else 'classes'}, "
-        f"{predictor.engine.device.type}, {predictor.engine.precision}, {predictor.engine.name}"
-    )
     own = files[_rank() :: _num_processes()]
     found = predictor.predict_files(own, of_interest, batch_size, listed.reader)
     rows = _watched(found, len(own), reporter)

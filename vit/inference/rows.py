@@ -6,7 +6,7 @@ The file is called NAME.partial until it is complete. A run that ends early keep
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -14,6 +14,7 @@ from typing import IO, Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from vit.atomic_files import atomic_write
 from vit.csv_files import TableWriter, create
 from vit.errors import ResourceError
 from vit.inference.files import check_output
@@ -138,10 +139,18 @@ class JsonLinesWriter(_TextWriter):
 
 
 class ParquetWriter(RowWriter):
-    """The columns of the CSV file, with types. Bytes of names that are not UTF-8 are escaped."""
+    """The columns of the CSV file, with types. Bytes of names that are not UTF-8 are escaped.
+
+    Attributes:
+        metadata: texts that the file keeps beside its rows.
+    """
+
+    def __init__(self, path: Path, top_k: int) -> None:
+        super().__init__(path, top_k)
+        self.metadata: dict[str, str] = {}
 
     def _open(self) -> None:
-        self.schema = pa.schema([(name, _parquet_type(name)) for name in self.columns])
+        self.schema = pa.schema([(name, _parquet_type(name)) for name in self.columns], metadata=self.metadata or None)
         self.writer = pq.ParquetWriter(self.partial, self.schema)
         self.waiting: list[list[Cell]] = []
 
@@ -168,6 +177,25 @@ def open_writer(path: Path, top_k: int) -> RowWriter:
     """The writer for the suffix of a file name. Raises UsageError for an unknown suffix."""
     check_output(path)
     return _WRITERS[path.suffix.lower()](path, top_k)
+
+
+def write_tables(path: Path, tables: Iterable[pa.Table]) -> None:
+    """Write rows of Parquet files as one new file, CSV or Parquet, in a constant amount of memory."""
+    with atomic_write(path) as partial:
+        if path.suffix.lower() == ".csv":
+            with create(partial) as file:
+                rows: TableWriter | None = None
+                for table in tables:
+                    rows = rows or TableWriter(file, table.column_names, digits=DIGITS)
+                    for row in table.to_pylist():
+                        rows.row([_joined(cell) if isinstance(cell, list) else cell for cell in row.values()])
+        else:
+            writer: pq.ParquetWriter | None = None
+            for table in tables:
+                writer = writer or pq.ParquetWriter(partial, table.schema)
+                writer.write_table(table)
+            assert writer is not None
+            writer.close()
 
 
 def _parquet_type(name: str) -> pa.DataType:
@@ -234,11 +262,12 @@ def merge(parts: list[Path]) -> Iterator[Prediction]:
             file.close()
 
 
+def parquet_text(text: str) -> str:
+    """Text as a Parquet file has it: bytes of a name that are not UTF-8 are escaped."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def _encodable(cell: Cell) -> Cell:
     if isinstance(cell, list):
-        return [_text(part) if isinstance(part, str) else part for part in cell]  # type: ignore[return-value]
-    return _text(cell) if isinstance(cell, str) else cell
-
-
-def _text(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+        return [parquet_text(part) if isinstance(part, str) else part for part in cell]  # type: ignore[return-value]
+    return parquet_text(cell) if isinstance(cell, str) else cell

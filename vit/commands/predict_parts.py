@@ -1,0 +1,195 @@
+"""`vit predict --parts` and `--merge`: predictions of many images in parts, by any number of processes"""
+
+import os
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit.commands.arguments import StrPath
+from vit.commands.prediction_setup import PredictionSetup
+from vit.commands.prediction_tally import DECIDED, PredictionSummary, PredictionTally, show_predictions
+from vit.console import ProgressReport, Reporter
+from vit.data.dataset_names import is_far, is_index
+from vit.errors import BadInputsError, DataError, UsageError
+from vit.inference.engines.engine_names import OPENVINO
+from vit.inference.files import ListedImages, list_images
+from vit.layout import PartsLayout
+
+if TYPE_CHECKING:
+    from vit.data.image_bytes import ImageReader
+    from vit.inference.manifest import Manifest, RowsAsked
+    from vit.inference.predictor import Prediction
+    from vit.inference.rows import ParquetWriter
+
+_SHOWN = 5  # missing or damaged parts in an error
+
+
+def predict_in_parts(
+    setup: PredictionSetup,
+    images: Sequence[StrPath],
+    folder: Path,
+    recursive: bool,
+    rows_per_part: int,
+    batch_size: int,
+    fail_on_bad: bool,
+) -> PredictionSummary:
+    """Compute the parts that no other process has computed or computes now, until all are there.
+
+    Args:
+        setup: the model, and what was asked of it.
+        images: IMAGES; they are listed once, by the first process.
+        folder: folder of the parts.
+        recursive: whether folders in folders are read.
+        rows_per_part: number of rows of a part.
+        batch_size: number of files computed at once.
+        fail_on_bad: whether files without a label are an error.
+
+    Returns:
+        Counts of what this process computed.
+    """
+    setup.check()
+    files, reporter = PartsLayout(folder), Reporter()
+    listed: list[ListedImages] = []
+
+    from vit.inference.manifest import open_manifest
+    from vit.inference.parts import claimed, write_part
+    from vit.inference.rows import ParquetWriter
+
+    def list_paths() -> Sequence[str]:
+        listed.append(list_images(images, recursive))
+        return listed[0].paths
+
+    manifest = open_manifest(files, _asked(setup, images, recursive, rows_per_part), list_paths)
+    reader = listed[0].reader if listed else _reader(images, recursive, manifest)
+    num_there = len(files.finished())
+    reporter.notice(f"{num_there:,} of {manifest.num_parts:,} parts are there ({manifest.num_rows:,} images in all)")
+    tally = PredictionTally()
+    if num_there < manifest.num_parts:
+        predictor = setup.load(manifest.num_rows, reporter)
+        tally.is_multilabel = predictor.multilabel is not None
+
+        def open_rows(path: Path) -> "ParquetWriter":
+            writer = ParquetWriter(path, setup.top_k)
+            setup.configure(writer, predictor)
+            return writer
+
+        of_interest = setup.configure(open_rows(folder), predictor)
+        with ProgressReport(reporter, "file") as progress:
+            for number in claimed(files, manifest):
+                before = _rows_there(files, manifest)
+                found = predictor.predict_files(manifest.paths(number), of_interest, batch_size, reader)
+                watched = _watched(found, tally, progress, before, manifest.num_rows)
+                write_part(files, manifest, number, watched, open_rows)
+    summary = tally.summary(folder, gallery=False)
+    if summary.num_files:
+        show_predictions(reporter, summary, tally)
+    if summary.num_files and (summary.num_unlabeled if fail_on_bad else summary.num_unlabeled == summary.num_files):
+        raise BadInputsError(f"{summary.num_unlabeled} files have no label", f"see the rows in {folder}")
+    reporter.next_command(f"vit predict --merge {shlex.quote(str(folder))} --output predictions.parquet")
+    return summary
+
+
+def merge_parts(folder: Path, output: Path | None) -> PredictionSummary:
+    """Prove that every image of a manifest has exactly one row, and write all rows to one file.
+
+    Args:
+        folder: folder of the parts.
+        output: new .parquet or .csv file; None writes none.
+
+    Raises:
+        UsageError: `output` has another ending.
+        DataError: a part is missing, damaged, or not of this manifest and model.
+    """
+    files, reporter = PartsLayout(folder), Reporter()
+    if not files.manifest_path.is_file():
+        raise DataError(f"{folder} is not a folder of 'vit predict --parts'", "give the folder of --parts")
+    if output is not None and output.suffix.lower() not in (".parquet", ".csv"):
+        raise UsageError(f"--output {output} ends in {output.suffix or 'nothing'}", "--merge writes .parquet or .csv")
+
+    from vit.inference.manifest import Manifest
+    from vit.inference.parts import check_parts, tables
+    from vit.inference.rows import write_tables
+
+    manifest = Manifest(files.manifest_path)
+    with ProgressReport(reporter, "part") as progress:
+        found = check_parts(files, manifest, progress.update)
+    if not found.is_whole:
+        names = [files.part_path(number).name for number in found.missing]
+        problems = [
+            *([f"{len(names):,} missing ({_some(names)})"] if names else []),
+            *(f"{name}: {reason}" for name, reason in list(found.damaged.items())[:_SHOWN]),
+            *([f"{_some(found.foreign)}: not in the manifest"] if found.foreign else []),
+        ]
+        raise DataError(
+            f"{folder} does not have one row for each image: {'; '.join(problems)}",
+            "remove damaged parts, and give the command with --parts again",
+        )
+    counts = ", ".join(f"{count:,} {status}" for status, count in sorted(found.statuses.items()))
+    reporter.line(f"{found.num_rows:,} images, each with exactly one row, in {manifest.num_parts:,} parts: {counts}")
+    if output is not None:
+        write_tables(output, tables(files, manifest))
+        reporter.line(f"{found.num_rows:,} rows in {output}")
+        reporter.next_command("vit evaluate MODEL LABELED_FOLDER")
+    else:
+        reporter.next_command(f"vit predict --merge {shlex.quote(str(folder))} --output predictions.parquet")
+    unlabeled = sum(count for status, count in found.statuses.items() if status not in DECIDED)
+    return PredictionSummary(output or folder, None, found.num_rows, unlabeled, found.statuses.get("unsure", 0), {})
+
+
+def _asked(setup: PredictionSetup, images: Sequence[StrPath], recursive: bool, rows_per_part: int) -> "RowsAsked":
+    from vit.inference.manifest import RowsAsked
+
+    names = [os.fspath(one) if is_far(os.fspath(one)) else str(Path(one).expanduser()) for one in images]
+    is_relative = any(not Path(name).is_absolute() and not is_far(name) for name in names)
+    options = {
+        **asdict(setup.wanted), "top_k": setup.top_k, "probabilities": setup.probabilities, "recursive": recursive,
+        "precision": setup.precision, "engine": setup.engine,
+    }  # fmt: skip
+    return RowsAsked(
+        images=tuple(names),
+        folder=str(Path.cwd()) if is_relative else "",
+        model=_model_hash(Path(setup.model)),
+        options={name: str(value) for name, value in options.items()},
+        rows_per_part=rows_per_part,
+    )
+
+
+def _model_hash(model: Path) -> str:
+    """SHA-256 of the file that is computed; of a graph of OpenVINO with its weights."""
+    from vit.checkpoints.io import file_hash
+    from vit.checkpoints.run import checkpoint_of
+
+    file = checkpoint_of(model)
+    parts = [file, file.with_suffix(".bin")] if file.suffix == OPENVINO else [file]
+    return "+".join(file_hash(part) for part in parts)
+
+
+def _reader(images: Sequence[StrPath], recursive: bool, manifest: "Manifest") -> "ImageReader | None":
+    """What reads the images of a manifest that another process has written; None for files."""
+    if any(is_index(os.fspath(one)) for one in images) or any(is_far(path) for path in manifest.paths(0)[:1]):
+        return list_images(images, recursive).reader
+    return None
+
+
+def _watched(
+    rows: Iterable["Prediction"], tally: PredictionTally, progress: ProgressReport, before: int, total: int
+) -> Iterator["Prediction"]:
+    """The rows of a part; the progress counts them after the rows of the parts that are there."""
+    for done, row in enumerate(rows, start=1):
+        tally.add(row)
+        yield row
+        progress.update(before + done, total)
+
+
+def _rows_there(files: PartsLayout, manifest: "Manifest") -> int:
+    """Number of rows in the parts that are there."""
+    there = files.finished()
+    return sum(
+        manifest.num_rows_of(number) for number in range(manifest.num_parts) if files.part_path(number).name in there
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + ", ..." * (len(names) > _SHOWN)

@@ -1,0 +1,68 @@
+"""The model of `vit predict` with its rule, and the columns of its rows"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit.checkpoints.model_path import check_model
+from vit.commands.answer_options import AnswerOptions, no_novelty
+from vit.commands.tta_options import say_uncalibrated, warn_of_mirror
+from vit.console import Reporter
+from vit.inference.engines.engine_names import EngineName, check_engine
+
+if TYPE_CHECKING:
+    from vit.inference.predictor import Predictor
+    from vit.inference.rows import RowWriter
+
+
+@dataclass(frozen=True)
+class PredictionSetup:
+    """What was asked of a model.
+
+    Attributes:
+        model: path of the model.
+        wanted: rule that decides which images get a label.
+        top_k: number of classes in a row.
+        probabilities: whether rows have the probability of every class.
+        device, precision, engine: as in `vit.load`.
+    """
+
+    model: str
+    wanted: AnswerOptions
+    top_k: int
+    probabilities: bool
+    device: str
+    precision: str
+    engine: EngineName
+
+    def check(self) -> None:
+        """Raise VitError where the model cannot be what was asked for, before anything heavy is imported."""
+        check_model(self.model)
+        check_engine(self.engine, Path(self.model), self.device)
+
+    def load(self, num_images: int, reporter: Reporter) -> "Predictor":
+        """The model with its rule, and lines that say what computes how many images."""
+        from vit.inference.predictor import load
+
+        engine: EngineName = "torch" if self.wanted.reject_novel and self.engine == "auto" else self.engine
+        predictor = load(self.model, self.device, self.precision, engine, num_images, self.wanted.tta)
+        predictor.rule = self.wanted.rule(predictor, reporter)
+        warn_of_mirror(self.model, self.wanted.tta, reporter)
+        if self.wanted.tta is not None:
+            say_uncalibrated(self.model, predictor, self.wanted.tta, reporter)
+        elif predictor.novelty is None:
+            reporter.notice(f"the column novelty stays empty: {no_novelty(predictor)}")
+        kind = "classes" if predictor.multilabel is None else "labels"
+        reporter.notice(
+            f"{num_images:,} files, {len(predictor.class_names)} {kind}, "
+            f"{predictor.engine.device.type}, {predictor.engine.precision}, {predictor.engine.name}"
+        )
+        return predictor
+
+    def configure(self, writer: "RowWriter", predictor: "Predictor") -> int:
+        """Set the columns of a writer; returns the number of classes that its rows need."""
+        writer.top_k = min(self.top_k, len(predictor.class_names))
+        writer.is_multilabel = predictor.multilabel is not None
+        writer.all_of = predictor.class_names if self.probabilities else ()
+        writer.has_sets = self.wanted.coverage is not None
+        return len(predictor.class_names) if self.probabilities or writer.is_multilabel else writer.top_k
