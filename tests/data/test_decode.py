@@ -4,10 +4,12 @@ import io
 from pathlib import Path
 
 import numpy as np
+import pillow_heif
 import pytest
 import torch
 from PIL import Image
 
+from vit.data import decode, formats
 from vit.data.augment import Augment, ImageAugment
 from vit.data.decode import ImageError, decode_image, read_image
 from vit.data.formats import has_image_extension
@@ -25,6 +27,14 @@ STORED = {
     7: lambda a: a[::-1, ::-1].transpose(1, 0, 2),
     8: lambda a: np.rot90(a, -1),
 }
+
+BEST = {  # the options of each format that change the fewest pixels
+    "JPEG": {"quality": 100, "subsampling": 0},
+    "WEBP": {"lossless": True},
+    "AVIF": {"quality": 100, "subsampling": "4:4:4"},
+    "HEIF": {"quality": -1, "chroma": 444},
+}
+pillow_heif.register_heif_opener()
 
 
 def encoded(image: Image.Image, kind: str, **options: object) -> bytes:
@@ -47,15 +57,14 @@ def decoded(data: bytes) -> np.ndarray:
 
 @pytest.mark.faults("I6")
 @pytest.mark.parametrize("orientation", STORED)
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF", "WEBP"])
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF", "WEBP", "AVIF", "HEIF"])
 def test_images_are_upright(kind: str, orientation: int) -> None:
     exif = Image.Exif()
     exif[0x0112] = orientation
     stored = Image.fromarray(np.ascontiguousarray(STORED[orientation](picture())))
-    lossless = {"JPEG": {"quality": 100, "subsampling": 0}, "WEBP": {"lossless": True}}.get(kind, {})
-    found = decoded(encoded(stored, kind, exif=exif, **lossless))
+    found = decoded(encoded(stored, kind, exif=exif.tobytes(), **BEST.get(kind, {})))
     assert found.shape == (16, 24, 3)
-    assert np.abs(found.astype(int) - picture()).max() <= (4 if kind == "JPEG" else 0)
+    assert np.abs(found.astype(int) - picture()).max() <= {"JPEG": 4, "AVIF": 4, "HEIF": 4}.get(kind, 0)
 
 
 @pytest.mark.parametrize("orientation", STORED)
@@ -178,14 +187,42 @@ def test_first_frame_of_many(kind: str) -> None:
 
 
 @pytest.mark.faults("I11")
-@pytest.mark.parametrize("kind", ["PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM"])
+@pytest.mark.parametrize("kind", ["PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "AVIF"])
 def test_one_pixel(kind: str) -> None:
-    options = {"lossless": True} if kind == "WEBP" else {}
-    assert decoded(encoded(Image.new("RGB", (1, 1), RED), kind, **options)).tolist() == [[[255, 0, 0]]]
+    found = decoded(encoded(Image.new("RGB", (1, 1), RED), kind, **BEST.get(kind, {}))).astype(int)
+    assert found.shape == (1, 1, 3) and np.abs(found - RED).max() <= 2 * (kind == "AVIF")
 
 
 def test_a_wrong_extension_does_not_matter(tmp_path: Path) -> None:
     (tmp_path / "photo.png").write_bytes(encoded(Image.fromarray(picture()), "JPEG"))
     assert read_image(tmp_path / "photo.png").shape == (3, 16, 24)
     assert all(has_image_extension(Path(name)) for name in ("a.jpg", "b.JPEG", "c.d.Png", "e.tif"))
-    assert not any(has_image_extension(Path(name)) for name in ("a", "jpg", "a.txt", "a.heic", "a.jpg.part", ".png"))
+    assert not any(has_image_extension(Path(name)) for name in ("a", "jpg", "a.txt", "a.dng", "a.jpg.part", ".png"))
+    assert all(has_image_extension(Path(name)) for name in ("a.heic", "b.HIF", "c.avif"))
+
+
+def test_the_primary_picture_of_a_heic_is_read() -> None:
+    file = pillow_heif.HeifFile()
+    for color in (RED, BLUE):
+        file.add_from_pillow(Image.new("RGB", (64, 64), color))
+    buffer = io.BytesIO()
+    file.save(buffer, primary_index=1, quality=90)
+    assert np.abs(decoded(buffer.getvalue()).astype(int) - BLUE).max() <= 4
+
+
+@pytest.mark.faults("I15")
+@pytest.mark.parametrize("kind", ["AVIF", "HEIF"])
+def test_a_damaged_avif_or_heic_is_one_error(kind: str) -> None:
+    sound = encoded(Image.fromarray(picture(64, 64)), kind)
+    for end in (16, 100, len(sound) // 2, len(sound) - 20):
+        with pytest.raises(ImageError, match=r"damaged (AVIF|HEIC|HEIF)"):
+            decode_image(sound[:end])
+
+
+@pytest.mark.faults("I15")
+def test_a_heic_without_its_reader_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (decode, formats):
+        monkeypatch.setattr(module, "has_heif", lambda: False)
+    assert not has_image_extension(Path("a.heic")) and has_image_extension(Path("a.avif"))
+    with pytest.raises(ImageError, match=r"a HEIC photograph; to read it: pip install 'vit-lightning\[heif\]'"):
+        decode_image(encoded(Image.fromarray(picture()), "HEIF"))

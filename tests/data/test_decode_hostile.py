@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pillow_heif
 import pytest
 from PIL import Image
 
+pillow_heif.register_heif_opener()
 READ_ALL = """
 import json, resource, sys, time
 from pathlib import Path
@@ -167,6 +169,8 @@ def sound_files() -> dict[str, bytes]:
         "tif": encoded("TIFF"),
         "lzw.tif": encoded("TIFF", compression="tiff_lzw", exif=exif),
         "jpeg.tif": encoded("TIFF", compression="jpeg"),
+        "avif": encoded("AVIF", exif=exif),
+        "heic": encoded("HEIF", exif=exif.tobytes()),
     }
 
 

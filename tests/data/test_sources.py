@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vit.data import formats
 from vit.data.image_files import image_files
 from vit.data.samples import Source
 from vit.data.sources import open_source
@@ -112,7 +113,7 @@ def test_classes_of_the_other_splits(tmp_path: Path) -> None:
 
 @pytest.mark.faults("D5", "D11", "D13", "D14")
 def test_what_is_passed_over_is_counted(tmp_path: Path) -> None:
-    touch(tmp_path, "a/1.jpg", "a/._1.jpg", "a/Thumbs.db", "a/.cache/2.jpg", "a/x.heic", "a/README", "b/1.jpg")
+    touch(tmp_path, "a/1.jpg", "a/._1.jpg", "a/Thumbs.db", "a/.cache/2.jpg", "a/x.dng", "a/README", "b/1.jpg")
     touch(tmp_path, ".ipynb_checkpoints/x.jpg", "__MACOSX/a/._1.jpg", "loose.jpg")
     (tmp_path / "a" / "broken.jpg").symlink_to("missing.jpg")
     (tmp_path / "a" / "self.jpg").symlink_to("self.jpg")
@@ -124,9 +125,9 @@ def test_what_is_passed_over_is_counted(tmp_path: Path) -> None:
     assert source.class_names == ("a", "b") and list(source.splits["train"].paths) == ["a/1.jpg", "b/1.jpg"]
     assert source.notes == [
         "skipped: 2 FIFOs, sockets or devices, 2 broken links, 2 files beside the class folders, "
-        "1 files ending in .heic, 1 files ending in nothing, 5 hidden or system files",
-        "convert the HEIC files to JPEG, for example with ImageMagick: "
-        f"find {tmp_path} -name '*.heic' -exec magick mogrify -format jpg {{}} +",
+        "1 files ending in .dng, 1 files ending in nothing, 5 hidden or system files",
+        "convert the raw files to JPEG, for example with ImageMagick: "
+        f"find {tmp_path} -name '*.dng' -exec magick mogrify -format jpg {{}} +",
     ]
 
 
@@ -208,13 +209,17 @@ def test_class_numbers_are_those_of_train_in_every_split(train: set[str], data: 
 
 
 @pytest.mark.faults("D11")
-def test_photographs_of_a_telephone_are_to_be_converted(tmp_path: Path) -> None:
+def test_photographs_of_a_telephone_need_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     touch(tmp_path / "some", "a/1.jpg", "a/2.HEIC", "b/1.jpg", "b/3.dng")
+    assert list(open_source(str(tmp_path / "some")).splits["train"].paths) == ["a/1.jpg", "a/2.HEIC", "b/1.jpg"]
+    monkeypatch.setattr(formats, "has_heif", lambda: False)
     notes = open_source(str(tmp_path / "some"), allow_empty=True).notes  # which 'vit data check' lists
-    assert notes[1].startswith("convert the HEIC and raw files to JPEG, for example with ImageMagick: find ")
+    assert notes[1].startswith(
+        "to read the HEIC files: pip install 'vit-lightning[heif]'; convert the raw files to JPEG"
+    )
     touch(tmp_path / "all", "a/1.HEIC", "b/1.heic")
     with pytest.raises(
-        DataError, match=r"1 files ending in .HEIC, 1 files ending in .heic.*; convert the HEIC files"
+        DataError, match=r"1 files ending in .HEIC, 1 files ending in .heic.*; to read the HEIC files: pip install"
     ) as caught:
         open_source(str(tmp_path / "all"), allow_empty=True)
     assert "remove" not in str(caught.value)

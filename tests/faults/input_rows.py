@@ -26,9 +26,9 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("D9", "class names that are numbers",
               "sorted as text (1, 10, 2); the order is in classes.json and in every checkpoint"),
         Fault("D10", "one class, or too few images for a validation split", "refused", 3),
-        Fault("D11", "files whose ending is not that of an image (.heic, .txt)",
+        Fault("D11", "files whose ending is not that of an image (.dng, .txt)",
               "skipped and counted by ending; refused with these counts if the folder has nothing else; the note "
-              "says how to convert HEIC and raw photographs", 3),
+              "says how to read HEIC photographs, and how to convert raw ones", 3),
         Fault("D12", "links that form a loop, or lead back into DATA",
               "each real folder is read once; the others are counted"),
         Fault("D13", "a broken link, a file without permission, or a file that vanishes after the listing",
@@ -96,6 +96,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "impossible: one function decodes, and one value in the checkpoint defines the preprocessing"),
         Fault("I13", "mutated files of every format", "an image or one error; no crash, no hang, no memory growth"),
         Fault("I14", "another number of loading processes", "the same bits"),
+        Fault("I15", "a damaged HEIC or AVIF photograph, or a HEIC without the extra `heif`",
+              "one error, which names the package to install; a folder is read without its HEIC files, with a note"),
     ),
     "Configs and command line": (
         Fault("K1", "a misspelled command, option, key or value; a path that does not exist",

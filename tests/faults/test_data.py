@@ -57,11 +57,11 @@ def an_empty_class(root):
     return root / "photos"
 
 
-def photographs_of_a_telephone(root):
+def raw_photographs(root):
     image(root / "photos" / "cat" / "1.png")
     for number in range(3):
         (root / "photos" / "dog").mkdir(exist_ok=True)
-        (root / "photos" / "dog" / f"{number}.HEIC").touch()
+        (root / "photos" / "dog" / f"{number}.NEF").touch()
     return root / "photos"
 
 
@@ -127,8 +127,8 @@ def a_table_in_latin_1(root):
             an_image_a_class, ["2 images of 2 classes are too few", "add images"], marks=pytest.mark.faults("D10")
         ),
         pytest.param(
-            photographs_of_a_telephone,
-            ["dog", "3 files ending in .HEIC", "convert"],
+            raw_photographs,
+            ["dog", "3 files ending in .NEF", "convert"],
             marks=pytest.mark.faults("D11"),
         ),
         pytest.param(a_zip_that_climbs, ["photos.zip is an archive", "unpack"], marks=pytest.mark.faults("D20")),
@@ -167,7 +167,7 @@ def odd(draw_classes, tmp_path):
         folder.mkdir()
         for place, picture in enumerate(pictures):
             (folder / os.fsdecode(b"=%d\n\xff.png" % place)).write_bytes(picture.read_bytes())
-    for place in ("1/Thumbs.db", "1/._00.png", "1/x.heic", "2/notes.txt", ".ipynb_checkpoints/1.png"):
+    for place in ("1/Thumbs.db", "1/._00.png", "1/x.dng", "2/notes.txt", ".ipynb_checkpoints/1.png"):
         (data / place).parent.mkdir(exist_ok=True)
         (data / place).write_bytes(b"no image")
     return data
@@ -177,7 +177,7 @@ def odd(draw_classes, tmp_path):
 def test_odd_names_are_trained_on_evaluated_and_predicted(vit, odd, tmp_path):
     answer = vit("train", odd, *TINY, "--out", tmp_path / "runs")
     assert answer.code == 0, answer.err
-    assert "skipped: 1 files ending in .heic, 1 files ending in .txt, 3 hidden or system files" in answer.out
+    assert "skipped: 1 files ending in .dng, 1 files ending in .txt, 3 hidden or system files" in answer.out
     assert "classes 'CAF' and 'caf' differ only in case" in answer.out
     assert "\x1b" not in answer.out + answer.err
     run = run_folder(tmp_path / "runs")

@@ -5,7 +5,7 @@ the header, which must have an allowed format and a size within the limits.
 
 JPEG pixels come from torchvision, which is 1.8 times as fast as Pillow and equal to 2 gray levels. Other formats come
 from Pillow, because torchvision's PNG decoder crashes the process on damaged files. No other program ever runs.
-Animated and multi-page files give their first frame.
+Animated and multi-page files give their first frame. HEIC photographs come from pillow-heif, an extra.
 """
 
 import io
@@ -19,7 +19,7 @@ from PIL import Image
 from torch import Tensor
 from torchvision.io import ImageReadMode, decode_jpeg
 
-from vit.data.formats import FORMATS
+from vit.data.formats import FORMATS, INSTALL_HEIF, has_heif
 from vit.data.image_bytes import ImageError as ImageError
 from vit.data.image_bytes import read_bytes
 
@@ -29,7 +29,9 @@ MAX_SCANS = 100  # of a JPEG: ten are usual; each scan is a pass over all pixels
 BACKGROUND = 255  # white, below transparent pixels
 
 _ORIENTATION_TAG = 0x0112
-_HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1", b"avif", b"avis")
+_AVIF_BRANDS = (b"avif", b"avis")
+_HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"hevm", b"hevs", b"mif1", b"msf1")
+_OPENED = tuple(name for name in FORMATS if name not in ("MPO", "HEIF"))  # an MPO opens as a JPEG
 _SCAN = b"\xff\xda"  # marker of a scan; inside a scan, 00 or a restart follows ff
 
 
@@ -99,7 +101,7 @@ def check_header(data: bytes, path: str | os.PathLike[str]) -> None:
 def _opened(data: bytes, path: str | os.PathLike[str]) -> Image.Image:
     """Pillow's image, with only the header read."""
     try:
-        image = Image.open(io.BytesIO(data), formats=FORMATS)
+        image = Image.open(io.BytesIO(data), formats=_formats(data))
     except Image.DecompressionBombError as error:
         raise ImageError(path, "too_large", f"more pixels than the limit of {MAX_PIXELS:,}") from error
     except Exception as error:
@@ -114,9 +116,24 @@ def image_format(data: bytes) -> str:
     """The format of encoded bytes, one of FORMATS; empty for any other format."""
     with _no_warnings:
         try:
-            return Image.open(io.BytesIO(data), formats=FORMATS).format or ""
+            return Image.open(io.BytesIO(data), formats=_formats(data)).format or ""
         except Exception:  # noqa: BLE001  an untrusted header may raise anything
             return ""
+
+
+def _formats(data: bytes) -> tuple[str, ...]:
+    """The formats that bytes are tried as. pillow-heif is imported where they may be HEIF."""
+    if _brand(data) not in _HEIF_BRANDS or not has_heif():
+        return _OPENED
+    from pillow_heif import register_heif_opener
+
+    register_heif_opener(thumbnails=False)
+    return (*_OPENED, "HEIF")
+
+
+def _brand(data: bytes) -> bytes:
+    """The kind of an ISO media file, such as heic or avif; empty for other files."""
+    return data[8:12] if data[4:8] == b"ftyp" else b""
 
 
 def check_size(size: tuple[int, int], path: str | os.PathLike[str]) -> None:
@@ -156,9 +173,13 @@ def from_pillow(image: Image.Image, path: str | os.PathLike[str]) -> Tensor:
     """
     try:
         with _no_warnings:
-            image.seek(0)
+            if image.format != "HEIF":  # it opens at its primary picture, which need not be the first
+                image.seek(0)
             image.load()
+            check_size(image.size, path)  # a HEIC may hold more pixels than its header says
             return _upright(_pixels(image), image)
+    except ImageError:
+        raise
     except Exception as error:
         raise ImageError(path, "unreadable", f"damaged {image.format or 'image'}: {_first_line(error)}") from error
 
@@ -204,6 +225,8 @@ def _not_an_image(data: bytes) -> str:
         return "an HTML page, not an image"
     if start.startswith(b"version https://git-lfs"):
         return "a git-lfs pointer, not the image itself"
-    if data[4:8] == b"ftyp" and data[8:12] in _HEIF_BRANDS:
-        return "a HEIC or AVIF photograph; convert it to JPEG"
+    if _brand(data) in _AVIF_BRANDS:
+        return "a damaged AVIF"
+    if _brand(data) in _HEIF_BRANDS:
+        return "a damaged HEIC" if has_heif() else f"a HEIC photograph; to read it: {INSTALL_HEIF}"
     return f"not one of {', '.join(FORMATS)}"

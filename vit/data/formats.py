@@ -1,10 +1,12 @@
-"""Image formats by the endings of file names, and how to convert other formats; imports no library."""
+"""Image formats by the endings of file names, and how to read or convert other formats; imports no library."""
 
 import shlex
 from collections.abc import Iterable
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path, PurePath
 
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "MPO")
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "MPO", "AVIF", "HEIF")
 FORMATS_OF = {  # ending -> formats that such a file may hold; cameras name MPO files .jpg
     **dict.fromkeys((".jpg", ".jpeg", ".jpe", ".jfif", ".mpo"), ("JPEG", "MPO")),
     **dict.fromkeys((".tif", ".tiff"), ("TIFF",)),
@@ -13,27 +15,38 @@ FORMATS_OF = {  # ending -> formats that such a file may hold; cameras name MPO 
     ".webp": ("WEBP",),
     ".bmp": ("BMP",),
     ".gif": ("GIF",),
+    ".avif": ("AVIF",),
+    **dict.fromkeys((".heic", ".heif", ".hif"), ("HEIF",)),
 }
-EXTENSIONS = frozenset(FORMATS_OF)
+INSTALL_HEIF = "pip install 'vit-lightning[heif]'"
 CONVERTIBLE = {  # endings of photographs that this program does not decode
-    **dict.fromkeys((".heic", ".heif", ".hif"), "HEIC"),
-    ".avif": "AVIF",
     ".jxl": "JPEG XL",
     ".jp2": "JPEG 2000",
     **dict.fromkeys((".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2"), "raw"),
 }
 
 
+@cache
+def has_heif() -> bool:
+    """Whether the extra `heif` is installed, which reads HEIC photographs."""
+    return find_spec("pillow_heif") is not None
+
+
 def has_image_extension(path: PurePath) -> bool:
     """Whether `read_image` reads files with this ending."""
-    return path.suffix.lower() in EXTENSIONS
+    formats = FORMATS_OF.get(path.suffix.lower(), ())
+    return bool(formats) and (formats != ("HEIF",) or has_heif())
 
 
 def how_to_convert(endings: Iterable[str], folder: Path) -> str:
-    """How to convert photographs of other formats below a folder; empty if no ending belongs to one."""
-    known = [ending for ending in endings if ending.lower() in CONVERTIBLE]
-    if not known:
-        return ""
-    names = " and ".join(sorted({CONVERTIBLE[ending.lower()] for ending in known}))
-    find = f"find {shlex.quote(str(folder))} -name '*{known[0]}' -exec magick mogrify -format jpg {{}} +"
-    return f"convert the {names} files to JPEG, for example with ImageMagick: {find}"
+    """How to read or convert the photographs of other formats below a folder; empty if no ending belongs to one."""
+    given = [ending.lower() for ending in endings]
+    known = [ending for ending in given if ending in CONVERTIBLE]
+    ways = []
+    if any(FORMATS_OF.get(ending) == ("HEIF",) for ending in given):
+        ways.append(f"to read the HEIC files: {INSTALL_HEIF}")
+    if known:
+        names = " and ".join(sorted({CONVERTIBLE[ending] for ending in known}))
+        find = f"find {shlex.quote(str(folder))} -name '*{known[0]}' -exec magick mogrify -format jpg {{}} +"
+        ways.append(f"convert the {names} files to JPEG, for example with ImageMagick: {find}")
+    return "; ".join(ways)
