@@ -197,6 +197,9 @@ def test_a_description_without_one_of_its_keys(content, tmp_path, key):
         {"std": [0.2, math.nan, 0.2]},
         {"interpolation": "lanczos"},
         {"interpolation": None},
+        {"window": [5.0, 5.0]},
+        {"window": [0.0]},
+        {"window": [0.0, math.inf]},
         {"transform": "os.system"},
     ],
 )

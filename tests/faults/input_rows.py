@@ -98,6 +98,9 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("I14", "another number of loading processes", "the same bits"),
         Fault("I15", "a damaged HEIC or AVIF photograph, or a HEIC without the extra `heif`",
               "one error, which names the package to install; a folder is read without its HEIC files, with a note"),
+        Fault("I16", "gray images of more than 8 bits whose values lie in a small range, or are not numbers",
+              "a window of values that training measures, shows and keeps in the checkpoint; an empty window is "
+              "refused; 16 bits for each color beside a window are one error"),
     ),
     "Configs and command line": (
         Fault("K1", "a misspelled command, option, key or value; a path that does not exist",

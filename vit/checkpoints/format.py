@@ -3,7 +3,7 @@
 A checkpoint is Lightning's dictionary, with our description under the key "vit":
 
     vit: {format: 3 or 4, classes: [name, ...], network: {name, option: value, ...},
-          preprocess: {image_size, crop_fraction, mean, std, interpolation, resize_mode},
+          preprocess: {image_size, crop_fraction, mean, std, interpolation, resize_mode, window},
           precision: "32-true" | "bf16-mixed" | "16-mixed", temperature: float,
           metrics: {name: float}, versions: {package: version},
           validation_scores: {labels, own, above, highest: base64},   (optional)
@@ -174,6 +174,10 @@ def _preprocess(plain: Mapping[str, Any]) -> Preprocess:
     for name, numbers, lowest in (("mean", made.mean, -math.inf), ("std", made.std, 0.0)):
         if len(numbers) != 3 or not all(lowest < float(number) < math.inf for number in numbers):
             raise ValueError(f"{name} is {numbers!r}")
+    if made.window is not None and (
+        len(made.window) != 2 or not -math.inf < float(made.window[0]) < float(made.window[1]) < math.inf
+    ):
+        raise ValueError(f"window is {made.window!r}")
     if made.interpolation not in get_args(Interpolation):
         raise ValueError(f"interpolation is {made.interpolation!r}")
     if made.resize_mode not in get_args(ResizeMode):

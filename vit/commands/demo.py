@@ -108,7 +108,7 @@ def build(predictor: "Predictor", top_k: int) -> Any:
         rows = list(predictor.predict_files(paths or [], top_k))
         good = [row for row in rows if row.status == "ok"]
         bad = [f"{harmless(Path(row.path).name)}: {harmless(row.error)}" for row in rows if row.status != "ok"]
-        shown = [(_picture(row.path), _caption(row)) for row in good]
+        shown = [(_picture(row.path, predictor), _caption(row)) for row in good]
         return shown, _chosen(good, 0), gradio.update(value="\n".join(bad), visible=bool(bad)), good
 
     def choose(rows: list[Any], event: gradio.SelectData) -> dict[str, float] | None:
@@ -192,12 +192,12 @@ def _caption(row: "Prediction") -> str:
     return ", ".join(f"{name} {probability:.1%}" for name, probability in row.top if name in row.labels) or "no label"
 
 
-def _picture(path: str) -> Any:
+def _picture(path: str, predictor: "Predictor") -> Any:
     """An upright image (H, W, 3) uint8 for gradio, no larger than a screen needs."""
     from vit.data.decode import read_image
     from vit.report.thumbnails import shrunk
 
-    return shrunk(read_image(path), PICTURE).permute(1, 2, 0).numpy()
+    return shrunk(read_image(path, predictor.preprocess.window), PICTURE).permute(1, 2, 0).numpy()
 
 
 def _chosen(rows: "Sequence[Prediction]", place: int) -> dict[str, float] | None:

@@ -20,7 +20,7 @@ from vit.launch import is_first
 
 if TYPE_CHECKING:
     from vit.data.image_bytes import ImageReader
-    from vit.inference.predictor import Prediction
+    from vit.inference.predictor import Prediction, Predictor
     from vit.inference.rows import RowWriter
     from vit.report.gallery import Gallery
 
@@ -124,7 +124,7 @@ def predict(
     rows = _watched(found, len(own), reporter)
     with _of_all_processes(rows, writer) as all_rows:
         tally = (
-            _write(all_rows, writer, _gallery(rows_file, model, listed.reader) if gallery else None)
+            _write(all_rows, writer, _gallery(rows_file, predictor, model, listed.reader) if gallery else None)
             if is_first()
             else PredictionTally()
         )
@@ -201,7 +201,7 @@ def _write(rows: "Iterable[Prediction]", writer: "RowWriter", gallery: "Gallery 
     return tally
 
 
-def _gallery(rows_file: Path, model: str, reader: "ImageReader | None") -> "Gallery":
+def _gallery(rows_file: Path, predictor: "Predictor", model: str, reader: "ImageReader | None") -> "Gallery":
     from vit.report.gallery import Gallery  # imports jinja2
 
-    return Gallery(gallery_page(rows_file), model, reader)
+    return Gallery(gallery_page(rows_file), model, reader, predictor.preprocess.window)

@@ -70,7 +70,9 @@ def network_words(plan: "Plan") -> str:
     """Size and cost of the network."""
     cost = plan.cost
     flops = f"{cost.flops / 1e6:,.0f} MFLOPs an image"
-    return f"{cost.parameters:,} parameters, {flops}, {plan.preprocess.image_size} pixels"
+    words = f"{cost.parameters:,} parameters, {flops}, {plan.preprocess.image_size} pixels"
+    window = plan.preprocess.window
+    return words if window is None else f"{words}; gray values from {window[0]:,g} to {window[1]:,g}"
 
 
 def warn_of_space(reporter: Reporter, plan: "Plan", run: "RunDirectory") -> None:

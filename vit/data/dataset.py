@@ -10,7 +10,7 @@ from vit.data.batch import Batch
 from vit.data.decode import decode_image
 from vit.data.draws import hashed
 from vit.data.image_bytes import ImageError
-from vit.data.preprocess import Preprocess, resize_shorter
+from vit.data.preprocess import Preprocess, Window, resize_shorter
 from vit.data.sampler import Key
 from vit.data.samples import Labels, Samples
 from vit.data.threads import decode_threads
@@ -20,15 +20,15 @@ _FETCHED_AT_ONCE = 1024  # images that memory keeps, if they are on other machin
 _MAX_TRIES = 10  # images that may stand in for an unreadable one, the unreadable one included
 
 
-def image_of(samples: Samples, index: int) -> Tensor:
-    """One image of any source, upright: (3, H, W) uint8.
+def image_of(samples: Samples, index: int, window: Window | None = None) -> Tensor:
+    """One image of any source, upright: (3, H, W) uint8; `window` as for `read_image`.
 
     Raises:
         ImageError: the image cannot be read.
         DataError: images of shards or other machines cannot be read at all.
     """
     if samples.arrays is None:
-        return decode_image(samples.encoded(index), samples.name(index))
+        return decode_image(samples.encoded(index), samples.name(index), window)
     pixels = torch.from_numpy(np.ascontiguousarray(samples.arrays[index]))
     return pixels.expand(3, -1, -1) if pixels.ndim == 2 else pixels.permute(2, 0, 1)
 
@@ -148,16 +148,16 @@ class ImageDataset(Dataset[Batch]):
         In evaluation an unreadable image is black, and its row is not valid.
         """
         if self.samples.arrays is not None:
-            return image_of(self.samples, index), index
+            return self._image(index), index
         if self.augment is None:
             try:
-                return image_of(self.samples, index), index
+                return self._image(index), index
             except ImageError as error:
                 self.unreadable[index] = error.reason
                 return torch.zeros(3, self.preprocess.image_size, self.preprocess.image_size, dtype=torch.uint8), index
         for candidate in range(index, index + min(_MAX_TRIES, len(self))):
             try:
-                return image_of(self.samples, candidate % len(self)), candidate % len(self)
+                return self._image(candidate % len(self)), candidate % len(self)
             except ImageError as error:
                 failure = error
                 if candidate == index:
@@ -165,6 +165,9 @@ class ImageDataset(Dataset[Batch]):
         raise DataError(
             f"{failure}", "fix or remove the file; 'vit data check' lists all files that cannot be read"
         ) from failure
+
+    def _image(self, index: int) -> Tensor:
+        return image_of(self.samples, index, self.preprocess.window)
 
     def _fill_memory(self) -> None:
         side = self.preprocess.image_size

@@ -12,8 +12,10 @@ import io
 import os
 import threading
 import warnings
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from PIL import Image
 from torch import Tensor
@@ -22,6 +24,7 @@ from torchvision.io import ImageReadMode, decode_jpeg
 from vit.data.formats import FORMATS, INSTALL_HEIF, has_heif
 from vit.data.image_bytes import ImageError as ImageError
 from vit.data.image_bytes import read_bytes
+from vit.data.preprocess import Window
 
 MAX_PIXELS = 64_000_000
 MAX_ASPECT = 50
@@ -63,19 +66,23 @@ class _NoWarnings:
 _no_warnings = _NoWarnings()
 
 
-def read_image(path: str | os.PathLike[str]) -> Tensor:
+def read_image(path: str | os.PathLike[str], window: Window | None = None) -> Tensor:
     """Decode a file: (3, H, W) uint8, upright, alpha over white.
 
     The three colors of a pixel usually lie side by side in memory, as decoders write them. A resize reads them so.
 
+    Args:
+        path: the file.
+        window: gray values that become 0 and 255 in an image of more than 8 bits, see `Preprocess`.
+
     Raises:
         ImageError: the file is missing, not a regular file, not an image, damaged, or larger than the limits.
     """
-    return decode_image(read_bytes(path), path)
+    return decode_image(read_bytes(path), path, window)
 
 
-def decode_image(data: bytes, path: str | os.PathLike[str] = "<bytes>") -> Tensor:
-    """Decode the bytes of a file: (3, H, W) uint8, upright, alpha over white.
+def decode_image(data: bytes, path: str | os.PathLike[str] = "<bytes>", window: Window | None = None) -> Tensor:
+    """Decode the bytes of a file as `read_image` does: (3, H, W) uint8, upright, alpha over white.
 
     Raises:
         ImageError: the bytes are not an image, damaged, or larger than the limits.
@@ -89,7 +96,24 @@ def decode_image(data: bytes, path: str | os.PathLike[str] = "<bytes>") -> Tenso
                 )
         except Exception as error:
             raise ImageError(path, "unreadable", f"damaged {image.format}: {_first_line(error)}") from error
-        return from_pillow(image, path)
+        return from_pillow(image, path, window)
+
+
+def deep_gray(data: bytes, path: str | os.PathLike[str] = "<bytes>") -> npt.NDArray[np.generic] | None:
+    """The gray values of an image of more than 8 bits, (H, W) as they stand in its file; None for other images.
+
+    Raises:
+        ImageError: the bytes are not an image, damaged, or larger than the limits.
+    """
+    with _no_warnings:
+        image = _opened(data, path)
+        if not _is_deep(image):
+            return None
+        try:
+            image.seek(0)
+            return np.asarray(image)
+        except Exception as error:
+            raise _damaged(image, path, error) from error
 
 
 def check_header(data: bytes, path: str | os.PathLike[str]) -> None:
@@ -165,7 +189,7 @@ def _upright(pixels: Tensor, image: Image.Image) -> Tensor:
     return pixels
 
 
-def from_pillow(image: Image.Image, path: str | os.PathLike[str]) -> Tensor:
+def from_pillow(image: Image.Image, path: str | os.PathLike[str], window: Window | None = None) -> Tensor:
     """Decode Pillow's image, whose size is within the limits: (3, H, W) uint8 as from `read_image`.
 
     Raises:
@@ -173,35 +197,61 @@ def from_pillow(image: Image.Image, path: str | os.PathLike[str]) -> Tensor:
     """
     try:
         with _no_warnings:
+            if window is not None and _has_deep_color(image):
+                raise ImageError(path, "unreadable", "16 bits for a color; a window needs gray values")
             if image.format != "HEIF":  # it opens at its primary picture, which need not be the first
                 image.seek(0)
             image.load()
             check_size(image.size, path)  # a HEIC may hold more pixels than its header says
-            return _upright(_pixels(image), image)
+            return _upright(_pixels(image, window), image)
     except ImageError:
         raise
     except Exception as error:
-        raise ImageError(path, "unreadable", f"damaged {image.format or 'image'}: {_first_line(error)}") from error
+        raise _damaged(image, path, error) from error
 
 
-def _pixels(image: Image.Image) -> Tensor:
+def _damaged(image: Image.Image, path: str | os.PathLike[str], error: Exception) -> ImageError:
+    return ImageError(path, "unreadable", f"damaged {image.format or 'image'}: {_first_line(error)}")
+
+
+def _is_deep(image: Image.Image) -> bool:
+    """Whether the pixels are gray values of more than 8 bits."""
+    return image.mode in ("I", "F") or image.mode.startswith("I;16")
+
+
+def _has_deep_color(image: Image.Image) -> bool:
+    """Whether a file has 16 bits for each color, of which Pillow reads the upper 8. Must be asked before loading."""
+    return not _is_deep(image) and any(";16" in str(tile[3]) for tile in getattr(image, "tile", ()))
+
+
+def _pixels(image: Image.Image, window: Window | None) -> Tensor:
     """Pillow's pixels as (3, H, W) uint8, with gray levels of more than 8 bits scaled to 8."""
-    if image.mode.startswith("I;16"):
+    if window is not None and _is_deep(image):
+        gray = _seen_through(np.asarray(image), window)
+    elif image.mode.startswith("I;16"):
         gray = np.asarray(image).astype(np.uint16) >> 8
     elif image.mode == "I":  # 32-bit integers: a widened 16-bit file, or values that are not gray levels
         values = np.asarray(image)
         if values.min() < 0 or values.max() > 65_535:
-            raise ValueError("32-bit integers outside 0 to 65535 are not gray values")
+            raise ValueError("32-bit integers outside 0 to 65535 are not gray values without a window")
         gray = values >> 8
     elif image.mode == "F":
         values = np.asarray(image)
         if not np.isfinite(values).all() or values.min() < 0 or values.max() > 255:
-            raise ValueError("floating-point pixels outside 0 to 255 are not gray values")
+            raise ValueError("floating-point pixels outside 0 to 255 are not gray values without a window")
         gray = values * 255 if values.max() <= 1 else values
     else:
         return _color(image)
     plane = torch.from_numpy(np.ascontiguousarray(gray).astype(np.uint8))
     return plane.expand(3, -1, -1).contiguous()
+
+
+def _seen_through(values: npt.NDArray[Any], window: Window) -> npt.NDArray[Any]:
+    """Gray values from 0 to 255: those of the window, in equal steps."""
+    low, high = window
+    if not np.isfinite(values).all():
+        raise ValueError("pixels that are not finite numbers")
+    return np.rint(np.clip((values.astype(np.float64) - low) / (high - low), 0, 1) * 255)
 
 
 def _color(image: Image.Image) -> Tensor:

@@ -7,6 +7,7 @@ from PIL import Image
 from torch import Tensor
 
 from vit.data.decode import check_size, from_pillow
+from vit.data.preprocess import Window
 from vit.errors import UsageError
 
 InMemory = Image.Image | npt.NDArray[np.generic] | Tensor
@@ -19,8 +20,8 @@ def name_of(image: InMemory, index: int) -> str:
     return str(getattr(image, "filename", "")) or f"image {index}"
 
 
-def pixels_of(image: InMemory, name: str) -> Tensor:
-    """One image as (3, H, W) uint8.
+def pixels_of(image: InMemory, name: str, window: Window | None = None) -> Tensor:
+    """One image as (3, H, W) uint8; `window` as for `read_image`.
 
     Raises:
         ImageError: a PIL image cannot be decoded, or the image is larger than the limits.
@@ -28,7 +29,7 @@ def pixels_of(image: InMemory, name: str) -> Tensor:
     """
     if isinstance(image, Image.Image):
         check_size(image.size, name)
-        return from_pillow(image, name)
+        return from_pillow(image, name, window)
     if isinstance(image, Tensor):
         if image.dtype != torch.uint8 or image.ndim != 3 or image.shape[0] not in (1, 3):
             raise UsageError(f"{name} is a tensor {tuple(image.shape)} of {image.dtype}, not an image", TAKEN)

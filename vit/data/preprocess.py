@@ -9,6 +9,7 @@ from torchvision.transforms import InterpolationMode
 from torchvision.transforms.v2 import functional as TF
 
 Interpolation = Literal["bilinear", "bicubic"]
+Window = tuple[float, float]  # gray values that become black and white
 ResizeMode = Literal["shortest", "squash"]  # OpenCLIP's names; timm's crop_mode "center" and "squash"
 
 
@@ -27,6 +28,8 @@ class Preprocess:
         interpolation: interpolation of the antialiased resize.
         resize_mode: "shortest" resizes the shorter side and keeps the proportions. "squash" resizes both sides, so that
             the network sees the whole picture (SigLIP, EVA).
+        window: gray values that become 0 and 255 in images of more than 8 bits; values beyond them become 0 or 255.
+            None: all values that the type of a file can have.
     """
 
     image_size: int
@@ -35,6 +38,7 @@ class Preprocess:
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
     interpolation: Interpolation = "bicubic"
     resize_mode: ResizeMode = "shortest"
+    window: Window | None = None
 
     def __call__(self, image: Tensor) -> Tensor:
         """Upright pixels (3, H, W) uint8 -> (3, S, S) uint8, for evaluation, prediction and export alike."""
@@ -59,8 +63,11 @@ class Preprocess:
         return images.to(torch.float32).sub_(mean).mul_(scale)
 
     def to_dict(self) -> dict[str, float | str | list[float]]:
-        """Plain values for a checkpoint."""
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+        """Plain values for a checkpoint. Without a window they are those of older programs."""
+        values = asdict(self)
+        if self.window is None:
+            del values["window"]
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 
 
 def resize_shorter(image: Tensor, side: int, interpolation: Interpolation) -> Tensor:

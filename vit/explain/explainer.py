@@ -81,7 +81,7 @@ class Explainer:
     def explain(self, path: str) -> Explanation:
         """The explanation of one file. Raises ImageError if the file cannot be read."""
         engine, class_names = self.predictor.engine, self.predictor.class_names
-        image = self.predictor.preprocess(read_image(path))
+        image = self.predictor.preprocess(read_image(path, self.predictor.preprocess.window))
         probabilities = engine.probabilities(image[None])[0]
         top = int(probabilities.argmax())
         number = top if self.number is None else self.number

@@ -87,7 +87,7 @@ def compare_peer(
     levels = torch.tensor(preprocess.std)[:, None, None] * 255
     for name, content in files:
         try:
-            decoded = decode_image(content, name)
+            decoded = decode_image(content, name, preprocess.window)
         except ImageError:
             continue
         picture = ImageOps.exif_transpose(Image.open(io.BytesIO(content))).convert("RGB")

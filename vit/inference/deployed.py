@@ -66,7 +66,9 @@ def input_words(trained: Trained) -> str:
     """The input of an exported graph in words, for its metadata."""
     plain = trained.description.preprocess
     resized = "both sides" if plain.resize_mode == "squash" else "the shorter side"
+    window = "" if plain.window is None else "; gray values of more than 8 bits: {:g} to 0, {:g} to 255"
     return (
         f"uint8 (batch, 3, {plain.image_size}, {plain.image_size}): RGB, upright, 0 to 255; {resized} resized "
         f"to {plain.resize_side} ({plain.interpolation}, antialiased), then the middle square; normalization is inside"
+        + window.format(*plain.window or ())
     )

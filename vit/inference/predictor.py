@@ -17,8 +17,8 @@ from vit.checkpoints.novelty import UNLIKE, Novelty
 from vit.checkpoints.run import checkpoint_of
 from vit.checkpoints.tta_file import FittedTta
 from vit.checkpoints.validation_scores import ValidationScores
-from vit.data.decode import decode_image, read_image
-from vit.data.image_bytes import ImageError, ImageReader
+from vit.data.decode import decode_image
+from vit.data.image_bytes import ImageError, ImageReader, read_bytes
 from vit.data.in_memory import TAKEN, InMemory, name_of, pixels_of
 from vit.data.preprocess import Preprocess
 from vit.errors import UsageError
@@ -264,8 +264,9 @@ def read_input(
     """A file, or an image with that name, as the input of a network (3, S, S) uint8, or the reason for a failure."""
     try:
         if not isinstance(image, str):
-            return preprocess(pixels_of(image, name))
-        return preprocess(read_image(image) if reader is None else decode_image(reader.read(image), image))
+            return preprocess(pixels_of(image, name, preprocess.window))
+        data = read_bytes(image) if reader is None else reader.read(image)
+        return preprocess(decode_image(data, image, preprocess.window))
     except ImageError as error:
         return error
 

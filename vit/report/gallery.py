@@ -14,9 +14,9 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from vit.data.dataset_names import is_far
-from vit.data.decode import decode_image, read_image
-from vit.data.image_bytes import ImageError, ImageReader
-from vit.data.preprocess import resize_shorter
+from vit.data.decode import decode_image
+from vit.data.image_bytes import ImageError, ImageReader, read_bytes
+from vit.data.preprocess import Window, resize_shorter
 from vit.report.page import write_page
 from vit.report.thumbnails import encoded
 
@@ -63,9 +63,9 @@ class Gallery:
         reader: reader of images of shards or on other machines; None: files.
     """
 
-    def __init__(self, path: Path, model: str, reader: ImageReader | None = None) -> None:
+    def __init__(self, path: Path, model: str, reader: ImageReader | None = None, window: Window | None = None) -> None:
         self.path, self.model = path, model
-        self._reader = reader
+        self._reader, self._window = reader, window
         self.num_files = 0
         self.statuses: Counter[str] = Counter()
         self.labels: Counter[str] = Counter()
@@ -99,7 +99,7 @@ class Gallery:
         place = (-rank, -self.num_files)  # of two equal ones, the later goes first
         if len(self._cards) == MAX_PICTURES and place < self._cards[0][:2]:
             return
-        picture = _thumbnail(path, self._reader) if has_answer else None
+        picture = _thumbnail(path, self._reader, self._window) if has_answer else None
         problem = "" if status == "ok" else f"{status}: {error}" if error else status
         card = Card(path, self._link(path), own, has_answer, probability, problem, picture)
         push = heapq.heappushpop if len(self._cards) == MAX_PICTURES else heapq.heappush
@@ -135,10 +135,10 @@ class Gallery:
             return None
 
 
-def _thumbnail(path: str, reader: ImageReader | None) -> Markup | None:
+def _thumbnail(path: str, reader: ImageReader | None, window: Window | None) -> Markup | None:
     """The center square of a file's picture, small."""
     try:
-        image = read_image(path) if reader is None else decode_image(reader.read(path), path)
+        image = decode_image(read_bytes(path) if reader is None else reader.read(path), path, window)
         picture = resize_shorter(image, THUMBNAIL, "bilinear")
     except ImageError:
         return None  # the file changed after its prediction

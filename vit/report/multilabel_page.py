@@ -79,7 +79,7 @@ def label_content(
     scored = read_scored_labels(run.scored_path(split), label_names, result.num_images[split], temperatures)
     found = LabelResults.of(scored, result, label_names)
     texts = [label_text(row, label_names) for row in scored.labels]
-    pixels = pixels_of(source, split, list(zip(scored.paths, texts, strict=True)))
+    pixels = pixels_of(run, source, split, list(zip(scored.paths, texts, strict=True)))
     metrics, before = found.measurement.metrics, found.measurement.uncalibrated
     sizes = _training_images(run, label_names)
     values, others = metrics.to_dict(), before.to_dict()

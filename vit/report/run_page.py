@@ -95,7 +95,7 @@ def write_run_report(run: RunDirectory, source: Source | None, result: RunResult
             write_page(run.report_path, "run_labels.html", {**vars(labels.common), **vars(labels)})
             return
         rows = read_scored(run.scored_path(split), result.num_images[split])
-        pictures = Pictures(run, rows, pixels_of(source, split, [(row.path, row.label) for row in rows]))
+        pictures = Pictures(run, rows, pixels_of(run, source, split, [(row.path, row.label) for row in rows]))
         content = _content(result, class_names, split, rows, pictures)
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise DataError(f"{run.path} is damaged: {error}", "restore its files, or train again") from error

@@ -5,12 +5,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+import yaml
 from markupsafe import Markup
 from torch import Tensor
 
 from vit.checkpoints.run import RunDirectory
 from vit.data.dataset import image_of
 from vit.data.decode import ImageError
+from vit.data.preprocess import Window
 from vit.data.samples import Source, label_names
 from vit.inference.scored_rows import ScoredRow
 from vit.report.label_mistakes import NotedLabel
@@ -78,16 +80,18 @@ class Pictures:
         return None if image is None else encoded(shrunk(image, THUMBNAIL))
 
 
-def pixels_of(source: Source | None, split: str, images: Sequence[tuple[str, str]]) -> Pixels | None:
+def pixels_of(run: RunDirectory, source: Source | None, split: str, images: Sequence[tuple[str, str]]) -> Pixels | None:
     """The images by their index, or None where the images are not those that the run was measured on.
 
     Args:
+        run: the run, whose network sees gray values of more than 8 bits through a window.
         images: path of each image, and its class or labels as text.
     """
     if source is None or split not in source.splits:
         return None
     samples = source.splits[split]
     names = label_names(samples, source.class_names)
+    window = _window(run)
     indices = {
         (os.path.join(samples.root or "", path), name): index
         for index, (path, name) in enumerate(zip(samples.paths, names, strict=True))
@@ -100,8 +104,14 @@ def pixels_of(source: Source | None, split: str, images: Sequence[tuple[str, str
     def pixels(index: int) -> Tensor | None:
         try:
             own = found[index]
-            return image_of(samples, own)
+            return image_of(samples, own, window)
         except ImageError:
             return None  # the file changed after the measurement
 
     return pixels
+
+
+def _window(run: RunDirectory) -> Window | None:
+    config = yaml.safe_load(run.config_path.read_text(encoding="utf-8"))
+    window = config["model"]["preprocess"].get("window")  # runs of earlier versions have none
+    return None if window is None else (float(window[0]), float(window[1]))

@@ -193,6 +193,8 @@ def key_of(recipe: Recipe, inputs: Inputs) -> str:
     for part, name, before in _LATER_OPTIONS:
         if values[part][name] == before:
             del values[part][name]
+    if values["model"]["preprocess"]["window"] is None:
+        del values["model"]["preprocess"]["window"]
     values["data"] = {name: value for name, value in values["data"].items() if name not in _UNDECIDING_DATA}
     if recipe.model.init_from is not None:
         values["model"]["init_from"] = inputs.weight_hashes[recipe.model.init_from]

@@ -102,6 +102,8 @@ def _described(source: str, format: str, weights: Weights, description: Descript
         "interpolation": preprocess.interpolation,
         "resize_mode": preprocess.resize_mode,
     }
+    if preprocess.window is not None:
+        values["window"] = preprocess.window
     network = OwnNetwork(description.spec.name, preprocess.image_size, description.spec.options)
     return Pretrained(
         source, format, weights, len(class_names), class_names, values, told_by, network=network,

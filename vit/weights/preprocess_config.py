@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from vit.data.preprocess import Interpolation, ResizeMode
+from vit.data.preprocess import Interpolation, ResizeMode, Window
 
 Channels = tuple[float, float, float]  # red, green, blue
 Config = Mapping[str, Any]  # JSON from elsewhere
@@ -22,6 +22,7 @@ class PreprocessValues(TypedDict, total=False):
     interpolation: Interpolation
     crop_fraction: float
     resize_mode: ResizeMode
+    window: Window
 
 
 @dataclass(frozen=True)

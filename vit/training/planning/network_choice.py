@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass, field, replace
 
+from vit.data.gray_window import measured_window
 from vit.data.preprocess import Preprocess
-from vit.data.samples import Source
+from vit.data.samples import Samples, Source
+from vit.errors import UsageError
 from vit.models.network import Network
 from vit.models.options import Options, plain_options
 from vit.models.spec import Cost, NetworkSpec, count
@@ -68,7 +70,8 @@ def wanted_network(model: ModelConfig) -> WantedNetwork:
     options = plain_options({name: value for name, value in model.network.items() if name != "name"})
     name, image_size = str(model.network.get("name", AUTO)), model.preprocess.image_size
     pretrained = None
-    if model.init_from is not None and (name == AUTO or None in vars(model.preprocess).values()):
+    is_open = any(value is None for key, value in vars(model.preprocess).items() if key != "window")
+    if model.init_from is not None and (name == AUTO or is_open):
         pretrained = open_pretrained(model.init_from)  # a run's config.yaml has everything filled in
     if name != AUTO:
         return WantedNetwork(_checked(name, options, image_size, model.lora), image_size, options, pretrained)
@@ -104,8 +107,18 @@ def choose_network(model: ModelConfig, wanted: WantedNetwork, images: Source, nu
     spec = replace(spec, num_classes=num_classes)
     told: PreprocessValues = {} if wanted.pretrained is None else wanted.pretrained.preprocess
     given = {key: value for key, value in vars(model.preprocess).items() if value is not None}
+    if model.preprocess.window is not None and not model.preprocess.window[0] < model.preprocess.window[1]:
+        low, high = model.preprocess.window
+        raise UsageError(f"--model.preprocess.window [{low:g}, {high:g}] is empty", "give a low and a higher value")
     preprocess = Preprocess(**{**told, **given, "image_size": image_size or spec.default_image_size})
     shapes = spec.build_empty(preprocess.image_size)
     if wanted.pretrained is not None:
         wanted.pretrained.check_fit(shapes, wanted.options)
     return ChosenNetwork(spec, wanted.options, preprocess, count(shapes), shapes)
+
+
+def windowed(network: ChosenNetwork, train: Samples) -> ChosenNetwork:
+    """The same network with the window that training images of more than 8 bits need, if the recipe leaves it open."""
+    if network.preprocess.window is not None:
+        return network
+    return replace(network, preprocess=replace(network.preprocess, window=measured_window(train)))

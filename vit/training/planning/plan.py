@@ -22,7 +22,7 @@ from vit.training.optim import warmup_steps
 from vit.training.planning.batch_size import AUTO
 from vit.training.planning.compatibility import Machine, check_compatibility
 from vit.training.planning.images import chosen_part, divided, subset_seed, with_subset
-from vit.training.planning.network_choice import ChosenNetwork, choose_network, wanted_network
+from vit.training.planning.network_choice import ChosenNetwork, choose_network, wanted_network, windowed
 from vit.training.planning.schedule import choose_schedule
 from vit.training.planning.task_options import check_task_options
 from vit.training.recipes.ranges import seconds
@@ -174,6 +174,7 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
 
 def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork, machine: Machine) -> P:
     """The plan of a recipe whose images and network are chosen."""
+    network = windowed(network, source.splits["train"])
     augment = _choose_augment(recipe.augment, network.preprocess.image_size, source.name)
     schedule = choose_schedule(recipe, len(source.splits["train"]), machine.world_size)
     check_batch_norm(network.shapes, network.spec.name, schedule.batch_size // recipe.optim.accumulate, recipe)

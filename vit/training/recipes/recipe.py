@@ -75,6 +75,8 @@ class PreprocessConfig:
         interpolation: interpolation of resized images (bicubic).
         resize_mode: sides that are resized before the crop (shortest). shortest: the shorter side, to the input's side.
             squash: both sides.
+        window: gray values that become black and white in images of more than 8 bits, such as [0, 4095]. null: those
+            that 0.1 % of the pixels of training images lie below and above, if such images are among them.
     """
 
     image_size: PositiveInt | None = None
@@ -83,6 +85,7 @@ class PreprocessConfig:
     std: tuple[Positive, Positive, Positive] | None = None
     interpolation: Literal["bilinear", "bicubic"] | None = None
     resize_mode: Literal["shortest", "squash"] | None = None
+    window: tuple[Finite, Finite] | None = None
 
 
 @dataclass
