@@ -113,5 +113,5 @@ def pixels_of(run: RunDirectory, source: Source | None, split: str, images: Sequ
 
 def _window(run: RunDirectory) -> Window | None:
     config = yaml.safe_load(run.config_path.read_text(encoding="utf-8"))
-    window = config["model"]["preprocess"].get("window")  # runs of earlier versions have none
+    window = ((config.get("model") or {}).get("preprocess") or {}).get("window")  # earlier versions had none
     return None if window is None else (float(window[0]), float(window[1]))
