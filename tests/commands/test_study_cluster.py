@@ -6,11 +6,12 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from tests.processes import environment, finish, start, until
-from tests.slurm import IS_HERE, WHY, Slurm, slurm
+from tests.slurm import IS_HERE, WHY, Slurm, slurm, write_answer
 from vit.csv_files import records
 from vit.data.threads import available_cores
 from vit.study.cluster import follow
@@ -69,7 +70,7 @@ def test_an_executor_that_is_not_installed_says_how(vit, images, monkeypatch, co
 @pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
 @pytest.mark.faults("K22", simulated="SLURM's commands are scripts with its words")
 def test_a_queue_that_refuses_the_tasks_is_quoted(vit, images, slurm_answers, command):
-    slurm_answers("sbatch", err="sbatch: error: Batch job submission failed: Invalid account", code=1)
+    slurm_answers("sbatch", err="sbatch: error: Batch job submission failed: Invalid account\n", code=1)
     answer = vit(*command, "--executor", "slurm")
     assert answer.code == 2, answer.err
     assert "SLURM refuses the job: Batch job submission failed: Invalid account" in answer.err
@@ -82,7 +83,7 @@ def test_lost_tasks_are_failures_with_a_reason(vit, images, slurm_answers, monke
     module = sys.modules[follow.__module__]
     monkeypatch.setattr(module, "_POLL", 0.01)
     monkeypatch.setattr(module, "_GRACE", 0.05)
-    slurm_answers("sbatch", "Submitted batch job 12")
+    slurm_answers("sbatch", "Submitted batch job 12\n")
     slurm_answers("squeue")
     answer = vit(*command, "--executor", "slurm")
     assert answer.code == code, answer.err
@@ -105,15 +106,10 @@ def images(tmp_path, monkeypatch, draw_classes):
 def slurm_answers(tmp_path_factory, monkeypatch):
     """Gives SLURM's commands an answer, an error and an exit code."""
     folder = tmp_path_factory.mktemp("slurm_commands")
-
-    def set_answer(command, out="", err="", code=0):
-        (folder / command).write_text(f"#!/bin/sh\necho '{out}'\necho '{err}' >&2\nexit {code}\n")
-        (folder / command).chmod(0o755)
-
     for command in ("sbatch", "srun", "squeue", "scontrol"):
-        set_answer(command)
+        write_answer(folder, command)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-    return set_answer
+    return partial(write_answer, folder)
 
 
 @pytest.fixture(scope="module")
