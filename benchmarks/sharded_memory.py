@@ -1,46 +1,51 @@
-"""Memory of each process of a training on 1, 2 and 4 processes of a CPU, with whole and with spread weights (FSDP).
+"""Memory of each process of a training on 1, 2 and 4 processes of a CPU, with whole (DDP) and spread weights (FSDP).
 
     python benchmarks/sharded_memory.py [--processes 1,2,4] [--turns 3] [--depth 8]
 
-Each training is `vit train --devices N`: ViT-B/16 of `depth` blocks (59 million parameters by default), pictures of 64
-pixels, AdamW, float32, 8 images a step. So activations are small beside weights, gradients and the optimizer's state.
+The network is ViT-B/16 of `depth` blocks (57 million parameters by default). It trains in float32 with AdamW and clipping, on
+pictures of 64 pixels, 8 in a step. So activations are small. Weights are spread as `vit train --strategy fsdp` does.
 
-Another process reads /proc/PID/smaps_rollup ten times a second. Pss counts memory that processes share in equal parts,
-so that the numbers add up. "in its steps" is the highest Pss of a process before the first checkpoint. "with
-checkpoints" is the highest Pss of any process before the result is written, with the gathering of weights. The first
-row is a network of a few thousand parameters: what libraries and the loader take.
+Three numbers of a process after some steps, in MiB:
+
+- kept: weights, gradients and the optimizer's state that it holds.
+- at rest: its memory (Pss) after the last step, once malloc has given freed memory back to the system. Pss counts
+  memory that processes share in equal parts, so that the numbers add up. It includes Python, torch and their libraries.
+- highest: its highest Pss after any forward pass, backward pass or step, with freed memory that malloc keeps.
 """
 
 import argparse
+import os
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
-import numpy as np
-from PIL import Image
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
 
-NETWORK, TINY, IMAGE_SIZE, BATCH, STEPS = "vit_base_patch16_224", "vit_nano_patch2_8", 64, 8, 15
-CLASSES, HELD_OUT = 2, 4  # images of each class for validation and test
-PAUSE = 0.1  # seconds between two readings
+from vit.memory import give_back_freed_memory, keep_freed_memory
+from vit.models.spec import NetworkSpec
+from vit.models.vision_transformer import VisionTransformer
+from vit.training.distributed.sharding import spread
+
+NETWORK, IMAGE_SIZE, BATCH, STEPS = "vit_base_patch16_224", 64, 8, 5
 MIB = 2**20
 
 
 @dataclass(frozen=True)
-class Peaks:
-    """Highest memory of each process of one training, in bytes, the largest first.
+class Memory:
+    """Memory of a process in MiB, as the text above says."""
 
-    Attributes:
-        steps: before the first checkpoint.
-        whole: until the result is written.
-    """
-
-    steps: list[int]
-    whole: list[int]
+    kept: float
+    at_rest: float
+    highest: float
 
 
 def main() -> None:
@@ -52,96 +57,82 @@ def main() -> None:
     given = parser.parse_args()
     numbers = [int(number) for number in given.processes.split(",")]
     kinds = [(number, strategy) for number in numbers for strategy in (("ddp",) if number == 1 else ("ddp", "fsdp"))]
-    large = ("--network", NETWORK, "--model.network.depth", str(given.depth), "--model.network.patch_size", "16")
-    found: dict[str, list[Peaks]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        images = draw_images(Path(folder) / "images")
-        for turn in range(given.turns):
-            sides = {"libraries and loader": (("--network", TINY, "--devices", "1"), 1)}
-            for number, strategy in kinds:
-                name = f"{number} processes, {strategy}" if number > 1 else "1 process"
-                sides[name] = ((*large, "--devices", str(number), "--strategy", strategy), number)
-            for name, (options, number) in sides.items():
-                found.setdefault(name, []).append(measured(Path(folder) / f"{turn}", images, options, number))
-                print(f"turn {turn + 1}, {name}: {found[name][-1]}", file=sys.stderr, flush=True)
-    print(
-        "| training | a process in its steps, MiB | all of them | a process with checkpoints, MiB |\n|---|---|---|---|"
-    )
-    for name, peaks in found.items():
-        each = shown(value for one in peaks for value in one.steps)
-        together, most = shown(sum(one.steps) for one in peaks), shown(one.whole[0] for one in peaks)
-        print(f"| {name} | {each} | {together} | {most} |")
+    found: dict[tuple[int, str], list[Memory]] = {kind: [] for kind in kinds}
+    for _ in range(given.turns):
+        for number, strategy in kinds:
+            found[number, strategy] += measured(number, strategy, given.depth)
+    print("| processes | weights | kept, MiB | at rest, MiB | highest, MiB | n |\n|---|---|---|---|---|---|")
+    for (number, strategy), memories in found.items():
+        cells = [shown(values) for values in zip(*map(astuple, memories), strict=True)]
+        words = "spread (FSDP)" if strategy == "fsdp" else "whole"
+        print(f"| {number} | {words} | {' | '.join(cells)} | {len(memories)} |")
 
 
-def shown(values: Iterable[int]) -> str:
-    """Median and range in MiB."""
-    found = sorted(value / MIB for value in values)
+def shown(values: Iterable[float]) -> str:
+    """Median and range."""
+    found = sorted(values)
     return f"{statistics.median(found):,.0f} ({found[0]:,.0f} to {found[-1]:,.0f})"
 
 
-def draw_images(folder: Path) -> Path:
-    """PNG files of noise in class folders, enough for one epoch of `STEPS` steps."""
-    generator = np.random.default_rng(0)
-    for split, each in (("train", STEPS * BATCH // CLASSES), ("validation", HELD_OUT), ("test", HELD_OUT)):
-        for label in range(CLASSES):
-            place = folder / split / f"class {label}"
-            place.mkdir(parents=True)
-            for index in range(each):
-                pixels = generator.integers(0, 256, (IMAGE_SIZE, IMAGE_SIZE, 3), dtype=np.uint8)
-                Image.fromarray(pixels).save(place / f"{index}.png")
-    return folder
-
-
-def measured(folder: Path, images: Path, options: Iterable[str], number: int) -> Peaks:
-    """The memory of the processes of one training, while it runs.
+def measured(number: int, strategy: str, depth: int) -> list[Memory]:
+    """The memory of each process of one training.
 
     Args:
-        folder: folder in which runs are made.
         number: number of processes.
+        depth: number of blocks.
     """
-    folder.mkdir(exist_ok=True)
-    command = [
-        sys.executable, "-m", "vit", "train", str(images), *options, "--image_size", str(IMAGE_SIZE), "--epochs", "1",
-        "--batch_size", str(BATCH), "--optim.optimizer", "adamw", "--augment", "none", "--precision", "32-true",
-        "--trainer.accelerator", "cpu", "--data.num_workers", "0", "--init_from", "none", "--wandb", "off",
-    ]  # fmt: skip
-    out = Path(tempfile.mkdtemp(dir=folder))
-    with open(out / "said.txt", "w", encoding="utf-8") as said:
-        process = subprocess.Popen([*command, "--out", str(out)], stdout=said, stderr=said)
-        steps: dict[int, int] = {}
-        whole: dict[int, int] = {}
-        while process.poll() is None:
-            is_saved, is_over = any(out.glob("*/*/*/checkpoints/*")), any(out.glob("*/*/*/result.json"))
-            for pid in () if is_over else family(process.pid):
-                memory = pss(pid)
-                whole[pid] = max(whole.get(pid, 0), memory)
-                if not is_saved:
-                    steps[pid] = max(steps.get(pid, 0), memory)
-            time.sleep(PAUSE)
-    if process.returncode:
-        raise SystemExit((out / "said.txt").read_text(encoding="utf-8"))
-    return Peaks(sorted(steps.values())[-number:][::-1], sorted(whole.values())[-number:][::-1])
+    with tempfile.TemporaryDirectory() as folder:
+        mp.spawn(train, (number, strategy, depth, folder), nprocs=number)
+        return [torch.load(Path(folder) / str(rank), weights_only=False) for rank in range(number)]
 
 
-def family(pid: int) -> list[int]:
-    """A process and its descendants."""
-    found = [pid]
-    try:
-        children = " ".join(path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children"))
-    except OSError:
-        return found
-    for child in children.split():
-        found += family(int(child))
-    return found
+def train(rank: int, number: int, strategy: str, depth: int, folder: str) -> None:
+    """One process: some steps, then its memory in a file of the folder."""
+    keep_freed_memory()  # as `vit train` does
+    torch.set_num_threads(1)
+    store = dist.FileStore(os.path.join(folder, "store"), number)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=number)
+    network = NetworkSpec.named(NETWORK, 2).build(IMAGE_SIZE)
+    assert isinstance(network, VisionTransformer)
+    network.blocks = network.blocks[:depth]
+    module: nn.Module = network
+    if strategy == "fsdp":
+        spread(network, init_device_mesh("cpu", (number,)))
+    elif number > 1:
+        module = DistributedDataParallel(network)
+    optimizer = torch.optim.AdamW(network.parameters(), fused=True)
+    images, labels = torch.randn(BATCH // number, 3, IMAGE_SIZE, IMAGE_SIZE), torch.zeros(BATCH // number).long()
+    readings = []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = cross_entropy(module(images), labels)
+        readings.append(pss())
+        loss.backward()
+        readings.append(pss())
+        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimizer.step()
+        readings.append(pss())
+    dist.barrier()
+    give_back_freed_memory()
+    memory = Memory(kept(network, optimizer) / MIB, pss() / MIB, max(readings) / MIB)
+    dist.barrier()  # no process ends before all have read: they share libraries
+    torch.save(memory, Path(folder) / str(rank))
+    dist.destroy_process_group()
 
 
-def pss(pid: int) -> int:
-    """Proportional memory of a process in bytes; 0 where it has ended."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
+def kept(network: nn.Module, optimizer: torch.optim.Optimizer) -> int:
+    """Bytes of this process's weights, gradients and state of the optimizer."""
+    weights = list(network.parameters())
+    tensors = [*weights, *(weight.grad for weight in weights if weight.grad is not None)]
+    tensors += [value for state in optimizer.state.values() for value in state.values() if isinstance(value, Tensor)]
+    own = [tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors]
+    return sum(tensor.numel() * tensor.element_size() for tensor in own)
+
+
+def pss() -> int:
+    """Proportional memory of this process in bytes."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 
 
 if __name__ == "__main__":
