@@ -2,8 +2,9 @@
 
     python benchmarks/sharded_memory.py [--processes 1,2,4] [--turns 3] [--depth 8]
 
-The network is ViT-B/16 of `depth` blocks (57 million parameters by default). It trains in float32 with AdamW and clipping, on
-pictures of 64 pixels, 8 in a step. So activations are small. Weights are spread as `vit train --strategy fsdp` does.
+The network is ViT-B/16 of `depth` blocks (57 million parameters by default). It trains in float32 with AdamW and
+clipping, on pictures of 64 pixels, 8 in a step. So activations are small. Weights are spread as
+`vit train --strategy fsdp` does.
 
 Three numbers of a process after some steps, in MiB:
 

@@ -105,7 +105,7 @@ def test_a_pod_hands_sigterm_on_and_waits(tmp_path):
 
 @linux_only
 @pytest.mark.slow
-@pytest.mark.faults("X12")
+@pytest.mark.faults("X12", simulated="pods are processes that run the script of the Job")
 def test_pods_that_come_back_end_with_the_weights_of_one_process(vit, tmp_path):
     """One pod is asked to end in the middle. Both end without success, and both continue when they start again."""
     write_torchrun(tmp_path, f'exec {sys.executable} -m torch.distributed.run "$@"')
