@@ -17,6 +17,7 @@ Three numbers of a process after some steps, in MiB:
 import argparse
 import os
 import statistics
+import sys
 import tempfile
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass
@@ -61,7 +62,9 @@ def main() -> None:
     found: dict[tuple[int, str], list[Memory]] = {kind: [] for kind in kinds}
     for _ in range(given.turns):
         for number, strategy in kinds:
-            found[number, strategy] += measured(number, strategy, given.depth)
+            new = measured(number, strategy, given.depth)
+            print(f"{number} processes, {strategy}: {new}", file=sys.stderr, flush=True)
+            found[number, strategy] += new
     print("| processes | weights | kept, MiB | at rest, MiB | highest, MiB | n |\n|---|---|---|---|---|---|")
     for (number, strategy), memories in found.items():
         cells = [shown(values) for values in zip(*map(astuple, memories), strict=True)]
