@@ -112,6 +112,15 @@ def slurm(variables: dict[str, str], array_size: int = 1001) -> Iterator[Slurm]:
         shutil.rmtree(home, ignore_errors=True)
 
 
+def write_answer(folder: Path, command: str, out: str = "", err: str = "", code: int = 0) -> None:
+    """Write a script that answers in the place of one of SLURM's commands, where PATH begins with the folder."""
+    (folder / f"{command}.out").write_text(out)
+    (folder / f"{command}.err").write_text(err)
+    script = f"#!/bin/sh\ncat {folder}/{command}.out\ncat {folder}/{command}.err >&2\nexit {code}\n"
+    (folder / command).write_text(script)
+    (folder / command).chmod(0o755)
+
+
 def _wait_until_idle(cluster: Slurm) -> None:
     end = time.monotonic() + 60
     while "idle" not in subprocess.run(["sinfo"], env=cluster.variables, capture_output=True, text=True).stdout:

@@ -209,16 +209,6 @@ class CellsLayout:
         """Lock of the process that writes the report."""
         return self.path / ".lock"
 
-
-@dataclass(frozen=True)
-class StudyLayout(CellsLayout):
-    """Paths in the folder of a study."""
-
-    @property
-    def description_path(self) -> Path:
-        """Protocol and list of cells. A folder with this file is a study folder."""
-        return self.path / "study.json"
-
     @property
     def jobs_dir(self) -> Path:
         """Tasks of a cluster: what they do, and their logs."""
@@ -233,6 +223,16 @@ class StudyLayout(CellsLayout):
     def digests_path(self) -> Path:
         """Hashes of the images, for the tasks of a cluster."""
         return self.jobs_dir / "images.json"
+
+
+@dataclass(frozen=True)
+class StudyLayout(CellsLayout):
+    """Paths in the folder of a study."""
+
+    @property
+    def description_path(self) -> Path:
+        """Protocol and list of cells. A folder with this file is a study folder."""
+        return self.path / "study.json"
 
     @property
     def results_path(self) -> Path:
@@ -267,25 +267,33 @@ class CrossvalLayout(CellsLayout):
 
 @dataclass(frozen=True)
 class FeaturesLayout:
-    """Paths of the features of one frozen backbone, which the cells of a study share.
+    """Paths of the features of one frozen backbone on one kind of machine, which the cells of a study share.
 
     Attributes:
         folder: folder of the features of all backbones.
-        key: hash of everything that decides the features.
+        backbone: hash of the backbone and its preprocessing.
+        machine: hash of what a machine computes them with.
     """
 
     folder: Path
-    key: str
+    backbone: str
+    machine: str
+
+    @classmethod
+    def of_backbone(cls, folder: Path, backbone: str) -> list[Self]:
+        """The files of a backbone, of every kind of machine that has computed its features."""
+        found = sorted(folder.glob(f"{backbone}-*.safetensors"))
+        return [cls(folder, *path.stem.split("-")) for path in found]
 
     @property
     def values_path(self) -> Path:
         """The features, with a content hash for each."""
-        return self.folder / f"{self.key}.safetensors"
+        return self.folder / f"{self.backbone}-{self.machine}.safetensors"
 
     @property
     def lock_path(self) -> Path:
         """Lock of the process that computes features."""
-        return self.folder / f"{self.key}.lock"
+        return self.folder / f"{self.backbone}-{self.machine}.lock"
 
 
 @dataclass(frozen=True)

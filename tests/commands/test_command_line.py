@@ -2,9 +2,10 @@
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import pytest
 
@@ -168,10 +169,12 @@ def functions():
 def test_the_signature_is_the_command_line(name, function):
     parser = command_parser(function, name)
     actions = {action.dest: action for action in parser._actions if action.dest != "help"}
-    parameters = inspect.signature(function).parameters
+    parameters = dict(inspect.signature(function).parameters)
+    shared = [parameters.pop(name) for name, one in list(parameters.items()) if one.kind is one.VAR_KEYWORD]
+    parameters |= dict.fromkeys([item.name for one in shared for item in fields(get_args(one.annotation)[1])])
     assert list(actions) == list(parameters)
     for dest, action in actions.items():
-        is_option = parameters[dest].kind is inspect.Parameter.KEYWORD_ONLY
+        is_option = parameters[dest] is None or parameters[dest].kind is inspect.Parameter.KEYWORD_ONLY
         assert action.option_strings == ([f"--{dest}"] if is_option else [])
         assert action.help and (not action.help.endswith(".") or action.help.endswith("...")), dest
     assert parser.epilog.startswith(f"example: vit {name} ")

@@ -1,6 +1,8 @@
 """`vit probe`: backbones compared by linear probes, each image computed once."""
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -46,6 +48,22 @@ def test_the_stored_accuracy_is_that_of_the_checkpoint(probed, tmp_path):
         assert measured.metrics.nll.value == pytest.approx(result["metrics"]["nll"]["value"], abs=2e-3)
         unlike = result["answers"]["novelty"]["unlike"]["value"]
         assert measured.answers.novelty.unlike.value == pytest.approx(unlike, abs=0.03)  # bfloat16 rounds features
+
+
+def test_features_of_another_kind_of_machine_are_found(probed, tmp_path):
+    """The table is made where the command runs, and a cluster may have computed the features on GPUs."""
+    out = shutil.copytree(probed.folder.parent, tmp_path / "out")
+    for path in sorted((out / "digits_probe" / "features").glob("*.safetensors")):
+        backbone, _ = path.stem.split("-")
+        stored = StoredFeatures.read(path.rename(path.with_stem(f"{backbone}-ffff")))
+        part = dict(list(stored.place.items())[:10])
+        StoredFeatures(part, stored.values[:10].clone() * -1, 1.0).write(path.with_stem(f"{backbone}-0000"))
+    backbones = "random:vit_nano_patch2_8,random:resnet10_small"
+    again = vit.probe("digits", backbones=backbones, sizes="60", seeds=2, jobs=1, out=out)
+    assert [replace(one, source="") for one in again.backbones] == [replace(one, source="") for one in probed.backbones]
+    shutil.rmtree(out / "digits_probe" / "features")
+    with pytest.raises(DataError, match="has no features of"):
+        vit.probe("digits", backbones=backbones, sizes="60", seeds=2, jobs=1, out=out)
 
 
 def test_the_table_has_the_most_accurate_backbone_first(probed):

@@ -1,29 +1,38 @@
-"""A study on a cluster: SLURM and Ray on this machine, tasks that end early, machines that are lost."""
+"""Studies, cross-validations and probes on a cluster: SLURM and Ray here, tasks that end early, lost machines."""
 
 import json
+import os
 import shutil
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from tests.processes import environment, finish, start, until
-from tests.slurm import IS_HERE, WHY, Slurm, slurm
+from tests.slurm import IS_HERE, WHY, Slurm, slurm, write_answer
+from vit.csv_files import records
 from vit.data.threads import available_cores
+from vit.study.cluster import follow
 
 PATIENT = 600  # seconds, on a busy machine
 STUDY = ("study", "digits", "--networks", "digits,digits_cnn", "--sizes", "60,120", "--seeds", "2",
          "--budget", "steps:20", "--wandb", "off", "--out", "studies")  # fmt: skip
+CROSSVAL = ("crossval", "colors", "--folds", "3", "--network", "vit_nano_patch2_8", "--optim.steps", "6", "--wandb",
+            "off", "--batch_size", "8", "--data.num_workers", "0", "--out", "studies")  # fmt: skip
+PROBE = ("probe", "colors", "--backbones", "random:vit_nano_patch2_8,random:resnet10_small", "--sizes", "12,all",
+         "--seeds", "2", "--image_size", "8", "--out", "studies")  # fmt: skip
+COMMANDS, NAMES = (STUDY, CROSSVAL, PROBE), ("study", "crossval", "probe")
 
 
 def results(folder):
-    """{cell: accuracy} of a study's results."""
-    found = json.loads((folder / "study.json").read_text())["cells"]
-    read = {cell["folder"]: folder / cell["folder"] / "result.json" for cell in found}
-    return {name: json.loads(path.read_text())["correct"] for name, path in read.items()}
+    """{cell: images that are predicted right} of a study, a cross-validation or a probe."""
+    runs = sorted(path.parent for path in folder.glob("cells/**/config.yaml"))
+    return {str(run.relative_to(folder)): json.loads((run / "result.json").read_text())["correct"] for run in runs}
 
 
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -33,16 +42,74 @@ def results(folder):
     ],
 )
 @pytest.mark.faults("K20")
-def test_options_of_a_cluster_are_checked(vit, here, options, words):
-    answer = vit(*STUDY, *options)
+def test_options_of_a_cluster_are_checked(vit, images, command, options, words):
+    answer = vit(*command, *options)
     assert answer.code == 2 and words in answer.err, answer.err
+    assert not (images / "studies").exists()
 
 
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
 @pytest.mark.faults("K20")
-def test_a_machine_without_slurm_says_so(vit, here, monkeypatch):
+def test_a_machine_without_slurm_says_so(vit, images, monkeypatch, command):
     monkeypatch.setenv("PATH", "/nonexistent")
-    answer = vit(*STUDY, "--executor", "slurm")
+    answer = vit(*command, "--executor", "slurm")
     assert answer.code == 2 and "this machine has no sbatch" in answer.err
+    assert not (images / "studies").exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
+@pytest.mark.parametrize(("executor", "package"), [("slurm", "submitit"), ("ray", "ray")])
+@pytest.mark.faults("K21")
+def test_an_executor_that_is_not_installed_says_how(vit, images, monkeypatch, command, executor, package):
+    monkeypatch.setitem(sys.modules, package, None)  # as if it could not be imported
+    answer = vit(*command, "--executor", executor)
+    assert answer.code == 2 and f"--executor {executor} needs" in answer.err and f"[{executor}]" in answer.err
+    assert not (images / "studies").exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
+@pytest.mark.faults("K22", simulated="SLURM's commands are scripts with its words")
+def test_a_queue_that_refuses_the_tasks_is_quoted(vit, images, slurm_answers, command):
+    slurm_answers("sbatch", err="sbatch: error: Batch job submission failed: Invalid account\n", code=1)
+    answer = vit(*command, "--executor", "slurm")
+    assert answer.code == 2, answer.err
+    assert "SLURM refuses the job: Batch job submission failed: Invalid account" in answer.err
+
+
+@pytest.mark.parametrize(("command", "code"), [(STUDY, 3), (CROSSVAL, 5), (PROBE, 3)], ids=NAMES)
+@pytest.mark.faults("K23", simulated="SLURM's commands are scripts, and its tasks never begin")
+def test_lost_tasks_are_failures_with_a_reason(vit, images, slurm_answers, monkeypatch, command, code):
+    """squeue knows no task of a job that was queued, and no cell has a result."""
+    module = sys.modules[follow.__module__]
+    monkeypatch.setattr(module, "_POLL", 0.01)
+    monkeypatch.setattr(module, "_GRACE", 0.05)
+    slurm_answers("sbatch", "Submitted batch job 12\n")
+    slurm_answers("squeue")
+    answer = vit(*command, "--executor", "slurm")
+    assert answer.code == code, answer.err
+    *_, last = answer.err.splitlines()
+    assert "has ended without a result (see " in last and "jobs/12_" in last, last
+    (folder,) = (images / "studies").iterdir()
+    listed = json.loads((folder / ("crossval.json" if command is CROSSVAL else "study.json")).read_text())["cells"]
+    assert len(list(folder.glob("cells/**/failure.txt"))) == len(listed)
+
+
+@pytest.fixture
+def images(tmp_path, monkeypatch, draw_classes):
+    """An empty working folder but for the data set `colors`."""
+    monkeypatch.chdir(tmp_path)
+    draw_classes(tmp_path / "colors", ("blue", "green", "red"), 20, side=8)
+    return tmp_path
+
+
+@pytest.fixture
+def slurm_answers(tmp_path_factory, monkeypatch):
+    """Gives SLURM's commands an answer, an error and an exit code."""
+    folder = tmp_path_factory.mktemp("slurm_commands")
+    for command in ("sbatch", "srun", "squeue", "scontrol"):
+        write_answer(folder, command)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return partial(write_answer, folder)
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +138,33 @@ def test_slurm_finds_what_one_machine_finds(cluster, tmp_path, monkeypatch):
     out, said = finish(tmp_path, process, PATIENT)
     assert process.returncode == 0, out + said
     assert results(tmp_path / "studies" / "digits") == results(tmp_path / "studies" / "here")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not IS_HERE, reason=WHY)
+@pytest.mark.parametrize(("command", "num_tasks"), [(CROSSVAL, 3), (PROBE, 2)], ids=["crossval", "probe"])
+def test_folds_and_probes_on_slurm_find_what_one_machine_finds(cluster, images, monkeypatch, command, num_tasks):
+    """A fold is a task, and so are all probes of a backbone, because they share its features."""
+    for name, value in cluster.variables.items():
+        monkeypatch.setenv(name, value)
+    process = start(images, *command, "--name", "there", "--executor", "slurm", "--cluster.cpus", "1", real=True)
+    out, said = finish(images, process, PATIENT)
+    assert process.returncode == 0 and "tasks of SLURM" in out, out + said
+    there, here = images / "studies" / "there", images / "studies" / "here"
+    assert len(json.loads((there / "jobs" / "submitted.json").read_text())) == num_tasks
+    process = start(images, *command, "--name", "here", "--jobs", available_cores(), real=True)
+    out, said = finish(images, process, PATIENT)
+    assert process.returncode == 0, out + said
+    assert results(there) == results(here) and len(results(here)) == (3 if command is CROSSVAL else 8)
+    assert found_in(there) == found_in(here)
+
+
+def found_in(folder):
+    """What a cross-validation or a probe found, without times and its own folder."""
+    if (folder / "predictions.csv").is_file():
+        return (folder / "predictions.csv").read_text()
+    rows = records(folder / "backbones.csv")
+    return [{name: value for name, value in row.items() if name not in ("source", "seconds_per_image")} for row in rows]
 
 
 @pytest.mark.slow
@@ -121,3 +215,24 @@ def test_ray_trains_the_cells_of_a_lost_machine_elsewhere(tmp_path, monkeypatch)
         machines.shutdown()
         shutil.rmtree("/tmp/ray", ignore_errors=True)
     assert sys.modules["ray"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [CROSSVAL, PROBE], ids=["crossval", "probe"])
+def test_ray_finds_paths_from_the_folder_of_the_command(images, monkeypatch, tmp_path_factory, command):
+    """The machines of the cluster were started in another folder, and DATA and --out are relative."""
+    ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    machines = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+    try:
+        monkeypatch.setenv("RAY_ADDRESS", machines.address)
+        process = start(images, *command, "--name", "there", "--executor", "ray", "--cluster.cpus", "1", real=True)
+        out, said = finish(images, process, PATIENT)
+        assert process.returncode == 0 and "tasks of Ray" in out, out + said
+        assert len(results(images / "studies" / "there")) == (3 if command is CROSSVAL else 8)
+    finally:
+        ray.shutdown()
+        machines.shutdown()
+        shutil.rmtree("/tmp/ray", ignore_errors=True)

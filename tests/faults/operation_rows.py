@@ -94,6 +94,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "none exists; all processes leave with it"),
         Fault("X10", "weights that differ between processes", "compared before every validation; the training ends", 8),
         Fault("X11", "started by SLURM", "one run folder, one process that prints, the same numbers"),
+        Fault("X12", "a pod of a Kubernetes Job that trains on several machines is asked to end",
+              "no pod counts as successful before there is a result; all of them start again and continue"),
     ),
     "Weights & Biases": (
         Fault("W1", "no network, or not logged in",
@@ -156,6 +158,9 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("A19", "a study on SLURM: a partition that does not exist, more cells than an array takes, a task whose "
               "time is over", "the partition is refused; the other cells end with the numbers of one machine"),
         Fault("A20", "a study on Ray loses a machine", "its cells are trained on another one"),
+        Fault("K23", "vit study, crossval, probe: a task of a cluster ends without a result",
+              "its cells fail with the reason and the path of SLURM's log; the same command trains them (3 where no "
+              "cell is finished)", 5),
     ),
     "Networks of timm, and licences": (
         Fault("T1", "attention, rollout or relevance of a network whose attention cannot be read (Swin, Hiera, CaiT)",

@@ -4,15 +4,18 @@ import os
 import sys
 import threading
 import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.slurm import write_answer
 from vit.errors import UsageError
 from vit.study.cluster import ClusterOptions, batches, follow
 from vit.study.grid import Cell
 from vit.study.slurm import _alive, _largest_array
-from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.recipe import ModelConfig, Recipe
 
 
 def cells(count):
@@ -34,10 +37,26 @@ def test_wrong_options_are_refused(given, words):
         ClusterOptions.of(given)
 
 
-def test_every_cell_is_in_one_task(tmp_path):
-    found = batches(tmp_path, cells(7), ClusterOptions(cells_per_task=3), "group", {})
+def test_every_cell_is_in_one_task(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = batches(Path("study"), cells(7), ClusterOptions(cells_per_task=3), "group", {})
     assert [[cell.seed for cell in batch.cells] for batch in found] == [[0, 1, 2], [3, 4, 5], [6]]
-    assert all(batch.study.is_absolute() and batch.threads == 2 for batch in found)
+    assert all(batch.study == tmp_path / "study" and batch.threads == 2 for batch in found)
+    assert {batch.home for batch in found} == {tmp_path}
+    assert [len(batch.cells) for batch in batches(Path("study"), cells(3), ClusterOptions(), "group", {})] == [1, 1, 1]
+
+
+def test_probes_of_one_backbone_are_one_task_unless_a_number_is_given(tmp_path):
+    """A task of its own would wait for the task that computes the features of its backbone."""
+    models = [ModelConfig(init_from=name, freeze="backbone") for name in ("a.ckpt", "b.ckpt", "a.ckpt", "b.ckpt")]
+    probes = [
+        replace(cell, recipe=replace(cell.recipe, model=model)) for cell, model in zip(cells(4), models, strict=True)
+    ]
+    trained = cells(5)[4]
+    found = batches(tmp_path, [*probes, trained], ClusterOptions(), "group", {})
+    assert sorted([cell.seed for cell in batch.cells] for batch in found) == [[0, 2], [1, 3], [4]]
+    found = batches(tmp_path, probes, ClusterOptions(cells_per_task=1), "group", {})
+    assert [[cell.seed for cell in batch.cells] for batch in found] == [[0], [1], [2], [3]]
 
 
 def test_progress_comes_from_the_files_of_cells(tmp_path, monkeypatch):
@@ -69,16 +88,8 @@ def test_progress_comes_from_the_files_of_cells(tmp_path, monkeypatch):
 @pytest.fixture
 def answers(tmp_path, monkeypatch):
     """Gives SLURM's commands an answer, an error and an exit code."""
-
-    def set_answer(command, out="", err="", code=0):
-        (tmp_path / f"{command}.out").write_text(out)
-        (tmp_path / f"{command}.err").write_text(err)
-        script = f"#!/bin/sh\ncat {tmp_path}/{command}.out\ncat {tmp_path}/{command}.err >&2\nexit {code}\n"
-        (tmp_path / command).write_text(script)
-        (tmp_path / command).chmod(0o755)
-
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    return set_answer
+    return partial(write_answer, tmp_path)
 
 
 def test_tasks_that_squeue_lists_are_alive(answers):

@@ -18,7 +18,7 @@ def shared(tmp_path, monkeypatch):
     """A folder for six images, of which the last could not be read, and the images that were computed."""
     hashes = {f"{index}.png": name for index, name in enumerate(NAMES[:5])} | {"5.png": "", "again.png": NAMES[0]}
     found = SharedFeatures(tmp_path / "features", hashes)
-    monkeypatch.setattr(found, "files", lambda plan: FeaturesLayout(tmp_path / "features", "one"))
+    monkeypatch.setattr(found, "files", lambda plan: FeaturesLayout(tmp_path / "features", "one", "cpu"))
     calls: list[list[str]] = []
 
     def compute(samples):
@@ -44,7 +44,7 @@ def test_each_content_is_computed_once(shared):
 @pytest.mark.parametrize("damage", [b"", b"not a file of tensors"])
 def test_a_damaged_file_is_computed_again(shared, tmp_path, damage):
     shared.of("1.png")
-    path = tmp_path / "features" / "one.safetensors"
+    path = tmp_path / "features" / "one-cpu.safetensors"
     path.write_bytes(damage)
     assert shared.of("1.png")[0].tolist() == [[1.0, 1.0]] and len(shared.calls) == 2
 

@@ -1,7 +1,8 @@
 """The command line of a function: flags and types from its signature, help from its docstring
 
 A command is a typed function with a Google-style docstring. Parameters before the `*` are positional arguments, and
-parameters after the `*` are options. The docstring's Args are the help, and its Example ends the help.
+parameters after the `*` are options. The docstring's Args are the help, and its Example ends the help. Options that
+several commands share are the attributes of a dataclass: `**where: Annotated[Any, ExecutorOptions]`.
 """
 
 import inspect
@@ -54,8 +55,10 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         signature = inspect.signature(function)
-        given = signature.bind(*args, **kwargs).arguments
-        values = {name: _as_words(signature.parameters[name].annotation, value) for name, value in given.items()}
+        given = dict(signature.bind(*args, **kwargs).arguments)
+        shared = [name for name, one in signature.parameters.items() if one.kind is one.VAR_KEYWORD]
+        more = {name: value for group in shared for name, value in given.pop(group, {}).items()}
+        values = {name: _as_words(signature.parameters[name].annotation, value) for name, value in given.items()} | more
         command_parser(function).parse_object(values)
         return function(*args, **kwargs)
 
@@ -109,7 +112,10 @@ def _chosen(actions: Mapping[str, Function], arguments: Sequence[str], name: str
 
 
 def _add_argument(parser: Parser, parameter: inspect.Parameter, about: str) -> None:
-    """Add the argument of one parameter: positional, an option, or a flag."""
+    """Add the argument of one parameter: positional, an option, or a flag; of a dataclass that of each attribute."""
+    if parameter.kind is parameter.VAR_KEYWORD:
+        parser.add_class_arguments(get_args(parameter.annotation)[1], None)
+        return
     metavar = _metavar(parameter)
     kind, several = _accepted(parameter.annotation)
     options: dict[str, Any] = {"type": kind, "help": about}

@@ -7,6 +7,7 @@ from pathlib import Path
 from vit.commands.arguments import PositiveInt, StrPath
 from vit.commands.crossval_plan import CrossvalPlan, make_crossval_plan, show_crossval
 from vit.commands.crossval_report import report_crossval
+from vit.commands.executor_options import EXECUTOR_OPTIONS, ExecutorOptions, add_executor_options
 from vit.commands.recipe_options import make_parser
 from vit.commands.study_progress import StudyProgress
 from vit.commands.train_options import TrainOptions, read_values, read_with
@@ -26,7 +27,6 @@ def crossval(
     data: StrPath | None = None,
     *,
     folds: int = 5,
-    jobs: int | None = None,
     config: StrPath | Sequence[StrPath] = (),
     **options: object,
 ) -> Path:
@@ -37,9 +37,8 @@ def crossval(
     Args:
         data: images as `vit.train` takes them. All their splits are divided into the folds.
         folds: number of folds, 2 or more.
-        jobs: number of folds that train at a time; None: one for each GPU, or for each CPU core.
         config: recipe files, or names of shipped recipes.
-        options: options of `vit.train`.
+        options: options of `vit.train`; and jobs=2, executor="slurm", cluster={"time": "2h"} as for `vit.study`.
 
     Returns:
         The folder of the cross-validation, with predictions.csv, summary.json and report.html.
@@ -50,7 +49,8 @@ def crossval(
     Example:
         vit.crossval("photos/", folds=5, network="resnet18", epochs=30)
     """
-    found = run_crossval(read_values(data, config, None, options), folds, jobs, Reporter())
+    where = ExecutorOptions.of("crossval", {name: options.pop(name) for name in EXECUTOR_OPTIONS if name in options})
+    found = run_crossval(read_values(data, config, None, options), folds, where, Reporter())
     if found is None:
         raise UsageError("a dry run leaves no folder", "leave dry_run out, or use the command line")
     return found
@@ -62,18 +62,17 @@ def main(words: Sequence[str]) -> int:
     parser.prog, parser.command, parser.description = "vit crossval", "crossval", _ABOUT
     parser.epilog = f"example: {_EXAMPLE}"
     parser.add_argument("--folds", type=PositiveInt, default=5, help="number of folds, 2 or more")
-    about = "number of folds that train at a time; null: one for each GPU, or for each CPU core"
-    parser.add_argument("--jobs", type=PositiveInt | None, default=None, help=about)
+    add_executor_options(parser)
     parser.set_defaults({"out": "crossval"})
-    options, further = read_with(parser, words, ("folds", "jobs"))
-    reporter = Reporter()
-    run_crossval(options, int(further.get("folds", 5)), further.get("jobs"), reporter)
+    options, further = read_with(parser, words, ("folds", *EXECUTOR_OPTIONS))
+    folds, reporter = int(further.pop("folds", 5)), Reporter()
+    run_crossval(options, folds, ExecutorOptions.of("crossval", further), reporter)
     if options.dry_run:
         reporter.next_command(shlex.join(["vit", "crossval", *(word for word in words if "--dry_run" not in word)]))
     return 0
 
 
-def run_crossval(options: TrainOptions, folds: int, jobs: int | None, reporter: Reporter) -> Path | None:
+def run_crossval(options: TrainOptions, folds: int, where: ExecutorOptions, reporter: Reporter) -> Path | None:
     """Train the folds without a result, then write and show the report; None where nothing was to be trained."""
     if options.print_config:
         print(dump(options.given.recipe()), end="")
@@ -84,7 +83,8 @@ def run_crossval(options: TrainOptions, folds: int, jobs: int | None, reporter: 
         if is_given:
             fix = "leave it out: the same 'vit crossval' command continues"
             raise UsageError(f"{flag} is for vit train", fix if flag == "--resume" else "give a number")
-    plan = make_crossval_plan(options, folds, jobs, reporter)
+    where.check(options.dry_run)
+    plan = make_crossval_plan(options, folds, where, reporter)
     show_crossval(reporter, plan)
     if options.dry_run:
         return None
@@ -95,13 +95,16 @@ def run_crossval(options: TrainOptions, folds: int, jobs: int | None, reporter: 
 
 
 def _run_folds(plan: CrossvalPlan, reporter: Reporter) -> None:
-    from vit.study.runner import run_cells
+    from vit.study.executors import run_cells_on
 
     num_train = max(cell.num_images for cell in plan.cells)
     num_images = {"train": num_train, "others": len(plan.digests) - num_train}
-    progress = StudyProgress(reporter, plan.folder.path, plan.cells, num_images)
+    where, folder = plan.where, plan.folder.path
+    progress = StudyProgress(reporter, folder, plan.cells, num_images)
     try:
-        run_cells(plan.folder.path, plan.cells, plan.machine, plan.folder.path.name, plan.digests, progress.notify)
+        run_cells_on(
+            where.executor, folder, plan.cells, where.cluster_options, where.jobs, plan.digests, progress.notify
+        )
     except KeyboardInterrupt as error:
         raise StoppedError(130, "interrupted", "to continue, give the same command again") from error
     finally:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vit.commands.executor_options import ExecutorOptions
 from vit.commands.reading import read_images
 from vit.commands.starting import find_start
 from vit.commands.study_series import tracking_of_cells
@@ -30,6 +31,7 @@ class CrossvalPlan:
     Attributes:
         cells: the training of each fold.
         folder: where they are.
+        where: where they run.
         machine: share of the machine that each of them gets.
         digests: {path: content hash} of all images.
         facts: what crossval.json says of it: data, classes, network, folds, seed.
@@ -38,13 +40,14 @@ class CrossvalPlan:
 
     cells: "list[Cell]"
     folder: "CrossvalDirectory"
+    where: ExecutorOptions
     machine: "Machine"
     digests: Mapping[str, str]
     facts: "Mapping[str, JsonValue]"
     notes: list[str]
 
 
-def make_crossval_plan(options: TrainOptions, folds: int, jobs: int | None, reporter: Reporter) -> CrossvalPlan:
+def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions, reporter: Reporter) -> CrossvalPlan:
     """Read the images, divide them, and make every choice before the first training.
 
     Raises:
@@ -62,8 +65,8 @@ def make_crossval_plan(options: TrainOptions, folds: int, jobs: int | None, repo
     from vit.data.samples import Source
     from vit.data.sources import open_source
     from vit.study.crossval import CrossvalDirectory, fold_cells
+    from vit.study.executors import share_of
     from vit.study.grid import Inputs, check_unmeasured
-    from vit.study.runner import machine
     from vit.training.planning.images import divided
     from vit.training.planning.plan import make_plan
     from vit.weights.hashing import weights_hash
@@ -100,7 +103,8 @@ def make_crossval_plan(options: TrainOptions, folds: int, jobs: int | None, repo
     return CrossvalPlan(
         fold_cells(recipe, first.spec.name, inputs, num_images),
         CrossvalDirectory(parent / (recipe.name or slug(found.name))),
-        machine(jobs),
+        where,
+        share_of(where.executor, where.cluster_options, where.jobs),
         digests,
         facts,
         [*_own_splits(found), *found.notes, *([start.why] if start.why else [])],
@@ -133,11 +137,12 @@ def _own_splits(found: "Source") -> list[str]:
 
 def show_crossval(reporter: Reporter, plan: CrossvalPlan) -> None:
     """Show what a cross-validation will do."""
-    facts, machine = plan.facts, plan.machine
+    from vit.study.executors import share_words
+
+    facts = plan.facts
     classes, tracking = facts["classes"], plan.cells[0].recipe.wandb
     assert isinstance(classes, list)
     sizes = sorted({cell.num_images for cell in plan.cells})
-    gpus = f", {machine.gpus} GPUs" if machine.gpus else ""
     reporter.line(f"Cross-validation of {facts['network']} on {facts['data']}")
     reporter.facts(
         [
@@ -145,7 +150,7 @@ def show_crossval(reporter: Reporter, plan: CrossvalPlan) -> None:
             *(("note", note) for note in plan.notes),
             ("folds", f"{facts['folds']}, {facts['division']}"),
             ("training", f"{' to '.join(f'{size:,}' for size in dict.fromkeys((sizes[0], sizes[-1])))} images each"),
-            ("jobs", f"{machine.jobs} at a time, {machine.threads} threads each{gpus}"),
+            ("jobs", share_words(plan.where.executor, plan.machine)),
             *([("W&B", f"{tracking}: numbers and configuration of every fold")] if tracking != "off" else []),
             ("folder", str(plan.folder.path)),
         ]

@@ -4,9 +4,10 @@ import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
 from vit.commands.arguments import PositiveInt, StrPath, path_text
+from vit.commands.executor_options import ExecutorOptions
 from vit.commands.study_cells import train_cells
 from vit.commands.study_options import StudyOptions, items
 from vit.commands.study_plan import make_study_plan, show_study
@@ -43,9 +44,9 @@ def probe(
     seeds: PositiveInt = 5,
     image_size: PositiveInt | None = None,
     root: StrPath | None = None,
-    jobs: PositiveInt | None = None,
     out: StrPath = "studies",
     name: str | None = None,
+    **where: Annotated[Any, ExecutorOptions],
 ) -> ProbeSummary:
     """Find the pretrained network whose features fit DATA best: a linear probe of each, with intervals.
 
@@ -60,9 +61,9 @@ def probe(
         seeds: number of seeds; each draws its own training images where a size is below all
         image_size: side of the input in pixels; null: as each backbone was trained
         root: folder of torchvision data sets
-        jobs: number of heads fitted at a time; null: one for each GPU, or for each CPU core
         out: parent folder of study folders
         name: name of the study's folder; null: the data's name with _probe
+        where: jobs=2, executor="slurm", cluster={"time": "2h"} as for `vit.study`
 
     Returns:
         The folder of the study, and the backbones with their accuracies.
@@ -75,13 +76,14 @@ def probe(
         vit probe photos/ --backbones timm:deit_tiny_patch16_224.fb_in1k,timm:resnet18.a1_in1k --sizes 50,200,all
     """
     check_data(os.fspath(data))
+    ExecutorOptions(**where).check()
     folder = Path(out).expanduser() / (name or f"{Path(data).stem}_probe")
     sources = _sources(items(backbones), folder)
     recipes = _write_recipes(sources, folder, image_size)
     given = {} if root is None else {"root": path_text(root)}
     options = StudyOptions(
         source=os.fspath(data), networks=recipes, sizes=sizes, seeds=seeds, budget="epochs:1", data=dict(given),
-        jobs=jobs, out=str(folder.parent), name=folder.name, wandb="off",
+        out=str(folder.parent), name=folder.name, wandb="off", **where,
     )  # fmt: skip
     reporter = Reporter()
     plan = make_study_plan(options, reporter)

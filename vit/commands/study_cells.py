@@ -39,17 +39,7 @@ def train_cells(plan: StudyPlan, reporter: Reporter) -> int:
 
 def _run(plan: StudyPlan, cells: "Sequence[Cell]", notify: "Callable[[Cell, Event], None]") -> None:
     """Run cells where the study's executor says."""
-    options, folder = plan.options, plan.folder.path
-    group, digests = folder.name, plan.contents.by_path(plan.source)
-    if options.executor == "slurm":
-        from vit.study.slurm import run_on_slurm
+    from vit.study.executors import run_cells_on
 
-        run_on_slurm(folder, cells, options.cluster_options, options.jobs, group, digests, notify)
-    elif options.executor == "ray":
-        from vit.study.ray_tasks import run_on_ray
-
-        run_on_ray(folder, cells, options.cluster_options, options.jobs, group, digests, notify)
-    else:
-        from vit.study.runner import run_cells
-
-        run_cells(folder, cells, plan.machine, group, digests, notify)
+    options, digests = plan.options, plan.contents.by_path(plan.source)
+    run_cells_on(options.executor, plan.folder.path, cells, options.cluster_options, options.jobs, digests, notify)

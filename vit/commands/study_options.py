@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Literal
 
 import yaml
 from jsonargparse import ActionConfigFile
-from jsonargparse.typing import PositiveInt
 
 from vit.commands.arguments import StrPath, fraction
 from vit.commands.configs import find_config, shipped_configs
+from vit.commands.executor_options import EXECUTOR_OPTIONS, ExecutorOptions, add_executor_options
 from vit.commands.parser import Parser
 from vit.commands.recipe_options import SHORT
 from vit.errors import UsageError
-from vit.study.cluster import ClusterOptions
 from vit.training.recipes.values import plain_values
 
 if TYPE_CHECKING:
@@ -38,8 +37,8 @@ Words = list[str | int] | str | int  # a list, or its items with commas between 
 
 
 @dataclass(frozen=True)
-class StudyOptions:
-    """The options of a study.
+class StudyOptions(ExecutorOptions):
+    """The options of a study, beside those that say where its cells run.
 
     Attributes:
         source: DATA as for vit train; null: the data of the recipes.
@@ -53,11 +52,6 @@ class StudyOptions:
         tune: OPTION=A,B,... (repeatable), or a YAML file of such options. For each network and size a value is chosen
             on validation images with the first seed. x0.3 means 0.3 times the recipe's value.
         set: OPTION=VALUE for all cells; repeatable.
-        jobs: number of cells at a time; null: one for each GPU, or for each CPU core; on a cluster, as many tasks as it
-            allows.
-        executor: where cells run. local: on this machine. slurm: as tasks of SLURM. ray: on a cluster of Ray.
-        cluster: what a task of SLURM or Ray asks for, such as --cluster.time 4h, --cluster.cpus 4, --cluster.gpus 1,
-            --cluster.memory 16 (GB), --cluster.partition gpu, --cluster.cells_per_task 10.
         shard: I/N: the I-th of N parts of the cells, for several machines.
         dry_run: whether to show cells and estimated time, and train nothing.
         target: accuracy; the report estimates the number of images that reaches this accuracy.
@@ -76,9 +70,6 @@ class StudyOptions:
     vary: dict[str, Value] = field(default_factory=dict)
     tune: dict[str, Value] | str = field(default_factory=dict)
     set: dict[str, Value] = field(default_factory=dict)
-    jobs: PositiveInt | None = None
-    executor: Literal["local", "slurm", "ray"] = "local"
-    cluster: dict[str, Value] = field(default_factory=dict)
     shard: str = "1/1"
     dry_run: bool = False
     target: float | str | None = None
@@ -91,13 +82,6 @@ class StudyOptions:
     def accuracy(self) -> float | None:
         """The target as a fraction; UsageError for another number."""
         return fraction("--target", self.target)
-
-    @property
-    def cluster_options(self) -> ClusterOptions:
-        """What a task of a cluster asks for; UsageError for a wrong value, or without a cluster."""
-        if self.cluster and self.executor == "local":
-            raise UsageError("--cluster.* without a cluster", "give --executor slurm or --executor ray")
-        return ClusterOptions.of(self.cluster)
 
     @property
     def part(self) -> tuple[int, int]:
@@ -129,7 +113,8 @@ def make_parser() -> Parser:
     parser.add_argument("--config", action=ActionConfigFile, help=f"YAML file of a study, such as {_FILE}")
     about = "as for vit train; null: the data of the recipes"
     parser.add_argument("source", metavar="DATA", type=str | None, nargs="?", default=None, help=about)
-    parser.add_class_arguments(StudyOptions, None, skip={"source", "config_name"})
+    parser.add_class_arguments(StudyOptions, None, skip={"source", "config_name", *EXECUTOR_OPTIONS})
+    add_executor_options(parser)
     return parser
 
 
@@ -170,7 +155,8 @@ def items(value: object) -> list[str]:
 
 def _checked(options: StudyOptions) -> StudyOptions:
     """The same options with short flags written out in `vary`, `tune` and `set`; UsageError for a wrong value."""
-    _, _, _ = options.accuracy, options.part, options.cluster_options
+    _, _ = options.accuracy, options.part
+    options.check(options.dry_run)
     tune = options.tune
     if isinstance(tune, str):
         tune = yaml.safe_load(Path(tune).expanduser().read_text(encoding="utf-8"))

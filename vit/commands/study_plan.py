@@ -85,6 +85,7 @@ class StudyPlan:
     @cached_property
     def protocol(self) -> "dict[str, JsonValue]":
         """What study.json says of the study."""
+        from vit.study.executors import share_words
         from vit.study.wording import LINEAR_PROBE, PROBE_WORDS
 
         choices = {name: list(found) for name, found in self.series.items()}
@@ -92,10 +93,6 @@ class StudyPlan:
         tuning = (
             f"chosen among {tuned} settings at every size, on validation images, with seed {self.seeds[0]}; then fixed"
         )
-        machine = self.machine
-        gpus = f", {machine.gpus} GPUs" if machine.gpus else ""
-        executor, at_a_time = self.options.executor, f"{machine.jobs} at a time"
-        where = {"slurm": "tasks of SLURM", "ray": "tasks of Ray"}.get(executor, at_a_time)
         return {
             "data": self.source.name,
             "classes": len(self.source.class_names),
@@ -110,7 +107,7 @@ class StudyPlan:
             "subsets": self._subsets(),
             **({"right": RIGHT} if self.source.is_multilabel else {}),
             "series": list(self.series),
-            "jobs": f"{where}, {machine.threads} threads each{gpus}",
+            "jobs": share_words(self.options.executor, self.machine),
         }
 
     def _subsets(self) -> str:
@@ -133,7 +130,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     first = _recipes(series)[0]
     listed = listed_images(first)
 
-    from vit.study.runner import Machine, machine
+    from vit.study.executors import share_of
     from vit.training.planning.plan import make_plan
 
     source = make_plan(replace(first, distill=DistillConfig()), listed).source
@@ -143,8 +140,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     series = _decided(series, source)
     budget, sizes, seeds = options.grid(len(source.splits["train"]))
     inputs = _inputs(series, source, contents, sizes, seeds)
-    asked = options.cluster_options
-    share = machine(options.jobs) if options.executor == "local" else Machine(options.jobs or 1, asked.cpus, asked.gpus)
+    share = share_of(options.executor, options.cluster_options, options.jobs)
     plan = StudyPlan(options, source, contents, series, budget, sizes, seeds, inputs, share)
     for cell in {(cell.series, cell.choice): cell for cell in reversed(plan.cells)}.values():
         made = make_plan(cell.recipe)  # refuses a wrong value now, before it fails in every cell

@@ -1,4 +1,4 @@
-"""Cells of a study as tasks of a cluster: what a task asks for, what it does, and its progress read from files
+"""Cells as tasks of a cluster: what a task asks for, what it does, and its progress read from files
 
 Whatever cluster runs the tasks, the cells keep their folders and keys, and results come from the files that cells
 write. So a study may begin on one machine and go on on a cluster, or the other way round.
@@ -6,9 +6,10 @@ write. So a study may begin on one machine and go on on a cluster, or the other 
 
 import json
 import multiprocessing
+import os
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from vit.atomic_files import write_json
 from vit.checkpoints.locking import is_held
 from vit.errors import UsageError, nearest
-from vit.layout import RunLayout, StudyLayout
+from vit.layout import CellsLayout, RunLayout
 
 if TYPE_CHECKING:
     from vit.study.grid import Cell
@@ -37,7 +38,8 @@ class ClusterOptions:
         gpus: number of GPUs of a task.
         memory: memory of a task in GB; 0: the cluster's default.
         partition: partition of SLURM; empty: the cluster's default.
-        cells_per_task: number of cells that a task runs one after another, for short cells.
+        cells_per_task: number of cells that a task runs one after another, for short cells; 0: one, or all linear
+            probes of one backbone, because they share its features.
         sbatch: further options of sbatch, as "account=lab qos=long".
     """
 
@@ -46,7 +48,7 @@ class ClusterOptions:
     gpus: int = 0
     memory: float = 0
     partition: str = ""
-    cells_per_task: int = 1
+    cells_per_task: int = 0
     sbatch: str = ""
 
     @classmethod
@@ -62,7 +64,7 @@ class ClusterOptions:
             except ValueError as error:
                 raise UsageError(f"--cluster.{name} {value}", "give a number") from error
         found = cls(**values)
-        for name, least in (("cpus", 1), ("gpus", 0), ("memory", 0), ("cells_per_task", 1)):
+        for name, least in (("cpus", 1), ("gpus", 0), ("memory", 0), ("cells_per_task", 0)):
             if not getattr(found, name) >= least:
                 raise UsageError(f"--cluster.{name} {getattr(found, name)}", f"give {least} or more")
         return found
@@ -73,7 +75,8 @@ class CellBatch:
     """Cells of one task, trained one after another. A cluster stores it, so its values are plain.
 
     Attributes:
-        study: folder of the study.
+        study: folder of the study, or of the cross-validation.
+        home: working folder of the command, from which the paths of recipes begin.
         cells: cells of this task.
         threads: number of CPU threads of a cell.
         gpus: number of GPUs of a cell.
@@ -82,6 +85,7 @@ class CellBatch:
     """
 
     study: Path
+    home: Path
     cells: "tuple[Cell, ...]"
     threads: int
     gpus: int
@@ -92,6 +96,7 @@ class CellBatch:
         """Train the cells without a result. Cells that began before continue."""
         from vit.study.runner import Machine, run_cells
 
+        os.chdir(self.home)
         digests = json.loads(self.digests.read_text(encoding="utf-8"))
         run_cells(self.study, self.cells, Machine(1, self.threads, self.gpus), self.group, digests, _print)
 
@@ -116,14 +121,29 @@ def batches(
     Args:
         digests: {path: digest} of the images, written once for all tasks.
     """
-    files = StudyLayout(study.absolute())
+    files, home = CellsLayout(study.absolute()), Path.cwd()
     files.jobs_dir.mkdir(parents=True, exist_ok=True)
     write_json(files.digests_path, dict(digests))
     for cell in cells:
         RunLayout(study / cell.folder).failure_path.unlink(missing_ok=True)
-    size = options.cells_per_task
-    parts = [tuple(cells[start : start + size]) for start in range(0, len(cells), size)]
-    return [CellBatch(files.path, part, options.cpus, options.gpus, group, files.digests_path) for part in parts]
+    return [
+        CellBatch(files.path, home, part, options.cpus, options.gpus, group, files.digests_path)
+        for part in _parts(cells, options.cells_per_task)
+    ]
+
+
+def _parts(cells: "Sequence[Cell]", size: int) -> "Iterator[tuple[Cell, ...]]":
+    """The cells of each task. Linear probes of one backbone would otherwise wait for the one that computes features."""
+    if size:
+        yield from (tuple(cells[start : start + size]) for start in range(0, len(cells), size))
+        return
+    of_backbones: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if cell.recipe.model.freeze == "backbone":
+            of_backbones.setdefault(repr(cell.recipe.model), []).append(cell)
+        else:
+            yield (cell,)
+    yield from map(tuple, of_backbones.values())
 
 
 def follow(

@@ -25,6 +25,7 @@ from vit.study.variance_components import Bools, mean_error
 from vit.study.wording import equal_seeds
 from vit.training.features import SharedFeatures, StoredFeatures
 from vit.training.planning.plan import make_plan
+from vit.training.recipes.recipe import Recipe
 from vit.weights.licence import UNKNOWN
 
 
@@ -59,7 +60,7 @@ def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str,
     found = []
     for name in order:
         runs, error, gap = here[name], errors[name], gaps.get(name)
-        stored = StoredFeatures.read(SharedFeatures(study / FEATURES, {}).files(make_plan(recipes[name])).values_path)
+        stored = stored_features(study, recipes[name])
         source = sources[name]
         found.append(
             Backbone(
@@ -72,12 +73,25 @@ def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str,
                 behind=Interval(0.0, None, None) if gap is None else gap.gap,
                 p_adjusted=1.0 if gap is None else gap.p_adjusted,
                 neighbors=float(np.mean([neighbor_accuracy(study / one.run, stored) for one in runs])),
-                seconds_per_image=stored.seconds_per_image,
+                seconds_per_image=max(stored, key=lambda one: len(one.values)).seconds_per_image,
                 parameters=runs[0].parameters,
                 licence=_licence(study / runs[0].run),
             )
         )
     return found
+
+
+def stored_features(study: Path, recipe: Recipe) -> list[StoredFeatures]:
+    """The features of a recipe's backbone, one item for each kind of machine that has computed some of them.
+
+    Raises:
+        DataError: the files are gone.
+    """
+    folder = study / FEATURES
+    files = SharedFeatures(folder, {}).all_files(make_plan(recipe))
+    if not files:
+        raise DataError(f"{folder} has no features of {recipe.model.init_from}", "give --name for a new folder")
+    return [StoredFeatures.read(one.values_path) for one in files]
 
 
 def write_random(network: str, path: Path) -> None:

@@ -1,5 +1,6 @@
 """Nearest neighbors in the features of a frozen backbone: a classifier without training, beside the linear probe"""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from vit.training.features import StoredFeatures
 COUNTS = (1, 5, 20)  # numbers of neighbors, of which validation images choose one
 
 
-def neighbor_accuracy(run: Path, stored: StoredFeatures) -> float:
+def neighbor_accuracy(run: Path, stored: Sequence[StoredFeatures]) -> float:
     """Accuracy of nearest neighbors by cosine distance on the test images of a run.
 
     The neighbors are training images, weighted by the inverse of their distance. Of several numbers of neighbors the
@@ -21,11 +22,13 @@ def neighbor_accuracy(run: Path, stored: StoredFeatures) -> float:
 
     Args:
         run: a run folder whose splits.csv has content hashes.
-        stored: features of all images of the run.
+        stored: features by the kinds of machines that computed them. The run has read all its features from one item.
     """
     splits = read_splits(RunDirectory(run).splits_path)
+    names = {row.content_hash for rows in splits.values() for row in rows}
+    own = max(stored, key=lambda one: len(names & one.place.keys()))
     (train, labels), (validation, val_labels), (test, test_labels) = (
-        _features(splits[split], stored) for split in ("train", "validation", "test")
+        _features(splits[split], own) for split in ("train", "validation", "test")
     )
     found = []
     for count in sorted({min(count, len(train)) for count in COUNTS}):

@@ -1,10 +1,11 @@
-"""Cells of a study as tasks of a Ray cluster
+"""Cells as tasks of a Ray cluster
 
 Ray places the tasks and starts those of a lost machine elsewhere. Results are the files of the cells: Ray's object
 store never holds them.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ def run_on_ray(
     The cluster is that of RAY_ADDRESS; without it, Ray starts on this machine.
 
     Args:
-        study: folder of the study, on a file system that all machines see.
+        study: folder of the study or cross-validation, on a file system that all machines see.
         cells: cells to run.
         options: what a task asks for; Ray knows no time, partition and options of sbatch.
         jobs: largest number of tasks at a time; None: as many as the cluster has room for.
@@ -43,7 +44,9 @@ def run_on_ray(
     Raises:
         UsageError: Ray is missing, or an option is for SLURM.
     """
-    ray = _ray(options)
+    check_ray(options)
+    import ray
+
     made = batches(study, without_result(study, cells), options, group, digests)
     found = {str(number): batch for number, batch in enumerate(made)}
     ray.init(log_to_driver=False, ignore_reinit_error=True, include_dashboard=False)
@@ -91,13 +94,10 @@ def _train(batch: CellBatch) -> None:
     batch()
 
 
-def _ray(options: ClusterOptions) -> Any:
-    """The library; UsageError if it is missing, or an option is for SLURM."""
+def check_ray(options: ClusterOptions) -> None:
+    """Raise UsageError if Ray is missing, or an option is for SLURM."""
     for name in ("time", "partition", "sbatch"):
         if getattr(options, name) != getattr(ClusterOptions, name):
             raise UsageError(f"--cluster.{name} with --executor ray", "leave it out: Ray's tasks have no such limit")
-    try:
-        import ray
-    except ImportError as error:
-        raise UsageError("--executor ray needs Ray", install("ray")) from error
-    return ray
+    if find_spec("ray") is None:
+        raise UsageError("--executor ray needs Ray", install("ray"))

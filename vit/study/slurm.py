@@ -1,4 +1,4 @@
-"""Cells of a study as an array of SLURM jobs, through submitit
+"""Cells as an array of SLURM jobs, through submitit
 
 submitit queues a task once more when its time is over or it is preempted (SIGUSR2). Before that, `checkpoint` ends the
 running cell, which saves its state.
@@ -12,12 +12,13 @@ import shutil
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.atomic_files import write_json
 from vit.errors import StoppedError, UsageError, install
-from vit.layout import StudyLayout
+from vit.layout import CellsLayout
 from vit.study.cluster import CellBatch, ClusterOptions, batches, follow, without_result
 from vit.training.recipes.ranges import seconds
 
@@ -57,7 +58,7 @@ def run_on_slurm(
     Cells of tasks that an earlier start of the same study has queued are waited for, and not queued twice.
 
     Args:
-        study: folder of the study, on a file system that all machines see.
+        study: folder of the study or cross-validation, on a file system that all machines see.
         cells: cells to run.
         options: what a task asks for.
         jobs: largest number of tasks at a time; None: as many as SLURM allows.
@@ -69,7 +70,7 @@ def run_on_slurm(
         UsageError: submitit or SLURM is missing, or SLURM refuses the job.
         StoppedError: Ctrl-C ended the waiting; the tasks go on.
     """
-    files = StudyLayout(study)
+    files = CellsLayout(study)
     check_slurm()
     left = {cell.folder.as_posix(): cell for cell in without_result(study, cells)}
     before = _submitted(files)
@@ -99,10 +100,8 @@ def run_on_slurm(
 
 def check_slurm() -> None:
     """Raise UsageError unless submitit and SLURM are installed."""
-    try:
-        import submitit  # noqa: F401
-    except ImportError as error:
-        raise UsageError("--executor slurm needs submitit", install("slurm")) from error
+    if find_spec("submitit") is None:
+        raise UsageError("--executor slurm needs submitit", install("slurm"))
     if shutil.which("sbatch") is None or shutil.which("srun") is None:
         raise UsageError(
             "--executor slurm: this machine has no sbatch",
@@ -117,7 +116,7 @@ def _submit(folder: Path, found: Sequence[CellBatch], options: ClusterOptions, j
     extra = dict(word.partition("=")[::2] for word in shlex.split(options.sbatch))
     executor = submitit.AutoExecutor(folder, cluster="slurm", slurm_max_num_timeout=_MOST_STARTS)
     executor.update_parameters(
-        name="vit-study",
+        name="vit",
         timeout_min=math.ceil(seconds(options.time, "--cluster.time") / 60),
         cpus_per_task=options.cpus,
         slurm_signal_delay_s=_SIGNAL_SECONDS,
@@ -136,7 +135,7 @@ def _submit(folder: Path, found: Sequence[CellBatch], options: ClusterOptions, j
     return [str(job.job_id) for job in queued]
 
 
-def _submitted(files: StudyLayout) -> dict[str, list[str]]:
+def _submitted(files: CellsLayout) -> dict[str, list[str]]:
     """{name of a task: folders of its cells} of an earlier start of the study."""
     if not files.submitted_path.is_file():
         return {}

@@ -86,18 +86,18 @@ class SharedFeatures:
         self._weights_hash = cache(weights_hash)  # reads the whole file
 
     def files(self, plan: Plan) -> FeaturesLayout:
-        """The files of a plan's backbone, named by a hash of everything that decides the features."""
-        model = plan.recipe.model
-        facts = [
-            None if model.init_from is None else self._weights_hash(model.init_from),
-            plan.spec.to_plain(),
-            plan.preprocess.to_dict(),
-            plan.precision,
-            plan.device.type,
-            torch.__version__,
-        ]
-        key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
-        return FeaturesLayout(self.folder, key)
+        """The files of a plan's backbone on this machine, named by hashes of everything that decides the features."""
+        machine = _hash([plan.precision, plan.device.type, torch.__version__])
+        return FeaturesLayout(self.folder, self._backbone_hash(plan), machine)
+
+    def all_files(self, plan: Plan) -> list[FeaturesLayout]:
+        """The files of a plan's backbone, of every kind of machine that has computed some of its features."""
+        return FeaturesLayout.of_backbone(self.folder, self._backbone_hash(plan))
+
+    def _backbone_hash(self, plan: Plan) -> str:
+        start = plan.recipe.model.init_from
+        weights = None if start is None else self._weights_hash(start)
+        return _hash([weights, plan.spec.to_plain(), plan.preprocess.to_dict()])
 
     def of(self, plan: Plan, samples: Samples, compute: Compute) -> tuple[Tensor, npt.NDArray[np.int64]]:
         """Features of images (m, D), and the indices (m,) of these images. Unreadable images have no features.
@@ -115,6 +115,10 @@ class SharedFeatures:
                 stored.write(files.values_path)
         kept = np.array([index for index, name in enumerate(names) if name in stored.place], dtype=np.int64)
         return stored.values[[stored.place[names[index]] for index in kept]], kept
+
+
+def _hash(facts: list[object]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _extended(

@@ -11,12 +11,12 @@ from vit.checkpoints.format import Description
 from vit.checkpoints.run import RunDirectory
 from vit.data.module import ImageDataModule
 from vit.training.callbacks.agreement import Agreement, deciding_facts
-from vit.training.callbacks.averaging import Averaging
 from vit.training.callbacks.checkpoint_contents import CountConsumed, DescribeCheckpoint, KeepEpochLoss
 from vit.training.callbacks.last_checkpoint import LastCheckpoint
 from vit.training.callbacks.listener import Listener
 from vit.training.callbacks.metrics_csv import Recorder
 from vit.training.callbacks.non_finite import NonFinite
+from vit.training.callbacks.sharded_averaging import averaging
 from vit.training.callbacks.unreadable import Unreadable
 from vit.training.checkpoint_io import DurableCheckpointIO
 from vit.training.planning.plan import Plan
@@ -86,7 +86,7 @@ class Loop:
             self._non_finite,
             self.recorder,
             self._unreadable,
-            *([Averaging(plan.ema_decay, self._non_finite)] if plan.ema_decay else []),
+            *averaging(plan.ema_decay, self._non_finite, plan.is_sharded),
             *watch.callbacks,
             *callbacks,
             LastCheckpoint(run.last_path, plan.checkpoint_seconds, watch.signals, saved=self.recorder.exclude_time),

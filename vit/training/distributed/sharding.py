@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import torch
 from lightning.pytorch.strategies import ModelParallelStrategy
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
@@ -31,10 +32,14 @@ class ShardedClassifier(Classifier):
             return
         assert isinstance(self.network, VisionTransformer)
         assert self.device_mesh is not None
-        mesh = self.device_mesh["data_parallel"]
-        for block in self.network.blocks:
-            fully_shard(block, mesh=mesh)
-        fully_shard(self.network, mesh=mesh)
+        spread(self.network, self.device_mesh["data_parallel"])
+
+
+def spread(network: VisionTransformer, mesh: DeviceMesh) -> None:
+    """Spread the weights of a network over the processes of a mesh, block by block."""
+    for block in network.blocks:
+        fully_shard(block, mesh=mesh)
+    fully_shard(network, mesh=mesh)
 
 
 class Sharding(ModelParallelStrategy):

@@ -68,11 +68,6 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
             f"{sharding} --optim.optimizer muon, which works on whole matrices",
             ddp,
         ),
-        (
-            is_sharded and recipe.optim.ema_decay > 0,
-            f"{sharding} --optim.ema_decay above 0, whose average would be whole on every process",
-            ddp,
-        ),
         (is_sharded and has_lora, f"{sharding} --lora", ddp),
         (is_sharded and has_probe, f"{sharding} --freeze backbone", ddp),
         (is_sharded and trainer.compile, f"{sharding} --trainer.compile true", ddp),

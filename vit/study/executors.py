@@ -1,0 +1,82 @@
+"""Where cells run: on this machine, as tasks of SLURM, or on a Ray cluster"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from vit.study.cluster import ClusterOptions
+
+if TYPE_CHECKING:
+    from vit.study.grid import Cell
+    from vit.study.runner import Event, Machine
+
+Executor = Literal["local", "slurm", "ray"]
+_WHERE = {"slurm": "tasks of SLURM", "ray": "tasks of Ray"}
+
+
+def check_executor(executor: Executor, options: ClusterOptions) -> None:
+    """Raise UsageError where this machine cannot give tasks to the executor, or the options do not fit it."""
+    if executor == "slurm":
+        from vit.study.slurm import check_slurm
+
+        check_slurm()
+    elif executor == "ray":
+        from vit.study.ray_tasks import check_ray
+
+        check_ray(options)
+
+
+def share_of(executor: Executor, options: ClusterOptions, jobs: int | None) -> "Machine":
+    """The share of a machine that each cell gets.
+
+    Args:
+        options: what a task of a cluster asks for.
+        jobs: number of cells at a time; None: as many as there is room for.
+    """
+    from vit.study.runner import Machine, machine
+
+    return machine(jobs) if executor == "local" else Machine(jobs or 1, options.cpus, options.gpus)
+
+
+def share_words(executor: Executor, share: "Machine") -> str:
+    """Where cells run, and what each of them gets."""
+    where = _WHERE.get(executor, f"{share.jobs} at a time")
+    gpus = f", {share.gpus} GPUs" if share.gpus else ""
+    return f"{where}, {share.threads} threads each{gpus}"
+
+
+def run_cells_on(
+    executor: Executor,
+    folder: Path,
+    cells: "Sequence[Cell]",
+    options: ClusterOptions,
+    jobs: int | None,
+    digests: Mapping[str, str],
+    notify: "Callable[[Cell, Event], None]",
+) -> None:
+    """Run every cell without a result. A failed cell does not stop the others.
+
+    Args:
+        folder: folder of the study or cross-validation. Its name is that of the group at Weights & Biases.
+        cells: cells to run.
+        options: what a task of a cluster asks for.
+        jobs: number of cells at a time; None: as many as there is room for.
+        digests: {path: digest} of the images.
+        notify: function that gets a cell and its event.
+
+    Raises:
+        UsageError: the executor is missing, or refuses the tasks.
+        StoppedError: Ctrl-C ended the waiting for SLURM; the tasks go on.
+    """
+    if executor == "slurm":
+        from vit.study.slurm import run_on_slurm
+
+        run_on_slurm(folder, cells, options, jobs, folder.name, digests, notify)
+    elif executor == "ray":
+        from vit.study.ray_tasks import run_on_ray
+
+        run_on_ray(folder, cells, options, jobs, folder.name, digests, notify)
+    else:
+        from vit.study.runner import run_cells
+
+        run_cells(folder, cells, share_of(executor, options, jobs), folder.name, digests, notify)
