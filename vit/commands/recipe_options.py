@@ -171,7 +171,6 @@ def check_names(recipe: Recipe) -> None:
 
 def listed_images(recipe: Recipe) -> "Source | None":
     """The image files of DATA, listed before torch is imported; None for data sets with a name."""
-    from vit.data.sources import open_source
+    from vit.training.planning.images import opened_data
 
-    data = recipe.data
-    return None if data.source in KNOWN else open_source(data.source, data.root, allow_empty=data.allow_empty)
+    return None if recipe.data.source in KNOWN else opened_data(recipe.data)
