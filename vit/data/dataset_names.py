@@ -39,7 +39,7 @@ LISTED = ("s3://", "gs://")  # whose folders can be listed
 HUB = "hf:"  # begins the name of a data set of the Hugging Face hub
 _PART = r"[A-Za-z0-9][\w.-]*"  # of a name of the hub
 _HUB_NAME = re.compile(
-    rf"{HUB}(?P<repository>{_PART}(/{_PART})?)(/(?P<config>[\w.,+-]+))?(@(?P<revision>[\w./-]+))?", re.ASCII
+    rf"{HUB}(?P<repository>{_PART}(/{_PART})?)(/(?P<config>[\w.,+/-]+))?(@(?P<revision>[\w./-]+))?", re.ASCII
 )
 LAYOUT = "expected FOLDER/<class>/<image>, FOLDER/train/<class>/<image>, or a CSV with the columns path,label[,split]"
 

@@ -133,7 +133,8 @@ def _label_column(
         )
     raise DataError(
         f"{where} has no column of labels; its columns are {_listed(fields)}",
-        "name one with --data.label_column NAME: it holds texts or whole numbers (--data.labels none: vit pretrain needs none)",
+        "name one that holds texts or whole numbers with --data.label_column NAME; 'vit pretrain --data.labels none' "
+        "needs none",
     )
 
 

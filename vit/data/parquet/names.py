@@ -10,7 +10,7 @@ A split that is not for training, validation or test, such as `unlabeled`, is le
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -37,18 +37,19 @@ class NamedSplits:
     notes: list[str] = field(default_factory=list)
 
 
-def files_of_splits(names: Sequence[str], where: str) -> NamedSplits:
+def files_of_splits(names: Sequence[str], where: str, titles: Mapping[str, str] | None = None) -> NamedSplits:
     """The split of each file.
 
     Args:
         names: paths of the files relative to their folder, with "/" between the parts; at least one.
         where: the folder, for errors.
+        titles: {file: name of its split}, where something else than the names of the files says it.
 
     Raises:
         DataError: numbered files are missing, a split stands under two names, or there are no training images.
     """
     _check_numbers(names, where)
-    stated = {name: _stated(name) for name in names}
+    stated = {name: _stated(name) if titles is None else titles[name] for name in names}
     for name, split_name in stated.items():
         if split_name is not None and split_name.startswith(PARTIAL):
             raise DataError(
@@ -61,10 +62,10 @@ def files_of_splits(names: Sequence[str], where: str) -> NamedSplits:
     files: dict[str, list[str]] = {}
     for split in ("train", "validation", "test"):
         own = sorted(name for name in names if split_of[name] == split)
-        titles = sorted({said for name in own if (said := stated[name]) is not None})
-        if len(titles) > 1:
+        words = sorted({said for name in own if (said := stated[name]) is not None})
+        if len(words) > 1:
             raise DataError(
-                f"{where} has {' and '.join(titles[:3])}, both for {split}", "give a folder with one of them"
+                f"{where} has {' and '.join(words[:3])}, both for {split}", "give a folder with one of them"
             )
         if own:
             files[split] = own
@@ -82,6 +83,11 @@ def files_of_splits(names: Sequence[str], where: str) -> NamedSplits:
         for title, count in others.items()
     ]
     return NamedSplits(files, notes)
+
+
+def is_split_name(name: str) -> bool:
+    """Whether a folder of this name holds a split."""
+    return name.casefold().removeprefix(PARTIAL) in _SPLIT_OF
 
 
 def siblings(name: str) -> int:

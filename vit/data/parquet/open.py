@@ -18,7 +18,6 @@ from vit.data.parquet.names import files_of_splits, siblings
 from vit.data.parquet.source import ParquetFiles, list_tables, read_tables
 from vit.data.samples import Source
 from vit.data.shards.source import read_index_source
-from vit.errors import DataError
 
 
 def read_parquet_source(data: str, columns: TableColumns | None = None) -> Source:

@@ -21,7 +21,7 @@ from vit.data.parquet.files import TableFile, opened
 from vit.data.shards.cache import PartCache
 from vit.errors import DataError
 
-MEMORY_BYTES = 2**27  # of parts that a process keeps; tables with fewer bytes of images are read as one shard
+MEMORY_BYTES = 2**27  # of parts that a process keeps; a table with fewer bytes of images is small
 PART_BYTES = 2**22
 _MOST_ROWS = 512  # of a part
 _FETCHED_AT_ONCE = 8  # row groups
@@ -121,7 +121,7 @@ class TableReader:
         return ""
 
     def shards(self, paths: Sequence[str]) -> npt.NDArray[np.int64] | None:
-        """(n,) number of the row group of each image; None for small tables, whose images have no order of their own."""
+        """(n,) number of the row group of each image; None for small tables, which need no order of their own."""
         if self.is_small:
             return None
         numbers = np.fromiter((self._numbers[path] for path in paths), dtype=np.int64, count=len(paths))

@@ -279,6 +279,7 @@ def _size_notes(reader: TableReader) -> list[str]:
     if reader.is_small or reader.num_bytes <= limit:
         return []
     return [
-        f"{reader.num_bytes / 1e9:,.1f} GB of images, and a cache of {limit / 1e9:g} GB on the disk: row groups are read "
-        f"again and again; set VIT_CACHE_GB to {reader.num_bytes / 1e9 * 1.1:,.0f}, or pack shards with 'vit data pack'"
+        f"{reader.num_bytes / 1e9:,.1f} GB of images, and a cache of {limit / 1e9:g} GB on the disk: row groups are "
+        f"read again and again; set VIT_CACHE_GB to {reader.num_bytes / 1e9 * 1.1:,.0f}, or make shards with "
+        "'vit data pack'"
     ]
