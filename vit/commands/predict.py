@@ -13,6 +13,7 @@ from vit.commands.arguments import ModelOrExport, Paths, PositiveInt, StrPath, n
 from vit.commands.prediction_tally import DECIDED, PredictionSummary, PredictionTally, gallery_page, show_predictions
 from vit.commands.tta_options import say_uncalibrated, warn_of_mirror
 from vit.console import ProgressReport, Reporter
+from vit.data.dataset_names import TableColumns
 from vit.errors import BadInputsError, UsageError
 from vit.inference.engines.engine_names import EngineName, check_engine
 from vit.inference.files import check_output, free_name, list_images
@@ -40,6 +41,7 @@ def predict(
     sets: Literal["lac", "aps", "class_conditional"] = "lac",
     reject_novel: bool = False,
     tta: Literal["flip", "crops"] | None = None,
+    image_column: str | None = None,
     on_bad: Literal["report", "fail"] = "report",
     batch_size: PositiveInt = 64,
     device: str = "auto",
@@ -50,7 +52,8 @@ def predict(
 
     Args:
         model: a run folder, a checkpoint, or an exported .onnx or .xml file
-        images: files, folders, patterns, a list (a CSV with a column path, or a .txt), or an index of shards
+        images: files, folders, patterns, a list (a CSV with a column path, or a .txt), an index of shards, a parquet
+            table, or hf:NAME
         output: new .csv, .jsonl or .parquet file; null: predictions.csv, or predictions-2.csv, ...
         top_k: number of classes in a row; a model that gives several labels writes those above their thresholds
         probabilities: also write the probability of every class or label, each in a column p_NAME
@@ -66,6 +69,7 @@ def predict(
             novelty of 0.95 or more, as at most 5 % of images like the validation images have
         tta: test-time augmentation, which averages several views of each image. flip: the image and its mirror image.
             crops: the middle and the corners; null: one view
+        image_column: column of images in a parquet table; null: the only one, or the one with a usual name
         on_bad: exit code where some files cannot be read: report is 0, fail is 5; where all files are bad: always 5
         batch_size: number of files computed at once
         device: cpu, cuda or mps; auto: an accelerator if there is one
@@ -88,7 +92,7 @@ def predict(
     wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets, reject_novel, tta)
     check_model(model)
     check_engine(engine, Path(model), device)
-    listed = list_images(path_list(images), recursive)
+    listed = list_images(path_list(images), recursive, TableColumns(image_column))
     files = listed.paths
 
     from vit.inference.predictor import load

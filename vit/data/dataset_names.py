@@ -106,8 +106,8 @@ def is_parquet(data: str) -> bool:
         return True
     if is_far(data):
         return not has_image_extension(path)
-    if path.suffix == PARQUET:
-        return path.is_file()
+    if path.suffix == PARQUET and path.is_file():
+        return True
     return path.is_dir() and ((path / INDEX_NAME).is_file() or bool(parquet_names(path)))
 
 

@@ -154,7 +154,9 @@ def opened(file: TableFile, ranges: Sequence[tuple[int, int]] = ()) -> Iterator[
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(file.open(ranges), buffer_size=BUFFER_BYTES, pre_buffer=False) as table:
+        with pq.ParquetFile(
+            file.open(ranges), buffer_size=BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True
+        ) as table:
             yield table
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DataError(
