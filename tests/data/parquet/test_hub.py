@@ -1,31 +1,15 @@
 """hf:NAME on a hub of this machine: configs, revisions, caches and refusals. Each is one line with a fix."""
 
-import os
-import subprocess
-import sys
-
 import pytest
+from huggingface_hub import constants
 
 from tests.data.parquet.hub import CONVERTED, Repository, running_hub
 from tests.data.parquet.written import rows_of, write
 from vit.data.dataset_names import check_hub_name
 from vit.data.parquet.hub_configs import choose_config
-from vit.errors import DataError, UsageError
-
-ASK = """
-import sys
 from vit.data.sources import open_source
-from vit.errors import VitError
-for name in sys.argv[1:]:
-    try:
-        source = open_source(name)
-        counts = {split: len(samples) for split, samples in source.splits.items()}
-        print(source.origin, source.name, counts, ",".join(source.class_names), source.notes)
-        assert all(samples.encoded(0) for samples in source.splits.values())
-    except VitError as error:
-        print(f"{error.code}: {error}")
-assert "datasets" not in sys.modules
-"""
+from vit.errors import DataError, UsageError, VitError
+
 NAMES = ("blue", "green", "red")
 
 
@@ -61,23 +45,35 @@ def hub(tables):
         yield one
 
 
-def asked(folder, hub, *names, **variables):
-    """One line for each name, from a process of its own: huggingface_hub reads its variables when it is imported."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-    own = {"HF_HOME": str(folder / "hf"), "XDG_CACHE_HOME": str(folder / "cache"), "HF_ENDPOINT": hub.address}
-    done = subprocess.run(
-        [sys.executable, "-c", ASK, *names], env={**kept, **own, **variables},
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
-    lines = done.stdout.splitlines()
-    assert len(lines) == len(names)
-    return lines
+@pytest.fixture
+def asked(hub, tmp_path, monkeypatch):
+    """`asked("hf:o/plain", offline=True)` -> a line for each name: what it is, or why not."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hf"))
+
+    def ask(*names, offline=False, address=hub.address):
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
+        monkeypatch.setattr(constants, "ENDPOINT", address)
+        template = address + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        return [line_of(name) for name in names]
+
+    return ask
 
 
-def test_files_of_branches_configs_and_cards(hub, tmp_path):
+def line_of(name):
+    try:
+        source = open_source(name)
+    except VitError as error:
+        return f"{error.code}: {error}"
+    assert all(samples.encoded(0) for samples in source.splits.values())
+    counts = {split: len(samples) for split, samples in source.splits.items()}
+    return f"{source.origin} {source.name} {counts} {','.join(source.class_names)} {source.notes}"
+
+
+def test_files_of_branches_configs_and_cards(hub, asked):
     plain, two, big, small, script = asked(
-        tmp_path, hub, "hf:o/plain", "hf:o/two/other", "hf:o/card/big", "hf:o/card/small", "hf:o/script"
+        "hf:o/plain", "hf:o/two/other", "hf:o/card/big", "hf:o/card/small", "hf:o/script"
     )
     commits = {name: one.commit("main") for name, one in hub.repositories.items()}
     whole = "{'train': 42, 'test': 11} blue,green,red []"
@@ -89,47 +85,47 @@ def test_files_of_branches_configs_and_cards(hub, tmp_path):
     assert not any("one/" in path for path in hub.asked)  # of the other config nothing is fetched
 
 
-def test_a_revision_stays_what_it_was(hub, tables, tmp_path):
+def test_a_revision_stays_what_it_was(hub, asked, tables):
     before = hub.repositories["o/plain"]
     first = before.commit("main")
-    asked(tmp_path, hub, "hf:o/plain")
+    asked("hf:o/plain")
     changed = {"data/train-00000-of-00001.parquet": tables[1]}
     hub.repositories["o/plain"] = Repository({"main": changed, "old": before.branches["main"]})
-    count = len(hub.asked)
-    now, old, pinned = asked(tmp_path, hub, "hf:o/plain", "hf:o/plain@old", f"hf:o/plain@{first}")
+    now, old, pinned = asked("hf:o/plain", "hf:o/plain@old", f"hf:o/plain@{first}")
     assert "{'train': 11}" in now and "@" + hub.repositories["o/plain"].commit("main") in now
     assert old == pinned and f"@{first} " in old and "'train': 42" in old
     count = len(hub.asked)
-    assert asked(tmp_path, hub, f"hf:o/plain@{first}") == [pinned] and len(hub.asked) == count  # all is cached
+    assert asked(f"hf:o/plain@{first}") == [pinned]
+    assert not any("o/plain" in path for path in hub.asked[count:])  # all is cached
 
 
 @pytest.mark.faults("L27")
-def test_without_a_network_the_cache_serves(hub, tmp_path):
-    (online,) = asked(tmp_path, hub, "hf:o/plain")
+def test_without_a_network_the_cache_serves(hub, asked):
+    (online,) = asked("hf:o/plain")
     said = "the hub was not asked for news"
-    (offline, missing) = asked(tmp_path, hub, "hf:o/plain", "hf:o/two/one", HF_HUB_OFFLINE="1")
+    (offline, missing) = asked("hf:o/plain", "hf:o/two/one", offline=True)
     assert offline.startswith(online.removesuffix("[]")) and said in offline
     assert missing.startswith("7: hf:o/two/one cannot be fetched: HF_HUB_OFFLINE is set, and the cache does not have")
     hub.status = 503
-    (failing,) = asked(tmp_path, hub, "hf:o/plain")
+    (failing,) = asked("hf:o/plain")
     assert failing == offline
-    (nowhere, gone) = asked(tmp_path, hub, "hf:o/plain", "hf:o/two/one", HF_ENDPOINT="http://127.0.0.1:9")
+    (nowhere, gone) = asked("hf:o/plain", "hf:o/two/one", address="http://127.0.0.1:9")
     assert nowhere == offline and gone.startswith("7: hf:o/two/one cannot be fetched: ")
 
 
 @pytest.mark.faults("L27")
-def test_a_download_that_was_cut_is_not_a_smaller_data_set(hub, tmp_path):
-    asked(tmp_path, hub, "hf:o/script")
+def test_a_download_that_was_cut_is_not_a_smaller_data_set(asked, tmp_path):
+    asked("hf:o/script")
     (file,) = tmp_path.glob("hf/**/test/0000.parquet")
     file.unlink()
-    (line,) = asked(tmp_path, hub, "hf:o/script", HF_HUB_OFFLINE="1")
+    (line,) = asked("hf:o/script", offline=True)
     assert line.startswith("7: default/test/0000.parquet of hf:o/script@") and "HF_HUB_OFFLINE is set" in line
 
 
 @pytest.mark.faults("L26")
-def test_data_sets_that_the_hub_does_not_give(hub, tmp_path):
+def test_data_sets_that_the_hub_does_not_give(hub, asked):
     names = ("hf:o/gated", "hf:o/forbidden", "hf:o/missing", "hf:o/plain@nowhere", "hf:o/none", "hf:o/partial")
-    gated, forbidden, missing, revision, none, partial = asked(tmp_path, hub, *names)
+    gated, forbidden, missing, revision, none, partial = asked(*names)
     terms = "it is gated, and the hub does not know that you accepted its terms; accept the terms on the data set's page"
     assert gated.startswith(f"7: hf:o/gated cannot be fetched: {terms}") and terms in forbidden
     assert missing.startswith("7: hf:o/missing cannot be fetched: the hub has no such data set, or it is private")
@@ -139,8 +135,8 @@ def test_data_sets_that_the_hub_does_not_give(hub, tmp_path):
 
 
 @pytest.mark.faults("L26")
-def test_a_config_that_must_be_chosen(hub, tmp_path):
-    several, unknown, of_card = asked(tmp_path, hub, "hf:o/two", "hf:o/two/othr", "hf:o/card")
+def test_a_config_that_must_be_chosen(hub, asked):
+    several, unknown, of_card = asked("hf:o/two", "hf:o/two/othr", "hf:o/card")
     assert several == "2: hf:o/two has 2 configs, and none is chosen; choose one of hf:o/two/one, hf:o/two/other"
     assert unknown == "2: o/two has no config 'othr'; did you mean 'other'?"
     assert of_card.endswith("choose one of hf:o/card/big, hf:o/card/small")
@@ -187,5 +183,5 @@ def test_names():
 def test_names_that_are_written_in_another_way(vit, name):
     with pytest.raises(UsageError, match="is not a data set of the Hugging Face hub"):
         check_hub_name(name)
-    answer = vit("train", name, "--dry_run", "true")
+    answer = vit("train", name, "--dry_run")
     assert answer.code == 2 and "hf:ORGANIZATION/NAME/CONFIG" in answer.err
