@@ -3,8 +3,11 @@
 import json
 
 import pytest
+import yaml
+from huggingface_hub import constants
 
 from tests.commands.test_train_errors import refused
+from tests.data.parquet.hub import Repository, running_hub
 from tests.data.parquet.written import rows_of, write
 from tests.runs import run_folder
 from tests.tables import rows
@@ -86,6 +89,26 @@ def test_a_column_of_labels_that_must_be_chosen(vit, colors, here):
     assert vit("evaluate", run).code == vit("evaluate", run, file, "--include_seen").code == 0
     assert vit("data", "check", file, "--label_column", "shape").code in (0, 5)
     refused(vit("data", "check", file, "--label_column", "shap"), 2, "did you mean 'shape'")
+
+
+def test_a_run_records_the_revision_of_the_hub(vit, colors, here, monkeypatch):
+    content = write(here / "t.parquet", *rows_of(colors, NAMES), NAMES).read_bytes()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(here / "cache"))
+    with running_hub() as hub:
+        hub.repositories["o/plain"] = Repository({"main": {"data/train-00000-of-00001.parquet": content}})
+        for name, value in (
+            ("HF_HUB_CACHE", str(here / "hf")), ("HF_HUB_OFFLINE", False), ("ENDPOINT", hub.address),
+            ("HUGGINGFACE_CO_URL_TEMPLATE", hub.address + "/{repo_id}/resolve/{revision}/{filename}"),
+        ):  # fmt: skip
+            monkeypatch.setattr(constants, name, value)
+        answer = vit("train", "hf:o/plain", *TINY, "--out", "runs")
+        assert answer.code == 0, answer.err
+        run, pinned = run_folder(here / "runs"), f"hf:o/plain@{hub.repositories['o/plain'].commit('main')}"
+        assert yaml.safe_load((run / "config.yaml").read_text())["data"]["source"] == pinned
+        assert run.parts[-3] == "plain"
+        hub.repositories["o/plain"] = Repository({"main": {"other.txt": b""}})  # the run reads what it has read
+        assert vit("evaluate", run).code == 0
+        assert vit("predict", run, pinned).code == 0
 
 
 @pytest.mark.slow

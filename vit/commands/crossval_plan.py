@@ -63,7 +63,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, jobs: int | None, repo
     from vit.study.crossval import CrossvalDirectory, fold_cells
     from vit.study.grid import Inputs, check_unmeasured
     from vit.study.runner import machine
-    from vit.training.planning.images import divided, opened_data
+    from vit.training.planning.images import at_revision, divided, opened_data
     from vit.training.planning.plan import make_plan
     from vit.weights.hashing import weights_hash
 
@@ -71,6 +71,8 @@ def make_crossval_plan(options: TrainOptions, folds: int, jobs: int | None, repo
     check_unmeasured(recipe, "a cross-validation", "give --epochs or --optim.steps")
     data = recipe.data
     found = start.listed or opened_data(data)
+    recipe = at_revision(recipe, found)
+    data = recipe.data
     of_folds = [replace(recipe, data=replace(data, fold=f"{number}/{folds}")) for number in range(1, folds + 1)]
     found.check_one_class("vit crossval")
     sources = [divided(found, one.data) for one in of_folds]
@@ -88,7 +90,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, jobs: int | None, repo
     parent = Path(recipe.out if options.given.says("out") else OUT).expanduser()
     facts: dict[str, JsonValue] = {
         "data": found.name,
-        "source": found.origin or data.source,
+        "source": data.source,
         "classes": list(found.class_names),
         "images": len(whole),
         "network": first.spec.name,

@@ -69,7 +69,7 @@ def test_columns_that_are_given():
     one = schema({"left": IMAGE, "right": IMAGE, "shape": pa.int64(), "size": pa.float32()})
     found = choose_columns(one, TableColumns("right", "shape"), "t.parquet")
     assert (found.image, found.label, found.class_names) == ("right", "shape", None)
-    with pytest.raises(UsageError, match="image_column 'rigth' is not a column of t.parquet; did you mean 'right'"):
+    with pytest.raises(UsageError, match=r"image_column 'rigth' is not a column of t\.parquet; did you mean 'right'"):
         choose_columns(one, TableColumns("rigth", "shape"), "t.parquet")
     for wanted, words in ((TableColumns("shape"), "not images"), (TableColumns("left", "size"), "holds float")):
         with pytest.raises(DataError, match=words):

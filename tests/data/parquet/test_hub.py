@@ -28,7 +28,8 @@ def hub(tables):
     files = {"data/train-00000-of-00001.parquet": train, "data/test-00000-of-00001.parquet": test}
     with running_hub() as one:
         card = {"configs": [
-            {"config_name": "big", "data_files": [{"split": "train", "path": "a/*"}, {"split": "test", "path": "b/**"}]},
+            {"config_name": "big",
+             "data_files": [{"split": "train", "path": "a/*"}, {"split": "test", "path": "b/**"}]},
             {"config_name": "small", "data_files": [{"split": "train", "path": ["b/x/part.parquet"]}]},
         ]}  # fmt: skip
         one.repositories = {
@@ -126,7 +127,9 @@ def test_a_download_that_was_cut_is_not_a_smaller_data_set(asked, tmp_path):
 def test_data_sets_that_the_hub_does_not_give(hub, asked):
     names = ("hf:o/gated", "hf:o/forbidden", "hf:o/missing", "hf:o/plain@nowhere", "hf:o/none", "hf:o/partial")
     gated, forbidden, missing, revision, none, partial = asked(*names)
-    terms = "it is gated, and the hub does not know that you accepted its terms; accept the terms on the data set's page"
+    terms = (
+        "it is gated, and the hub does not know that you accepted its terms; accept the terms on the data set's page"
+    )
     assert gated.startswith(f"7: hf:o/gated cannot be fetched: {terms}") and terms in forbidden
     assert missing.startswith("7: hf:o/missing cannot be fetched: the hub has no such data set, or it is private")
     assert revision.startswith("7: hf:o/plain@nowhere cannot be fetched: the data set has no such revision")
@@ -168,7 +171,7 @@ def test_a_card_that_does_not_fit_its_files():
     with pytest.raises(DataError, match=r"names \[ab\]\*, which fits none"):
         choose_config(name, ["x.parquet", "a.parquet"], half)
     both = [{"config_name": "m", "data_files": {"train": "*", "test": "x*"}}]
-    with pytest.raises(DataError, match="puts x.parquet into train and test"):
+    with pytest.raises(DataError, match=r"puts x\.parquet into train and test"):
         choose_config(name, ["x.parquet", "a.parquet"], both)
 
 

@@ -50,6 +50,11 @@ def opened_data(data: DataConfig) -> Source:
     return open_source(data.source, data.root, data.download, data.allow_empty, data.columns)
 
 
+def at_revision(recipe: Recipe, found: Source) -> Recipe:
+    """The recipe with DATA at the revision that was read, so that later cells of a study read the same images."""
+    return recipe if found.origin is None else replace(recipe, data=replace(recipe.data, source=found.origin))
+
+
 def source_of(recipe: Recipe, root: str | None = None) -> Source:
     """The images of a trained recipe, with the same splits and the same subset.
 
