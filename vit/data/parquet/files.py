@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vit.data.shards.far_files import FarFiles
 
 BUFFER_BYTES = 2**23  # that pyarrow reads ahead of a column
-_FOOTER_BYTES = 2**16  # fetched at first: most footers are shorter
+_FOOTER_BYTES = 2**16  # fetched at first, as pyarrow reads them
 
 
 class TableFile(Protocol):
@@ -26,10 +26,12 @@ class TableFile(Protocol):
     Attributes:
         where: path or address, for errors.
         identity: changes where the file changes.
+        metadata: what its footer says, of pyarrow, once it was read.
     """
 
     where: str
     identity: str
+    metadata: Any
 
     def open(self, ranges: Sequence[tuple[int, int]] = ()) -> Any:
         """What pyarrow reads from. Ranges (first byte, byte after the last) are those that will be read for sure."""
@@ -51,6 +53,7 @@ class LocalFile:
     def __init__(self, path: Path) -> None:
         self.where = os.fspath(path)
         self.identity = self._now()
+        self.metadata: Any = None
 
     def open(self, ranges: Sequence[tuple[int, int]] = ()) -> Any:
         """The path."""
@@ -87,11 +90,12 @@ class FarFile:
         self._files = files
         self.size, version = files.state(address)
         self.identity = f"{address}\0{self.size}\0{version}"
+        self.metadata: Any = None
 
     def open(self, ranges: Sequence[tuple[int, int]] = ()) -> "RangeFile":
-        """A file of Python that fetches what is read. The footer and the ranges are fetched at the same time."""
-        footer = max(0, self.size - _FOOTER_BYTES), self.size
-        return RangeFile(self._files, self.where, self.size, [footer, *ranges])
+        """A file of Python that fetches what is read. The ranges are fetched at the same time; first, the footer."""
+        footer = [(max(0, self.size - _FOOTER_BYTES), self.size)] if self.metadata is None else []
+        return RangeFile(self._files, self.where, self.size, [*footer, *ranges])
 
     def check_unchanged(self) -> None:
         """Raise DataError where another file is at the address now."""
@@ -155,8 +159,13 @@ def opened(file: TableFile, ranges: Sequence[tuple[int, int]] = ()) -> Iterator[
 
     try:
         with pq.ParquetFile(
-            file.open(ranges), buffer_size=BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True
+            file.open(ranges),
+            metadata=file.metadata,
+            buffer_size=BUFFER_BYTES,
+            pre_buffer=False,
+            page_checksum_verification=True,
         ) as table:
+            file.metadata = table.metadata
             yield table
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DataError(
