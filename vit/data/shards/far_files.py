@@ -163,7 +163,7 @@ class FarFiles:
 
     def _raise_final(self, address: str, error: Exception) -> None:
         """Raise DataError where another attempt would end the same."""
-        status = getattr(error, "status", None) or getattr(error, "code", None)
+        status = _status(error)
         if isinstance(error, FileNotFoundError) or status in (404, 410):
             raise MissingError(f"there is no {address}", "check the address") from error
         if isinstance(error, PermissionError) or status in _REFUSED or "credential" in str(error).casefold():
@@ -209,12 +209,23 @@ def _open(kind: str, patience: Patience) -> Any:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=patience.seconds, sock_read=patience.seconds)
             options["client_kwargs"] = {"timeout": timeout}
         elif kind == "s3":
-            options["config_kwargs"] = {"connect_timeout": patience.seconds, "read_timeout": patience.seconds}
-        return fsspec.filesystem(kind, **options)
+            waiting = {"connect_timeout": patience.seconds, "read_timeout": patience.seconds}
+            options["config_kwargs"] = {**waiting, "retries": {"total_max_attempts": 1}}
+        files = fsspec.filesystem(kind, **options)
+        if kind == "s3":
+            files.retries = 1  # s3fs and botocore would each try five times, for many minutes: `FarFiles` tries again
+        return files
     except ImportError as error:
         extra = EXTRAS.get(kind)
         fix = install(extra) if extra else "pip install aiohttp"
         raise UsageError(f"{kind}:// needs a library that is not installed: {first_line(error)}", fix) from error
+
+
+def _status(error: Exception) -> object:
+    """The status of an answer of HTTP that an error stands for; None where it tells none."""
+    response = getattr(error, "response", None)  # of botocore
+    told = response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None
+    return getattr(error, "status", None) or getattr(error, "code", None) or told
 
 
 def _words(error: Exception | None) -> str:
