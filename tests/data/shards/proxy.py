@@ -13,15 +13,18 @@ class Proxy:
     Attributes:
         address: http://127.0.0.1:PORT
         seconds: delay before the first bytes of each answer.
-        cut: called with the number of an answer; the number of its bytes after which the connection is dropped, or None.
+        cut: called with the number of an answer; number of its bytes after which the connection is dropped, or None.
         answers: number of answers so far.
         dropped: number of connections that were dropped.
+        most_at_once: largest number of answers that were delayed at the same time.
     """
 
     def __init__(self, port: int) -> None:
         self.seconds = 0.0
         self.cut: Callable[[int], int | None] = lambda number: None
-        self.answers = self.dropped = 0
+        self.answers = self.dropped = self.most_at_once = 0
+        self._delayed = 0
+        self._lock = threading.Lock()
         self._target = ("127.0.0.1", port)
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.address = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
@@ -49,9 +52,7 @@ class Proxy:
             while data := server.recv(65536):
                 if asked.is_set():  # the first bytes of an answer
                     asked.clear()
-                    self.answers += 1
-                    left = self.cut(self.answers)
-                    time.sleep(self.seconds)
+                    left = self._delay()
                 if left is not None and len(data) >= left:
                     client.sendall(data[:left])
                     self.dropped += 1
@@ -60,6 +61,18 @@ class Proxy:
                 left = None if left is None else left - len(data)
                 client.sendall(data)
             client.shutdown(socket.SHUT_WR)
+
+    def _delay(self) -> int | None:
+        """Wait before an answer, and return after how many of its bytes the connection is dropped."""
+        with self._lock:
+            self.answers += 1
+            number = self.answers
+            self._delayed += 1
+            self.most_at_once = max(self.most_at_once, self._delayed)
+        time.sleep(self.seconds)
+        with self._lock:
+            self._delayed -= 1
+        return self.cut(number)
 
     def _questions(self, client: socket.socket, server: socket.socket, asked: threading.Event) -> None:
         with contextlib.suppress(OSError):
