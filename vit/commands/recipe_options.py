@@ -95,7 +95,8 @@ def _train_parser() -> Parser:
     return Parser(
         "train",
         "Train a classifier on DATA: a folder of class folders, a folder with train/ and test/, a CSV with "
-        f"path,label[,split], 'digits', or a torchvision data set by name. {_short_flags()}",
+        "path,label[,split], a parquet table, hf:NAME of the Hugging Face hub, 'digits', or a torchvision data set by "
+        f"name. {_short_flags()}",
         "vit train photos/ --network vit_tiny_patch16_224 --epochs 30",
         SHORT,
     )
