@@ -116,16 +116,18 @@ def parquet_names(folder: Path) -> list[str]:
 
     A folder of class folders may hold parquet files of other programs, or rows of `vit predict`.
     """
-    with os.scandir(folder) as entries:
-        visible = [entry for entry in entries if not entry.name.startswith(".")]
-    folders = [entry.name for entry in visible if entry.is_dir()]
-    files = [entry.name for entry in visible if entry.name.endswith(PARQUET) and entry.is_file()]
-    if files:
-        return [] if folders else sorted(files)
-    if folders != ["data"]:
+    try:
+        visible = [name for name in os.listdir(folder) if not name.startswith(".")]
+        files = [name for name in visible if name.endswith(PARQUET) and os.path.isfile(folder / name)]
+        if not files and "data" in visible:
+            inner = [f"data/{name}" for name in os.listdir(folder / "data") if name.endswith(PARQUET)]
+            files = [name for name in inner if os.path.isfile(folder / name)]
+    except OSError:
+        return []  # whoever lists the folder says why
+    if not files:
         return []
-    with os.scandir(folder / "data") as entries:
-        return sorted(f"data/{entry.name}" for entry in entries if entry.name.endswith(PARQUET) and entry.is_file())
+    folders = {name for name in visible if os.path.isdir(folder / name)}
+    return sorted(files) if folders <= {Path(files[0]).parts[0]} else []
 
 
 def check_data(data: str) -> None:
