@@ -193,6 +193,33 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("S10", "OUT of `vit data pack` or the index of `vit data index` exists", "refused; nothing is "
               "overwritten", 2),
     ),
+    "Parquet tables, the Hugging Face hub and object stores": (
+        Fault("L20", "a folder of parquet files that lacks a numbered file, has a split under two names, no training "
+              "images, or only the part that the hub has converted", "refused with the missing or second file", 3),
+        Fault("L21", "a parquet table with no column, or several, that may hold images or labels",
+              "refused with the columns, their types and the option that chooses; a column that does not exist ends "
+              "with 2", 3),
+        Fault("L22", "damaged or repeated class names in a table, or files of one data set that differ in columns or "
+              "class names", "refused with the file", 3),
+        Fault("L23", "a row without an image, with a path instead of bytes, or with bytes that are not an image",
+              "counts as an unreadable file (D13); the path is never followed"),
+        Fault("L24", "a row without a label, or with a number that has no class name",
+              "refused with the file and the row; a test or validation split without any label is left out, with a "
+              "note", 3),
+        Fault("L25", "a parquet file that is cut, damaged, or changes while it is read, near or far",
+              "refused with the file; images of the old and the new file are never mixed", 3),
+        Fault("L26", "hf:NAME that is gated, private, missing, or without parquet files; a config that is missing or "
+              "must be chosen; a card that does not fit its files",
+              "refused with the terms to accept, or the configs to choose from; 7 where the hub refuses, 3 where the "
+              "files cannot be used, 2 for names and configs", 7),
+        Fault("L27", "hf:NAME without a network, with a hub that fails, or with a download that was cut",
+              "the cache serves, with a note, if it has all files of the revision; else refused with the file that is "
+              "missing", 7),
+        Fault("L28", "an object store without credentials, with keys that it does not know, or without the bucket or "
+              "object", "refused at once with the address and the reason", 3),
+        Fault("L29", "objects that change or are cut after they were listed",
+              "refused with the object: shards by the sha256 of each image, tables by size and ETag", 3),
+    ),
     "Exports": (
         Fault("E1", "an exported file gives other answers than its checkpoint",
               "the file is loaded and compared before success is reported; beyond 1e-4, or with another label, the "

@@ -71,8 +71,9 @@ KINDS = {
     "wandb_media": "bool", "wandb_model": "bool",
 }  # fmt: skip
 FREE = {  # any text, or with a range of their own that is tried below
-    "data.source", "data.root", "data.groups", "data.fold", "model.network", "model.preprocess.mean",
-    "model.preprocess.std", "model.preprocess.window", "model.init_from", "distill.teacher", "distill.teacher_hash",
+    "data.source", "data.root", "data.image_column", "data.label_column", "data.groups", "data.fold", "model.network",
+    "model.preprocess.mean", "model.preprocess.std", "model.preprocess.window", "model.init_from", "distill.teacher",
+    "distill.teacher_hash",
     "trainer.accelerator", "trainer.strategy", "trainer.checkpoint_every", "optim.time", "out", "name",
 }  # fmt: skip
 

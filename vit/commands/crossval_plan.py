@@ -63,18 +63,19 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
     from vit.data.folds import fold_words, pooled
     from vit.data.groups import with_groups
     from vit.data.samples import Source
-    from vit.data.sources import open_source
     from vit.study.crossval import CrossvalDirectory, fold_cells
     from vit.study.executors import share_of
     from vit.study.grid import Inputs, check_unmeasured
-    from vit.training.planning.images import divided
+    from vit.training.planning.images import at_revision, divided, opened_data
     from vit.training.planning.plan import make_plan
     from vit.weights.hashing import weights_hash
 
     recipe = replace(start.recipe, wandb=tracking_of_cells(start.recipe.wandb))  # type: ignore[arg-type]
     check_unmeasured(recipe, "a cross-validation", "give --epochs or --optim.steps")
     data = recipe.data
-    found = start.listed or open_source(data.source, data.root, data.download, data.allow_empty)
+    found = start.listed or opened_data(data)
+    recipe = at_revision(recipe, found)
+    data = recipe.data
     of_folds = [replace(recipe, data=replace(data, fold=f"{number}/{folds}")) for number in range(1, folds + 1)]
     found.check_one_class("vit crossval")
     sources = [divided(found, one.data) for one in of_folds]

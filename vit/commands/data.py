@@ -13,6 +13,7 @@ from vit.commands.label_check import check_folder, check_labels
 from vit.commands.shards import index, pack
 from vit.console import ProgressReport, Reporter
 from vit.csv_files import new_table
+from vit.data.dataset_names import TableColumns
 from vit.errors import BadInputsError, ResourceError
 from vit.inference.files import free_name
 
@@ -30,6 +31,8 @@ def check(
     labels: StrPath | None = None,
     groups: str | None = None,
     root: StrPath | None = None,
+    image_column: str | None = None,
+    label_column: str | None = None,
     output: StrPath | None = None,
     strict: bool = False,
 ) -> "CheckResult":
@@ -44,6 +47,8 @@ def check(
             all images to correct, which 'vit train' reads
         groups: regular expression that finds the group in each path, as data.groups of 'vit train'
         root: folder of torchvision data sets
+        image_column: column of images in a parquet table; null: the only one, or the one with a usual name
+        label_column: column of labels in a parquet table; null: the only one, or the one with a usual name
         output: list of what to fix; null: data_check.csv, or data_check-2.csv, ...
         strict: exit code 5 for warnings too
 
@@ -60,13 +65,14 @@ def check(
     list_file = free_name(Path("data_check.csv")) if output is None else new_file(output)
     name, root, folder = os.fspath(data), path_text(root), None if labels is None else Path(labels).expanduser()
 
+    columns = TableColumns(image_column, label_column)
     if folder is not None:
         check_folder(folder)
 
     from vit.data.groups import with_groups
     from vit.data.sources import open_source
 
-    source = with_groups(open_source(name, root, allow_empty=True), groups)
+    source = with_groups(open_source(name, root, allow_empty=True, columns=columns), groups)
     reporter = Reporter()
     checked = _check(reporter, source)
     _show(reporter, source, checked)

@@ -12,7 +12,7 @@ from vit.commands.multilabel_evaluation import measured_labels
 from vit.commands.shown_answers import show_answers
 from vit.commands.tta_options import fit_tta, warn_of_mirror
 from vit.console import Reporter, interval, percent
-from vit.data.dataset_names import check_data
+from vit.data.dataset_names import TableColumns, check_data, is_parquet
 from vit.errors import BadInputsError, UsageError
 from vit.inference.engines.engine_names import EngineName, check_engine
 from vit.inference.files import free_name
@@ -58,6 +58,8 @@ def evaluate(
     split: Literal["auto", "test", "validation", "train"] = "auto",
     include_seen: bool = False,
     root: StrPath | None = None,
+    image_column: str | None = None,
+    label_column: str | None = None,
     output: StrPath | None = None,
     tta: Literal["flip", "crops"] | None = None,
     device: str = "auto",
@@ -72,6 +74,10 @@ def evaluate(
         split: auto: test, else validation, else all
         include_seen: also score images of DATA that the run trained or validated on, which are left out otherwise
         root: folder of torchvision data sets
+        image_column: column of images where DATA is a parquet table; null: that of the run, the only one, or the one
+            with a usual name
+        label_column: column of labels where DATA is a parquet table; null: that of the run, the only one, or the one
+            with a usual name
         output: a new or empty folder for the results; null: inside the run
         tta: test-time augmentation, which averages several views of each image. flip: the image and its mirror image.
             crops: the middle and the corners. Its temperature is fitted on validation images of the run, and kept for
@@ -106,7 +112,7 @@ def evaluate(
 
     with distributed() as rank:
         reporter = Reporter(quiet=rank > 0)
-        source = _source(model, data, path_text(root))
+        source = _source(model, data, path_text(root), TableColumns(image_column, label_column))
         chosen = choose_split(source, split)
         folder = wanted or _free_folder(model, source.name, chosen)
         predictor = load(model, device, precision, engine, len(source.splits[chosen]), tta)
@@ -164,18 +170,21 @@ def _free_folder(model: str, data: str, split: str) -> Path:
     return free_name(Path(f"evaluation-{name}") if run is None else run.evaluation_dir(name))
 
 
-def _source(model: str, data: str | None, root: str | None) -> "Source":
-    """DATA, or the images of the run."""
+def _source(model: str, data: str | None, root: str | None, columns: TableColumns) -> "Source":
+    """DATA, or the images of the run. Columns that are not given are those of the run."""
     from vit.checkpoints.run import RunDirectory
     from vit.commands.recipe_options import read_recipe
     from vit.data.sources import open_source
     from vit.training.run_images import images_of_run
 
-    if data is not None:
-        return open_source(data, root)
     run = RunDirectory.around(Path(model))
-    assert run is not None
-    return images_of_run(run, read_recipe(run.config_path), root)
+    if data is None:
+        assert run is not None
+        return images_of_run(run, read_recipe(run.config_path), root)
+    if run is not None and is_parquet(data):
+        before = read_recipe(run.config_path).data
+        columns = TableColumns(columns.image or before.image_column, columns.label or before.label_column)
+    return open_source(data, root, columns=columns)
 
 
 def _measured_images(

@@ -13,6 +13,7 @@ from vit.commands.predict_parts import merge_parts, predict_in_parts
 from vit.commands.prediction_setup import PredictionSetup
 from vit.commands.prediction_tally import DECIDED, PredictionSummary, PredictionTally, gallery_page, show_predictions
 from vit.console import ProgressReport, Reporter
+from vit.data.dataset_names import TableColumns
 from vit.errors import BadInputsError, UsageError
 from vit.inference.engines.engine_names import EngineName
 from vit.inference.files import check_output, free_name, list_images
@@ -40,6 +41,7 @@ def predict(
     sets: Literal["lac", "aps", "class_conditional"] = "lac",
     reject_novel: bool = False,
     tta: Literal["flip", "crops"] | None = None,
+    image_column: str | None = None,
     on_bad: Literal["report", "fail"] = "report",
     batch_size: PositiveInt = 64,
     device: str = "auto",
@@ -53,7 +55,8 @@ def predict(
 
     Args:
         model: a run folder, a checkpoint, or an exported .onnx or .xml file
-        images: files, folders, patterns, a list (a CSV with a column path, or a .txt), or an index of shards
+        images: files, folders, patterns, a list (a CSV with a column path, or a .txt), an index of shards, a parquet
+            table, or hf:NAME
         output: new .csv, .jsonl or .parquet file; null: predictions.csv, or predictions-2.csv, ...
         top_k: number of classes in a row; a model that gives several labels writes those above their thresholds
         probabilities: also write the probability of every class or label, each in a column p_NAME
@@ -69,6 +72,7 @@ def predict(
             novelty of 0.95 or more, as at most 5 % of images like the validation images have
         tta: test-time augmentation, which averages several views of each image. flip: the image and its mirror image.
             crops: the middle and the corners; null: one view
+        image_column: column of images in a parquet table; null: the only one, or the one with a usual name
         on_bad: exit code where some files cannot be read: report is 0, fail is 5; where all files are bad: always 5
         batch_size: number of files computed at once
         device: cpu, cuda or mps; auto: an accelerator if there is one
@@ -101,15 +105,16 @@ def predict(
             f"vit predict needs {'IMAGES' if model else 'MODEL and IMAGES'}", "as in 'vit predict RUN photos/'"
         )
     wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets, reject_novel, tta)
+    columns = TableColumns(image_column)
     setup = PredictionSetup(model, wanted, top_k, probabilities, device, precision, engine)
     if parts is not None:
         if output is not None or gallery:
             raise UsageError("--parts writes a folder, and takes no --output and no --gallery", "leave them out")
         folder = Path(parts).expanduser()
-        return predict_in_parts(setup, inputs, folder, recursive, rows_per_part, batch_size, on_bad == "fail")
+        return predict_in_parts(setup, inputs, folder, recursive, rows_per_part, batch_size, on_bad == "fail", columns)
     rows_file = _rows_file(output, gallery)
     setup.check()
-    listed = list_images(inputs, recursive)
+    listed = list_images(inputs, recursive, columns)
     files = listed.paths
 
     from vit.inference.rows import open_writer

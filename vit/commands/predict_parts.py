@@ -11,7 +11,7 @@ from vit.commands.arguments import StrPath
 from vit.commands.prediction_setup import PredictionSetup
 from vit.commands.prediction_tally import DECIDED, PredictionSummary, PredictionTally, show_predictions
 from vit.console import ProgressReport, Reporter
-from vit.data.dataset_names import is_far, is_index
+from vit.data.dataset_names import TableColumns, is_far, is_parquet
 from vit.errors import BadInputsError, DataError, UsageError
 from vit.inference.engines.engine_names import OPENVINO
 from vit.inference.files import ListedImages, list_images
@@ -34,6 +34,7 @@ def predict_in_parts(
     rows_per_part: int,
     batch_size: int,
     fail_on_bad: bool,
+    columns: TableColumns,
 ) -> PredictionSummary:
     """Compute the parts that no other process has computed or computes now, until all are there.
 
@@ -45,6 +46,7 @@ def predict_in_parts(
         rows_per_part: number of rows of a part.
         batch_size: number of files computed at once.
         fail_on_bad: whether files without a label are an error.
+        columns: columns of a table that are given by name.
 
     Returns:
         Counts of what this process computed.
@@ -58,11 +60,11 @@ def predict_in_parts(
     from vit.inference.rows import ParquetWriter
 
     def list_paths() -> Sequence[str]:
-        listed.append(list_images(images, recursive))
+        listed.append(list_images(images, recursive, columns))
         return listed[0].paths
 
-    manifest = open_manifest(files, _asked(setup, images, recursive, rows_per_part), list_paths)
-    reader = listed[0].reader if listed else _reader(images, recursive, manifest)
+    manifest = open_manifest(files, _asked(setup, images, recursive, rows_per_part, columns), list_paths)
+    reader = listed[0].reader if listed else _reader(images, recursive, columns, manifest)
     num_there = len(files.finished())
     reporter.notice(f"{num_there:,} of {manifest.num_parts:,} parts are there ({manifest.num_rows:,} images in all)")
     tally = PredictionTally()
@@ -138,14 +140,16 @@ def merge_parts(folder: Path, output: Path | None) -> PredictionSummary:
     return PredictionSummary(output or folder, None, found.num_rows, unlabeled, found.statuses.get("unsure", 0), {})
 
 
-def _asked(setup: PredictionSetup, images: Sequence[StrPath], recursive: bool, rows_per_part: int) -> "RowsAsked":
+def _asked(
+    setup: PredictionSetup, images: Sequence[StrPath], recursive: bool, rows_per_part: int, columns: TableColumns
+) -> "RowsAsked":
     from vit.inference.manifest import RowsAsked
 
     names = [os.fspath(one) if is_far(os.fspath(one)) else str(Path(one).expanduser()) for one in images]
     is_relative = any(not Path(name).is_absolute() and not is_far(name) for name in names)
     options = {
         **asdict(setup.wanted), "top_k": setup.top_k, "probabilities": setup.probabilities, "recursive": recursive,
-        "precision": setup.precision, "engine": setup.engine,
+        "precision": setup.precision, "engine": setup.engine, "image_column": columns.image,
     }  # fmt: skip
     return RowsAsked(
         images=tuple(names),
@@ -166,10 +170,12 @@ def _model_hash(model: Path) -> str:
     return "+".join(file_hash(part) for part in parts)
 
 
-def _reader(images: Sequence[StrPath], recursive: bool, manifest: "Manifest") -> "ImageReader | None":
+def _reader(
+    images: Sequence[StrPath], recursive: bool, columns: TableColumns, manifest: "Manifest"
+) -> "ImageReader | None":
     """What reads the images of a manifest that another process has written; None for files."""
-    if any(is_index(os.fspath(one)) for one in images) or any(is_far(path) for path in manifest.paths(0)[:1]):
-        return list_images(images, recursive).reader
+    if any(is_parquet(os.fspath(one)) for one in images) or any(is_far(path) for path in manifest.paths(0)[:1]):
+        return list_images(images, recursive, columns).reader
     return None
 
 

@@ -95,7 +95,8 @@ def _train_parser() -> Parser:
     return Parser(
         "train",
         "Train a classifier on DATA: a folder of class folders, a folder with train/ and test/, a CSV with "
-        f"path,label[,split], 'digits', or a torchvision data set by name. {_short_flags()}",
+        "path,label[,split], a parquet table, hf:NAME of the Hugging Face hub, 'digits', or a torchvision data set by "
+        f"name. {_short_flags()}",
         "vit train photos/ --network vit_tiny_patch16_224 --epochs 30",
         SHORT,
     )
@@ -171,7 +172,6 @@ def check_names(recipe: Recipe) -> None:
 
 def listed_images(recipe: Recipe) -> "Source | None":
     """The image files of DATA, listed before torch is imported; None for data sets with a name."""
-    from vit.data.sources import open_source
+    from vit.training.planning.images import opened_data
 
-    data = recipe.data
-    return None if data.source in KNOWN else open_source(data.source, data.root, allow_empty=data.allow_empty)
+    return None if recipe.data.source in KNOWN else opened_data(recipe.data)

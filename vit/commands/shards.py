@@ -14,7 +14,7 @@ from vit.atomic_files import ABANDONED_SECONDS, atomic_write, partial_name
 from vit.commands.arguments import PositiveInt, StrPath, path_text
 from vit.console import ProgressReport, Reporter
 from vit.csv_files import new_table
-from vit.data.dataset_names import INDEX_NAME, check_data
+from vit.data.dataset_names import INDEX_NAME, TableColumns, check_data
 from vit.errors import DataError, ResourceError, UsageError
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ def pack(
     *,
     groups: str | None = None,
     root: StrPath | None = None,
+    image_column: str | None = None,
+    label_column: str | None = None,
     shard_mb: PositiveInt = 64,
 ) -> PackedShards:
     """Write the images of a data set into tar shards, with an index that vit and other programs read.
@@ -59,6 +61,8 @@ def pack(
         out: new folder for the shards and index.parquet
         groups: regular expression that finds the group in each path, as data.groups of 'vit train'
         root: folder of torchvision data sets
+        image_column: column of images in a parquet table; null: the only one, or the one with a usual name
+        label_column: column of labels in a parquet table; null: the only one, or the one with a usual name
         shard_mb: size of a shard in megabytes; the last image may exceed it
 
     Returns:
@@ -81,7 +85,7 @@ def pack(
     from vit.data.shards.packing import pack as write_shards
     from vit.data.sources import open_source
 
-    source = with_groups(open_source(name, root), groups)
+    source = with_groups(open_source(name, root, columns=TableColumns(image_column, label_column)), groups)
     reporter = Reporter()
     total = sum(map(len, source.splits.values()))
     reporter.notice(f"{total:,} images of {source.name} ({', '.join(source.splits)})")
@@ -95,7 +99,7 @@ def pack(
         size = sum(shard.stat().st_size for shard in shards)
     _say_left_out(reporter, [f"{one.path}: {one.reason}" for one in left_out], f" (see {folder / LEFT_OUT})")
     kept = total - len(left_out)
-    reporter.line(f"{kept:,} images in {len(shards):,} shards, {size / _MEGABYTE:,.1f} MB, in {folder}")
+    reporter.line(f"{_count(kept, 'image')} in {_count(len(shards), 'shard')}, {size / _MEGABYTE:,.1f} MB, in {folder}")
     reporter.next_command(f"vit train {shlex.quote(os.fspath(folder))}")
     return PackedShards(folder / INDEX_NAME, kept, len(shards), len(left_out))
 
@@ -153,8 +157,8 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
     counts = ", ".join(f"{found.index.splits.count(split):,} {split}" for split in splits)
     num_classes = len(set(found.index.labels))
     reporter.line(
-        f"{len(found.index):,} images in {len(names):,} shards ({counts}), {num_classes:,} classes from "
-        f"{found.labels_from}, in {file}"
+        f"{_count(len(found.index), 'image')} in {_count(len(names), 'shard')} ({counts}), {num_classes:,} classes "
+        f"from {found.labels_from}, in {file}"
     )
     reporter.next_command(f"vit train {shlex.quote(os.fspath(file))}")
     return PackedShards(file, len(found.index), len(names), len(found.left_out))
@@ -190,6 +194,10 @@ def _write_left_out(path: Path, left_out: "Sequence[LeftOut]") -> None:
     with new_table(path, ("path", "split", "reason")) as table:
         for one in left_out:
             table.row((one.path, one.split, one.reason))
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'s' * (number != 1)}"
 
 
 def _say_left_out(reporter: Reporter, lines: Sequence[str], where: str) -> None:

@@ -131,12 +131,17 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     listed = listed_images(first)
 
     from vit.study.executors import share_of
+    from vit.training.planning.images import at_revision
     from vit.training.planning.plan import make_plan
 
     source = make_plan(replace(first, distill=DistillConfig()), listed).source
     if "test" not in source.splits:
         raise UsageError("a study needs test images", "give --data.test a fraction above 0")
     contents = read_images(source, reporter)
+    series = {
+        name: {choice: at_revision(recipe, source) for choice, recipe in choices.items()}
+        for name, choices in series.items()
+    }
     series = _decided(series, source)
     budget, sizes, seeds = options.grid(len(source.splits["train"]))
     inputs = _inputs(series, source, contents, sizes, seeds)

@@ -1,6 +1,8 @@
 """Names of data sets and splits, without heavy imports: a wrong DATA is an error before torch is imported."""
 
 import os
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from vit.data.formats import has_image_extension
@@ -30,9 +32,63 @@ SPLIT_SYNONYMS = {  # split -> names of its folder, or in the column of a table
     "validation": ("validation", "valid", "val"),
     "test": ("test", "testing"),
 }
+PARQUET = ".parquet"
 INDEX_NAME = "index.parquet"  # of shards, in their folder
 FAR = ("https://", "http://", "s3://", "gs://")  # where images may lie on other machines
+LISTED = ("s3://", "gs://")  # whose folders can be listed
+HUB = "hf:"  # begins the name of a data set of the Hugging Face hub
+_PART = r"[A-Za-z0-9][\w.-]*"  # of a name of the hub
+_HUB_NAME = re.compile(
+    rf"{HUB}(?P<repository>{_PART}(/{_PART})?)(/(?P<config>[\w.,+/-]+))?(@(?P<revision>[\w./-]+))?", re.ASCII
+)
 LAYOUT = "expected FOLDER/<class>/<image>, FOLDER/train/<class>/<image>, or a CSV with the columns path,label[,split]"
+
+
+@dataclass(frozen=True)
+class TableColumns:
+    """Columns of a parquet table that are given by name.
+
+    Attributes:
+        image: column of encoded images; None: the only one, or the one with a usual name.
+        label: column of labels; None: the only one, or the one with a usual name.
+    """
+
+    image: str | None = None
+    label: str | None = None
+
+
+@dataclass(frozen=True)
+class HubName:
+    """A data set of the Hugging Face hub, as hf:NAME[/CONFIG][@REVISION] names it.
+
+    Attributes:
+        repository: ORGANIZATION/NAME; or NAME alone, which the hub still knows for old data sets.
+        config: one of the data sets of the repository; None: the only one.
+        revision: commit, tag or branch; None: the newest.
+    """
+
+    repository: str
+    config: str | None = None
+    revision: str | None = None
+
+    def __str__(self) -> str:
+        config = f"/{self.config}" if self.config else ""
+        return f"{HUB}{self.repository}{config}" + (f"@{self.revision}" if self.revision else "")
+
+
+def check_hub_name(data: str) -> HubName:
+    """The parts of hf:NAME[/CONFIG][@REVISION].
+
+    Raises:
+        UsageError: it is written in another way.
+    """
+    found = _HUB_NAME.fullmatch(data)
+    if found is None:
+        raise UsageError(
+            f"DATA {data!r} is not a data set of the Hugging Face hub",
+            "give hf:NAME, hf:ORGANIZATION/NAME or hf:ORGANIZATION/NAME/CONFIG, with @REVISION where one is wanted",
+        )
+    return HubName(found["repository"], found["config"], found["revision"])
 
 
 def is_far(name: str) -> bool:
@@ -40,12 +96,38 @@ def is_far(name: str) -> bool:
     return name.startswith(FAR)
 
 
-def is_index(data: str) -> bool:
-    """Whether DATA is an index, or a folder with one. An address is one, if it is not that of an image."""
+def is_parquet(data: str) -> bool:
+    """Whether DATA is read through parquet: an index of shards, tables with images, a folder with either, or hf:NAME.
+
+    An address is one, if it is not that of an image.
+    """
     path = Path(data).expanduser()
+    if data.startswith(HUB):
+        return True
     if is_far(data):
         return not has_image_extension(path)
-    return path.is_file() if path.suffix == ".parquet" else (path / INDEX_NAME).is_file()
+    if path.suffix == PARQUET and path.is_file():
+        return True
+    return path.is_dir() and ((path / INDEX_NAME).is_file() or bool(parquet_names(path)))
+
+
+def parquet_names(folder: Path) -> list[str]:
+    """Names of the parquet files in a folder, or in its folder `data`; none if it has other folders beside files.
+
+    A folder of class folders may hold parquet files of other programs, or rows of `vit predict`.
+    """
+    try:
+        visible = [name for name in os.listdir(folder) if not name.startswith(".")]
+        files = [name for name in visible if name.endswith(PARQUET) and os.path.isfile(folder / name)]
+        if not files and "data" in visible:
+            inner = [f"data/{name}" for name in os.listdir(folder / "data") if name.endswith(PARQUET)]
+            files = [name for name in inner if os.path.isfile(folder / name)]
+    except OSError:
+        return []  # whoever lists the folder says why
+    if not files:
+        return []
+    folders = {name for name in visible if os.path.isdir(folder / name)}
+    return sorted(files) if folders <= {Path(files[0]).parts[0]} else []
 
 
 def check_data(data: str) -> None:
@@ -56,6 +138,9 @@ def check_data(data: str) -> None:
         DataError: it looks like a path, and nothing is there.
     """
     if is_far(data):
+        return
+    if data.startswith(HUB):
+        check_hub_name(data)
         return
     if "://" in data:
         raise UsageError(f"DATA {data!r} is not a kind of address that vit reads", f"give one of {', '.join(FAR)}")

@@ -122,12 +122,14 @@ class Source:
             training images alone define them.
         splits: {"train", and where present "validation" and "test": images}.
         notes: messages for the user, for example about skipped files or missing classes.
+        origin: DATA with the revision that was read, where DATA itself does not tell; else None.
     """
 
     name: str
     class_names: tuple[str, ...]
     splits: dict[str, Samples]
     notes: list[str] = field(default_factory=list)
+    origin: str | None = None
 
     @property
     def is_multilabel(self) -> bool:

@@ -8,7 +8,9 @@ FOLDER/CLASS/*                  class folders without splits; folders of runs be
 FILE.csv                        a table with the columns path,label[,split]; paths are relative to the file
                                 for several labels of an image: path,labels[,split], or one column of 0 and 1 per label
 FOLDER/index.parquet            shards of `vit data pack`, or others with an index of `vit data index`; or their FOLDER
-https://, s3:// or gs://        such an index on other machines, or its folder
+FILE.parquet                    a table with a column of images and one of labels; or a FOLDER of train-*.parquet, ...
+https://, s3:// or gs://        an index or a table on other machines, or its folder
+hf:NAME[/CONFIG][@REVISION]     a data set of the Hugging Face hub, from its parquet files
 """
 
 import unicodedata
@@ -17,36 +19,45 @@ from pathlib import Path
 import numpy as np
 
 from vit.data.csv_source import read_csv_source
-from vit.data.dataset_names import DIGITS, KNOWN, LAYOUT, check_data, is_index
+from vit.data.dataset_names import DIGITS, KNOWN, LAYOUT, TableColumns, check_data, is_parquet
 from vit.data.folder_source import read_folder_source
 from vit.data.label_text import PRESENT
 from vit.data.outputs import is_output
+from vit.data.parquet.open import read_parquet_source
 from vit.data.samples import Samples, Source
-from vit.data.shards.source import read_index_source
 from vit.errors import DataError
 
 ARCHIVES = frozenset((".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar"))
 _SHOWN = 5  # class names in a note
 
 
-def open_source(data: str, root: str | None = None, download: bool = False, allow_empty: bool = False) -> Source:
+def open_source(
+    data: str,
+    root: str | None = None,
+    download: bool = False,
+    allow_empty: bool = False,
+    columns: TableColumns | None = None,
+) -> Source:
     """List the images of DATA.
 
     Args:
-        data: a folder, a CSV file, an index of shards, "digits" or the name of a torchvision data set. A folder with
-            such a name has precedence, unless it holds outputs of this program alone: `--out .` makes such folders.
+        data: a folder, a CSV file, an index of shards, a parquet table, hf:NAME, "digits" or the name of a torchvision
+            data set. A folder with such a name has precedence, unless it holds outputs of this program alone:
+            `--out .` makes such folders.
         root: folder of torchvision's data sets.
         download: let torchvision download missing files.
         allow_empty: accept class folders without images.
+        columns: columns of a parquet table that are given by name.
 
     Raises:
-        UsageError: DATA is not a file, a folder or a known name.
+        UsageError: DATA is not a file, a folder or a known name; or a column does not exist.
         DataError: DATA cannot be used to train a classifier.
+        ResourceError: the Hugging Face hub does not give the data set.
     """
     check_data(data)
     path = Path(data).expanduser()
-    if is_index(data):
-        source = read_index_source(data)
+    if is_parquet(data):
+        source = read_parquet_source(data, columns)
     elif path.is_dir() and not (data in KNOWN and is_output(path)):
         source = read_folder_source(path, allow_empty)
     elif path.is_file() and path.suffix.lower() in ARCHIVES:

@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
@@ -78,7 +79,7 @@ def with_all_splits(source: Source, validation: float, test: float, seed: int, c
     _check_labels_left(splits["train"], source.class_names)
     cut = " and ".join(f"{len(splits[split]):,} for {split}" for split in fractions)
     note = f"cut {cut} from the {len(train):,} training images ({how}, seed {seed})"
-    return Source(source.name, source.class_names, splits, [*source.notes, note])
+    return replace(source, splits=splits, notes=[*source.notes, note])
 
 
 def _check_labels_left(train: Samples, class_names: tuple[str, ...]) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from vit.data.dataset_names import SPLIT_SYNONYMS, check_data, is_index
+from vit.data.dataset_names import SPLIT_SYNONYMS, TableColumns, check_data, is_parquet
 from vit.data.formats import has_image_extension
 from vit.data.image_csv import ListedFiles, columns_of, read_image_csv, split_of
 from vit.data.image_files import describe_skipped, how_to_convert_skipped, image_files, subfolders
+from vit.data.parquet.open import list_parquet_images
 from vit.data.samples import Samples, Source
 from vit.data.sources import open_source
 from vit.errors import DataError, UsageError
@@ -19,12 +20,17 @@ UNKNOWN = -1  # label of an image without one
 
 
 def open_images(
-    data: str, root: str | None = None, download: bool = False, allow_empty: bool = False, labels: str = "auto"
+    data: str,
+    root: str | None = None,
+    download: bool = False,
+    allow_empty: bool = False,
+    labels: str = "auto",
+    columns: TableColumns | None = None,
 ) -> Source:
     """List the images of DATA, with their labels and splits where it has any.
 
     Args:
-        data, root, download, allow_empty: as for `open_source`.
+        data, root, download, allow_empty, columns: as for `open_source`.
         labels: "auto", or "none": all images count as images without labels, whatever folders they lie in.
 
     Returns:
@@ -36,13 +42,15 @@ def open_images(
     """
     check_data(data)
     path = Path(data).expanduser()
-    if path.is_dir() and not is_index(data):
+    if path.is_dir() and not is_parquet(data):
         if labels == "auto" and _has_classes(path):
-            return open_source(data, root, download, allow_empty)
+            return open_source(data, root, download, allow_empty, columns)
         return _unlabelled_folder(path)
     if path.is_file() and path.suffix.lower() in (".csv", ".tsv") and (labels == "none" or not _has_labels(path)):
         return _unlabelled_table(path)
-    source = open_source(data, root, download, allow_empty)
+    if labels == "none" and is_parquet(data):
+        return _without_labels(list_parquet_images(data, columns))
+    source = open_source(data, root, download, allow_empty, columns)
     if labels == "none":
         raise UsageError(f"--data.labels none is for folders and tables, and {data} is neither", "leave it out")
     return source
@@ -103,6 +111,15 @@ def _has_classes(folder: Path) -> bool:
 def _has_labels(path: Path) -> bool:
     columns, has_others = columns_of(path)
     return bool(columns & {"label", "labels"}) or has_others
+
+
+def _without_labels(source: Source) -> Source:
+    """All images of a source as training images without labels."""
+    first, *others = source.splits.values()
+    for samples in others:
+        first = first.followed_by(samples)
+    unknown = replace(first, labels=np.full(len(first), UNKNOWN, dtype=np.int64))
+    return replace(source, class_names=(), splits={"train": unknown})
 
 
 def _unlabelled_folder(folder: Path) -> Source:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.data.dataset_names import is_far, is_index
+from vit.data.dataset_names import TableColumns, is_far, is_parquet
 from vit.data.image_csv import read_image_csv
 from vit.errors import DataError, UsageError, nearest
 
@@ -31,25 +31,33 @@ class ListedImages:
     reader: "ImageReader | None" = None
 
 
-def list_images(inputs: Sequence[str | os.PathLike[str]], recursive: bool) -> ListedImages:
-    """The images of an index of shards, by split in the order of its rows; addresses; or the files of `list_files`.
+def list_images(
+    inputs: Sequence[str | os.PathLike[str]], recursive: bool, columns: TableColumns | None = None
+) -> ListedImages:
+    """The images of an index or of parquet tables, by split in the order of rows; addresses; or those of `list_files`.
+
+    Args:
+        inputs: IMAGES of the command line.
+        recursive: whether folders in folders count.
+        columns: columns of a table that are given by name.
 
     Raises:
-        UsageError: there is an index among several inputs.
-        DataError: as for `list_files`, or the index cannot be used.
+        UsageError: there is an index or a table among several inputs.
+        DataError: as for `list_files`, or the index or the table cannot be used.
+        ResourceError: the Hugging Face hub does not give the data set.
     """
     names = [os.fspath(item) for item in inputs]
-    if any(is_far(name) and not is_index(name) for name in names):
+    if any(is_far(name) and not is_parquet(name) for name in names):
         return _addresses(names)
-    indexed = [name for name in names if is_index(name)]
+    indexed = [name for name in names if is_parquet(name)]
     if not indexed:
         listed = list_files(inputs, recursive)
         return _addresses(listed) if any(map(is_far, listed)) else ListedImages(listed)
     if len(names) > 1:
-        raise UsageError(f"IMAGES has the index {indexed[0]} among other inputs", "give one index, and nothing else")
-    from vit.data.shards.source import read_index_source  # imports numpy
+        raise UsageError(f"IMAGES has {indexed[0]} among other inputs", "give one index or table, and nothing else")
+    from vit.data.parquet.open import list_parquet_images  # imports numpy
 
-    splits = read_index_source(indexed[0]).splits.values()
+    splits = list_parquet_images(indexed[0], columns).splits.values()
     return ListedImages([path for samples in splits for path in samples.paths], next(iter(splits)).reader)
 
 

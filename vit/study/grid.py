@@ -21,7 +21,7 @@ from vit.training.recipes.values import plain
 
 _BUDGET = re.compile(r"(steps|epochs):(\d+)")
 _VERSION = 2  # of keys; a new version is needed when the same recipe starts to mean another training
-_UNDECIDING_DATA = {"source", "root", "download", "cache", "num_workers"}
+_UNDECIDING_DATA = {"source", "root", "download", "image_column", "label_column", "cache", "num_workers"}
 
 
 @dataclass(frozen=True)

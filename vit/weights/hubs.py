@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from torch import Tensor
 
-from vit.errors import ResourceError, UsageError, first_line, nearest
+from vit.data.hub_errors import advice, why_not
+from vit.errors import ResourceError, UsageError, nearest
 from vit.models.timm_import import import_timm
 from vit.weights.hub_cache import cached_file
 from vit.weights.licence import CARD
@@ -87,28 +88,6 @@ def _fetch(source: str, fetch: Callable[[], T]) -> T:
     try:
         return fetch()
     except Exception as error:
-        raise ResourceError(f"{source} cannot be fetched: {why_not(error)}", _advice(source, error)) from error
-
-
-def why_not(error: Exception) -> str:
-    """One sentence on why the Hugging Face hub, or another server, does not give a file."""
-    from huggingface_hub import constants, errors
-
-    if isinstance(error, errors.GatedRepoError):
-        return "it is gated, and the hub does not know that you accepted its terms"
-    if isinstance(error, errors.RepositoryNotFoundError):
-        return "the hub has no such model, or it is private"
-    if isinstance(error, errors.OfflineModeIsEnabled | errors.LocalEntryNotFoundError):
-        offline = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "the hub does not answer"
-        return f"{offline}, and the cache does not have it"
-    if isinstance(error, errors.EntryNotFoundError):
-        return f"the model has no such file: {first_line(error)}"
-    return f"{type(error).__name__}: {first_line(error)}"
-
-
-def _advice(source: str, error: Exception) -> str:
-    from huggingface_hub import errors
-
-    if isinstance(error, errors.GatedRepoError):
-        return "accept the terms on the model's page, then run 'hf auth login' or set HF_TOKEN"
-    return "check the name and the network connection, or download the weights and give the file"
+        fix = "check the name and the network connection, or download the weights and give the file"
+        problem = f"{source} cannot be fetched: {why_not(error, 'model')}"
+        raise ResourceError(problem, advice(error, "model", fix)) from error

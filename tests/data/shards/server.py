@@ -74,6 +74,8 @@ class Server:
         request.send_response(status)
         request.send_header("Content-Length", str(len(data)))
         request.end_headers()
+        if request.command == "HEAD":
+            return
         with contextlib.suppress(ConnectionError):
             request.wfile.write(data[: len(data) // 2] if fault == "cut" else data)
 

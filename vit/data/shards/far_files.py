@@ -15,6 +15,7 @@ from vit.errors import DataError, UsageError, first_line, install
 EXTRAS = {"s3": "s3", "gs": "gcs"}  # kind of address -> extra with its library
 _REFUSED = (401, 403)
 _NO_SUCH_RANGE = 416
+_VERSIONS = ("ETag", "etag", "generation", "Last-Modified", "LastModified")  # what stores say of a file's content
 _PASSING = (408, 425, 429)  # answers below 500 that may change
 
 
@@ -72,9 +73,7 @@ class FarFiles:
             missing = [place for place in range(len(wanted)) if place not in found]
             if not missing:
                 break
-            if attempt:
-                pause = self._patience.first_pause * 2 ** (attempt - 1)
-                time.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311  processes must not ask all at once
+            self._pause(attempt)
             addresses, starts, stops = zip(*(wanted[place] for place in missing), strict=True)
             answers = self._ask(list(addresses), list(starts), list(stops))
             for place, answer in zip(missing, answers, strict=True):
@@ -86,12 +85,68 @@ class FarFiles:
                     failed[place] = answer
         if len(found) < len(wanted):
             place = next(place for place in range(len(wanted)) if place not in found)
-            address, error = wanted[place][0], failed.get(place)
-            raise DataError(
-                f"{address} does not come after {self._patience.attempts} attempts: {_words(error)}",
-                "check the network and the address; 'vit train --resume' continues a training",
-            ) from error
+            raise self._gave_up(wanted[place][0], failed.get(place)) from failed.get(place)
         return [found[place] for place in range(len(wanted))]
+
+    def state(self, address: str) -> tuple[int, str]:
+        """The size of a file in bytes, and a text that changes where the file changes, if its server has one.
+
+        Raises:
+            DataError: it is not there, is refused, or does not come; or its server does not say its size.
+        """
+        failed: Exception | None = None
+        for attempt in range(self._patience.attempts):
+            self._pause(attempt)
+            try:
+                told = self._files().info(address)
+            except UsageError:
+                raise
+            except Exception as error:  # noqa: BLE001  libraries of object stores raise errors of many types
+                failed = error
+                if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception):
+                    failed = error.__cause__  # fsspec calls every failure of http so
+                self._raise_final(address, failed)
+                continue
+            if told.get("type") == "directory":
+                raise MissingError(f"there is no {address}", "check the address")
+            if not isinstance(told.get("size"), int):
+                raise DataError(f"the server of {address} does not say its size", "copy the file to this machine")
+            return told["size"], "\0".join(str(told[name]) for name in _VERSIONS if told.get(name) is not None)
+        raise self._gave_up(address, failed)
+
+    def names(self, folder: str) -> list[str]:
+        """Addresses of the files in a folder of an object store, sorted.
+
+        Raises:
+            DataError: the store refuses, or does not answer.
+        """
+        failed: Exception | None = None
+        for attempt in range(self._patience.attempts):
+            self._pause(attempt)
+            try:
+                found = self._files().ls(folder, detail=True)
+            except FileNotFoundError:
+                return []
+            except UsageError:
+                raise
+            except Exception as error:  # noqa: BLE001  libraries of object stores raise errors of many types
+                failed = error
+                self._raise_final(folder, failed)
+                continue
+            return sorted(f"{self._kind}://{one['name']}" for one in found if one.get("type") == "file")
+        raise self._gave_up(folder, failed)
+
+    def _pause(self, attempt: int) -> None:
+        """Wait before an attempt that is not the first."""
+        if attempt:
+            pause = self._patience.first_pause * 2 ** (attempt - 1)
+            time.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311  processes must not ask all at once
+
+    def _gave_up(self, address: str, error: Exception | None) -> DataError:
+        return DataError(
+            f"{address} does not come after {self._patience.attempts} attempts: {_words(error)}",
+            "check the network and the address; 'vit train --resume' continues a training",
+        )
 
     def _ask(self, addresses: list[str], starts: list[int | None], stops: list[int | None]) -> list[Any]:
         """What comes for each range: bytes or an exception."""
@@ -108,7 +163,7 @@ class FarFiles:
 
     def _raise_final(self, address: str, error: Exception) -> None:
         """Raise DataError where another attempt would end the same."""
-        status = getattr(error, "status", None) or getattr(error, "code", None)
+        status = _status(error)
         if isinstance(error, FileNotFoundError) or status in (404, 410):
             raise MissingError(f"there is no {address}", "check the address") from error
         if isinstance(error, PermissionError) or status in _REFUSED or "credential" in str(error).casefold():
@@ -154,12 +209,23 @@ def _open(kind: str, patience: Patience) -> Any:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=patience.seconds, sock_read=patience.seconds)
             options["client_kwargs"] = {"timeout": timeout}
         elif kind == "s3":
-            options["config_kwargs"] = {"connect_timeout": patience.seconds, "read_timeout": patience.seconds}
-        return fsspec.filesystem(kind, **options)
+            waiting = {"connect_timeout": patience.seconds, "read_timeout": patience.seconds}
+            options["config_kwargs"] = {**waiting, "retries": {"total_max_attempts": 1}}
+        files = fsspec.filesystem(kind, **options)
+        if kind == "s3":
+            files.retries = 1  # s3fs and botocore would each try five times, for many minutes: `FarFiles` tries again
+        return files
     except ImportError as error:
         extra = EXTRAS.get(kind)
         fix = install(extra) if extra else "pip install aiohttp"
         raise UsageError(f"{kind}:// needs a library that is not installed: {first_line(error)}", fix) from error
+
+
+def _status(error: Exception) -> object:
+    """The status of an answer of HTTP that an error stands for; None where it tells none."""
+    response = getattr(error, "response", None)  # of botocore
+    told = response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None
+    return getattr(error, "status", None) or getattr(error, "code", None) or told
 
 
 def _words(error: Exception | None) -> str:

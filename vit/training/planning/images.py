@@ -41,6 +41,20 @@ def subset_seed(recipe: Recipe) -> int:
     return recipe.seed if recipe.data.subset_seed is None else recipe.data.subset_seed
 
 
+def opened_data(data: DataConfig) -> Source:
+    """The images that a recipe names, as DATA has them.
+
+    Raises:
+        VitError: as for `open_source`.
+    """
+    return open_source(data.source, data.root, data.download, data.allow_empty, data.columns)
+
+
+def at_revision(recipe: Recipe, found: Source) -> Recipe:
+    """The recipe with DATA at the revision that was read, so that later cells of a study read the same images."""
+    return recipe if found.origin is None else replace(recipe, data=replace(recipe.data, source=found.origin))
+
+
 def source_of(recipe: Recipe, root: str | None = None) -> Source:
     """The images of a trained recipe, with the same splits and the same subset.
 
@@ -50,7 +64,8 @@ def source_of(recipe: Recipe, root: str | None = None) -> Source:
     Raises:
         DataError: the images do not exist, or cannot be used.
     """
-    return chosen_part(divided(open_source(recipe.data.source, root or recipe.data.root), recipe.data), recipe)
+    as_they_lie = replace(recipe.data, root=root or recipe.data.root, download=False)
+    return chosen_part(divided(opened_data(as_they_lie), recipe.data), recipe)
 
 
 def divided(found: Source, data: DataConfig) -> Source:

@@ -10,7 +10,6 @@ from vit.data.augment import Augment, preset
 from vit.data.module import ImageDataModule, LoaderOptions
 from vit.data.preprocess import Preprocess
 from vit.data.samples import Source
-from vit.data.sources import open_source
 from vit.inference.devices import choose_precision
 from vit.models.network import Network
 from vit.models.spec import Cost, NetworkSpec
@@ -21,7 +20,7 @@ from vit.training.distributed.devices import device_and_world_size
 from vit.training.optim import warmup_steps
 from vit.training.planning.batch_size import AUTO
 from vit.training.planning.compatibility import Machine, check_compatibility
-from vit.training.planning.images import chosen_part, divided, subset_seed, with_subset
+from vit.training.planning.images import chosen_part, divided, opened_data, subset_seed, with_subset
 from vit.training.planning.network_choice import ChosenNetwork, choose_network, wanted_network, windowed
 from vit.training.planning.schedule import choose_schedule
 from vit.training.planning.task_options import check_task_options
@@ -163,7 +162,7 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
     _checkpoint_seconds(recipe)
     if recipe.model.freeze == "backbone":
         recipe = replace(recipe, augment=AugmentConfig(name="none"))  # features are computed once
-    found = found or open_source(recipe.data.source, recipe.data.root, recipe.data.download, recipe.data.allow_empty)
+    found = found or opened_data(recipe.data)
     network = choose_network(recipe.model, wanted, found, len(found.class_names))
     recipe, source = choose_images(recipe, found)
     check_task_options(recipe, source)
@@ -179,7 +178,7 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
     schedule = choose_schedule(recipe, len(source.splits["train"]), machine.world_size)
     check_batch_norm(network.shapes, network.spec.name, schedule.batch_size // recipe.optim.accumulate, recipe)
     return kind(
-        recipe=_with_choices(recipe, network, augment, schedule.batch_size, machine),
+        recipe=_with_choices(recipe, source, network, augment, schedule.batch_size, machine),
         source=source,
         spec=network.spec,
         preprocess=network.preprocess,
@@ -224,7 +223,7 @@ def _choose_augment(config: AugmentConfig, image_size: int, data: str) -> Augmen
 
 
 def _with_choices(
-    recipe: Recipe, network: ChosenNetwork, augment: Augment, batch_size: int, machine: Machine
+    recipe: Recipe, source: Source, network: ChosenNetwork, augment: Augment, batch_size: int, machine: Machine
 ) -> Recipe:
     """The recipe with every open choice filled in, but for what trial steps decide."""
     data = recipe.data
@@ -234,7 +233,7 @@ def _with_choices(
         recipe,
         data=replace(
             data,
-            source=absolute(data.source),
+            source=source.origin or absolute(data.source),
             root=data.root and absolute(data.root),
             subset_seed=data.train_images and subset_seed(recipe),
         ),

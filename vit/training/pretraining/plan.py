@@ -43,7 +43,7 @@ def pretraining_images(data: PretrainDataConfig, seed: int) -> Source:
         UsageError: an option is wrong.
         DataError: the images cannot be used.
     """
-    found = open_images(data.source, data.root, data.download, data.allow_empty, data.labels)
+    found = open_images(data.source, data.root, data.download, data.allow_empty, data.labels, data.columns)
     recipe = PretrainRecipe(data=data, seed=seed)
     if found.class_names:
         found = divided(found, data)

@@ -9,6 +9,7 @@ from typing import Literal
 
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveInt
 
+from vit.data.dataset_names import TableColumns
 from vit.training.recipes.ranges import Area, Finite, Magnitude, NonNegative, Positive, Seed, Share
 
 NetworkValue = bool | int | float | str | list[int]
@@ -19,7 +20,8 @@ class DataConfig:
     """Where images come from.
 
     Args:
-        source: DATA: a folder, a CSV file, "digits", or the name of a torchvision data set.
+        source: DATA: a folder, a CSV file, a parquet table, hf:NAME of the Hugging Face hub, "digits", or the name of a
+            torchvision data set.
         root: folder of torchvision's data sets.
         download: whether torchvision may download a missing data set.
         validation: fraction of the images used for validation, where DATA has no validation images.
@@ -40,6 +42,8 @@ class DataConfig:
         sampling: how often an epoch draws the images of each class. natural: each image once. balanced: all classes
             equally often. sqrt: classes by the square root of their size. An epoch keeps its length.
         allow_empty: whether a class folder may be empty.
+        image_column: column of images in a parquet table; null: the only one, or the one with a usual name.
+        label_column: column of labels in a parquet table; null: the only one, or the one with a usual name.
         cache: place of decoded images; the network sees the same pixels. memory: kept in memory. none: files are read
             again in every epoch. auto: up to 2 GiB in memory.
         num_workers: number of processes that decode images; null: chosen by the number of cores.
@@ -59,8 +63,15 @@ class DataConfig:
     subset_seed: Seed | None = None
     sampling: Literal["natural", "balanced", "sqrt"] = "natural"
     allow_empty: bool = False
+    image_column: str | None = None
+    label_column: str | None = None
     cache: Literal["auto", "memory", "none"] = "auto"
     num_workers: NonNegativeInt | None = None
+
+    @property
+    def columns(self) -> TableColumns:
+        """The columns of a parquet table that are given by name."""
+        return TableColumns(self.image_column, self.label_column)
 
 
 @dataclass

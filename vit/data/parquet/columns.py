@@ -1,0 +1,198 @@
+"""The columns of a parquet table that hold images, labels, splits and groups, found by type and by usual names
+
+The schema is part of an untrusted file. Its metadata `huggingface` say which columns are of `Image` and `ClassLabel`.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from vit.data.dataset_names import TableColumns
+from vit.data.image_csv import NAMES
+from vit.errors import DataError, UsageError, nearest
+
+IMAGE_NAMES = ("image", "img", "jpg", "png", "picture", "photo")
+LABEL_NAMES = ("label", "labels", *NAMES["label"][1:], "fine_label")
+_METADATA = b"huggingface"
+_SHOWN = 12  # columns in an error
+
+
+@dataclass(frozen=True)
+class ChosenColumns:
+    """The columns of a table that are read.
+
+    Attributes:
+        image: column of encoded images.
+        bytes_path: path of the bytes of images in the columns of the file: "image.bytes", or "image".
+        name_path: path of the names of images, or None.
+        label: column of labels; None where there is none.
+        class_names: names of a ClassLabel in the order of its numbers; None: labels are texts or plain numbers.
+        split, group: columns of the split and of the group of each image, or None.
+        other_labels: further columns that might be the labels.
+    """
+
+    image: str
+    bytes_path: str
+    name_path: str | None
+    label: str | None
+    class_names: tuple[str, ...] | None
+    split: str | None
+    group: str | None
+    other_labels: tuple[str, ...] = ()
+
+
+def choose_columns(schema: Any, wanted: TableColumns, where: str, needs_label: bool = True) -> ChosenColumns:
+    """Choose the columns of a table.
+
+    Args:
+        schema: the table's schema, of pyarrow.
+        wanted: names that are given; None for those that are to be found.
+        where: path of the file, for errors.
+        needs_label: whether a table without labels, or with several columns that might be, is an error.
+
+    Raises:
+        UsageError: a given column does not exist.
+        DataError: no column, or more than one, may be the images or the labels; or the class names are damaged.
+    """
+    fields = {field.name: field.type for field in schema}
+    features = _features(schema.metadata or {})
+    for given, flag in ((wanted.image, "image_column"), (wanted.label, "label_column")):
+        if given is not None and given not in fields:
+            raise UsageError(f"{flag} {given!r} is not a column of {where}", nearest(given, fields))
+    image = wanted.image or _image_column(fields, features, where)
+    if not _holds_images(fields[image]):
+        raise DataError(
+            f"the column {image!r} of {where} holds {fields[image]}, not images",
+            "images are bytes, or structs with a field bytes",
+        )
+    label, others = _label_column(fields, features, wanted, where, needs_label)
+    is_struct = not _is_binary(fields[image])
+    names = {field.name for field in fields[image]} if is_struct else set()
+    return ChosenColumns(
+        image=image,
+        bytes_path=f"{image}.bytes" if is_struct else image,
+        name_path=f"{image}.path" if "path" in names else None,
+        label=label,
+        class_names=None if label is None else _class_names(features.get(label), f"the column {label!r} of {where}"),
+        split=next((name for name in ("split",) if name in fields and name != label and _is_text(fields[name])), None),
+        group=next((name for name in NAMES["group"] if name in fields and name != label), None),
+        other_labels=others,
+    )
+
+
+def is_index_schema(names: list[str]) -> bool:
+    """Whether columns of these names are those of an index of shards."""
+    return {"key", "shard", "offset", "length"} <= set(names)
+
+
+def _image_column(fields: dict[str, Any], features: dict[str, Any], where: str) -> str:
+    named = [name for name in fields if _feature_type(features, name) == "Image" and _holds_images(fields[name])]
+    unsaid = [name for name in fields if _feature_type(features, name) is None]
+    structs = [name for name in unsaid if _holds_images(fields[name]) and not _is_binary(fields[name])]
+    candidates = named or structs or [name for name in unsaid if _is_binary(fields[name])]
+    usual = [name for name in candidates if name.casefold() in IMAGE_NAMES]
+    found = candidates if len(candidates) == 1 else usual
+    if len(found) == 1:
+        return found[0]
+    if candidates:
+        raise DataError(
+            f"{where} has several columns of images: {', '.join(map(repr, candidates[:_SHOWN]))}",
+            "choose one with --data.image_column NAME (--image_column for commands without a recipe)",
+        )
+    raise DataError(
+        f"{where} has no column of images; its columns are {_listed(fields)}",
+        "give a table with encoded images (bytes, or structs with a field bytes), or an index of 'vit data index'",
+    )
+
+
+def _label_column(
+    fields: dict[str, Any], features: dict[str, Any], wanted: TableColumns, where: str, needs_label: bool
+) -> tuple[str | None, tuple[str, ...]]:
+    """The column of labels, and other columns that might be."""
+    of_classes = [name for name in fields if _feature_type(features, name) == "ClassLabel" and _is_label(fields[name])]
+    usual = [name for name in LABEL_NAMES if name in fields and _is_label(fields[name])]
+    candidates = list(dict.fromkeys([*of_classes, *usual]))
+    if wanted.label is not None:
+        if not _is_label(fields[wanted.label]):
+            raise DataError(
+                f"the column {wanted.label!r} of {where} holds {fields[wanted.label]}",
+                "labels are texts or whole numbers",
+            )
+        return wanted.label, ()
+    if not needs_label:
+        return None, ()
+    plain = [name for name in ("label", "labels") if name in candidates]
+    named_classes = [name for name in of_classes if name in LABEL_NAMES]
+    for found in (plain, of_classes, named_classes, candidates):
+        if len(found) == 1:
+            return found[0], tuple(name for name in candidates if name != found[0])
+    if candidates:
+        raise DataError(
+            f"{where} has several columns that may be the labels: {', '.join(map(repr, candidates[:_SHOWN]))}",
+            "choose one with --data.label_column NAME (--label_column for commands without a recipe)",
+        )
+    raise DataError(
+        f"{where} has no column of labels; its columns are {_listed(fields)}",
+        "name one that holds texts or whole numbers with --data.label_column NAME; 'vit pretrain --data.labels none' "
+        "needs none",
+    )
+
+
+def _features(metadata: dict[bytes, bytes]) -> dict[str, Any]:
+    """{column: what Hugging Face says of it}; {} where nothing readable is said."""
+    try:
+        found = json.loads(metadata.get(_METADATA, b"{}"))["info"]["features"]
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _feature_type(features: dict[str, Any], name: str) -> str | None:
+    feature = features.get(name)
+    kind = feature.get("_type") if isinstance(feature, dict) else None
+    return kind if isinstance(kind, str) else None
+
+
+def _class_names(feature: Any, where: str) -> tuple[str, ...] | None:
+    if not isinstance(feature, dict) or feature.get("_type") != "ClassLabel":
+        return None
+    names = feature.get("names")
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) and name for name in names):
+        raise DataError(f"{where} has damaged class names", "get the file again, or write the table again")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"{where} has the class name {twice!r} twice", "write the table again with different names")
+    return tuple(names)
+
+
+def _holds_images(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    if types.is_struct(kind):
+        return any(field.name == "bytes" and _is_binary(field.type) for field in kind)
+    return _is_binary(kind)
+
+
+def _is_binary(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind))
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _is_label(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    return _is_text(kind) or bool(types.is_integer(kind) or types.is_boolean(kind))
+
+
+def _listed(fields: dict[str, Any]) -> str:
+    some = [f"{name!r} ({str(kind)[:40]})" for name, kind in list(fields.items())[:_SHOWN]]
+    return ", ".join(some) + ", ..." * (len(fields) > _SHOWN)
