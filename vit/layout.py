@@ -123,6 +123,16 @@ class RunLayout:
         return self.path / "wandb_id.txt"
 
     @property
+    def tensorboard_dir(self) -> Path:
+        """Event files of TensorBoard."""
+        return self.path / "tensorboard"
+
+    @property
+    def mlflow_run_path(self) -> Path:
+        """Identifier of the run at MLflow."""
+        return self.path / "mlflow_run.txt"
+
+    @property
     def log_path(self) -> Path:
         """Output of the process that trains a study's cell."""
         return self.path / "log.txt"

@@ -68,7 +68,7 @@ KINDS = {
     "optim.ema_decay": "Share", "optim.on_nan": "Literal", "trainer.devices": "PositiveInt",
     "trainer.num_nodes": "PositiveInt", "trainer.precision": "Literal", "trainer.compile": "bool", "wandb": "Literal",
     "distill.kind": "Literal", "distill.temperature": "Positive", "distill.weight": "Area",
-    "wandb_media": "bool", "wandb_model": "bool",
+    "tracker_media": "bool", "tracker_model": "bool",
 }  # fmt: skip
 FREE = {  # any text, or with a range of their own that is tried below
     "data.source", "data.root", "data.groups", "data.fold", "model.network", "model.preprocess.mean",

@@ -27,9 +27,9 @@ from vit.training.fit import fit
 from vit.training.micro_batches import as_begun
 from vit.training.planning.plan import Plan, make_plan
 from vit.training.recipes.recipe import Recipe
-from vit.training.recipes.values import plain
 from vit.training.run_images import check_readable
-from vit.training.tracking.open import open_tracker
+from vit.training.tracking.open import Tracking, open_trackers
+from vit.training.tracking.tracker import NUMBERS_ALONE
 
 
 def run_cell(
@@ -52,7 +52,7 @@ def run_cell(
         features: folder of features that cells with a frozen backbone share.
         threads: number of CPU threads.
         gpu: index among the visible GPUs; None: the CPU.
-        group: group at Weights & Biases.
+        group: name of the study at trackers.
         digests: {path: digest} of the images, which the study has read already.
     """
     _end_with_parent()
@@ -90,7 +90,8 @@ def _train(recipe: Recipe, run: RunDirectory, features: Path, group: str, digest
         for file in (run.splits_path, run.metrics_path, run.last_path, run.previous_path, run.best_path):
             file.unlink(missing_ok=True)
         write_beginning(run, plan.recipe, plan.source, contents)
-    tracker = open_tracker(recipe.wandb, run.path, plain(plan.recipe), recipe.name or run.path.name, print, group=group)
+    told = Tracking(run.path, recipe.name or run.path.name, group, NUMBERS_ALONE)
+    tracker = open_trackers(plan.recipe, told, print)
     is_probe = plan.recipe.model.freeze == "backbone"
     shared = SharedFeatures(features, contents.by_path(plan.source)) if is_probe else None
     fitted = fit(plan, run, [TrackedRows(tracker)], resume=resume, shared=shared)
