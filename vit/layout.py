@@ -299,6 +299,27 @@ class FeaturesLayout:
 
 
 @dataclass(frozen=True)
+class MlflowLayout:
+    """Paths of a local store of MLflow, which the runs below a folder share.
+
+    Attributes:
+        out: parent folder of run folders, or the folder of a study.
+    """
+
+    out: Path
+
+    @property
+    def database_path(self) -> Path:
+        """Numbers and options of all runs, in SQLite."""
+        return self.out / "mlflow" / "mlflow.db"
+
+    @property
+    def artifacts_dir(self) -> Path:
+        """Pictures, tables and models of all runs."""
+        return self.out / "mlflow" / "artifacts"
+
+
+@dataclass(frozen=True)
 class ConvertedLayout:
     """Paths in the folder that keeps a checkpoint as a model of OpenVINO. It may be removed at any time.
 

@@ -109,7 +109,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("W8", "secrets and machine names in the upload", "left out; a key is in no file of the run"),
         Fault("W9", "wandb is missing or broken", "one line; training continues without it"),
         Fault("W10", "a training on private photographs by a user who is logged in",
-              "pictures, file names and weights stay local unless `--tracker_media` or `--tracker_model` asks for them"),
+              "pictures, file names and weights stay local unless `--tracker_media` or `--tracker_model` asks for "
+              "them"),
     ),
     "Disk": (
         Fault("F1", "a folder without write permission",

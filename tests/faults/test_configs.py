@@ -73,7 +73,8 @@ KINDS = {
 FREE = {  # any text, or with a range of their own that is tried below
     "data.source", "data.root", "data.groups", "data.fold", "model.network", "model.preprocess.mean",
     "model.preprocess.std", "model.init_from", "distill.teacher", "distill.teacher_hash",
-    "trainer.accelerator", "trainer.strategy", "trainer.checkpoint_every", "optim.time", "out", "name",
+    "trainer.accelerator", "trainer.strategy", "trainer.checkpoint_every", "optim.time", "out", "name", "tracker",
+    "mlflow_register",
 }  # fmt: skip
 
 

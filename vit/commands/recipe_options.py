@@ -132,7 +132,7 @@ def _hide(parser: Parser, names: Sequence[str]) -> None:
 
 
 def to_recipe(parser: Parser, config: Namespace) -> Recipe:
-    """The recipe of parsed options, of the parser's kind; UsageError for a time that is not one, or for a wrong tracker."""
+    """The recipe of parsed options, of the parser's kind; UsageError for a wrong time or a wrong tracker."""
     whole = parser.instantiate(config)
     kind = PretrainRecipe if "method" in whole else Recipe
     recipe = plain_values(kind(**{item.name: getattr(whole, item.name) for item in fields(kind)}))

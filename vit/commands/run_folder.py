@@ -46,7 +46,7 @@ def tracker_of(plan: "Plan", run: "RunDirectory", reporter: Reporter) -> "Tracke
 
     if not is_first():
         return NoTracker()
-    told = Tracking(run.path, run.path.name, None, sharing_of(plan.recipe))
+    told = Tracking(run.path, Path(plan.recipe.out), run.path.name, None, sharing_of(plan.recipe))
     return open_trackers(plan.recipe, told, reporter.notice)
 
 

@@ -26,7 +26,21 @@ def tracker_facts(recipe: Recipe, run: str) -> list[tuple[str, str]]:
     facts = [("W&B", sharing.words(status, why))]
     if "tensorboard" in names:
         facts.append(("TensorBoard", f"{RunLayout(Path(run)).tensorboard_dir}, on this machine alone"))
+    if "mlflow" in names:
+        facts.append(("MLflow", mlflow_words(Path(recipe.out), sharing)))
     return facts
+
+
+def mlflow_words(out: Path, sharing: "Sharing") -> str:
+    """Where MLflow keeps runs, and what it gets.
+
+    Args:
+        out: parent folder of run folders.
+    """
+    from vit.training.tracking.mlflow_address import MlflowAddress
+
+    address = MlflowAddress.below(out)
+    return f"{address.words()}{', on this machine' if address.is_local else f': {sharing.content()}'}"
 
 
 def sharing_of(recipe: Recipe) -> "Sharing":

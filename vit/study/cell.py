@@ -18,6 +18,7 @@ from vit.data.folds import read_fold
 from vit.errors import StoppedError, VitError
 from vit.inference.scored_images import ScoredImages
 from vit.launch import forget_launcher
+from vit.layout import CELLS
 from vit.study.fold_table import FoldPredictions
 from vit.training.beginning import check_unchanged, write_beginning
 from vit.training.distillation.teacher_logits import TeacherLogits
@@ -87,10 +88,11 @@ def _train(recipe: Recipe, run: RunDirectory, features: Path, group: str, digest
     if resume:
         check_unchanged(run, plan.source, contents)
     else:
-        for file in (run.splits_path, run.metrics_path, run.last_path, run.previous_path, run.best_path):
+        tracked = (run.wandb_id_path, run.mlflow_run_path)  # another recipe is another run at a tracker
+        for file in (run.splits_path, run.metrics_path, run.last_path, run.previous_path, run.best_path, *tracked):
             file.unlink(missing_ok=True)
         write_beginning(run, plan.recipe, plan.source, contents)
-    told = Tracking(run.path, recipe.name or run.path.name, group, NUMBERS_ALONE)
+    told = Tracking(run.path, _of_cells(run.path), recipe.name or run.path.name, group, NUMBERS_ALONE)
     tracker = open_trackers(plan.recipe, told, print)
     is_probe = plan.recipe.model.freeze == "backbone"
     shared = SharedFeatures(features, contents.by_path(plan.source)) if is_probe else None
@@ -107,6 +109,11 @@ def _train(recipe: Recipe, run: RunDirectory, features: Path, group: str, digest
         FoldPredictions.of_fold(scored, test, names, number).write(run.fold_path)
     finish(run, fitted, tracker, lambda: tracker.summary(values))
     run.last_path.unlink(missing_ok=True)  # only for resuming; in a study of large networks they would fill a disk
+
+
+def _of_cells(folder: Path) -> Path:
+    """The folder of the study or the cross-validation that a cell belongs to."""
+    return next((parent.parent for parent in folder.parents if parent.name == CELLS), folder)
 
 
 def time_cell(recipe: Recipe, threads: int, gpu: int | None, answer: connection.Connection) -> None:

@@ -25,12 +25,14 @@ class Tracking:
 
     Attributes:
         folder: run folder.
+        out: parent folder of run folders, or folder of the study, with the local store of MLflow.
         name: name of the run.
         group: name of the study that the run is a cell of; None for a single training.
         sharing: what may be uploaded.
     """
 
     folder: Path
+    out: Path
     name: str
     group: str | None
     sharing: Sharing
@@ -60,6 +62,13 @@ def _open(name: TrackerName, recipe: Recipe, run: Tracking, notify: Callable[[st
     if name == "wandb":
         return open_wandb(recipe.wandb, run.folder, config, run.name, notify, run.group, run.sharing)
 
-    from vit.training.tracking.tensorboard_tracker import TensorBoardTracker
+    if name == "tensorboard":
+        from vit.training.tracking.tensorboard_tracker import TensorBoardTracker
 
-    return TensorBoardTracker(layout.tensorboard_dir, layout.metrics_path, config)
+        return TensorBoardTracker(layout.tensorboard_dir, layout.metrics_path, config)
+
+    from vit.training.tracking.mlflow_address import MlflowAddress
+    from vit.training.tracking.mlflow_tracker import MlflowTracker
+
+    address, paths = MlflowAddress.below(run.out), (layout.mlflow_run_path, layout.metrics_path)
+    return MlflowTracker(address, *paths, config, run.name, run.group, run.sharing)

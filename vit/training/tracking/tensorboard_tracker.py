@@ -11,8 +11,6 @@ from PIL import Image
 from vit.csv_files import records
 from vit.training.tracking.public_config import flat, public
 
-_FLUSH_SECONDS = 5  # the rows that a SIGKILL can lose
-
 
 class TensorBoardTracker:
     """A `Tracker` that writes event files through Lightning's logger. Its methods raise what goes wrong.
@@ -36,6 +34,7 @@ class TensorBoardTracker:
         logger = self._logger(is_logging=True)
         self._step = max(self._step, step)
         logger.log_metrics(dict(row), step)
+        logger.save()  # a checkpoint of this step may be the last act before a signal; rows are few
 
     def figure(self, name: str, path: Path, caption: str = "") -> None:
         with Image.open(path) as image:
@@ -82,7 +81,6 @@ class TensorBoardTracker:
                 version="",
                 default_hp_metric=False,
                 purge_step=purge,
-                flush_secs=_FLUSH_SECONDS,
             )
             self._show_config(self._opened)
         return self._opened

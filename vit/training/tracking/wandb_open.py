@@ -7,12 +7,13 @@ tracker. The others take `NoTracker` and never import wandb.
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from vit.training.recipes.trackers import WandbMode
 from vit.training.tracking import wandb_login, wandb_tracker
 from vit.training.tracking.tracker import NUMBERS_ALONE, NoTracker, Sharing, Tracker, describe
 
 
 def open_wandb(
-    mode: wandb_login.Mode,
+    mode: WandbMode,
     folder: Path,
     config: Mapping[str, object],
     name: str,
