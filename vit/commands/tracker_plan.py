@@ -1,5 +1,6 @@
 """The trackers of a training in its plan: which there are, what they get, and where it goes"""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,10 @@ def tracker_facts(recipe: Recipe, run: str) -> list[tuple[str, str]]:
     if "tensorboard" in names:
         facts.append(("TensorBoard", f"{RunLayout(Path(run)).tensorboard_dir}, on this machine alone"))
     if "mlflow" in names:
-        facts.append(("MLflow", mlflow_words(Path(recipe.out), sharing)))
+        name = recipe.mlflow_register
+        goes = sharing if name is None else replace(sharing, model=True)
+        registered = "" if name is None else f"; registers the best checkpoint as {name!r}"
+        facts.append(("MLflow", mlflow_words(Path(recipe.out), goes) + registered))
     return facts
 
 

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from vit.csv_files import new_table, read_table
+from vit.inference.predictor import load
 from vit.training.recipes.recipe import Recipe
 from vit.training.tracking import mlflow_tracker
 from vit.training.tracking.mlflow_address import MlflowAddress
@@ -57,12 +58,12 @@ def out(tmp_path, empty_store, monkeypatch):
 
 @pytest.fixture
 def begin(out, tmp_path):
-    """`begin(config, sharing)` -> (tracker of the run, what reads its run)."""
+    """`begin(config, sharing, register)` -> a tracker of the run in the folder `run`."""
 
-    def make(config=None, sharing=EVERYTHING):
+    def make(config=None, sharing=EVERYTHING, register=None):
         address, run = MlflowAddress.below(out), tmp_path / "run"
         files = (run / "mlflow_run.txt", run / "metrics.csv")
-        return mlflow_tracker.MlflowTracker(address, *files, config or {"seed": 0}, "first", "study", sharing)
+        return mlflow_tracker.MlflowTracker(address, *files, config or {"seed": 0}, "first", "study", sharing, register)
 
     return make
 
@@ -92,14 +93,14 @@ def test_what_is_logged_can_be_read(begin, out, tmp_path):
         "optim": {"lr": 0.001, "steps": None, "class_weights": weights},
         "data": {"source": "/home/somebody/clinic", "hub_token": "hush"},
     }
-    tracker = begin(config)
+    tracker = begin(config, Sharing(media=True))
     for step in (1, 2):
         tracker.log({"train/loss": 1.0 / step, "val/acc1": float("nan")}, step)
     tracker.figure("figures/curves", picture)
     tracker.table("results", ["series", "error"], [["=vit", 0.25], ["cnn", None]])
     tracker.confusion_matrix("test/confusion", [0, 1, 1, -1], [0, 0, 1, 1], ["cat", "dog"])
     tracker.summary({"test/acc1": 0.75, "test/acc1_low": 0.5})
-    tracker.artifact(checkpoint, "best", {})
+    tracker.artifact(checkpoint, "best", {})  # not asked for
     tracker.finish()
     client, run = read(out, tmp_path)
     assert run.info.status == "FINISHED" and run.info.run_name == "first" and run.data.tags["study"] == "study"
@@ -114,7 +115,7 @@ def test_what_is_logged_can_be_read(begin, out, tmp_path):
     assert artifacts.parent.name == run.info.run_id
     files = {path.relative_to(artifacts).as_posix() for path in artifacts.rglob("*") if path.is_file()}
     assert files == {
-        "figures/curves.png", "results.csv", "test/confusion.csv", "checkpoints/best.ckpt", "config.yaml",
+        "figures/curves.png", "results.csv", "test/confusion.csv", "config.yaml",
     }  # fmt: skip
     assert read_table(artifacts / "results.csv")[1] == [["=vit", "0.25"], ["cnn", ""]]
     assert [row[1:] for row in read_table(artifacts / "test" / "confusion.csv")[1]] == [["1", "0"], ["1", "1"]]
@@ -201,3 +202,37 @@ def test_a_server_that_never_answers_is_one_warning(out, tmp_path, monkeypatch):
         open_trackers(Recipe(tracker="mlflow"), told, notices.append)
     (line,) = notices
     assert line.startswith("MLflow cannot be used (TimeoutError: no answer in 1 s)")
+
+
+@pytest.mark.filterwarnings("ignore")  # of MLflow, about its own types
+def test_a_registered_model_predicts_what_the_checkpoint_predicts(begin, out, tmp_path, digits_run, monkeypatch):
+    import pandas as pd
+    from mlflow import pyfunc
+
+    monkeypatch.setattr(mlflow_tracker.MlflowTracker, "_interrupt", lambda _: None)
+    for version in (1, 2):
+        tracker = begin(sharing=NUMBERS_ALONE, register="digits")
+        tracker.artifact(digits_run.best, "digits-vit", {})
+        tracker.finish()
+        client, run = read(out, tmp_path)
+        (newest, *_) = client.search_model_versions("name='digits'")
+        assert (int(newest.version), newest.run_id) == (version, run.info.run_id)
+    (folder,) = (out / "mlflow" / "artifacts").glob("*/artifacts/model")
+    assert newest.source.endswith(f"{run.info.run_id}/artifacts/model")
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert "data/best.ckpt" in files and "input_example.json" in files
+    assert not [name for name in files if name.endswith((".pkl", ".pickle", ".py"))]
+
+    model = pyfunc.load_model(str(folder))
+    assert [(column.name, column.type.name) for column in model.metadata.get_input_schema()] == [("image", "binary")]
+    images = []
+    for shade in (0, 200):
+        picture = tmp_path / f"{shade}.png"
+        Image.new("L", (20, 20), shade).save(picture)
+        images.append(picture)
+    table = pd.DataFrame({"image": [*(picture.read_bytes() for picture in images), b"no image"]})
+    found = model.predict(table)
+    expected = list(load(digits_run.path).predict(images))
+    assert found["label"].tolist() == [*(one.label for one in expected), ""]
+    assert found["probability"].tolist()[:2] == pytest.approx([one.probability for one in expected], abs=1e-6)
+    assert found["status"].tolist() == ["ok", "ok", "not_image"]

@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 START_SECONDS = 45.0  # a new local store takes about 5
 FINISH_SECONDS = 60.0
 _INTERRUPTED_SECONDS = 5.0
+_MODEL = "model"  # folder of the run's artifacts
 _MOST_IN_BATCH = 100  # options or numbers of one request; MLflow takes 100 and 1,000
 _MOST_CHARACTERS = 6000  # of an option
 _VARIABLES = {  # of MLflow, whose own values wait for minutes and report the use of MLflow to its makers
@@ -57,6 +59,7 @@ class MlflowTracker:
         name: name of the run.
         group: name of the study that the run is a cell of; None for a single training.
         sharing: what a server may get; a store on this machine gets pictures too.
+        register: name under which the best checkpoint is registered as a model; None: it is not.
 
     Raises:
         Exception: the server or store cannot be used.
@@ -71,13 +74,15 @@ class MlflowTracker:
         name: str,
         group: str | None,
         sharing: Sharing,
+        register: str | None = None,
     ) -> None:
         for variable, value in _VARIABLES.items():
             os.environ.setdefault(variable, value)
         why = address.obstacle()
         if why:
             raise ConnectionError(why)
-        self._address, self._id_file, self._metrics, self._sharing = address, id_file, metrics, sharing
+        self._address, self._id_file, self._metrics = address, id_file, metrics
+        self._sharing, self._register = sharing, register
         self._step = 0
         self._last: dict[str, int] = {}  # steps that the run has when this process begins, by name
         self._has_begun = False  # to log
@@ -127,8 +132,10 @@ class MlflowTracker:
         self._send([(name, self._step, float(value)) for name, value in values.items()])
 
     def artifact(self, path: Path, name: str, metadata: Mapping[str, object]) -> None:
-        if self._sharing.model:
-            self._background.add(lambda: self._client.log_artifact(self._run, str(path), "checkpoints"))
+        if not self._sharing.model and self._register is None:
+            return
+        is_classifier = path.suffix == ".ckpt"  # else weights without a head, of a pretraining
+        self._background.add((lambda: self._send_model(path)) if is_classifier else lambda: self._send_file(path))
 
     def finish(self) -> None:
         atexit.unregister(self._interrupt)
@@ -198,6 +205,28 @@ class MlflowTracker:
 
         for start in range(0, len(points), _MOST_IN_BATCH):
             self._background.add(send(points[start : start + _MOST_IN_BATCH]))
+
+    def _send_file(self, path: Path) -> None:
+        self._client.log_artifact(self._run, str(path), "checkpoints")
+
+    def _send_model(self, checkpoint: Path) -> None:
+        """Upload a checkpoint as a model of MLflow, and register it if that is asked for."""
+        from mlflow.exceptions import MlflowException
+
+        from vit.inference.mlflow_model import save_mlflow_model
+
+        with TemporaryDirectory() as folder:
+            save_mlflow_model(checkpoint, Path(folder) / _MODEL)
+            self._client.log_artifacts(self._run, str(Path(folder) / _MODEL), _MODEL)
+        if self._register is None:
+            return
+        try:
+            self._client.create_registered_model(self._register)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+        source = f"{self._client.get_run(self._run).info.artifact_uri}/{_MODEL}"
+        self._client.create_model_version(self._register, source, self._run)
 
     def _write(self, text: str, file: str) -> None:
         self._background.add(lambda: self._client.log_text(self._run, text, file))

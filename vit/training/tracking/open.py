@@ -71,4 +71,4 @@ def _open(name: TrackerName, recipe: Recipe, run: Tracking, notify: Callable[[st
     from vit.training.tracking.mlflow_tracker import MlflowTracker
 
     address, paths = MlflowAddress.below(run.out), (layout.mlflow_run_path, layout.metrics_path)
-    return MlflowTracker(address, *paths, config, run.name, run.group, run.sharing)
+    return MlflowTracker(address, *paths, config, run.name, run.group, run.sharing, recipe.mlflow_register)
