@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from vit.commands.reading import read_images
 from vit.commands.starting import find_start
 from vit.commands.study_series import tracking_of_cells
+from vit.commands.tracker_plan import facts_of_cells
 from vit.commands.train_options import TrainOptions
 from vit.console import Reporter
 from vit.errors import UsageError
 from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.trackers import refuse_register
 
 if TYPE_CHECKING:
     from vit.data.samples import Source
@@ -68,7 +70,8 @@ def make_crossval_plan(options: TrainOptions, folds: int, jobs: int | None, repo
     from vit.training.planning.plan import make_plan
     from vit.weights.hashing import weights_hash
 
-    recipe = replace(start.recipe, wandb=tracking_of_cells(start.recipe.wandb))  # type: ignore[arg-type]
+    refuse_register(start.recipe, "a cross-validation")
+    recipe = replace(start.recipe, wandb=tracking_of_cells(start.recipe.wandb, start.recipe.tracker))
     check_unmeasured(recipe, "a cross-validation", "give --epochs or --optim.steps")
     data = recipe.data
     found = start.listed or open_source(data.source, data.root, data.download, data.allow_empty)
@@ -134,7 +137,7 @@ def _own_splits(found: "Source") -> list[str]:
 def show_crossval(reporter: Reporter, plan: CrossvalPlan) -> None:
     """Show what a cross-validation will do."""
     facts, machine = plan.facts, plan.machine
-    classes, tracking = facts["classes"], plan.cells[0].recipe.wandb
+    classes = facts["classes"]
     assert isinstance(classes, list)
     sizes = sorted({cell.num_images for cell in plan.cells})
     gpus = f", {machine.gpus} GPUs" if machine.gpus else ""
@@ -146,7 +149,7 @@ def show_crossval(reporter: Reporter, plan: CrossvalPlan) -> None:
             ("folds", f"{facts['folds']}, {facts['division']}"),
             ("training", f"{' to '.join(f'{size:,}' for size in dict.fromkeys((sizes[0], sizes[-1])))} images each"),
             ("jobs", f"{machine.jobs} at a time, {machine.threads} threads each{gpus}"),
-            *([("W&B", f"{tracking}: numbers and configuration of every fold")] if tracking != "off" else []),
+            *facts_of_cells(plan.cells[0].recipe, plan.folder.path),
             ("folder", str(plan.folder.path)),
         ]
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from vit.commands.tracker_plan import sharing_of
 from vit.console import Reporter
 from vit.launch import is_first
+from vit.training.recipes.values import plain
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
@@ -46,7 +47,8 @@ def tracker_of(plan: "Plan", run: "RunDirectory", reporter: Reporter) -> "Tracke
 
     if not is_first():
         return NoTracker()
-    told = Tracking(run.path, Path(plan.recipe.out), run.path.name, None, sharing_of(plan.recipe))
+    out = run.path.absolute().parents[2]  # the recipe's may be relative to another folder, where the run is resumed
+    told = Tracking(run.path, out, run.path.name, None, plain(plan.recipe), sharing_of(plan.recipe))
     return open_trackers(plan.recipe, told, reporter.notice)
 
 

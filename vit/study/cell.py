@@ -28,6 +28,7 @@ from vit.training.fit import fit
 from vit.training.micro_batches import as_begun
 from vit.training.planning.plan import Plan, make_plan
 from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.values import plain
 from vit.training.run_images import check_readable
 from vit.training.tracking.open import Tracking, open_trackers
 from vit.training.tracking.tracker import NUMBERS_ALONE
@@ -92,7 +93,9 @@ def _train(recipe: Recipe, run: RunDirectory, features: Path, group: str, digest
         for file in (run.splits_path, run.metrics_path, run.last_path, run.previous_path, run.best_path, *tracked):
             file.unlink(missing_ok=True)
         write_beginning(run, plan.recipe, plan.source, contents)
-    told = Tracking(run.path, _of_cells(run.path), recipe.name or run.path.name, group, NUMBERS_ALONE)
+    told = Tracking(
+        run.path, _of_cells(run.path), recipe.name or run.path.name, group, plain(plan.recipe), NUMBERS_ALONE
+    )
     tracker = open_trackers(plan.recipe, told, print)
     is_probe = plan.recipe.model.freeze == "backbone"
     shared = SharedFeatures(features, contents.by_path(plan.source)) if is_probe else None

@@ -184,7 +184,7 @@ def test_an_address_has_no_password_on_the_terminal(monkeypatch, tmp_path):
 def test_a_server_that_cannot_be_reached_is_one_warning_within_seconds(out, tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     notices, began = [], time.monotonic()
-    told = Tracking(tmp_path / "run", out, "first", None, NUMBERS_ALONE)
+    told = Tracking(tmp_path / "run", out, "first", None, {}, NUMBERS_ALONE)
     tracker = open_trackers(Recipe(tracker="mlflow"), told, notices.append)
     assert time.monotonic() - began < 10
     assert isinstance(tracker, NoTracker)
@@ -196,7 +196,7 @@ def test_a_server_that_cannot_be_reached_is_one_warning_within_seconds(out, tmp_
 def test_a_server_that_never_answers_is_one_warning(out, tmp_path, monkeypatch):
     monkeypatch.setattr(mlflow_tracker, "START_SECONDS", 1.0)
     notices = []
-    told = Tracking(tmp_path / "run", out, "first", None, NUMBERS_ALONE)
+    told = Tracking(tmp_path / "run", out, "first", None, {}, NUMBERS_ALONE)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{silent.getsockname()[1]}")
         open_trackers(Recipe(tracker="mlflow"), told, notices.append)

@@ -50,6 +50,16 @@ def check_trackers(recipe: Recipe) -> None:
             raise UsageError(f"--tracker {name} needs the package {name}", install(_EXTRAS[name]))
 
 
+def refuse_register(recipe: Recipe, where: str) -> None:
+    """Raise UsageError where each of many trainings would register a model.
+
+    Args:
+        where: "a study" or another list of cells.
+    """
+    if recipe.mlflow_register is not None:
+        raise UsageError(f"--mlflow_register in {where}, whose models are many", "leave it out")
+
+
 def _named(word: str) -> TrackerName:
     for name in _NAMES:
         if word == name:

@@ -4,14 +4,13 @@ Reports and studies read our own metrics.csv. Trackers are views for people. Onl
 others take `NoTracker` and import no tracker.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from vit.layout import RunLayout
 from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.trackers import TrackerName, chosen_trackers
-from vit.training.recipes.values import plain
 from vit.training.tracking.tracker import NoTracker, Sharing, Tracker, describe
 from vit.training.tracking.trackers import Trackers
 from vit.training.tracking.wandb_open import open_wandb
@@ -28,6 +27,7 @@ class Tracking:
         out: parent folder of run folders, or folder of the study, with the local store of MLflow.
         name: name of the run.
         group: name of the study that the run is a cell of; None for a single training.
+        config: options of the training.
         sharing: what may be uploaded.
     """
 
@@ -35,6 +35,7 @@ class Tracking:
     out: Path
     name: str
     group: str | None
+    config: Mapping[str, object]
     sharing: Sharing
 
 
@@ -45,7 +46,7 @@ def open_trackers(recipe: Recipe, run: Tracking, notify: Callable[[str], None]) 
     the last part is.
 
     Args:
-        recipe: recipe with every value filled in.
+        recipe: recipe that names the trackers.
         notify: receiver of messages for people.
     """
     found: dict[str, Tracker] = {}
@@ -58,17 +59,17 @@ def open_trackers(recipe: Recipe, run: Tracking, notify: Callable[[str], None]) 
 
 
 def _open(name: TrackerName, recipe: Recipe, run: Tracking, notify: Callable[[str], None]) -> Tracker:
-    layout, config = RunLayout(run.folder), plain(recipe)
+    layout = RunLayout(run.folder)
     if name == "wandb":
-        return open_wandb(recipe.wandb, run.folder, config, run.name, notify, run.group, run.sharing)
+        return open_wandb(recipe.wandb, run.folder, run.config, run.name, notify, run.group, run.sharing)
 
     if name == "tensorboard":
         from vit.training.tracking.tensorboard_tracker import TensorBoardTracker
 
-        return TensorBoardTracker(layout.tensorboard_dir, layout.metrics_path, config)
+        return TensorBoardTracker(layout.tensorboard_dir, layout.metrics_path, run.config)
 
     from vit.training.tracking.mlflow_address import MlflowAddress
     from vit.training.tracking.mlflow_tracker import MlflowTracker
 
     address, paths = MlflowAddress.below(run.out), (layout.mlflow_run_path, layout.metrics_path)
-    return MlflowTracker(address, *paths, config, run.name, run.group, run.sharing, recipe.mlflow_register)
+    return MlflowTracker(address, *paths, run.config, run.name, run.group, run.sharing, recipe.mlflow_register)
