@@ -11,7 +11,7 @@ pytest.importorskip("tensorboard", reason="the extra 'tensorboard' is not instal
 pytest.importorskip("mlflow", reason="the extra 'mlflow' is not installed")
 pytest.importorskip("sqlalchemy", reason="the extra 'mlflow' is not installed")
 
-from tests.training.tracking.test_mlflow_tracker import client_of, empty_store, out  # noqa: F401  fixtures
+from tests.mlflow_store import client_of
 from tests.training.tracking.test_tensorboard_tracker import read, text
 
 SMALL = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--image_size", 8, "--data.num_workers", 0)
@@ -34,12 +34,14 @@ def near(one, other):
     )
 
 
-def test_trackers_have_the_rows_of_metrics_csv(vit, colors, out):
-    answer = vit("train", colors, *SMALL, "--epochs", 2, "--tracker", "tensorboard,mlflow", "--out", out, drawn=True)
+def test_trackers_have_the_rows_of_metrics_csv(vit, colors, mlflow_out):
+    answer = vit(
+        "train", colors, *SMALL, "--epochs", 2, "--tracker", "tensorboard,mlflow", "--out", mlflow_out, drawn=True
+    )
     assert answer.code == 0 and not any(name in answer.err for name in ("TensorBoard", "MLflow", "mlflow")), answer.err
     assert [line.split()[1] for line in answer.out.splitlines() if line.startswith("  W&B")] == ["off"]
-    (config,) = out.glob("*/*/*/config.yaml")
-    rows, client = recorded(config.parent), client_of(f"sqlite:///{out / 'mlflow' / 'mlflow.db'}")
+    (config,) = mlflow_out.glob("*/*/*/config.yaml")
+    rows, client = recorded(config.parent), client_of(f"sqlite:///{mlflow_out / 'mlflow' / 'mlflow.db'}")
     run = (config.parent / "mlflow_run.txt").read_text().strip()
     events = read(config.parent / "tensorboard")
     assert len(rows["val/loss"]) == 2
@@ -60,24 +62,24 @@ def test_trackers_have_the_rows_of_metrics_csv(vit, colors, out):
 
 
 @pytest.mark.slow
-def test_a_study_has_its_tables_in_its_trackers(vit, colors, out):
+def test_a_study_has_its_tables_in_its_trackers(vit, colors, mlflow_out):
     answer = vit(
         "study", colors, "--networks", "vit_nano_patch2_8", "--sizes", "all", "--seeds", 2, "--budget", "steps:2",
         "--set", "model.network.depth=1", "--set", "model.preprocess.image_size=8", "--jobs", 1,
-        "--tracker", "tensorboard,mlflow", "--out", out.parent, "--name", out.name,
+        "--tracker", "tensorboard,mlflow", "--out", mlflow_out.parent, "--name", mlflow_out.name,
     )  # fmt: skip
     assert answer.code == 0, answer.err
-    client = client_of(f"sqlite:///{out / 'mlflow' / 'mlflow.db'}")
+    client = client_of(f"sqlite:///{mlflow_out / 'mlflow' / 'mlflow.db'}")
     runs = client.search_runs([client.get_experiment_by_name("vit").experiment_id])
-    assert {run.data.tags["study"] for run in runs} == {out.name} and len(runs) == 3
+    assert {run.data.tags["study"] for run in runs} == {mlflow_out.name} and len(runs) == 3
     assert {run.info.status for run in runs} == {"FINISHED"}
-    cells = [file.parent for file in out.glob("cells/*/*/*/mlflow_run.txt")]
+    cells = [file.parent for file in mlflow_out.glob("cells/*/*/*/mlflow_run.txt")]
     assert len(cells) == 2 and all(list((cell / "tensorboard").iterdir()) for cell in cells)
-    own = (out / "mlflow_run.txt").read_text().strip()
-    tables = out / "mlflow" / "artifacts" / own / "artifacts" / "study"
-    assert read_table(tables / "results.csv") == read_table(out / "results.csv")
+    own = (mlflow_out / "mlflow_run.txt").read_text().strip()
+    tables = mlflow_out / "mlflow" / "artifacts" / own / "artifacts" / "study"
+    assert read_table(tables / "results.csv") == read_table(mlflow_out / "results.csv")
     columns, ((name, images, error, low, high, seeds),) = read_table(tables / "errors.csv")
     assert columns[0] == "series" and (name, seeds) == ("vit_nano_patch2_8", "2")
     assert float(low) <= float(error) <= float(high) and int(images) > 0
     assert (tables / "curve.png").is_file()
-    assert "study/curve" in read(out / "tensorboard").Tags()["images"]
+    assert "study/curve" in read(mlflow_out / "tensorboard").Tags()["images"]

@@ -93,9 +93,8 @@ def _train(recipe: Recipe, run: RunDirectory, features: Path, group: str, digest
         for file in (run.splits_path, run.metrics_path, run.last_path, run.previous_path, run.best_path, *tracked):
             file.unlink(missing_ok=True)
         write_beginning(run, plan.recipe, plan.source, contents)
-    told = Tracking(
-        run.path, _of_cells(run.path), recipe.name or run.path.name, group, plain(plan.recipe), NUMBERS_ALONE
-    )
+    name = recipe.name or run.path.name
+    told = Tracking(run.path, _of_cells(run.path), name, group, plain(plan.recipe), NUMBERS_ALONE)
     tracker = open_trackers(plan.recipe, told, print)
     is_probe = plan.recipe.model.freeze == "backbone"
     shared = SharedFeatures(features, contents.by_path(plan.source)) if is_probe else None

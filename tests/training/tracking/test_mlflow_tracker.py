@@ -1,13 +1,12 @@
 """MLflow with a store on this machine: what was logged is read back by its own client."""
 
-import shutil
 import socket
 import time
-import warnings
 
 import pytest
 from PIL import Image
 
+from tests.mlflow_store import client_of
 from vit.csv_files import new_table, read_table
 from vit.inference.predictor import load
 from vit.training.recipes.recipe import Recipe
@@ -22,54 +21,25 @@ pytest.importorskip("sqlalchemy", reason="the extra 'mlflow' is not installed")
 EVERYTHING = Sharing(media=True, model=True)
 
 
-def client_of(uri):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of SQLAlchemy, about MLflow's own tables
-        from mlflow import MlflowClient
-
-        client = MlflowClient(uri)
-        client.search_experiments()  # makes the tables
-    return client
-
-
-@pytest.fixture(scope="module")
-def empty_store(tmp_path_factory):
-    """A database with MLflow's tables, which take seconds to make."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
-        file = tmp_path_factory.mktemp("store") / "mlflow.db"
-        client_of(f"sqlite:///{file}")
-    return file
-
-
-@pytest.fixture
-def out(tmp_path, empty_store, monkeypatch):
-    """A folder of runs whose local store has its tables."""
-    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME"):
-        monkeypatch.delenv(name, raising=False)
-    for name in mlflow_tracker._VARIABLES:
-        monkeypatch.setenv(name, "")  # so that the end of the test undoes what the tracker sets
-        monkeypatch.delenv(name)
-    (tmp_path / "runs" / "mlflow").mkdir(parents=True)
-    shutil.copy(empty_store, tmp_path / "runs" / "mlflow" / "mlflow.db")
+@pytest.fixture(autouse=True)
+def run_folder(tmp_path):
     (tmp_path / "run").mkdir()
-    return tmp_path / "runs"
 
 
 @pytest.fixture
-def begin(out, tmp_path):
+def begin(mlflow_out, tmp_path):
     """`begin(config, sharing, register)` -> a tracker of the run in the folder `run`."""
 
     def make(config=None, sharing=EVERYTHING, register=None):
-        address, run = MlflowAddress.below(out), tmp_path / "run"
+        address, run = MlflowAddress.below(mlflow_out), tmp_path / "run"
         files = (run / "mlflow_run.txt", run / "metrics.csv")
         return mlflow_tracker.MlflowTracker(address, *files, config or {"seed": 0}, "first", "study", sharing, register)
 
     return make
 
 
-def read(out, tmp_path):
-    client = client_of(MlflowAddress.below(out).uri)
+def read(mlflow_out, tmp_path):
+    client = client_of(MlflowAddress.below(mlflow_out).uri)
     run = client.get_run((tmp_path / "run" / "mlflow_run.txt").read_text().strip())
     return client, run
 
@@ -84,7 +54,7 @@ def write_metrics(path, rows):
             table.row(row)
 
 
-def test_what_is_logged_can_be_read(begin, out, tmp_path):
+def test_what_is_logged_can_be_read(begin, mlflow_out, tmp_path):
     picture, checkpoint = tmp_path / "curves.png", tmp_path / "best.ckpt"
     Image.new("RGB", (8, 8), "red").save(picture)
     checkpoint.write_bytes(b"weights")
@@ -102,7 +72,7 @@ def test_what_is_logged_can_be_read(begin, out, tmp_path):
     tracker.summary({"test/acc1": 0.75, "test/acc1_low": 0.5})
     tracker.artifact(checkpoint, "best", {})  # not asked for
     tracker.finish()
-    client, run = read(out, tmp_path)
+    client, run = read(mlflow_out, tmp_path)
     assert run.info.status == "FINISHED" and run.info.run_name == "first" and run.data.tags["study"] == "study"
     assert run.info.user_id == "unknown" and not [tag for tag in run.data.tags if "source" in tag or "user" in tag]
     assert points(client, run, "train/loss") == [(1, 1.0), (2, 0.5)]
@@ -111,7 +81,7 @@ def test_what_is_logged_can_be_read(begin, out, tmp_path):
         "optim.lr": "0.001", "optim.steps": "null", "optim.class_weights._cat _ill_": "2.0",
         "data.source": ".../clinic", "data.hub_token": "(not uploaded)",
     }  # fmt: skip
-    (artifacts,) = (out / "mlflow" / "artifacts").glob("*/artifacts")
+    (artifacts,) = (mlflow_out / "mlflow" / "artifacts").glob("*/artifacts")
     assert artifacts.parent.name == run.info.run_id
     files = {path.relative_to(artifacts).as_posix() for path in artifacts.rglob("*") if path.is_file()}
     assert files == {
@@ -119,17 +89,17 @@ def test_what_is_logged_can_be_read(begin, out, tmp_path):
     }  # fmt: skip
     assert read_table(artifacts / "results.csv")[1] == [["=vit", "0.25"], ["cnn", ""]]
     assert [row[1:] for row in read_table(artifacts / "test" / "confusion.csv")[1]] == [["1", "0"], ["1", "1"]]
-    everything = b"".join(path.read_bytes() for path in (out / "mlflow").rglob("*") if path.is_file())
+    everything = b"".join(path.read_bytes() for path in (mlflow_out / "mlflow").rglob("*") if path.is_file())
     assert b"hush" not in everything and b"somebody" not in everything
 
 
-def test_a_resumed_training_is_the_same_run_without_a_gap_or_a_repeated_step(begin, out, tmp_path):
+def test_a_resumed_training_is_the_same_run_without_a_gap_or_a_repeated_step(begin, mlflow_out, tmp_path):
     metrics = tmp_path / "run" / "metrics.csv"
     first = begin()
     for step in (10, 20):
         first.log({"train/loss": float(step)}, step)
     first._interrupt()  # killed after step 40, but the server was away since step 20; the checkpoint is of step 30
-    client, run = read(out, tmp_path)
+    client, run = read(mlflow_out, tmp_path)
     assert run.info.status == "KILLED"
     write_metrics(metrics, [(10, 10.0, None), (20, 20.0, None), (20, 19.0, 0.5), (30, 30.0, None), (40, 40.0, None)])
     second = begin({"seed": 0, "optim": {"accumulate": 2}})
@@ -143,22 +113,24 @@ def test_a_resumed_training_is_the_same_run_without_a_gap_or_a_repeated_step(beg
     assert points(client, run, "train/loss") == [(step, float(step)) for step in (10, 20, 30, 40, 50)]
     assert points(client, run, "val/acc1") == [(20, 0.5), (50, 0.75)]
     assert run.data.params == {"seed": "0", "optim.accumulate": "2"}
-    (config,) = (out / "mlflow" / "artifacts").glob("*/artifacts/config.yaml")
+    (config,) = (mlflow_out / "mlflow" / "artifacts").glob("*/artifacts/config.yaml")
     assert "accumulate: 4" in config.read_text()
 
 
-def test_a_run_that_the_server_does_not_have_is_a_new_one_with_all_rows(begin, out, tmp_path):
+def test_a_run_that_the_server_does_not_have_is_a_new_one_with_all_rows(begin, mlflow_out, tmp_path):
     (tmp_path / "run" / "mlflow_run.txt").write_text("0123456789abcdef0123456789abcdef\n")
     write_metrics(tmp_path / "run" / "metrics.csv", [(10, 10.0, None), (20, 20.0, 0.5)])
     tracker = begin()
     tracker.log({"train/loss": 20.0, "val/acc1": 0.5}, 20)
     tracker.finish()
-    client, run = read(out, tmp_path)
+    client, run = read(mlflow_out, tmp_path)
     assert points(client, run, "train/loss") == [(10, 10.0), (20, 20.0)]
 
 
 @pytest.mark.parametrize(("is_local", "sharing"), [(True, NUMBERS_ALONE), (False, NUMBERS_ALONE), (False, EVERYTHING)])
-def test_pictures_of_images_leave_the_machine_only_if_asked(begin, out, tmp_path, monkeypatch, is_local, sharing):
+def test_pictures_of_images_leave_the_machine_only_if_asked(
+    begin, mlflow_out, tmp_path, monkeypatch, is_local, sharing
+):
     picture = tmp_path / "worst.png"
     Image.new("RGB", (8, 8), "red").save(picture)
     monkeypatch.setattr(MlflowAddress, "is_local", is_local)
@@ -167,10 +139,10 @@ def test_pictures_of_images_leave_the_machine_only_if_asked(begin, out, tmp_path
     tracker.image_table("validation/worst", ["path"], [["patient-1.png"]])
     tracker.artifact(picture, "best", {})
     tracker.finish()
-    found = {path.name for path in (out / "mlflow" / "artifacts").rglob("*") if path.is_file()}
+    found = {path.name for path in (mlflow_out / "mlflow" / "artifacts").rglob("*") if path.is_file()}
     pictures = {"worst.png", "worst.csv"}
     assert found & pictures == (pictures if is_local or sharing.media else set())
-    assert any(path.parent.name == "checkpoints" for path in out.rglob("worst.png")) == sharing.model
+    assert any(path.parent.name == "checkpoints" for path in mlflow_out.rglob("worst.png")) == sharing.model
 
 
 def test_an_address_has_no_password_on_the_terminal(monkeypatch, tmp_path):
@@ -181,10 +153,10 @@ def test_an_address_has_no_password_on_the_terminal(monkeypatch, tmp_path):
 
 
 @pytest.mark.faults("T22")
-def test_a_server_that_cannot_be_reached_is_one_warning_within_seconds(out, tmp_path, monkeypatch):
+def test_a_server_that_cannot_be_reached_is_one_warning_within_seconds(mlflow_out, tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     notices, began = [], time.monotonic()
-    told = Tracking(tmp_path / "run", out, "first", None, {}, NUMBERS_ALONE)
+    told = Tracking(tmp_path / "run", mlflow_out, "first", None, {}, NUMBERS_ALONE)
     tracker = open_trackers(Recipe(tracker="mlflow"), told, notices.append)
     assert time.monotonic() - began < 10
     assert isinstance(tracker, NoTracker)
@@ -193,10 +165,10 @@ def test_a_server_that_cannot_be_reached_is_one_warning_within_seconds(out, tmp_
 
 
 @pytest.mark.faults("T22")
-def test_a_server_that_never_answers_is_one_warning(out, tmp_path, monkeypatch):
+def test_a_server_that_never_answers_is_one_warning(mlflow_out, tmp_path, monkeypatch):
     monkeypatch.setattr(mlflow_tracker, "START_SECONDS", 1.0)
     notices = []
-    told = Tracking(tmp_path / "run", out, "first", None, {}, NUMBERS_ALONE)
+    told = Tracking(tmp_path / "run", mlflow_out, "first", None, {}, NUMBERS_ALONE)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{silent.getsockname()[1]}")
         open_trackers(Recipe(tracker="mlflow"), told, notices.append)
@@ -205,7 +177,7 @@ def test_a_server_that_never_answers_is_one_warning(out, tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore")  # of MLflow, about its own types
-def test_a_registered_model_predicts_what_the_checkpoint_predicts(begin, out, tmp_path, digits_run, monkeypatch):
+def test_a_registered_model_predicts_what_the_checkpoint_predicts(begin, mlflow_out, tmp_path, digits_run, monkeypatch):
     import pandas as pd
     from mlflow import pyfunc
 
@@ -214,10 +186,10 @@ def test_a_registered_model_predicts_what_the_checkpoint_predicts(begin, out, tm
         tracker = begin(sharing=NUMBERS_ALONE, register="digits")
         tracker.artifact(digits_run.best, "digits-vit", {})
         tracker.finish()
-        client, run = read(out, tmp_path)
+        client, run = read(mlflow_out, tmp_path)
         (newest, *_) = client.search_model_versions("name='digits'")
         assert (int(newest.version), newest.run_id) == (version, run.info.run_id)
-    (folder,) = (out / "mlflow" / "artifacts").glob("*/artifacts/model")
+    (folder,) = (mlflow_out / "mlflow" / "artifacts").glob("*/artifacts/model")
     assert newest.source.endswith(f"{run.info.run_id}/artifacts/model")
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert "data/best.ckpt" in files and "input_example.json" in files

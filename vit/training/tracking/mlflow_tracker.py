@@ -33,7 +33,7 @@ _INTERRUPTED_SECONDS = 5.0
 _MODEL = "model"  # folder of the run's artifacts
 _MOST_IN_BATCH = 100  # options or numbers of one request; MLflow takes 100 and 1,000
 _MOST_CHARACTERS = 6000  # of an option
-_VARIABLES = {  # of MLflow, whose own values wait for minutes and report the use of MLflow to its makers
+VARIABLES = {  # of MLflow, whose own values wait for minutes and report the use of MLflow to its makers
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
@@ -76,7 +76,7 @@ class MlflowTracker:
         sharing: Sharing,
         register: str | None = None,
     ) -> None:
-        for variable, value in _VARIABLES.items():
+        for variable, value in VARIABLES.items():
             os.environ.setdefault(variable, value)
         why = address.obstacle()
         if why:

@@ -22,13 +22,17 @@ class Sharing:
         """The status of the tracker, what it uploads and what it does not, for people."""
         if status == "off":
             return f"off ({why})"
+        return f"{status} ({why}): {self.content()}"
+
+    def content(self) -> str:
+        """What is uploaded and what is not, for people."""
         asked = {
             "images and file names (--tracker_media true)": self.media,
             "weights (--tracker_model true)": self.model,
         }
         goes = ["numbers, configuration, class names, figures without images", *(what for what in asked if asked[what])]
         stays = [what for what in asked if not asked[what]]
-        return f"{status} ({why}): {', '.join(goes)}" + f"; not {', '.join(stays)}" * bool(stays)
+        return ", ".join(goes) + f"; not {', '.join(stays)}" * bool(stays)
 
 
 NUMBERS_ALONE = Sharing()  # no images of the data, no weights
