@@ -98,7 +98,8 @@ def _train(recipe: Recipe, run: RunDirectory, features: Path, group: str, digest
     tracker = open_trackers(plan.recipe, told, print)
     is_probe = plan.recipe.model.freeze == "backbone"
     shared = SharedFeatures(features, contents.by_path(plan.source)) if is_probe else None
-    fitted = fit(plan, run, [TrackedRows(tracker)], resume=resume, shared=shared)
+    with tracked(tracker):
+        fitted = fit(plan, run, [TrackedRows(tracker)], resume=resume, shared=shared)
     values = {name: metric["value"] for name, metric in fitted.result.metrics.items()}
     if recipe.data.fold is not None:
         test, names, (number, _) = (

@@ -98,7 +98,7 @@ def test_a_resumed_training_is_the_same_run_without_a_gap_or_a_repeated_step(beg
     first = begin()
     for step in (10, 20):
         first.log({"train/loss": float(step)}, step)
-    first._interrupt()  # killed after step 40, but the server was away since step 20; the checkpoint is of step 30
+    first.interrupt()  # killed after step 40, but the server was away since step 20; the checkpoint is of step 30
     client, run = read(mlflow_out, tmp_path)
     assert run.info.status == "KILLED"
     write_metrics(metrics, [(10, 10.0, None), (20, 20.0, None), (20, 19.0, 0.5), (30, 30.0, None), (40, 40.0, None)])
@@ -177,11 +177,10 @@ def test_a_server_that_never_answers_is_one_warning(mlflow_out, tmp_path, monkey
 
 
 @pytest.mark.filterwarnings("ignore")  # of MLflow, about its own types
-def test_a_registered_model_predicts_what_the_checkpoint_predicts(begin, mlflow_out, tmp_path, digits_run, monkeypatch):
+def test_a_registered_model_predicts_what_the_checkpoint_predicts(begin, mlflow_out, tmp_path, digits_run):
     import pandas as pd
     from mlflow import pyfunc
 
-    monkeypatch.setattr(mlflow_tracker.MlflowTracker, "_interrupt", lambda _: None)
     for version in (1, 2):
         tracker = begin(sharing=NUMBERS_ALONE, register="digits")
         tracker.artifact(digits_run.best, "digits-vit", {})

@@ -15,7 +15,7 @@ def recorder():
     tracker = SimpleNamespace(
         **{
             name: (lambda *arguments, name=name: calls.append((name, *arguments)))
-            for name in ("log", "figure", "media", "image_table", "table", "confusion_matrix", "configure", "summary",
+            for name in ("log", "figure", "media", "image_table", "table", "confusion_matrix", "configure", "summary", "interrupt",
                          "artifact", "finish")
         }
     )  # fmt: skip
@@ -33,6 +33,7 @@ CALLS = [
     ("summary", {"test/acc1": 1.0}),
     ("artifact", "best.ckpt", "best", {}),
     ("finish",),
+    ("interrupt",),
 ]
 
 

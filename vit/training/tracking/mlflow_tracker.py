@@ -1,6 +1,5 @@
 """The tracker that writes to MLflow: a server, or a store on this machine"""
 
-import atexit
 import io
 import json
 import logging
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 START_SECONDS = 45.0  # a new local store takes about 5
 FINISH_SECONDS = 60.0
-_INTERRUPTED_SECONDS = 5.0
+_INTERRUPT_SECONDS = 5.0
 _MODEL = "model"  # folder of the run's artifacts
 _MOST_IN_BATCH = 100  # options or numbers of one request; MLflow takes 100 and 1,000
 _MOST_CHARACTERS = 6000  # of an option
@@ -88,7 +87,6 @@ class MlflowTracker:
         self._has_begun = False  # to log
         self._background = Background(address.obstacle)
         self._background.ask(lambda: self._begin(name, group, config), START_SECONDS)
-        atexit.register(self._interrupt)
 
     def log(self, row: Mapping[str, float], step: int) -> None:
         points = [(name, step, float(value)) for name, value in row.items()]
@@ -138,16 +136,19 @@ class MlflowTracker:
         self._background.add((lambda: self._send_model(path)) if is_classifier else lambda: self._send_file(path))
 
     def finish(self) -> None:
-        atexit.unregister(self._interrupt)
         self._background.add(lambda: self._client.set_terminated(self._run, "FINISHED"))
         self._background.finish(FINISH_SECONDS)
+
+    def interrupt(self) -> None:
+        self._background.add(lambda: self._client.set_terminated(self._run, "KILLED"))
+        self._background.finish(_INTERRUPT_SECONDS)
 
     def _begin(self, name: str, group: str | None, config: Mapping[str, object]) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a library that MLflow uses
             from mlflow import MlflowClient
 
-            for library in ("mlflow", "alembic"):
+            for library in ("mlflow", "alembic", "urllib3"):  # notices of every try and of every migration
                 logging.getLogger(library).setLevel(logging.ERROR)
             self._client = MlflowClient(self._address.uri)
             kept = self._id_file.read_text(encoding="utf-8").strip() if self._id_file.is_file() else ""
@@ -230,14 +231,6 @@ class MlflowTracker:
 
     def _write(self, text: str, file: str) -> None:
         self._background.add(lambda: self._client.log_text(self._run, text, file))
-
-    def _interrupt(self) -> None:
-        """At the exit of Python: the training has ended early, and may be resumed."""
-        try:
-            self._background.add(lambda: self._client.set_terminated(self._run, "KILLED"))
-            self._background.finish(_INTERRUPTED_SECONDS)
-        except Exception:  # noqa: BLE001, S110  the reason of the end has been said, and this adds nothing
-            pass
 
 
 def _is_there(client: "MlflowClient", run: str) -> bool:

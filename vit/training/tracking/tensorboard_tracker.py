@@ -68,6 +68,10 @@ class TensorBoardTracker:
     def finish(self) -> None:
         self._logger().finalize("success")
 
+    def interrupt(self) -> None:
+        if self._opened is not None:
+            self.finish()
+
     def _logger(self, is_logging: bool = False) -> TensorBoardLogger:
         """The logger, which is made when the training has cut metrics.csv to the rows of its checkpoint."""
         if self._opened is None:

@@ -1,6 +1,7 @@
 """The interface of a tracker, which shows a training to people, and what it may share"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -76,6 +77,9 @@ class Tracker(Protocol):
     def finish(self) -> None:
         """Upload the rest, and close the tracker."""
 
+    def interrupt(self) -> None:
+        """Close the tracker of a training that has ended early, and may be resumed. This takes seconds at most."""
+
 
 class NoTracker:
     """Tracks nothing: tracking is off, this is not the first process, or a tracker is not usable."""
@@ -84,7 +88,17 @@ class NoTracker:
         pass
 
     log = figure = media = image_table = table = _nothing
-    confusion_matrix = configure = summary = artifact = finish = _nothing
+    confusion_matrix = configure = summary = artifact = finish = interrupt = _nothing
+
+
+@contextmanager
+def tracked(tracker: Tracker) -> Iterator[None]:
+    """A training that tells its tracker if it ends early."""
+    try:
+        yield
+    except BaseException:
+        tracker.interrupt()
+        raise
 
 
 def describe(error: Exception) -> str:

@@ -50,6 +50,9 @@ class Trackers:
     def finish(self) -> None:
         self._each(lambda tracker: tracker.finish())
 
+    def interrupt(self) -> None:
+        self._each(lambda tracker: tracker.interrupt())
+
     def _each(self, action: Callable[[Tracker], None]) -> None:
         for name, tracker in list(self._trackers.items()):
             try:

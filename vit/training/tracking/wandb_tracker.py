@@ -121,6 +121,9 @@ class WandbTracker:
         if before == "open" and trouble:
             self._notify(f"Weights & Biases lacks the end ({trouble[0]}); upload it with: {_sync_line(self._run)}")
 
+    def interrupt(self) -> None:
+        """Nothing: at its exit wandb marks the run as one that has failed, and keeps its rows."""
+
     def _write(self, build: Callable[[], dict[str, object]], step: int) -> None:
         # always with a step: otherwise wandb begins a new step, and later drops the rows of the real steps
         self._row_open = True
