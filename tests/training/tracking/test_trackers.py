@@ -9,19 +9,6 @@ from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.trackers import check_trackers, chosen_trackers, wandb_mode
 from vit.training.tracking.trackers import Trackers
 
-
-def recorder():
-    calls = []
-    tracker = SimpleNamespace(
-        **{
-            name: (lambda *arguments, name=name: calls.append((name, *arguments)))
-            for name in ("log", "figure", "media", "image_table", "table", "confusion_matrix", "configure", "summary", "interrupt",
-                         "artifact", "finish")
-        }
-    )  # fmt: skip
-    return tracker, calls
-
-
 CALLS = [
     ("log", {"train/loss": 1.0}, 1),
     ("figure", "figures/curves", "curves.png", "a curve"),
@@ -35,6 +22,17 @@ CALLS = [
     ("finish",),
     ("interrupt",),
 ]
+
+
+def recorder():
+    calls = []
+    tracker = SimpleNamespace(
+        **{
+            name: (lambda *arguments, name=name: calls.append((name, *arguments)))
+            for name in {name for name, *_ in CALLS}
+        }
+    )
+    return tracker, calls
 
 
 @pytest.mark.faults("T23", simulated="a method of the tracker raises the error")
