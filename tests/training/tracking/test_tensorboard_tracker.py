@@ -63,6 +63,7 @@ def test_what_is_logged_can_be_read(begin, tmp_path):
     assert b"hush" not in written and b"somebody" not in written
 
 
+@pytest.mark.faults("T25")
 def test_a_resumed_training_replaces_what_followed_its_checkpoint(begin, tmp_path):
     first = begin()
     for step in (10, 20, 23, 30):  # the checkpoint is of step 20; the training is killed after step 30

@@ -157,6 +157,7 @@ class MlflowTracker:
             self._client.update_run(kept, status="RUNNING")
             for metric in self._client.get_run(kept).data.metrics:
                 self._last[metric] = max(point.step for point in self._client.get_metric_history(kept, metric))
+            self._step = max(self._last.values(), default=0)
         self._set_options(config)
 
     def _new_run(self, name: str, group: str | None) -> str:
