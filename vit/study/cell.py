@@ -89,8 +89,8 @@ def _train(recipe: Recipe, run: RunDirectory, features: Path, group: str, digest
     if resume:
         check_unchanged(run, plan.source, contents)
     else:
-        tracked = (run.wandb_id_path, run.mlflow_run_path)  # another recipe is another run at a tracker
-        for file in (run.splits_path, run.metrics_path, run.last_path, run.previous_path, run.best_path, *tracked):
+        ids = (run.wandb_id_path, run.mlflow_run_path)  # another recipe is another run at a tracker
+        for file in (run.splits_path, run.metrics_path, run.last_path, run.previous_path, run.best_path, *ids):
             file.unlink(missing_ok=True)
         write_beginning(run, plan.recipe, plan.source, contents)
     name = recipe.name or run.path.name
