@@ -8,12 +8,12 @@ import io
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PIL import Image
 
-from vit import __version__
 from vit.data.image_bytes import content_hash
 from vit.inference.predictor import Predictor, load
 
@@ -97,7 +97,7 @@ def save_mlflow_model(checkpoint: Path, folder: Path) -> None:
             data_path=str(checkpoint),
             signature=ModelSignature(Schema([ColSpec("binary", COLUMN)]), Schema(texts)),
             input_example=pd.DataFrame({COLUMN: [_gray_image()]}),
-            pip_requirements=[f"vit-lightning=={__version__}"],
+            pip_requirements=[f"vit-lightning=={version('vit-lightning')}"],
         )
 
 

@@ -31,7 +31,7 @@ from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.values import plain
 from vit.training.run_images import check_readable
 from vit.training.tracking.open import Tracking, open_trackers
-from vit.training.tracking.tracker import NUMBERS_ALONE
+from vit.training.tracking.tracker import NUMBERS_ALONE, tracked
 
 
 def run_cell(

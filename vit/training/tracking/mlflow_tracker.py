@@ -18,6 +18,7 @@ import yaml
 from vit.atomic_files import write_text
 from vit.csv_files import Cell, TableWriter, records
 from vit.inference.metrics import MOST_IN_CONFUSION, confusion
+from vit.layout import RunLayout
 from vit.training.tracking.background import Background
 from vit.training.tracking.mlflow_address import MlflowAddress
 from vit.training.tracking.public_config import flat, public
@@ -184,7 +185,7 @@ class MlflowTracker:
         for start in range(0, len(new), _MOST_IN_BATCH):
             self._client.log_batch(self._run, params=new[start : start + _MOST_IN_BATCH])
         text = yaml.safe_dump(public(config), sort_keys=False, allow_unicode=True)
-        self._client.log_text(self._run, text, "config.yaml")
+        self._client.log_text(self._run, text, RunLayout(self._id_file.parent).config_path.name)
 
     def _recorded(self) -> list[Point]:
         """The numbers of metrics.csv."""
