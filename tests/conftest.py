@@ -21,6 +21,7 @@ from tests.faults.recording import (  # noqa: F401  hooks of pytest
     pytest_configure,
     pytest_itemcollected,
 )
+from tests.mlflow_store import mlflow_out, mlflow_tables  # noqa: F401  fixtures
 
 settings.register_profile("vit", derandomize=True, deadline=None, database=None)
 settings.load_profile("vit")

@@ -49,7 +49,7 @@ FOLDER_NAMES = {part for path in named() for part in path.parts[1:] if "." not i
 
 def test_the_layout_knows_the_files_that_a_user_sees() -> None:
     assert {"config.yaml", "classes.json", "result.json", "best.ckpt", "last.ckpt", "study.json"} <= FILE_NAMES
-    assert {"checkpoints", "predictions", "figures", "evaluations", CELLS, "jobs"} == FOLDER_NAMES
+    assert {"checkpoints", "predictions", "figures", "evaluations", "tensorboard", CELLS, "jobs"} == FOLDER_NAMES
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -123,6 +123,16 @@ class RunLayout:
         return self.path / "wandb_id.txt"
 
     @property
+    def tensorboard_dir(self) -> Path:
+        """Event files of TensorBoard."""
+        return self.path / "tensorboard"
+
+    @property
+    def mlflow_run_path(self) -> Path:
+        """Identifier of the run at MLflow."""
+        return self.path / "mlflow_run.txt"
+
+    @property
     def log_path(self) -> Path:
         """Output of the process that trains a study's cell."""
         return self.path / "log.txt"
@@ -327,6 +337,27 @@ class PartsLayout:
     def finished(self) -> set[str]:
         """Names of the parts that are there."""
         return {path.name for path in self.path.glob("part-*.parquet")}
+
+
+@dataclass(frozen=True)
+class MlflowLayout:
+    """Paths of a local store of MLflow, which the runs below a folder share.
+
+    Attributes:
+        out: parent folder of run folders, or the folder of a study.
+    """
+
+    out: Path
+
+    @property
+    def database_path(self) -> Path:
+        """Numbers and options of all runs, in SQLite."""
+        return self.out / "mlflow" / "mlflow.db"
+
+    @property
+    def artifacts_dir(self) -> Path:
+        """Pictures, tables and models of all runs."""
+        return self.out / "mlflow" / "artifacts"
 
 
 @dataclass(frozen=True)

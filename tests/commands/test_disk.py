@@ -74,7 +74,7 @@ def mount(path):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40k", "none", path], check=True)
 from tests.conftest import ask
 from vit.commands import train_progress
-from vit.training.tracking.open import open_tracker
+from vit.training.tracking.wandb_open import open_wandb
 def die(watcher, done, *rest):
     if done == 3:
         raise RuntimeError
@@ -89,7 +89,7 @@ mount(run / "wandb")
 answer = ask("train", "--resume", run, drawn=True)
 mount(folder / "cell" / "wandb")
 notices = []
-tracker = open_tracker("offline", folder / "cell", {}, "cell", notices.append)
+tracker = open_wandb("offline", folder / "cell", {}, "cell", notices.append)
 for step in range(2000):
     tracker.log({"train/loss": 1.0, "lr": 0.1}, step)
 tracker.finish()

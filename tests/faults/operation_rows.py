@@ -111,7 +111,22 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("W8", "secrets and machine names in the upload", "left out; a key is in no file of the run"),
         Fault("W9", "wandb is missing or broken", "one line; training continues without it"),
         Fault("W10", "a training on private photographs by a user who is logged in",
-              "pictures, file names and weights stay local unless `--wandb_media` or `--wandb_model` asks for them"),
+              "pictures, file names and weights stay local unless `--tracker_media` or `--tracker_model` asks for "
+              "them"),
+    ),
+    "Other trackers": (
+        Fault("T20", "a tracker that is unknown, or that --wandb contradicts",
+              "refused before torch is imported, with the nearest name", 2),
+        Fault("T21", "a tracker whose package is not installed",
+              "refused before an image is read, with the line of pip that installs it", 2),
+        Fault("T22", "an MLflow server that cannot be reached, or never answers, at the start",
+              "one warning within 45 s; training continues without it"),
+        Fault("T23", "a tracker that fails during a training, such as an MLflow server that dies",
+              "training continues without it, with one warning; the other trackers get everything"),
+        Fault("T24", "an MLflow server that is away for a part of a training",
+              "training does not wait; the server gets what it lacks, in order, when it is back"),
+        Fault("T25", "a training with trackers that is resumed",
+              "the same run of MLflow and the same folder of TensorBoard, without a gap or a repeated step"),
     ),
     "Disk": (
         Fault("F1", "a folder without write permission",

@@ -68,13 +68,14 @@ KINDS = {
     "optim.ema_decay": "Share", "optim.on_nan": "Literal", "trainer.devices": "PositiveInt",
     "trainer.num_nodes": "PositiveInt", "trainer.precision": "Literal", "trainer.compile": "bool", "wandb": "Literal",
     "distill.kind": "Literal", "distill.temperature": "Positive", "distill.weight": "Area",
-    "wandb_media": "bool", "wandb_model": "bool",
+    "tracker_media": "bool", "tracker_model": "bool",
 }  # fmt: skip
 FREE = {  # any text, or with a range of their own that is tried below
     "data.source", "data.root", "data.image_column", "data.label_column", "data.groups", "data.fold", "model.network",
     "model.preprocess.mean", "model.preprocess.std", "model.preprocess.window", "model.init_from", "distill.teacher",
     "distill.teacher_hash",
-    "trainer.accelerator", "trainer.strategy", "trainer.checkpoint_every", "optim.time", "out", "name",
+    "trainer.accelerator", "trainer.strategy", "trainer.checkpoint_every", "optim.time", "out", "name", "tracker",
+    "mlflow_register",
 }  # fmt: skip
 
 

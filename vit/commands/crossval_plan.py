@@ -9,10 +9,12 @@ from vit.commands.executor_options import ExecutorOptions
 from vit.commands.reading import read_images
 from vit.commands.starting import find_start
 from vit.commands.study_series import tracking_of_cells
+from vit.commands.tracker_plan import facts_of_cells
 from vit.commands.train_options import TrainOptions
 from vit.console import Reporter
 from vit.errors import UsageError
 from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.trackers import refuse_register
 
 if TYPE_CHECKING:
     from vit.data.samples import Source
@@ -70,7 +72,8 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
     from vit.training.planning.plan import make_plan
     from vit.weights.hashing import weights_hash
 
-    recipe = replace(start.recipe, wandb=tracking_of_cells(start.recipe.wandb))  # type: ignore[arg-type]
+    refuse_register(start.recipe, "a cross-validation")
+    recipe = replace(start.recipe, wandb=tracking_of_cells(start.recipe.wandb, start.recipe.tracker))
     check_unmeasured(recipe, "a cross-validation", "give --epochs or --optim.steps")
     data = recipe.data
     found = start.listed or opened_data(data)
@@ -141,7 +144,7 @@ def show_crossval(reporter: Reporter, plan: CrossvalPlan) -> None:
     from vit.study.executors import share_words
 
     facts = plan.facts
-    classes, tracking = facts["classes"], plan.cells[0].recipe.wandb
+    classes = facts["classes"]
     assert isinstance(classes, list)
     sizes = sorted({cell.num_images for cell in plan.cells})
     reporter.line(f"Cross-validation of {facts['network']} on {facts['data']}")
@@ -152,7 +155,7 @@ def show_crossval(reporter: Reporter, plan: CrossvalPlan) -> None:
             ("folds", f"{facts['folds']}, {facts['division']}"),
             ("training", f"{' to '.join(f'{size:,}' for size in dict.fromkeys((sizes[0], sizes[-1])))} images each"),
             ("jobs", share_words(plan.where.executor, plan.machine)),
-            *([("W&B", f"{tracking}: numbers and configuration of every fold")] if tracking != "off" else []),
+            *facts_of_cells(plan.cells[0].recipe, plan.folder.path),
             ("folder", str(plan.folder.path)),
         ]
     )

@@ -150,11 +150,13 @@ def _pretrain(plan: "PretrainPlan", run: "RunDirectory", resume: bool, reporter:
     """Pretrain into a run folder, and on the first process write and show the result."""
     from vit.training.finish import TrackedRows, finish
     from vit.training.pretraining.fit import fit_pretraining
+    from vit.training.tracking.tracker import tracked
 
     tracker = tracker_of(plan, run, reporter)
     progress = PretrainProgress(reporter, validation_name(plan), plan.rounds)
     try:
-        found = fit_pretraining(plan, run, [TrackedRows(tracker), progress, Estimate(plan, reporter)], resume)
+        with tracked(tracker):
+            found = fit_pretraining(plan, run, [TrackedRows(tracker), progress, Estimate(plan, reporter)], resume)
     except (StoppedError, DisagreementError):
         if is_first():
             raise

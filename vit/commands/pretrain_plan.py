@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from vit.commands.tracker_plan import tracker_facts
 from vit.commands.train_plan import augment_words, batch_words, length_facts, network_words, start_facts
 from vit.console import Reporter
 
@@ -21,10 +22,6 @@ def show_pretrain_plan(reporter: Reporter, plan: "PretrainPlan", run: str) -> No
     Args:
         run: the run folder, or why there is none.
     """
-    from vit.training.tracking.tracker import Sharing
-    from vit.training.tracking.wandb_login import intended
-
-    sharing = Sharing(plan.recipe.wandb_media, plan.recipe.wandb_model)
     reporter.line(f"Pretraining {plan.spec.name} on {plan.source.name}, without labels")
     reporter.facts(
         [
@@ -39,7 +36,7 @@ def show_pretrain_plan(reporter: Reporter, plan: "PretrainPlan", run: str) -> No
             *length_facts(plan),
             ("device", f"{plan.device.type}, {plan.precision}"),
             ("run", run),
-            ("W&B", sharing.words(*intended(plan.recipe.wandb))),
+            *tracker_facts(plan.recipe, run),
         ]
     )
 

@@ -24,6 +24,7 @@ from vit.training.recipes.recipe import (
     Recipe,
     TrainerConfig,
 )
+from vit.training.recipes.trackers import check_trackers, chosen_trackers
 from vit.training.recipes.values import plain_values, with_todays_names
 
 if TYPE_CHECKING:
@@ -81,12 +82,19 @@ def make_parser(kind: type[Recipe] = Recipe) -> Parser:
     parser.add_argument("--seed", type=kinds["seed"], default=defaults.seed, help=about)
     parser.add_argument("--out", type=str, default=defaults.out, help="parent folder of run folders")
     parser.add_argument("--name", type=str | None, default=None, help="last part of the run folder's name")
-    about = "Weights & Biases tracking; auto: online where you are logged in, else offline"
+    about = (
+        "trackers of the training, with commas: wandb, tensorboard, mlflow; null: wandb, unless --wandb off. "
+        "metrics.csv is always written"
+    )
+    parser.add_argument("--tracker", type=str | None, default=None, help=about)
+    about = "Weights & Biases; auto: online where you are logged in, else offline. off: only without wandb in --tracker"
     parser.add_argument("--wandb", type=kinds["wandb"], default=defaults.wandb, help=about)
-    about = "whether Weights & Biases also gets pictures of your images, and file names with labels"
-    parser.add_argument("--wandb_media", type=bool, default=defaults.wandb_media, help=about)
-    about = "whether Weights & Biases also gets the best checkpoint"
-    parser.add_argument("--wandb_model", type=bool, default=defaults.wandb_model, help=about)
+    about = "whether W&B and an MLflow server also get pictures of your images, and file names with labels"
+    parser.add_argument("--tracker_media", type=bool, default=defaults.tracker_media, help=about)
+    about = "whether W&B and MLflow also get the best checkpoint"
+    parser.add_argument("--tracker_model", type=bool, default=defaults.tracker_model, help=about)
+    about = "name in MLflow's model registry under which the best checkpoint is registered; null: none"
+    parser.add_argument("--mlflow_register", type=str | None, default=None, help=about)
     parser.add_argument("--dry_run", type=bool, default=False, help="show the plan, and train nothing")
     return parser
 
@@ -125,7 +133,7 @@ def _hide(parser: Parser, names: Sequence[str]) -> None:
 
 
 def to_recipe(parser: Parser, config: Namespace) -> Recipe:
-    """The recipe of parsed options, of the parser's kind; UsageError for a time that is not one."""
+    """The recipe of parsed options, of the parser's kind; UsageError for a wrong time or a wrong tracker."""
     whole = parser.instantiate(config)
     kind = PretrainRecipe if "method" in whole else Recipe
     recipe = plain_values(kind(**{item.name: getattr(whole, item.name) for item in fields(kind)}))
@@ -133,6 +141,7 @@ def to_recipe(parser: Parser, config: Namespace) -> Recipe:
         recipe.model.init_from = None
     if recipe.optim.time is not None:
         seconds(recipe.optim.time, "--time")
+    chosen_trackers(recipe)
     return recipe
 
 
@@ -148,7 +157,7 @@ def parse_recipe(text: str) -> Recipe:
 
 
 def check_names(recipe: Recipe) -> None:
-    """Raise an error before torch is imported if the network, weights, teacher or DATA do not exist.
+    """Raise an error before torch is imported if the network, weights, teacher, DATA or a tracker do not exist.
 
     The same holds for a fold and a pattern of groups that cannot be read.
     """
@@ -160,6 +169,7 @@ def check_names(recipe: Recipe) -> None:
     if recipe.distill.teacher is not None:
         check_model(recipe.distill.teacher)
     check_data(recipe.data.source)
+    check_trackers(recipe)
     if recipe.data.groups is not None or recipe.data.fold is not None:
         from vit.data.folds import read_fold
         from vit.data.groups import group_pattern

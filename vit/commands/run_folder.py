@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vit.commands.tracker_plan import sharing_of
 from vit.console import Reporter
 from vit.launch import is_first
 from vit.training.recipes.values import plain
@@ -40,14 +41,15 @@ def open_run(
 
 
 def tracker_of(plan: "Plan", run: "RunDirectory", reporter: Reporter) -> "Tracker":
-    """The tracker of a training; only the first process has one that tracks."""
-    from vit.training.tracking.open import open_tracker
-    from vit.training.tracking.tracker import Sharing
+    """The trackers of a training; only the first process has some."""
+    from vit.training.tracking.open import Tracking, open_trackers
+    from vit.training.tracking.tracker import NoTracker
 
-    recipe = plan.recipe
-    sharing = Sharing(recipe.wandb_media, recipe.wandb_model)
-    mode = recipe.wandb if is_first() else "off"
-    return open_tracker(mode, run.path, plain(recipe), run.path.name, reporter.notice, sharing=sharing)
+    if not is_first():
+        return NoTracker()
+    out = run.path.absolute().parents[2]  # the recipe's may be relative to another folder, where the run is resumed
+    told = Tracking(run.path, out, run.path.name, None, plain(plan.recipe), sharing_of(plan.recipe))
+    return open_trackers(plan.recipe, told, reporter.notice)
 
 
 def draw_or_notice(reporter: Reporter, run: "RunDirectory", draw: Callable[[], None]) -> None:

@@ -9,6 +9,7 @@ from vit.commands.study_cells import train_cells
 from vit.commands.study_options import StudyOptions, read_values, read_words
 from vit.commands.study_plan import StudyPlan, make_study_plan, show_estimate, show_study
 from vit.commands.study_report import report_findings
+from vit.commands.study_tracking import track_findings
 from vit.console import Reporter
 from vit.errors import UsageError
 
@@ -65,5 +66,6 @@ def run_study(options: StudyOptions, reporter: Reporter) -> tuple[StudyPlan, int
     folder = plan.folder
     num_failed = train_cells(plan, reporter)
     with alone(folder.lock_path):  # of shards that end together, the last one reports the cells of all
-        report_findings(reporter, folder.path, options.accuracy)
+        findings = report_findings(reporter, folder.path, options.accuracy)
+        track_findings(plan, findings, reporter)
     return plan, num_failed

@@ -57,7 +57,9 @@ class StudyOptions(ExecutorOptions):
         target: accuracy; the report estimates the number of images that reaches this accuracy.
         out: parent folder of study folders.
         name: name of the study's folder; null: the data's name.
-        wandb: Weights & Biases run for each cell, all in one group; auto: online where you are logged in, else off.
+        tracker: trackers of each cell and of the tables, with commas: wandb, tensorboard, mlflow; null: wandb.
+        wandb: Weights & Biases run for each cell, all in one group; auto: online where you are logged in, else off, or
+            offline where tracker names wandb.
         config_name: name of the study's YAML file; null: no file.
     """
 
@@ -75,6 +77,7 @@ class StudyOptions(ExecutorOptions):
     target: float | str | None = None
     out: str = "studies"
     name: str | None = None
+    tracker: str | None = None
     wandb: Literal["auto", "online", "offline", "off"] = "auto"
     config_name: str | None = None
 
@@ -157,6 +160,8 @@ def _checked(options: StudyOptions) -> StudyOptions:
     """The same options with short flags written out in `vary`, `tune` and `set`; UsageError for a wrong value."""
     _, _ = options.accuracy, options.part
     options.check(options.dry_run)
+    for name in {"tracker", "wandb"} & options.set.keys():
+        raise UsageError(f"--set {name}=...", f"give --{name}, which holds for all cells")
     tune = options.tune
     if isinstance(tune, str):
         tune = yaml.safe_load(Path(tune).expanduser().read_text(encoding="utf-8"))

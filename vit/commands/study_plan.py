@@ -11,6 +11,7 @@ from vit.commands.reading import read_images
 from vit.commands.recipe_options import listed_images
 from vit.commands.study_options import StudyOptions
 from vit.commands.study_series import Series, series_of
+from vit.commands.tracker_plan import facts_of_cells
 from vit.commands.train_plan import warn_of_overlap
 from vit.console import Reporter, duration
 from vit.errors import UsageError
@@ -158,8 +159,6 @@ def show_study(reporter: Reporter, plan: StudyPlan) -> None:
     """Show what a study will do."""
     cells, source = plan.own_cells, plan.source
     images = ", ".join(f"{len(samples):,} {split}" for split, samples in source.splits.items())
-    mode = cells[0].recipe.wandb if cells else "off"
-    tracking = [("W&B", f"{mode}: numbers and configuration of every cell, no figures or images")]
     reporter.line(f"Study of {source.name}")
     reporter.facts(
         [
@@ -172,7 +171,7 @@ def show_study(reporter: Reporter, plan: StudyPlan) -> None:
             ("budget", str(plan.protocol["budget_words"])),
             ("tuning", str(plan.protocol["tuning"])),
             ("cells", f"{len(cells):,}, {plan.protocol['jobs']}"),
-            *(tracking if mode != "off" else []),
+            *(facts_of_cells(cells[0].recipe, plan.folder.path) if cells else []),
             ("folder", str(plan.folder.path)),
         ]
     )

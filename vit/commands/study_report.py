@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 SHOWN_FAILED = 5
 
 
-def report_findings(reporter: Reporter, path: Path, target: float | None) -> None:
+def report_findings(reporter: Reporter, path: Path, target: float | None) -> "Findings":
     """Summarize a study's folder, write its results, summary, curve and page, and show verdict, table and paths.
+
+    Returns:
+        what was found.
 
     Raises:
         UsageError: the folder is not a study.
@@ -34,6 +37,7 @@ def report_findings(reporter: Reporter, path: Path, target: float | None) -> Non
     }
     reporter.facts((name, str(file)) for name, file in files.items())
     reporter.next_command(_next(study, findings))
+    return findings
 
 
 def _show(reporter: Reporter, findings: "Findings") -> None:

@@ -10,6 +10,7 @@ from vit.commands.study_options import StudyOptions, items
 from vit.errors import UsageError
 from vit.models.network_names import check_network
 from vit.training.recipes.recipe import DistillConfig, Recipe
+from vit.training.recipes.trackers import WandbMode, refuse_register
 
 Series = dict[str, dict[str, Recipe]]  # {name: {tried values: recipe}}
 
@@ -31,12 +32,14 @@ def series_of(options: StudyOptions) -> Series:
     data = {f"data.{key}": value for key, value in options.data.items()}
     if options.source is not None:
         data["data.source"] = options.source
-    shared = {**data, **options.set, "wandb": tracking_of_cells(options.wandb)}
+    wandb = tracking_of_cells(options.wandb, options.tracker)
+    shared = {**data, **options.set, "wandb": wandb, "tracker": options.tracker}
     assert not isinstance(options.tune, str)
     vary, tune = ({key: items(values) for key, values in grid.items()} for grid in (options.vary, options.tune))
     series = make_series(_networks(options), shared, vary, tune, read)
     recipes = [recipe for choices in series.values() for recipe in choices.values()]
     for recipe in recipes:
+        refuse_register(recipe, "a study")
         check_names(replace(recipe, distill=DistillConfig()) if has_pattern(recipe) else recipe)  # cells have names
     sources = {recipe.data.source for recipe in recipes}
     if len(sources) > 1:
@@ -60,10 +63,10 @@ def _networks(options: StudyOptions) -> dict[str, list[str]]:
     return found
 
 
-def tracking_of_cells(wanted: str) -> str:
-    """Weights & Biases of the cells, where "auto" tracks only if somebody is logged in."""
-    if wanted != "auto":
-        return wanted
+def tracking_of_cells(wandb: WandbMode, tracker: str | None) -> WandbMode:
+    """Weights & Biases of the cells. Where no tracker is named, "auto" tracks only if somebody is logged in."""
+    if wandb != "auto" or tracker is not None:
+        return wandb
 
     from vit.training.tracking.wandb_login import logged_in
 

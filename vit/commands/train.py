@@ -140,13 +140,15 @@ def _train(settled: "Settled", run: "RunDirectory", resume: bool, reporter: Repo
     from vit.report.run_figures import write_classes
     from vit.training.finish import TrackedRows, finish
     from vit.training.fit import fit
+    from vit.training.tracking.tracker import tracked
 
     plan = settled.plan
     tracker = tracker_of(plan, run, reporter)
     name = validation_name(plan)
     progress = TrainProgress(reporter, name, plan.rounds, plan.recipe.optim.best_metric)
     try:
-        fitted = fit(plan, run, [TrackedRows(tracker), progress, Estimate(plan, reporter)], resume, settled.data)
+        with tracked(tracker):
+            fitted = fit(plan, run, [TrackedRows(tracker), progress, Estimate(plan, reporter)], resume, settled.data)
     except (StoppedError, DisagreementError):
         if is_first():
             raise

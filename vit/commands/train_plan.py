@@ -3,6 +3,7 @@
 import shutil
 from typing import TYPE_CHECKING
 
+from vit.commands.tracker_plan import tracker_facts
 from vit.console import Reporter, percent
 
 if TYPE_CHECKING:
@@ -42,10 +43,6 @@ def show_plan(reporter: Reporter, plan: "Plan", run: str, why: str = "") -> None
         run: the run folder, or why there is none.
         why: reason for initial weights that the user has not chosen.
     """
-    from vit.training.tracking.tracker import Sharing
-    from vit.training.tracking.wandb_login import intended
-
-    sharing = Sharing(plan.recipe.wandb_media, plan.recipe.wandb_model)
     reporter.line(f"Training {plan.spec.name} on {plan.source.name}")
     reporter.facts(
         [
@@ -61,7 +58,7 @@ def show_plan(reporter: Reporter, plan: "Plan", run: str, why: str = "") -> None
             *length_facts(plan),
             ("device", f"{plan.device.type}, {plan.precision}"),
             ("run", run),
-            ("W&B", sharing.words(*intended(plan.recipe.wandb))),
+            *tracker_facts(plan.recipe, run),
         ]
     )
 

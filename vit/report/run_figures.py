@@ -115,8 +115,14 @@ def _measured_split(fitted: FitResult) -> str | None:
 
 def _track_result(run: RunDirectory, result: RunResult, tracker: Tracker) -> None:
     values = {f"test/{name}": metric["value"] for name, metric in result.metrics.items()}
+    ends = {
+        f"test/{name}_{end}": metric[end]
+        for name, metric in result.metrics.items()
+        for end in ("low", "high")
+        if end in metric
+    }
     best = {f"best/{name}": value for name, value in result.validation.items()}
-    tracker.summary({**values, **best, **({} if result.mfu is None else {"mfu": result.mfu})})
+    tracker.summary({**values, **ends, **best, **({} if result.mfu is None else {"mfu": result.mfu})})
     name = f"{result.data}-{result.spec.name}"
     tracker.artifact(run.best_path, name, {"sha256": file_hash(run.best_path), **values})
 

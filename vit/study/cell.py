@@ -18,6 +18,7 @@ from vit.data.folds import read_fold
 from vit.errors import StoppedError, VitError
 from vit.inference.scored_images import ScoredImages
 from vit.launch import forget_launcher
+from vit.layout import CELLS
 from vit.study.fold_table import FoldPredictions
 from vit.training.beginning import check_unchanged, write_beginning
 from vit.training.distillation.teacher_logits import TeacherLogits
@@ -29,7 +30,8 @@ from vit.training.planning.plan import Plan, make_plan
 from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.values import plain
 from vit.training.run_images import check_readable
-from vit.training.tracking.open import open_tracker
+from vit.training.tracking.open import Tracking, open_trackers
+from vit.training.tracking.tracker import NUMBERS_ALONE, tracked
 
 
 def run_cell(
@@ -52,7 +54,7 @@ def run_cell(
         features: folder of features that cells with a frozen backbone share.
         threads: number of CPU threads.
         gpu: index among the visible GPUs; None: the CPU.
-        group: group at Weights & Biases.
+        group: name of the study at trackers.
         digests: {path: digest} of the images, which the study has read already.
     """
     _end_with_parent()
@@ -87,13 +89,17 @@ def _train(recipe: Recipe, run: RunDirectory, features: Path, group: str, digest
     if resume:
         check_unchanged(run, plan.source, contents)
     else:
-        for file in (run.splits_path, run.metrics_path, run.last_path, run.previous_path, run.best_path):
+        ids = (run.wandb_id_path, run.mlflow_run_path)  # another recipe is another run at a tracker
+        for file in (run.splits_path, run.metrics_path, run.last_path, run.previous_path, run.best_path, *ids):
             file.unlink(missing_ok=True)
         write_beginning(run, plan.recipe, plan.source, contents)
-    tracker = open_tracker(recipe.wandb, run.path, plain(plan.recipe), recipe.name or run.path.name, print, group=group)
+    name = recipe.name or run.path.name
+    told = Tracking(run.path, _of_cells(run.path), name, group, plain(plan.recipe), NUMBERS_ALONE)
+    tracker = open_trackers(plan.recipe, told, print)
     is_probe = plan.recipe.model.freeze == "backbone"
     shared = SharedFeatures(features, contents.by_path(plan.source)) if is_probe else None
-    fitted = fit(plan, run, [TrackedRows(tracker)], resume=resume, shared=shared)
+    with tracked(tracker):
+        fitted = fit(plan, run, [TrackedRows(tracker)], resume=resume, shared=shared)
     values = {name: metric["value"] for name, metric in fitted.result.metrics.items()}
     if recipe.data.fold is not None:
         test, names, (number, _) = (
@@ -106,6 +112,11 @@ def _train(recipe: Recipe, run: RunDirectory, features: Path, group: str, digest
         FoldPredictions.of_fold(scored, test, names, number).write(run.fold_path)
     finish(run, fitted, tracker, lambda: tracker.summary(values))
     run.last_path.unlink(missing_ok=True)  # only for resuming; in a study of large networks they would fill a disk
+
+
+def _of_cells(folder: Path) -> Path:
+    """The folder of the study or the cross-validation that a cell belongs to."""
+    return next((parent.parent for parent in folder.parents if parent.name == CELLS), folder)
 
 
 def time_cell(recipe: Recipe, threads: int, gpu: int | None, answer: connection.Connection) -> None:

@@ -9,8 +9,9 @@ import numpy as np
 from vit.study.findings import Difference, Interval, JsonValue
 from vit.study.paired import difference, hochberg, pairs
 from vit.study.variance_components import Bools, mean_error
+from vit.training.recipes.recipe import UNDECIDING
 
-_UNDECIDING = ("seed", "name", "out", "wandb")  # values of a recipe that do not change the experiment
+_UNDECIDING = UNDECIDING | {"seed"}  # values of a recipe that do not change the experiment
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from tests.wandb_files import elsewhere, history, kept, logs, plain, records  # 
 pytest.importorskip("wandb")
 
 SECURITY = (Path(__file__).parents[3] / "SECURITY.md").read_text(encoding="utf-8")
-TABLE = re.findall(r"^\| (.+?) \| (.+?) \| (always|`--wandb_\w+ true`) \|$", SECURITY, re.MULTILINE)
-OPTIONS = ("--wandb_media", "--wandb_model")
+TABLE = re.findall(r"^\| (.+?) \| (.+?) \| (always|`--tracker_\w+ true`) \|$", SECURITY, re.MULTILINE)
+OPTIONS = ("--tracker_media", "--tracker_model")
 BOOKKEEPING = {"header", "request", "exit", "final", "footer"}  # records that hold no data
 CLASSES = ("healthy", "ill")
 
@@ -63,7 +63,7 @@ def test_a_run_hands_over_what_the_document_says(trained, asked):
     run, said = trained(*(token for option in asked for token in (option, "true")))
     names, everything = handed_over(run)
     assert names == promised(asked)
-    media = "--wandb_media" in asked
+    media = "--tracker_media" in asked
     assert (b"patient-" in everything) == media
     (line,) = [line for line in said.splitlines() if line.startswith("  W&B")]
     goes, _, stays = line.partition("; not ")

@@ -105,7 +105,8 @@ def _check_used(recipe: PretrainRecipe) -> None:
     values, defaults = plain(recipe), plain(PretrainRecipe())
     for option in UNUSED:
         section, _, name = option.partition(".")
-        if values[section][name] not in (defaults[section][name], 0):
+        given, default = (tree[section][name] if name else tree[section] for tree in (values, defaults))
+        if given not in (default, 0):
             raise UsageError(f"--{option} is not an option of a pretraining", "leave it out")
     if recipe.optim.batch_size == AUTO:
         raise UsageError("--batch_size auto is not for a pretraining", "give a number, or leave it out")

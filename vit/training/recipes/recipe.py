@@ -294,9 +294,12 @@ class Recipe:
         seed: seed of initial weights, order of images, augmentation and dropout.
         out: parent folder of run folders.
         name: last part of the run folder's name.
-        wandb: Weights & Biases tracking; auto: online where you are logged in, else offline.
-        wandb_media: whether Weights & Biases also gets pictures of your images, and file names with labels.
-        wandb_model: whether Weights & Biases also gets the best checkpoint.
+        tracker: trackers of the training, with commas: wandb, tensorboard, mlflow; null: wandb, unless wandb is off.
+            metrics.csv is always written.
+        wandb: Weights & Biases; auto: online where you are logged in, else offline. off: only without wandb in tracker.
+        tracker_media: whether W&B and an MLflow server also get pictures of your images, and file names with labels.
+        tracker_model: whether W&B and MLflow also get the best checkpoint.
+        mlflow_register: name in MLflow's model registry under which the best checkpoint is registered; null: none.
     """
 
     data: DataConfig = field(default_factory=DataConfig)
@@ -308,9 +311,12 @@ class Recipe:
     seed: Seed = 0
     out: str = "runs"
     name: str | None = None
+    tracker: str | None = None
     wandb: Literal["auto", "online", "offline", "off"] = "auto"
-    wandb_media: bool = False
-    wandb_model: bool = False
+    tracker_media: bool = False
+    tracker_model: bool = False
+    mlflow_register: str | None = None
 
 
-UNDECIDING = frozenset({"out", "name", "wandb", "wandb_media", "wandb_model"})  # options that nothing learned follows
+TRACKING = frozenset({"tracker", "wandb", "tracker_media", "tracker_model", "mlflow_register"})
+UNDECIDING = TRACKING | {"out", "name"}  # options that nothing learned follows

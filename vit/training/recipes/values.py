@@ -9,7 +9,11 @@ import yaml
 
 from vit.training.recipes.recipe import Recipe
 
-RENAMED = {"optim.min_lr": "optim.min_lr_ratio"}  # keys of a run's config.yaml: of an earlier version -> today's
+RENAMED = {  # keys of a run's config.yaml: of an earlier version -> today's
+    "optim.min_lr": "optim.min_lr_ratio",
+    "wandb_media": "tracker_media",
+    "wandb_model": "tracker_model",
+}
 
 Tree = TypeVar("Tree")
 
@@ -47,7 +51,7 @@ def dump(recipe: Recipe) -> str:
 def with_todays_names(text: str) -> str:
     """The YAML of a recipe that this version or an earlier one wrote, with today's names of options."""
     values = yaml.safe_load(text)
-    renamed = {section: _renamed(section, options) for section, options in values.items()}
+    renamed = {RENAMED.get(section, section): _renamed(section, options) for section, options in values.items()}
     return text if renamed == values else yaml.dump(renamed, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 

@@ -1,1 +1,1 @@
-"""Tracking: what goes to Weights & Biases, and a training that does not end with it"""
+"""Tracking: what goes to Weights & Biases, TensorBoard and MLflow, and a training that does not end with them"""

@@ -1,44 +1,75 @@
-"""Weights & Biases: whatever goes wrong there is one warning, and the training continues
+"""The trackers of a training, opened: whatever goes wrong there is one warning, and the training continues
 
-Reports and studies read our own metrics.csv. Weights & Biases is a view for people. Only the first process opens a
-tracker. The others take `NoTracker` and never import wandb.
+Reports and studies read our own metrics.csv. Trackers are views for people. Only the first process opens them. The
+others take `NoTracker` and import no tracker.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from vit.training.tracking import wandb_login, wandb_tracker
-from vit.training.tracking.tracker import NUMBERS_ALONE, NoTracker, Sharing, Tracker
+from vit.layout import RunLayout
+from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.trackers import TrackerName, chosen_trackers
+from vit.training.tracking.tracker import NoTracker, Sharing, Tracker, describe
+from vit.training.tracking.trackers import Trackers
+from vit.training.tracking.wandb_open import open_wandb
+
+TITLES: dict[TrackerName, str] = {"wandb": "Weights & Biases", "tensorboard": "TensorBoard", "mlflow": "MLflow"}
 
 
-def open_tracker(
-    mode: wandb_login.Mode,
-    folder: Path,
-    config: Mapping[str, object],
-    name: str,
-    notify: Callable[[str], None],
-    group: str | None = None,
-    sharing: Sharing = NUMBERS_ALONE,
-) -> Tracker:
-    """A tracker that keeps its files in the run folder, for the first process.
+@dataclass(frozen=True)
+class Tracking:
+    """What trackers are told of a run.
 
-    A resumed training continues the run whose id is in the folder. Texts under names of secrets are not uploaded, and
-    of an absolute path only the last part is.
+    Attributes:
+        folder: run folder.
+        out: parent folder of run folders, or folder of the study, with the local store of MLflow.
+        name: name of the run.
+        group: name of the study that the run is a cell of; None for a single training.
+        config: options of the training.
+        sharing: what may be uploaded.
+    """
+
+    folder: Path
+    out: Path
+    name: str
+    group: str | None
+    config: Mapping[str, object]
+    sharing: Sharing
+
+
+def open_trackers(recipe: Recipe, run: Tracking, notify: Callable[[str], None]) -> Tracker:
+    """The trackers that a recipe names, as one. They keep their files and the names of their runs in the run folder.
+
+    A resumed training continues the same runs. Texts under names of secrets are not shown, and of an absolute path only
+    the last part is.
 
     Args:
-        mode: status of the tracker; "auto" is online where a user is logged in and the server answers, else offline.
-        config: options of the training.
-        name: name of the run.
+        recipe: recipe that names the trackers.
         notify: receiver of messages for people.
-        group: name of the study that the run is a cell of; None for a single training.
     """
-    status, why = wandb_login.intended(mode)
-    if status == "off":
-        return NoTracker()
-    obstacle = why if status == "offline" else ""
-    try:
-        return wandb_tracker.begin(folder.absolute(), name, group, config, obstacle, notify, sharing)
-    except Exception as error:  # noqa: BLE001  a broken installation raises anything
-        words = wandb_tracker.describe(error)
-        notify(f"Weights & Biases cannot be used ({words}); training goes on without it")
-        return NoTracker()
+    found: dict[str, Tracker] = {}
+    for name in chosen_trackers(recipe):
+        try:
+            found[TITLES[name]] = _open(name, recipe, run, notify)
+        except Exception as error:  # noqa: BLE001  a broken installation or a lost server raises anything
+            notify(f"{TITLES[name]} cannot be used ({describe(error)}); training goes on without it")
+    return Trackers(found, notify) if found else NoTracker()
+
+
+def _open(name: TrackerName, recipe: Recipe, run: Tracking, notify: Callable[[str], None]) -> Tracker:
+    layout = RunLayout(run.folder)
+    if name == "wandb":
+        return open_wandb(recipe.wandb, run.folder, run.config, run.name, notify, run.group, run.sharing)
+
+    if name == "tensorboard":
+        from vit.training.tracking.tensorboard_tracker import TensorBoardTracker
+
+        return TensorBoardTracker(layout.tensorboard_dir, layout.metrics_path, run.config)
+
+    from vit.training.tracking.mlflow_address import MlflowAddress
+    from vit.training.tracking.mlflow_tracker import MlflowTracker
+
+    address, paths = MlflowAddress.below(run.out), (layout.mlflow_run_path, layout.metrics_path)
+    return MlflowTracker(address, *paths, run.config, run.name, run.group, run.sharing, recipe.mlflow_register)

@@ -1,6 +1,7 @@
 """The interface of a tracker, which shows a training to people, and what it may share"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -22,17 +23,27 @@ class Sharing:
         """The status of the tracker, what it uploads and what it does not, for people."""
         if status == "off":
             return f"off ({why})"
-        asked = {"images and file names (--wandb_media true)": self.media, "weights (--wandb_model true)": self.model}
+        return f"{status} ({why}): {self.content()}"
+
+    def content(self) -> str:
+        """What is uploaded and what is not, for people."""
+        asked = {
+            "images and file names (--tracker_media true)": self.media,
+            "weights (--tracker_model true)": self.model,
+        }
         goes = ["numbers, configuration, class names, figures without images", *(what for what in asked if asked[what])]
         stays = [what for what in asked if not asked[what]]
-        return f"{status} ({why}): {', '.join(goes)}" + f"; not {', '.join(stays)}" * bool(stays)
+        return ", ".join(goes) + f"; not {', '.join(stays)}" * bool(stays)
 
 
 NUMBERS_ALONE = Sharing()  # no images of the data, no weights
 
 
 class Tracker(Protocol):
-    """Shows the progress of a training to people. No method raises. Only `finish` waits for a network."""
+    """Shows the progress of a training to people. Only `finish` waits for a network, for one minute at most.
+
+    No method of a tracker that a training gets raises an error: `Trackers` calls those that may.
+    """
 
     def log(self, row: Mapping[str, float], step: int) -> None:
         """Log the numbers of a step, by names with slashes. A step must not be smaller than the previous one."""
@@ -45,6 +56,9 @@ class Tracker(Protocol):
 
     def image_table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         """Log a row of plain values with the file name for each image, if media are shared."""
+
+    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """Log rows of numbers and names, without names of images, at the latest step."""
 
     def confusion_matrix(
         self, name: str, labels: Sequence[int], predictions: Sequence[int], class_names: Sequence[str]
@@ -61,13 +75,32 @@ class Tracker(Protocol):
         """Upload a model file that does not change any more, if the model is shared."""
 
     def finish(self) -> None:
-        """Upload the rest, in one minute at most."""
+        """Upload the rest, and close the tracker."""
+
+    def interrupt(self) -> None:
+        """Close the tracker of a training that has ended early, and may be resumed. This takes seconds at most."""
 
 
 class NoTracker:
-    """Tracks nothing: tracking is off, this is not the first process, or wandb is not usable."""
+    """Tracks nothing: tracking is off, this is not the first process, or a tracker is not usable."""
 
     def _nothing(self, *_: object, **__: object) -> None:
         pass
 
-    log = figure = media = image_table = confusion_matrix = configure = summary = artifact = finish = _nothing
+    log = figure = media = image_table = table = _nothing
+    confusion_matrix = configure = summary = artifact = finish = interrupt = _nothing
+
+
+@contextmanager
+def tracked(tracker: Tracker) -> Iterator[None]:
+    """A training that tells its tracker if it ends early."""
+    try:
+        yield
+    except BaseException:
+        tracker.interrupt()
+        raise
+
+
+def describe(error: Exception) -> str:
+    """An error in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200].rstrip(": ")

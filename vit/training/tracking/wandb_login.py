@@ -2,23 +2,19 @@
 
 import netrc
 import os
-import socket
-import threading
-import urllib.request
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
+from vit.training.recipes.trackers import WandbMode
+from vit.training.tracking.connection import unreachable
+
 if TYPE_CHECKING:
     import wandb
 
-_CONNECT_SECONDS = 3.0
 
-Mode = Literal["auto", "online", "offline", "off"]
-
-
-def intended(mode: Mode) -> tuple[Literal["online", "offline", "off"], str]:
+def intended(mode: WandbMode) -> tuple[Literal["online", "offline", "off"], str]:
     """The status that a mode asks for, and why, before any server is asked. WANDB_MODE decides only for "auto"."""
     told = os.environ.get("WANDB_MODE") if mode == "auto" else None
     if mode == "off" or told == "disabled":
@@ -39,20 +35,7 @@ def obstacle(settings: "wandb.Settings") -> str:
     server = urlsplit(settings.base_url)
     if not (settings.api_key or settings.identity_token_file or _in_netrc(server.netloc)):
         return "not logged in, see 'wandb login'"
-    proxy = urllib.request.getproxies().get(server.scheme)
-    if proxy and not urllib.request.proxy_bypass(server.hostname or ""):
-        server = urlsplit(proxy if "//" in proxy else f"http://{proxy}")
-    address = (server.hostname or "", server.port or (443 if server.scheme == "https" else 80))
-    answered = threading.Event()
-
-    def connect() -> None:
-        with suppress(OSError), socket.create_connection(address, timeout=_CONNECT_SECONDS):
-            answered.set()
-
-    thread = threading.Thread(target=connect, daemon=True)  # a name lookup ignores the timeout
-    thread.start()
-    thread.join(_CONNECT_SECONDS)
-    return "" if answered.is_set() else f"no connection to {server.hostname}"
+    return unreachable(settings.base_url)
 
 
 def _in_netrc(host: str) -> bool:

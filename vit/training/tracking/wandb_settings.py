@@ -1,12 +1,8 @@
-"""What Weights & Biases may learn: its settings, the folders of its files, and options without secrets and paths"""
+"""What Weights & Biases may learn: its settings, and the folders of its files"""
 
 import os
-import re
-from collections.abc import Mapping
 from pathlib import Path
 
-_SECRET = re.compile("key|token|passw|secret|credential", re.IGNORECASE)
-_HARMLESS = (bool, int, float, type(None))
 FINISH_SECONDS = 60.0
 SETTINGS: dict[str, object] = {
     "init_timeout": 20.0,
@@ -35,13 +31,3 @@ def keep_files_in(home: Path) -> None:
     """Set variables before the import: wandb has no settings for these folders, and uses the user's home folder."""
     os.environ.update(WANDB_DATA_DIR=str(home / "wandb" / "data"), WANDB_CACHE_DIR=str(home / "wandb" / "cache"))
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
-
-
-def public(value: object) -> object:
-    """The value without texts under names of secrets. Of an absolute path, whose folders name people, the last part."""
-    if isinstance(value, Mapping):
-        hidden = {key for key, item in value.items() if _SECRET.search(str(key)) and not isinstance(item, _HARMLESS)}
-        return {str(key): "(not uploaded)" if key in hidden else public(item) for key, item in value.items()}
-    if isinstance(value, str) and (Path(value).is_absolute() or value.startswith("~")):
-        return f".../{Path(value).name}"
-    return [public(item) for item in value] if isinstance(value, list | tuple) else value

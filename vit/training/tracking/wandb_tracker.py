@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Literal
 
 from vit.layout import RunLayout
 from vit.training.tracking import wandb_login
-from vit.training.tracking.tracker import Sharing
-from vit.training.tracking.wandb_settings import FINISH_SECONDS, SETTINGS, keep_files_in, public
+from vit.training.tracking.public_config import public
+from vit.training.tracking.tracker import Sharing, describe
+from vit.training.tracking.wandb_settings import FINISH_SECONDS, SETTINGS, keep_files_in
 
 if TYPE_CHECKING:
     import wandb
@@ -54,12 +55,15 @@ class WandbTracker:
             self.figure(name, path, caption)
 
     def image_table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        if self._sharing.media:
+            self.table(name, columns, rows)
+
+    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         def build() -> dict[str, object]:
             data = [list(row) for row in rows]
             return {name: self._wandb.Table(columns=list(columns), data=data, allow_mixed_types=True)}
 
-        if self._sharing.media:
-            self._write(build, self._step)
+        self._write(build, self._step)
 
     def confusion_matrix(
         self, name: str, labels: Sequence[int], predictions: Sequence[int], class_names: Sequence[str]
@@ -116,6 +120,9 @@ class WandbTracker:
                 thread.join(3.0)  # the thread sees the end of the process, and closes the session
         if before == "open" and trouble:
             self._notify(f"Weights & Biases lacks the end ({trouble[0]}); upload it with: {_sync_line(self._run)}")
+
+    def interrupt(self) -> None:
+        """Nothing: at its exit wandb marks the run as one that has failed, and keeps its rows."""
 
     def _write(self, build: Callable[[], dict[str, object]], step: int) -> None:
         # always with a step: otherwise wandb begins a new step, and later drops the rows of the real steps
@@ -220,11 +227,6 @@ def _check_room(folder: str) -> None:
 def _close(wandb: ModuleType) -> None:
     with suppress(Exception, SystemExit):  # at the exit of Python it would wait without a limit
         wandb.teardown()
-
-
-def describe(error: Exception) -> str:
-    """An error in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200].rstrip(": ")
 
 
 def _sync_line(run: "wandb.Run") -> str:

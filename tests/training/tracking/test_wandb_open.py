@@ -13,10 +13,9 @@ import pytest
 from PIL import Image
 
 from tests.wandb_files import elsewhere, history, kept, logs, plain  # noqa: F401  elsewhere is a fixture
-from vit.training.tracking import open as tracking
-from vit.training.tracking import wandb_login
-from vit.training.tracking.open import open_tracker
+from vit.training.tracking import wandb_login, wandb_open
 from vit.training.tracking.tracker import NoTracker, Sharing
+from vit.training.tracking.wandb_open import open_wandb
 from vit.training.tracking.wandb_settings import SETTINGS
 
 pytest.importorskip("wandb")
@@ -105,7 +104,7 @@ EVERYTHING = Sharing(media=True, model=True)
 
 def begin(mode, folder, notices, **more):
     about = {"sharing": EVERYTHING} | more
-    return open_tracker(mode, folder, {"optim": {"lr": 0.001}}, "first", notices.append, **about)
+    return open_wandb(mode, folder, {"optim": {"lr": 0.001}}, "first", notices.append, **about)
 
 
 def text_of(folder):
@@ -123,7 +122,7 @@ def test_what_is_tracked_is_in_the_run_folder(folder, notices, tmp_path, monkeyp
         "network": {"num_tokens": 7, "qkv_bias": True},
         "data": {"hub_token": "hush-1", "sources": [{"password": "hush-2", "api_key": None}]},
     }
-    tracker = open_tracker("offline", folder, config, "first", notices.append, group="study", sharing=EVERYTHING)
+    tracker = open_wandb("offline", folder, config, "first", notices.append, group="study", sharing=EVERYTHING)
     for step in range(3):
         tracker.log({"train/loss": 1.0 / (step + 1), "epoch": step}, step)
         tracker.log({"val/acc1": (0.5, 0.75, 0.25)[step]}, step)
@@ -341,9 +340,9 @@ def test_an_end_that_never_comes_is_left_behind(folder):
     program = f"""
 import os, signal, time
 from pathlib import Path
-from vit.training.tracking import open as tracking, wandb_tracker
+from vit.training.tracking import wandb_open, wandb_tracker
 wandb_tracker.FINISH_SECONDS = 1.0
-tracker = tracking.open_tracker("offline", Path({str(folder)!r}), {{}}, "first", print)
+tracker = wandb_open.open_wandb("offline", Path({str(folder)!r}), {{}}, "first", print)
 os.kill(tracker._session._connection._proc._process.pid, signal.SIGSTOP)
 tracker.finish()
 """
@@ -406,8 +405,8 @@ def test_off_writes_nothing_and_does_not_import_wandb(folder):
     program = f"""
 import sys
 from pathlib import Path
-from vit.training.tracking.open import open_tracker
-tracker = open_tracker("off", Path({str(folder)!r}), {{}}, "first", print)
+from vit.training.tracking.wandb_open import open_wandb
+tracker = open_wandb("off", Path({str(folder)!r}), {{}}, "first", print)
 tracker.log({{"train/loss": 1.0}}, 0)
 tracker.figure("figures/curve", Path("none.png"), caption="a curve")
 tracker.image_table("val/worst", ["path"], [])
@@ -422,7 +421,7 @@ assert "wandb" not in sys.modules
 
 
 def run_python(program, seconds=60):
-    environment = {**os.environ, "PYTHONPATH": str(Path(tracking.__file__).parents[3])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(wandb_open.__file__).parents[3])}
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,113 @@
+"""A checkpoint as a model of MLflow: images as bytes in, labels and probabilities out; nothing is pickled
+
+MLflow keeps the checkpoint and the name of this module, which reads the checkpoint as `vit predict` does. So this
+program must be installed where the model is used. Paths are not taken: a served model would read files of its machine.
+"""
+
+import io
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PIL import Image
+
+from vit.data.image_bytes import content_hash
+from vit.inference.predictor import Predictor, load
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMN = "image"  # of the input: the bytes of an image file
+
+
+class _Bytes:
+    """An `ImageReader` of images that are in memory, by their number."""
+
+    def __init__(self, images: Sequence[bytes]) -> None:
+        self._images = images
+
+    def read(self, path: str) -> bytes:
+        return self._images[int(path)]
+
+    def prepare(self, paths: Sequence[str]) -> None:
+        """All images are there."""
+
+    def content_hash(self, path: str) -> str:
+        return content_hash(self.read(path))
+
+    def shards(self, paths: Sequence[str]) -> None:
+        """Images in memory have no shards."""
+
+
+class MlflowModel:
+    """What `mlflow.pyfunc.load_model` gives: `predict` of a table with the column `image`."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        self._predictor = predictor
+
+    def predict(self, model_input: "pd.DataFrame", params: Mapping[str, object] | None = None) -> "pd.DataFrame":
+        """One row for each image.
+
+        Args:
+            model_input: table with the column `image`, whose cells are the bytes of image files.
+            params: not used.
+
+        Returns:
+            the columns `label` (empty without one), `labels` (of a model that gives several, with "; " between them),
+            `probability` (of the label), `status` and `error`, as `vit predict` writes them.
+        """
+        import pandas as pd
+
+        images = [bytes(data) for data in model_input[COLUMN]]
+        names = [str(number) for number in range(len(images))]
+        found = list(self._predictor.predict_files(names, reader=_Bytes(images)))
+        return pd.DataFrame(
+            {
+                "label": [one.label for one in found],
+                "labels": ["; ".join(one.labels) for one in found],
+                "probability": [float("nan") if one.probability is None else one.probability for one in found],
+                "status": [one.status for one in found],
+                "error": [one.error for one in found],
+            }
+        )
+
+
+def save_mlflow_model(checkpoint: Path, folder: Path) -> None:
+    """Write a checkpoint as a model of MLflow, with signature and input example.
+
+    Args:
+        checkpoint: checkpoint of a classifier.
+        folder: a folder that does not exist yet.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of MLflow, about its own types
+        import pandas as pd
+        from mlflow import pyfunc
+        from mlflow.models import ModelSignature
+        from mlflow.types import ColSpec, Schema
+
+        texts = [ColSpec("string", name) for name in ("label", "labels", "status", "error")]
+        texts.insert(2, ColSpec("double", "probability"))
+        pyfunc.save_model(
+            str(folder),
+            loader_module=__name__,
+            data_path=str(checkpoint),
+            signature=ModelSignature(Schema([ColSpec("binary", COLUMN)]), Schema(texts)),
+            input_example=pd.DataFrame({COLUMN: [_gray_image()]}),
+            pip_requirements=[f"vit-lightning=={version('vit-lightning')}"],
+        )
+
+
+def _gray_image() -> bytes:
+    """An image for the example, which shows nothing of the data."""
+    file = io.BytesIO()
+    Image.new("RGB", (32, 32), (128, 128, 128)).save(file, "PNG")
+    return file.getvalue()
+
+
+def _load_pyfunc(path: str | os.PathLike[str]) -> MlflowModel:
+    """The name that MLflow calls, with the path of the checkpoint."""
+    return MlflowModel(load(path))
