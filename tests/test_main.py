@@ -99,7 +99,7 @@ def test_train_help_names_every_key_of_a_recipe(vit):
         (["train", "digits", "--data.validation", "0"], ["data.validation is 0"]),
         (["train", "digits", "--data.validation", "0.5", "--data.test", "0.6"], ["0.5", "0.6", "no training images"]),
         (["train", "digits", "--trainer.accelerator", "cqu"], ["'cqu'", "'cpu'"]),
-        (["predict", "run"], ["images"]),
+        (["predict", "run"], ["IMAGES"]),
         (["evaluate"], ["model"]),
         (["evaluate", "run", "--split", "tset"], ["split", "tset", "'test'"]),
         (["predict", "run", "images", "--top_k", "0"], ["top_k"]),

@@ -41,6 +41,7 @@ def test_training_steps(measured):
     assert found.absent == {"missing": "not installed", "timm compiled": "left out"}
 
 
+@pytest.mark.slow
 def test_the_share_of_an_optimizer(measured):
     import muon_share
 

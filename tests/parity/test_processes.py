@@ -133,6 +133,7 @@ def test_prediction_writes_one_file_with_one_row_per_file(vit, digits_run, mixed
         assert dict(second.top) == pytest.approx(dict(first.top), abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.faults("C15")
 def test_what_two_processes_learned_in_bfloat16_one_reads_on_a_cpu(vit, tmp_path):
     options = ("digits", "--epochs", 2, "--batch_size", 128, "--precision", "bf16-mixed", "--wandb", "off")

@@ -28,4 +28,6 @@ def test_the_summary_has_final_numbers(tmp_path, mfu, tracked):
     run.best_path.parent.mkdir()
     run.best_path.write_bytes(b"weights")
     _track_result(run, replace(RESULT, mfu=mfu), tracker)
-    assert tracker.values == {"test/acc1": 0.5, "best/val/loss": 0.5, **tracked}
+    assert tracker.values == {
+        "test/acc1": 0.5, "test/acc1_low": 0.1, "test/acc1_high": 0.9, "best/val/loss": 0.5, **tracked
+    }  # fmt: skip

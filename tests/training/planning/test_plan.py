@@ -131,7 +131,7 @@ def test_what_cannot_be(sections, kind, words):
 
 
 def test_a_wrong_network_shows_before_data_are_read(monkeypatch):
-    monkeypatch.setattr("vit.training.planning.plan.open_source", lambda *_: pytest.fail("read the data"))
+    monkeypatch.setattr("vit.training.planning.plan.opened_data", lambda *_: pytest.fail("read the data"))
     with pytest.raises(UsageError, match="depht"):
         make_plan(recipe(model={"network": {**NANO, "depht": 3}}))
 
