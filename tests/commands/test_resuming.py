@@ -29,12 +29,13 @@ def test_the_launcher_decides_how_many_processes_go_on(tmp_path, monkeypatch, op
 
 
 def test_a_run_of_an_earlier_version_has_todays_names(tmp_path):
-    """`min_lr` has always been a fraction of lr."""
+    """`min_lr` has always been a fraction of lr; options of sharing were those of W&B alone."""
     run = tmp_path / "run"
     (run / "checkpoints").mkdir(parents=True)
     (run / "checkpoints" / "last.ckpt").touch()
-    recipe = Recipe(optim=OptimConfig(min_lr_ratio=0.25))
-    before = dump(recipe).replace("min_lr_ratio:", "min_lr:")
+    recipe = Recipe(optim=OptimConfig(min_lr_ratio=0.25), tracker_media=False, tracker_model=True)
+    before = dump(recipe).replace("min_lr_ratio:", "min_lr:").replace("tracker_m", "wandb_m")
     (run / "config.yaml").write_text(before)
-    assert "min_lr: 0.25" in before and with_todays_names(before) == dump(recipe)
+    assert "min_lr: 0.25" in before and "wandb_media: false" in before and "wandb_model: true" in before
+    assert with_todays_names(before) == dump(recipe)
     assert recipe_of(run, Given()) == recipe == recipe_of(run, read_words(("--data.num_workers=null",)).given)
