@@ -11,7 +11,7 @@ from vit.commands.arguments import StrPath
 from vit.commands.prediction_setup import PredictionSetup
 from vit.commands.prediction_tally import DECIDED, PredictionSummary, PredictionTally, show_predictions
 from vit.console import ProgressReport, Reporter
-from vit.data.dataset_names import TableColumns, is_far, is_parquet
+from vit.data.dataset_names import HUB, TableColumns, is_far, is_parquet
 from vit.errors import BadInputsError, DataError, UsageError
 from vit.inference.engines.engine_names import OPENVINO
 from vit.inference.files import ListedImages, list_images
@@ -146,7 +146,7 @@ def _asked(
     from vit.inference.manifest import RowsAsked
 
     names = [os.fspath(one) if is_far(os.fspath(one)) else str(Path(one).expanduser()) for one in images]
-    is_relative = any(not Path(name).is_absolute() and not is_far(name) for name in names)
+    is_relative = any(not Path(name).is_absolute() and not is_far(name) and not name.startswith(HUB) for name in names)
     options = {
         **asdict(setup.wanted), "top_k": setup.top_k, "probabilities": setup.probabilities, "recursive": recursive,
         "precision": setup.precision, "engine": setup.engine, "image_column": columns.image,
