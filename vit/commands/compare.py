@@ -109,13 +109,13 @@ def _recipe(run: Path) -> dict[str, Any]:
     """The recipe of a run as plain values; empty where it cannot be read."""
     import yaml
 
-    from vit.training.recipes.values import with_todays_names
+    from vit.training.recipes.values import todays_names
 
     try:
-        text = RunLayout(run).config_path.read_text(encoding="utf-8")
-        return yaml.safe_load(with_todays_names(text)) if isinstance(yaml.safe_load(text), dict) else {}
+        found = yaml.safe_load(RunLayout(run).config_path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):
         return {}
+    return todays_names(found) if isinstance(found, dict) else {}
 
 
 def _show_accuracies(reporter: Reporter, runs: Sequence[FinishedRun], comparison: Comparison) -> None:

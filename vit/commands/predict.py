@@ -122,10 +122,10 @@ def predict(
     writer = open_writer(rows_file, top_k)  # a wrong ending must show before the model is loaded
     reporter = Reporter(quiet=not is_first())
     predictor = setup.load(len(files), reporter)
-    of_interest = setup.configure(writer, predictor)
+    setup.configure(writer, predictor)
     check_separator(writer, predictor.class_names)
     own = files[_rank() :: _num_processes()]
-    found = predictor.predict_files(own, of_interest, batch_size, listed.reader)
+    found = predictor.predict_files(own, setup.num_ranked(predictor), batch_size, listed.reader)
     rows = _watched(found, len(own), reporter)
     with _of_all_processes(rows, writer) as all_rows:
         tally = (

@@ -77,11 +77,11 @@ def predict_in_parts(
             setup.configure(writer, predictor)
             return writer
 
-        of_interest = setup.configure(open_rows(folder), predictor)
+        num_ranked = setup.num_ranked(predictor)
         with ProgressReport(reporter, "file") as progress:
             for number in claimed(files, manifest):
                 before = _rows_there(files, manifest)
-                found = predictor.predict_files(manifest.paths(number), of_interest, batch_size, reader)
+                found = predictor.predict_files(manifest.paths(number), num_ranked, batch_size, reader)
                 watched = _watched(found, tally, progress, before, manifest.num_rows)
                 write_part(files, manifest, number, watched, open_rows)
     summary = tally.summary(folder, gallery=False)

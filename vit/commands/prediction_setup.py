@@ -59,10 +59,15 @@ class PredictionSetup:
         )
         return predictor
 
-    def configure(self, writer: "RowWriter", predictor: "Predictor") -> int:
-        """Set the columns of a writer; returns the number of classes that its rows need."""
+    def configure(self, writer: "RowWriter", predictor: "Predictor") -> None:
+        """Set the columns of a writer."""
         writer.top_k = min(self.top_k, len(predictor.class_names))
         writer.is_multilabel = predictor.multilabel is not None
         writer.all_of = predictor.class_names if self.probabilities else ()
         writer.has_sets = self.wanted.coverage is not None
-        return len(predictor.class_names) if self.probabilities or writer.is_multilabel else writer.top_k
+
+    def num_ranked(self, predictor: "Predictor") -> int:
+        """The number of classes that a row needs."""
+        num_classes = len(predictor.class_names)
+        needs_all = self.probabilities or predictor.multilabel is not None
+        return num_classes if needs_all else min(self.top_k, num_classes)

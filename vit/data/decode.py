@@ -23,7 +23,7 @@ from torchvision.io import ImageReadMode, decode_jpeg
 
 from vit.data.formats import FORMATS, INSTALL_HEIF, has_heif
 from vit.data.image_bytes import ImageError as ImageError
-from vit.data.image_bytes import read_bytes
+from vit.data.image_bytes import ImageReader, read_bytes
 from vit.data.preprocess import Window
 
 MAX_PIXELS = 64_000_000
@@ -66,7 +66,7 @@ class _NoWarnings:
 _no_warnings = _NoWarnings()
 
 
-def read_image(path: str | os.PathLike[str], window: Window | None = None) -> Tensor:
+def read_image(path: str | os.PathLike[str], window: Window | None = None, reader: ImageReader | None = None) -> Tensor:
     """Decode a file: (3, H, W) uint8, upright, alpha over white.
 
     The three colors of a pixel usually lie side by side in memory, as decoders write them. A resize reads them so.
@@ -74,11 +74,13 @@ def read_image(path: str | os.PathLike[str], window: Window | None = None) -> Te
     Args:
         path: the file.
         window: gray values that become 0 and 255 in an image of more than 8 bits, see `Preprocess`.
+        reader: reads the image where it is not a file; None: a file.
 
     Raises:
         ImageError: the file is missing, not a regular file, not an image, damaged, or larger than the limits.
     """
-    return decode_image(read_bytes(path), path, window)
+    data = read_bytes(path) if reader is None else reader.read(os.fspath(path))
+    return decode_image(data, path, window)
 
 
 def decode_image(data: bytes, path: str | os.PathLike[str] = "<bytes>", window: Window | None = None) -> Tensor:

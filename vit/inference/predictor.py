@@ -17,8 +17,8 @@ from vit.checkpoints.novelty import UNLIKE, Novelty
 from vit.checkpoints.run import checkpoint_of
 from vit.checkpoints.tta_file import FittedTta
 from vit.checkpoints.validation_scores import ValidationScores
-from vit.data.decode import decode_image
-from vit.data.image_bytes import ImageError, ImageReader, read_bytes
+from vit.data.decode import read_image
+from vit.data.image_bytes import ImageError, ImageReader
 from vit.data.in_memory import TAKEN, InMemory, name_of, pixels_of
 from vit.data.preprocess import Preprocess
 from vit.errors import UsageError
@@ -265,8 +265,7 @@ def read_input(
     try:
         if not isinstance(image, str):
             return preprocess(pixels_of(image, name, preprocess.window))
-        data = read_bytes(image) if reader is None else reader.read(image)
-        return preprocess(decode_image(data, image, preprocess.window))
+        return preprocess(read_image(image, preprocess.window, reader))
     except ImageError as error:
         return error
 

@@ -14,8 +14,8 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from vit.data.dataset_names import is_far
-from vit.data.decode import decode_image
-from vit.data.image_bytes import ImageError, ImageReader, read_bytes
+from vit.data.decode import read_image
+from vit.data.image_bytes import ImageError, ImageReader
 from vit.data.preprocess import Window, resize_shorter
 from vit.report.page import write_page
 from vit.report.thumbnails import encoded
@@ -138,8 +138,7 @@ class Gallery:
 def _thumbnail(path: str, reader: ImageReader | None, window: Window | None) -> Markup | None:
     """The center square of a file's picture, small."""
     try:
-        image = decode_image(read_bytes(path) if reader is None else reader.read(path), path, window)
-        picture = resize_shorter(image, THUMBNAIL, "bilinear")
+        picture = resize_shorter(read_image(path, window, reader), THUMBNAIL, "bilinear")
     except ImageError:
         return None  # the file changed after its prediction
     _, height, width = picture.shape

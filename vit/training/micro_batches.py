@@ -23,7 +23,7 @@ from vit.training.distributed.batch_norm import has_batch_norm
 from vit.training.planning.batch_size import batch_multiple
 from vit.training.planning.plan import Plan
 from vit.training.recipes.recipe import Recipe
-from vit.training.recipes.values import plain, with_todays_names
+from vit.training.recipes.values import plain, todays_names
 
 FIRST_STEPS = 10  # a later failure has another cause than the size of a micro-batch
 P = TypeVar("P", bound=Plan)
@@ -137,7 +137,7 @@ def as_begun(plan: Plan, config: str) -> Plan | None:
         config: content of the run's config.yaml.
     """
     values = plain(Recipe())  # for options that the version of the run did not have
-    for section, given in yaml.safe_load(with_todays_names(config)).items():
+    for section, given in todays_names(yaml.safe_load(config)).items():
         values[section] = {**values[section], **given} if isinstance(given, dict) else given
     begun = replace(plan, recipe=_with_parts(plan.recipe, values["optim"]["accumulate"]))
     return begun if values == plain(begun.recipe) else None

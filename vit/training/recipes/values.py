@@ -51,8 +51,13 @@ def dump(recipe: Recipe) -> str:
 def with_todays_names(text: str) -> str:
     """The YAML of a recipe that this version or an earlier one wrote, with today's names of options."""
     values = yaml.safe_load(text)
-    renamed = {RENAMED.get(section, section): _renamed(section, options) for section, options in values.items()}
-    return text if renamed == values else yaml.dump(renamed, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    named = todays_names(values)
+    return text if named == values else yaml.dump(named, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+def todays_names(values: dict[str, Any]) -> dict[str, Any]:
+    """The sections of a recipe with today's names of options, in the same order."""
+    return {RENAMED.get(section, section): _renamed(section, options) for section, options in values.items()}
 
 
 def _renamed(section: str, options: Any) -> Any:
