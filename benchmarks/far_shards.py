@@ -29,6 +29,12 @@ from vit.data.sources import open_source
 PAIRS, BATCH_SIZE, WORKERS = 5, 64, 2
 
 
+class Listening(ThreadingHTTPServer):
+    """A server that many may connect to at the same time."""
+
+    request_queue_size = 128
+
+
 class Delayed(SimpleHTTPRequestHandler):
     """Files and ranges of files, after a delay."""
 
@@ -58,7 +64,7 @@ class Delayed(SimpleHTTPRequestHandler):
 
 def serve(folder: str, seconds: float, answer: Connection) -> None:
     """Serve a folder until the process ends; the port goes to `answer`."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Delayed, directory=folder, seconds=seconds))
+    server = Listening(("127.0.0.1", 0), partial(Delayed, directory=folder, seconds=seconds))
     answer.send(server.server_port)
     server.serve_forever()
 

@@ -37,6 +37,10 @@ class ImageError(Exception):
 class ImageReader(Protocol):
     """Images that are not files below a folder: in shards, or on other machines. A path names each of them."""
 
+    @property
+    def shares_prepared(self) -> bool:
+        """Whether what `prepare` fetches is then at hand for every process of this machine."""
+
     def read(self, path: str) -> bytes:
         """The encoded image with a path.
 

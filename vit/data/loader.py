@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 from vit.data.batch import Batch
 from vit.data.dataset import ImageDataset
 from vit.data.preprocess import Preprocess
+from vit.data.read_ahead import read_ahead
 from vit.data.sampler import EvaluationSampler, Key, TrainSampler
 from vit.data.samples import Samples
 from vit.data.threads import available_cores
@@ -25,9 +26,10 @@ class _KeyBatches(Sampler[list[Key]]):
     """One of our samplers, as the type that DataLoader takes for a batch sampler."""
 
     batches: TrainSampler | EvaluationSampler = field(repr=False)
+    samples: Samples | None = field(repr=False)  # to be read; None: they are in memory
 
     def __iter__(self) -> Iterator[list[Key]]:
-        return iter(self.batches)
+        return read_ahead(self.batches, self.samples)
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -79,7 +81,7 @@ def batch_loader(
     workers = _default_workers(dataset) if num_workers is None else num_workers
     return _Loader(
         _ErrorsAsValues(dataset),  # type: ignore[arg-type]
-        batch_sampler=_KeyBatches(sampler),
+        batch_sampler=_KeyBatches(sampler, dataset.samples if dataset.memory is None else None),
         collate_fn=_as_is,  # type: ignore[arg-type]
         num_workers=workers,
         persistent_workers=workers > 0 and keep_workers,

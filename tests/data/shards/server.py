@@ -30,6 +30,8 @@ class Server:
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"  # connections stay open, as those of object stores
+
             def do_GET(self) -> None:
                 outer.answer(self)
 
@@ -76,6 +78,7 @@ class Server:
         request.end_headers()
         if request.command == "HEAD":
             return
+        request.close_connection = fault == "cut"
         with contextlib.suppress(ConnectionError):
             request.wfile.write(data[: len(data) // 2] if fault == "cut" else data)
 

@@ -81,6 +81,11 @@ class TableReader:
         self._cache = (cache or PartCache.of_machine()) if are_far or not self.is_small else None
         self._memory: tuple[int, _Memory] | None = None  # process, and what it keeps: a fork needs its own
 
+    @property
+    def shares_prepared(self) -> bool:
+        """Whether parts are kept in the cache of this machine."""
+        return self._cache is not None and self._cache.max_bytes > 0
+
     def read(self, path: str) -> bytes:
         """The encoded image with a key.
 
@@ -104,14 +109,14 @@ class TableReader:
         Raises:
             DataError: a table cannot be read, or has changed.
         """
-        if self._cache is None or self._cache.max_bytes == 0:
+        if self._cache is None or not self.shares_prepared:
             return
         missing: dict[tuple[int, int], _Place] = {}
         for path in paths:
             place = self._place(self._numbers[path])
             if place[:3] not in self._kept.parts and not self._cache.has(self._key(*place[:3])):
                 missing.setdefault(place[:2], place)
-        if len(missing) > 1:
+        if missing:
             with ThreadPoolExecutor(_FETCHED_AT_ONCE) as pool:
                 for _ in pool.map(self._part, missing.values()):
                     pass

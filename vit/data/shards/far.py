@@ -6,6 +6,8 @@ keeps only answers of the right length. `ShardReader` checks every image by its 
 
 import hashlib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
@@ -36,13 +38,18 @@ class FarShards:
         self._ends = dict(zip(index.shard_names, index.shard_ends().tolist(), strict=True))
         self._ready: dict[ByteRange, bytes] = {}  # images that are fetched for the next batch, where nothing is kept
 
+    @property
+    def shares_prepared(self) -> bool:
+        """Whether parts are kept in the cache of this machine."""
+        return self._cache.max_bytes > 0
+
     def read(self, part: ByteRange) -> bytes:
         """The bytes of a range, from the cache or from far.
 
         Raises:
             DataError: the shard does not come.
         """
-        if self._cache.max_bytes == 0:
+        if not self.shares_prepared:
             ready = self._ready.pop(part, None)
             return ready if ready is not None else self._fetch_exactly([part])[0]
         numbers = _parts(part)
@@ -63,13 +70,13 @@ class FarShards:
         Raises:
             DataError: one does not come.
         """
-        if self._cache.max_bytes == 0:
+        if not self.shares_prepared:
             if len(self._ready) > _MOST_READY:  # of callers that do not read what they asked for
                 self._ready.clear()
             self._ready.update(zip(parts, self._fetch_exactly(parts), strict=True))
             return
-        wanted = dict.fromkeys((part.shard, number) for part in parts for number in _parts(part))
-        self._fetch([one for one in wanted if not self._cache.has(self._key(*one))])
+        wanted = {(part.shard, number) for part in parts for number in _parts(part)}
+        self._cache.fill({self._key(*one): one for one in sorted(wanted)}, self._fetch)
 
     def _get(self, shard: str, numbers: range) -> list[bytes]:
         """Some parts of a shard."""
@@ -117,6 +124,11 @@ class FarImages:
         self._cache = cache or PartCache.of_machine()
         self._files: dict[str, FarFiles] = {}
 
+    @property
+    def shares_prepared(self) -> bool:
+        """Whether files are kept in the cache of this machine."""
+        return self._cache.max_bytes > 0
+
     def read(self, path: str) -> bytes:
         """The encoded image at an address.
 
@@ -127,10 +139,9 @@ class FarImages:
         content = self._cache.get(_key(path))
         if content is None:
             try:
-                content = self._of(path).whole(path)
+                content = self._fetch(path)
             except MissingError as error:
                 raise ImageError(path, "unreadable", "there is no such file") from error
-            self._cache.put(_key(path), content)
         if not content:
             raise ImageError(path, "not_image", "the file is empty")
         if len(content) > MAX_BYTES:
@@ -138,7 +149,27 @@ class FarImages:
         return content
 
     def prepare(self, paths: Sequence[str]) -> None:
-        """Nothing is fetched beforehand."""
+        """Fetch the files that the cache does not have, several at a time.
+
+        Raises:
+            DataError: one is refused, or does not come. A file that is not there is left to `read`.
+        """
+        if self.shares_prepared:
+            self._cache.fill({_key(path): path for path in paths}, self._fetch_all)
+
+    def _fetch_all(self, paths: list[str]) -> None:
+        for path in paths:
+            self._of(path)  # opened here, not by several threads
+        with ThreadPoolExecutor(len(paths)) as pool:
+            for fetched in [pool.submit(self._fetch, path) for path in paths]:
+                with suppress(MissingError):
+                    fetched.result()
+
+    def _fetch(self, path: str) -> bytes:
+        """A file from far, which is kept."""
+        content = self._of(path).whole(path)
+        self._cache.put(_key(path), content)
+        return content
 
     def content_hash(self, path: str) -> str:
         """Only the bytes of a file tell."""

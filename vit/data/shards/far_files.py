@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from vit.data.shards.cache import FETCHED_AT_ONCE
 from vit.errors import DataError, UsageError, first_line, install
 
 EXTRAS = {"s3": "s3", "gs": "gcs"}  # kind of address -> extra with its library
@@ -17,6 +18,10 @@ _REFUSED = (401, 403)
 _NO_SUCH_RANGE = 416
 _VERSIONS = ("ETag", "etag", "generation", "Last-Modified", "LastModified")  # what stores say of a file's content
 _PASSING = (408, 425, 429)  # answers below 500 that may change
+
+# File systems of the process that this one was forked from. They are never closed here: a fork shares the event queue
+# of its parent, and closing a connection would take it out of that queue. The parent would wait for its next answer.
+_OF_PARENTS: list[Any] = []
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ class FarFiles:
         return self.ranges([(address, None, None)])[0]
 
     def ranges(self, wanted: Sequence[tuple[str, int | None, int | None]]) -> list[bytes]:
-        """Ranges of files, fetched at the same time: (address, first byte, byte after the last) -> all these bytes.
+        """Ranges of files, fetched several at a time: (address, first byte, byte after the last) -> all these bytes.
 
         Raises:
             DataError: one is not there, is refused, or does not come.
@@ -151,7 +156,9 @@ class FarFiles:
     def _ask(self, addresses: list[str], starts: list[int | None], stops: list[int | None]) -> list[Any]:
         """What comes for each range: bytes or an exception."""
         try:
-            answers: list[Any] = self._files().cat_ranges(addresses, starts, stops, on_error="return")
+            answers: list[Any] = self._files().cat_ranges(
+                addresses, starts, stops, on_error="return", batch_size=FETCHED_AT_ONCE
+            )
         except UsageError:
             raise
         except Exception as error:  # noqa: BLE001  libraries of object stores raise errors of many types
@@ -179,6 +186,8 @@ class FarFiles:
     def _files(self) -> Any:
         """The file system of fsspec of this process."""
         if self._opened is None or self._opened[0] != os.getpid():
+            if self._opened is not None:
+                _OF_PARENTS.append(self._opened[1])
             self._opened = os.getpid(), _open(self._kind, self._patience)
         return self._opened[1]
 

@@ -29,6 +29,10 @@ class ByteRange(NamedTuple):
 class Shards(Protocol):
     """The shards of one index, wherever they lie."""
 
+    @property
+    def shares_prepared(self) -> bool:
+        """Whether what `prepare` fetches is then at hand for every process of this machine."""
+
     def read(self, part: ByteRange) -> bytes:
         """The bytes of a range; fewer where the shard ends before. DataError where the shard cannot be read."""
 
@@ -57,6 +61,11 @@ class ShardReader:
         self._shards = shards
         self._where = where
         self._rows = {key: row for row, key in enumerate(index.keys)}
+
+    @property
+    def shares_prepared(self) -> bool:
+        """Whether what `prepare` fetches is then at hand for every process of this machine."""
+        return self._shards.shares_prepared
 
     def read(self, path: str) -> bytes:
         """The encoded image with a key.
@@ -108,6 +117,11 @@ class LocalShards:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+
+    @property
+    def shares_prepared(self) -> bool:
+        """Nothing is fetched."""
+        return False
 
     def check(self, index: ShardIndex, where: str) -> None:
         """Raise DataError where a shard is missing, or ends before its last image."""
