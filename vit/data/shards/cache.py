@@ -57,11 +57,13 @@ class PartCache:
             raise UsageError(f"VIT_CACHE_GB is {given!r}", "give gigabytes, such as 20; 0 keeps nothing") from error
         return cls(folder, int(gigabytes * 1e9))
 
-    def get(self, key: str) -> bytes | None:
-        """The content of a key, or None where it is not there."""
+    def get(self, key: str, first: int = 0, stop: int | None = None) -> bytes | None:
+        """The content of a key from byte `first` to before `stop`, or None where it is not there."""
         path = self._path(key)
         try:
-            content = path.read_bytes()
+            with open(path, "rb", buffering=0) as file:
+                file.seek(first)
+                content = file.read(-1 if stop is None else stop - first)
             os.utime(path)
         except OSError:
             return None

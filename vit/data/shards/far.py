@@ -52,11 +52,7 @@ class FarShards:
         if not self.shares_prepared:
             ready = self._ready.pop(part, None)
             return ready if ready is not None else self._fetch_exactly([part])[0]
-        numbers = _parts(part)
-        contents = self._get(part.shard, numbers)
-        joined = b"".join(contents)
-        first = part.start - numbers.start * PART_BYTES
-        return joined[first : first + part.stop - part.start]
+        return b"".join(self._piece(part, number) for number in _parts(part))
 
     def read_again(self, part: ByteRange) -> bytes:
         """The bytes of a range from far. What the cache has of it is removed."""
@@ -78,17 +74,15 @@ class FarShards:
         wanted = {(part.shard, number) for part in parts for number in _parts(part)}
         self._cache.fill({self._key(*one): one for one in sorted(wanted)}, self._fetch)
 
-    def _get(self, shard: str, numbers: range) -> list[bytes]:
-        """Some parts of a shard."""
-        found = {number: self._cache.get(self._key(shard, number)) for number in numbers}
-        missing = [number for number, content in found.items() if content is None]
-        fetched = dict(zip(missing, self._fetch([(shard, number) for number in missing]), strict=True))
-        return [content if (content := found[number]) is not None else fetched[number] for number in numbers]
+    def _piece(self, wanted: ByteRange, number: int) -> bytes:
+        """What a part of a shard has of a range, from the cache or from far."""
+        start = number * PART_BYTES
+        first, stop = max(0, wanted.start - start), min(PART_BYTES, wanted.stop - start)
+        kept = self._cache.get(self._key(wanted.shard, number), first, stop)
+        return self._fetch([(wanted.shard, number)])[0][first:stop] if kept is None else kept
 
     def _fetch(self, wanted: list[tuple[str, int]]) -> list[bytes]:
         """Parts of shards from far. Each is kept."""
-        if not wanted:
-            return []
         ranges = []
         for shard, number in wanted:
             start = number * PART_BYTES
