@@ -4,6 +4,8 @@ import os
 import random
 import shutil
 import signal
+import subprocess
+import sys
 import time
 
 import pyarrow.parquet as pq
@@ -186,6 +188,18 @@ def test_options_that_do_not_go_together(vit, digits_run, pictures, parts):
     ):
         answer = vit("predict", *words)
         assert answer.code == 2 and problem in answer.err
+
+
+@linux_only
+@pytest.mark.slow
+def test_the_processes_of_torchrun_share_the_parts(vit, digits_run, pictures, parts, here):
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "vit")
+    options = ("predict", digits_run.path, pictures, "--parts", "together", *SIZE)
+    done = subprocess.run([*torchrun, *map(str, options)], cwd=here, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    for folder in ("parts", "together"):
+        assert vit("predict", "--merge", folder, "--output", f"{folder}.csv").code == 0
+    assert rows(here / "together.csv") == rows(here / "parts.csv")
 
 
 @linux_only
