@@ -3,7 +3,6 @@
 gradio runs in a process of its own: it leaves sockets and event loops behind, which are warnings, and errors here.
 """
 
-import importlib.util
 import json
 import os
 import re
@@ -24,7 +23,6 @@ from vit.inference.predictor import Predictor, load
 from vit.models.spec import create_network
 from vit.report.overlay import overlay
 
-needs_gradio = pytest.mark.skipif(importlib.util.find_spec("gradio") is None, reason="gradio is not installed")
 BEGIN = """
 import json, sys
 from pathlib import Path
@@ -89,7 +87,6 @@ def test_the_map_is_that_of_explain(digits_run, mixed):
 
 
 def test_a_cnn_has_a_map_and_an_onnx_file_says_that_it_has_none(mixed):
-    pytest.importorskip("pytorch_grad_cam")
     network = create_network("resnet10_small", 2, 16, widths=(4, 4, 4, 4)).eval()
     cnn = Predictor(Engine(network, Preprocess(16), choose_device("cpu"), "32-true"), ("cat", "\x1b[31mred"), None)
     picture, words = module.look_at(cnn, str(mixed / "a b.png"))
@@ -98,7 +95,6 @@ def test_a_cnn_has_a_map_and_an_onnx_file_says_that_it_has_none(mixed):
     assert picture is None and words.startswith("No map: vit explain cannot read the layers of an ONNX file")
 
 
-@needs_gradio
 def test_what_is_dropped_gets_the_labels_of_predict(digits_run, mixed, tmp_path):
     """Files with odd names and files that are no images are dropped too."""
     paths = sorted(os.fspath(path) for path in mixed.iterdir() if path.is_file() and not path.name.startswith("."))
@@ -120,10 +116,8 @@ def test_what_is_dropped_gets_the_labels_of_predict(digits_run, mixed, tmp_path)
     assert {visibility for _, visibility in found["api"][1:]} == {"private"}
 
 
-@needs_gradio
 @pytest.mark.slow
 def test_its_server_answers_on_this_machine_alone(digits_run, mixed, tmp_path):
-    pytest.importorskip("gradio_client")
     path = str(mixed / "a b.png")
     found = told(SERVED, digits_run, tmp_path, [path])
     assert found["address"].startswith("http://127.0.0.1:") and found["share"] is None

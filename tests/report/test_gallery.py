@@ -16,7 +16,8 @@ from vit.report.gallery import THUMBNAIL, Gallery
 
 ALLOWED = {
     "html": {"lang"}, "head": set(), "meta": {"charset", "http-equiv", "content", "name"}, "title": set(),
-    "style": set(), "body": set(), "h1": set(), "h2": set(), "main": {"class"}, "figure": {"title", "class"},
+    "style": set(), "body": set(), "main": set(), "div": {"class"},
+    "h1": set(), "h2": set(), "figure": {"title", "class"},
     "img": {"src", "alt", "loading"}, "a": {"href"}, "span": {"class"}, "figcaption": set(), "b": set(),
     "i": {"style"}, "small": set(), "table": set(), "tr": set(), "td": {"class"}, "p": {"class"},
     "fieldset": {"class"}, "label": set(), "input": {"type", "name", "id", "checked"},

@@ -16,8 +16,9 @@ from vit.report.study_page import write_study_report
 
 ALLOWED = {
     "html": {"lang"}, "head": set(), "meta": {"charset", "http-equiv", "content", "name"}, "title": set(),
-    "style": set(), "body": set(), "h1": set(), "h2": {"id"}, "h3": set(), "p": {"class"}, "div": {"class"},
-    "figure": set(), "img": {"src", "alt"}, "figcaption": set(), "a": {"href"}, "table": set(), "thead": set(),
+    "style": set(), "body": set(), "main": set(),
+    "h1": set(), "h2": {"id"}, "h3": set(), "p": {"class"}, "div": {"class", "tabindex"},
+    "figure": {"tabindex"}, "img": {"src", "alt"}, "figcaption": set(), "a": {"href"}, "table": set(), "thead": set(),
     "tbody": set(), "tr": set(), "th": {"class"}, "td": {"class", "colspan"}, "small": set(), "i": set(),
     "sup": set(), "br": set(), "ul": set(), "li": set(), "code": set(),
 }  # fmt: skip
