@@ -1,6 +1,7 @@
 """An export: write, load with the other library, compare, then give the file its name"""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -60,33 +61,45 @@ def export(trained: Trained, name: str, output: Path, files: Sequence[str] = ())
     """
     chosen = FORMATS[name]
     chosen.check_installed(name)
+    with new_output(name, output) as written:
+        chosen.write(trained, written)
+        found = _compared(trained, chosen, written, files)
+        seen = _seen_by_peer(trained, chosen, written, files)
+        if seen is not None and not seen.is_small:
+            raise CheckpointError(
+                f"the transform of {seen.library} prepares {seen.worst} differently, by {seen.gray:.1f} gray "
+                f"levels on average (allowed: {GRAY:g}); nothing was written",
+                "give another --format",
+            )
+        if not found.is_small:
+            raise CheckpointError(
+                f"the {name} file differs from the checkpoint by up to {found.largest:.2g} in a probability, and "
+                f"in {found.num_labels} of {found.num_images} labels (allowed: {TOLERANCE:g} and 0); "
+                "nothing was written",
+                "give another --format",
+            )
+    return replace(found, peer=seen)
+
+
+@contextmanager
+def new_output(name: str, output: Path) -> Iterator[Path]:
+    """A path to write to. Without an error inside, what was written gets the name of the output; else it is removed.
+
+    Raises:
+        UsageError: the output exists, or has the wrong ending.
+        ResourceError: the output cannot be written.
+    """
     check_output(name, output)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
             written = Path(folder) / output.name
-            chosen.write(trained, written)
+            yield written
             _give_usual_mode(written, Path(folder))
-            found = _compared(trained, chosen, written, files)
-            seen = _seen_by_peer(trained, chosen, written, files)
-            if seen is not None and not seen.is_small:
-                raise CheckpointError(
-                    f"the transform of {seen.library} prepares {seen.worst} differently, by {seen.gray:.1f} gray "
-                    f"levels on average (allowed: {GRAY:g}); nothing was written",
-                    "give another --format",
-                )
-            if not found.is_small:
-                raise CheckpointError(
-                    f"the {name} file differs from the checkpoint by up to {found.largest:.2g} in a probability, and "
-                    f"in {found.num_labels} of {found.num_images} labels (allowed: {TOLERANCE:g} and 0); "
-                    "nothing was written",
-                    "give another --format",
-                )
             check_output(name, output)  # another process may have written it in the meantime
             written.rename(output)
     except OSError as error:
         raise ResourceError(f"cannot write {output}: {error.strerror}", "choose another --output") from error
-    return replace(found, peer=seen)
 
 
 def check_output(name: str, output: Path) -> None:

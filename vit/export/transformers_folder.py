@@ -21,7 +21,6 @@ from vit.inference.activation import calibrated_probabilities
 from vit.inference.deployed import Trained
 from vit.models.vision_transformer import VisionTransformer
 from vit.weights.formats.huggingface import to_huggingface
-from vit.weights.licence import CARD, card
 
 _OTHERS = "give --format onnx, pt2, safetensors or timm"
 _RESAMPLING = {"bilinear": 2, "bicubic": 3}  # numbers of Pillow
@@ -58,8 +57,6 @@ class TransformersFolder(PeerFormat):
             config["problem_type"] = "multi_label_classification"
         for name, content in (("config.json", config), ("preprocessor_config.json", _processor(trained))):
             (path / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        if trained.description.licence is not None:
-            (path / CARD).write_text(card(trained.description.licence), encoding="utf-8")
 
     def peer(self, trained: Trained, path: Path) -> Peer:
         from transformers import AutoImageProcessor, AutoModelForImageClassification
