@@ -68,6 +68,11 @@ def show_difference(
             f"{peer.gray:.2f} gray levels on average at most, probabilities by {peer.largest:.1e}, "
             f"labels of {peer.num_labels:,} files"
         )
+        if peer.num_shifted:
+            reporter.line(
+                f"{peer.library} rounds half a pixel down: the middle square of {peer.num_shifted:,} files lies one "
+                "pixel higher or farther left than here, which changes their probabilities a little"
+            )
 
 
 def show_licence(reporter: Reporter, trained: "Trained") -> None:

@@ -28,11 +28,14 @@ class Peer:
         name: name of the library.
         transform: upright RGB picture -> normalized input of the network (3, S, S).
         probabilities: normalized images (B, 3, S, S) -> probabilities (B, C).
+        rounds_down: whether the middle square of a picture with an odd margin lies at the upper and left pixel of the
+            two that are as close. torchvision, timm and this package take the even one.
     """
 
     name: str
     transform: Callable[[Image.Image], Tensor]
     probabilities: Classify
+    rounds_down: bool = False
 
 
 class Format(ABC):

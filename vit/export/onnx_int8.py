@@ -33,10 +33,10 @@ def quantized(model: "ModelProto", images: Tensor, progress: Progress) -> "Model
         images: (n, 3, S, S) uint8, whose activations give the ranges.
         progress: called with (done, total) images.
     """
-    import onnx
-    from onnxruntime.quantization import CalibrationMethod, QDQQuantizer, QuantType, create_calibrator
-
     with TemporaryDirectory() as folder, quiet():
+        import onnx
+        from onnxruntime.quantization import CalibrationMethod, QDQQuantizer, QuantType, create_calibrator
+
         plain = Path(folder) / "float32.onnx"
         plain.write_bytes(model.SerializeToString())
         calibrator = create_calibrator(
@@ -63,6 +63,7 @@ def quantized(model: "ModelProto", images: Tensor, progress: Progress) -> "Model
             extra_options={"MatMulConstBOnly": True},
         )
         quantizer.quantize_model()
+        quantizer.model.topological_sort()
     made: ModelProto = quantizer.model.model
     return made
 

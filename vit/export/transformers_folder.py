@@ -70,7 +70,11 @@ class TransformersFolder(PeerFormat):
             return torch.as_tensor(np.asarray(processor(images=picture, return_tensors="np")["pixel_values"][0]))
 
         rules = trained.description.multilabel
-        return Peer("transformers", transform, lambda images: calibrated_probabilities(model(images).logits, rules))
+
+        def probabilities(images: Tensor) -> Tensor:
+            return calibrated_probabilities(model(images).logits, rules)
+
+        return Peer("transformers", transform, probabilities, rounds_down=True)
 
     def how_to_load(self, trained: Trained, path: Path) -> str:
         return (
