@@ -10,13 +10,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from PIL import Image
-from safetensors.torch import save_file
 from torch import Tensor
 
 from vit.errors import UsageError
 from vit.export.calibrated import calibrated_weights
 from vit.export.format import Peer, PeerFormat, use_words
-from vit.export.weights import folded_metadata
+from vit.export.weights import folded_metadata, save_weights
 from vit.inference.activation import calibrated_probabilities
 from vit.inference.deployed import Trained
 from vit.models.vision_transformer import VisionTransformer
@@ -44,7 +43,7 @@ class TransformersFolder(PeerFormat):
         except ValueError as error:
             raise UsageError(str(error), _OTHERS) from error
         path.mkdir()
-        save_file(weights, path / "model.safetensors", metadata=folded_metadata(trained.description))
+        save_weights(weights, path / "model.safetensors", folded_metadata(trained.description))
         class_names = trained.description.class_names
         config = {
             **values,
