@@ -39,7 +39,7 @@ NEXT = {
 def export(
     model: Model,
     *,
-    format: Literal["onnx", "openvino", "pt2", "safetensors", "timm", "hf"] = "onnx",
+    format: Literal["onnx", "openvino", "coreml", "pt2", "safetensors", "timm", "hf"] = "onnx",
     precision: Precision = "32-true",
     output: StrPath | None = None,
     verify: Annotated[StrPath | None, Metavar("IMAGES")] = None,
@@ -47,16 +47,17 @@ def export(
     measure: Annotated[StrPath | None, Metavar("DATA")] = None,
     card: Annotated[StrPath | None, Metavar("FILE")] = None,
 ) -> Path:
-    """Write a trained model for onnxruntime, OpenVINO, torch.export, safetensors, timm or transformers.
+    """Write a trained model for onnxruntime, OpenVINO, Core ML, torch.export, safetensors, timm or transformers.
 
     The export holds the preprocessing and the class names. It is loaded again and compared with the checkpoint. It is
-    kept only if no label differs, and no probability differs by more than 1e-4. An int8 file is measured on labeled
+    kept only if no label differs, and no probability differs by more than 1e-4. Core ML computes on Apple's systems
+    alone, so that only its structure is checked. An int8 file is measured on labeled
     images instead, beside the checkpoint, and kept only if it loses at most 5 points of the accuracy.
 
     Args:
         model: a run folder or a checkpoint
-        format: onnx, openvino, pt2: uint8 images to probabilities, preprocessing inside; safetensors: the weights;
-            timm, hf: for timm.create_model and transformers' from_pretrained
+        format: onnx, openvino, pt2: uint8 images to probabilities, normalization inside; coreml: a picture to a label;
+            safetensors: the weights; timm, hf: for timm.create_model and transformers' from_pretrained
         precision: 32-true: float32; int8: weights and activations of 8 bits, for onnx and openvino
         output: new file (openvino, hf: new folder); null: a free name here
         verify: files, a folder or a pattern to compare on; null: random images
@@ -84,6 +85,7 @@ def export(
     from vit.export.exporting import FORMATS, check_output
     from vit.export.exporting import export as write
     from vit.export.int8 import int8_format
+    from vit.export.verify import Structure
     from vit.inference.deployed import Trained
 
     if precision == "int8":
@@ -115,7 +117,7 @@ def export(
     )
     if written is not None:
         reporter.line(f"model card: {written}")
-    show_size_and_speed(reporter, trained, format, precision, path)
+    show_size_and_speed(reporter, trained, format, precision, path, runs=not isinstance(difference, Structure))
     show_how_to_load(reporter, trained, format, path)
     following = NEXT.get(format, f"vit evaluate {shlex.quote(os.fspath(model))}")
     reporter.next_command(following.format(path=shlex.quote(str(path))))

@@ -38,7 +38,7 @@ def write_card(
     """
     from vit.export.exporting import FORMATS
 
-    file = path / CARD if path.is_dir() else card
+    file = card if FORMATS[format].ending else path / CARD
     if file is None:
         return None
     code = FORMATS[format].how_to_load(trained, Path(path.name))

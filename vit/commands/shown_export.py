@@ -10,7 +10,7 @@ from vit.console import Reporter, interval
 if TYPE_CHECKING:
     from vit.export.card import Int8Cost
     from vit.export.int8 import Int8Answers
-    from vit.export.verify import Difference
+    from vit.export.verify import Difference, Structure
     from vit.inference.deployed import Trained
 
 
@@ -55,9 +55,14 @@ def show_answers(reporter: Reporter, answers: "Int8Answers", name: str) -> None:
 
 
 def show_difference(
-    reporter: Reporter, difference: "Difference", files: Sequence[str], verify: StrPath | None
+    reporter: Reporter, difference: "Difference | Structure", files: Sequence[str], verify: StrPath | None
 ) -> None:
     """Show how far probabilities differ from the checkpoint's, and pixels where the library prepares them itself."""
+    from vit.export.verify import Structure
+
+    if isinstance(difference, Structure):
+        reporter.line(difference.words)
+        return
     where = f"{difference.num_images:,} of {len(files):,} files of {verify}" if files else "random images"
     reporter.line(f"compared on {where}: no label differs, probabilities by {difference.largest:.1e} at most")
     peer = difference.peer
@@ -86,30 +91,32 @@ def show_licence(reporter: Reporter, trained: "Trained") -> None:
 
 
 def show_size_and_speed(
-    reporter: Reporter, trained: "Trained", format: str, precision: str, path: Path
+    reporter: Reporter, trained: "Trained", format: str, precision: str, path: Path, runs: bool
 ) -> None:
-    """One table for all formats: the export beside its checkpoint."""
-    import torch
+    """Show one table for all formats: the export beside its checkpoint.
 
+    Args:
+        runs: whether the export can be computed here.
+    """
     from vit.export.exporting import FORMATS
     from vit.export.int8 import int8_reader
     from vit.export.speed import measured_speed, size_of
 
+    name = f"{format}, int8" if precision == "int8" else format
+    weights = sum(value.nbytes for value in trained.network.state_dict().values())
+    sizes = f"{weights / 1e6:.1f} MB of weights", f"{size_of(path) / 1e6:.1f} MB"
+    reporter.line()
+    if not runs:
+        reporter.table(("", "size", "images/s"), [("checkpoint", sizes[0], ""), (name, sizes[1], "not measured")])
+        return
     exported = int8_reader(format, path) if precision == "int8" else FORMATS[format].read(trained, path)
     speed = measured_speed(trained, exported)
-    weights = sum(value.nbytes for value in trained.network.state_dict().values())
     rows = [
-        ("checkpoint", f"{weights / 1e6:.1f} MB of weights", f"{speed.reference:,.1f}", "1.0"),
-        (
-            f"{format}, int8" if precision == "int8" else format,
-            f"{size_of(path) / 1e6:.1f} MB",
-            f"{speed.exported:,.1f}",
-            f"{speed.exported / speed.reference:.1f}",
-        ),
+        ("checkpoint", sizes[0], f"{speed.reference:,.1f}", "1.0"),
+        (name, sizes[1], f"{speed.exported:,.1f}", f"{speed.exported / speed.reference:.1f}"),
     ]
-    reporter.line()
-    reporter.table(("", "size", "images/s", "times"), rows)
-    reporter.line(f"CPU, {torch.get_num_threads()} threads, batches of {speed.batch_size}; speeds of one machine")
+    reporter.table(("", "size", "images/s", "times as fast"), rows)
+    reporter.line(f"CPU, {speed.threads} threads, batches of {speed.batch_size}; of this machine, as busy as it is")
 
 
 def show_how_to_load(reporter: Reporter, trained: "Trained", format: str, path: Path) -> None:

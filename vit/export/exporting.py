@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError
+from vit.export.coreml_package import CoreMlPackage
 from vit.export.format import Classify, Format
 from vit.export.onnx_file import OnnxFile
 from vit.export.openvino_files import OpenVinoFiles
@@ -20,6 +21,7 @@ from vit.export.verify import (
     TOLERANCE,
     Difference,
     PeerDifference,
+    Structure,
     compare,
     compare_peer,
     contents,
@@ -34,6 +36,7 @@ from vit.inference.engine import trained_engine
 FORMATS: dict[str, Format] = {
     "onnx": OnnxFile(),
     "openvino": OpenVinoFiles(),
+    "coreml": CoreMlPackage(),
     "pt2": Program(),
     "safetensors": Weights(),
     "timm": TimmFile(),
@@ -41,7 +44,7 @@ FORMATS: dict[str, Format] = {
 }
 
 
-def export(trained: Trained, name: str, output: Path, files: Sequence[str] = ()) -> Difference:
+def export(trained: Trained, name: str, output: Path, files: Sequence[str] = ()) -> Difference | Structure:
     """Export a network, and compare it with the checkpoint in float32 on a CPU.
 
     Args:
@@ -51,7 +54,7 @@ def export(trained: Trained, name: str, output: Path, files: Sequence[str] = ())
         files: images for the comparison; random images where this is empty.
 
     Returns:
-        The difference from the checkpoint.
+        The difference from the checkpoint; of a format that cannot be computed here, what was checked.
 
     Raises:
         UsageError: the output exists, has the wrong ending, or the format cannot hold this network.
@@ -63,6 +66,11 @@ def export(trained: Trained, name: str, output: Path, files: Sequence[str] = ())
     chosen.check_installed(name)
     with new_output(name, output) as written:
         chosen.write(trained, written)
+        words = chosen.structure(trained, written)
+        if words is not None:
+            if files:
+                raise UsageError(f"--verify, but --format {name} cannot be computed here", "leave --verify out")
+            return Structure(words)
         found = _compared(trained, chosen, written, files)
         seen = _seen_by_peer(trained, chosen, written, files)
         if seen is not None and not seen.is_small:

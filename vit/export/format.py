@@ -67,6 +67,14 @@ class Format(ABC):
         """The written network with the library's own preprocessing; None where the library does not resize pictures."""
         return None
 
+    def structure(self, trained: Trained, path: Path) -> str | None:
+        """For a format that cannot be computed here: what of the written file was checked, in words; else None.
+
+        Raises:
+            CheckpointError: the file does not hold the network.
+        """
+        return None
+
     @abstractmethod
     def how_to_load(self, trained: Trained, path: Path) -> str:
         """Python code that loads the written network, for the user to copy."""

@@ -77,6 +77,17 @@ class Difference:
         return self.num_images > 0 and self.largest <= TOLERANCE and self.num_labels == 0
 
 
+@dataclass(frozen=True)
+class Structure:
+    """What was checked of an export that cannot be computed here.
+
+    Attributes:
+        words: the checks, for people.
+    """
+
+    words: str
+
+
 def compare_peer(
     ours: Classify,
     preprocess: Preprocess,
