@@ -1,6 +1,7 @@
 """`vit push`: one commit on a hub of this machine, loaded back bit for bit, and one line for each refusal."""
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -46,11 +47,10 @@ def test_a_pushed_model_comes_back_bit_for_bit(vit, digits_run, hub):
     assert card.data.library_name == "transformers" and card.data.eval_results[0].dataset_name == "digits"
     assert f"from_pretrained('{NAME}')" in card.text
     everything = b"".join(hub.files[NAME].values())
-    assert os.fsencode(digits_run.path) not in everything and os.fsencode(os.getcwd()) not in everything
+    assert os.fsencode(digits_run.path) not in everything and os.fsencode(Path.cwd()) not in everything
     assert answer.out.strip().splitlines()[-1] == f"Next: vit convert hf:{NAME} --output digits-vit.ckpt"
     again = vit("convert", f"hf:{NAME}", "--output", "again.ckpt")
     assert again.code == 0, again.err
-    from pathlib import Path
 
     (network, description), (theirs, told) = load(digits_run.best), load(Path("again.ckpt"))
     assert told.class_names == description.class_names
@@ -81,7 +81,9 @@ def test_a_second_push_has_nothing_to_do(vit, digits_run, hub):
 def test_other_content_is_replaced_only_where_that_is_asked_for(vit, digits_run, hub):
     hub.files[NAME], hub.private[NAME], hub.commits[NAME] = {"notes.txt": b"mine"}, False, 3
     refused = vit("push", digits_run.path, f"hf:{NAME}")
-    assert refused.code == 2 and "exists and holds other content: notes.txt" in refused.err and "--replace" in refused.err
+    assert (
+        refused.code == 2 and "exists and holds other content: notes.txt" in refused.err and "--replace" in refused.err
+    )
     assert hub.files[NAME] == {"notes.txt": b"mine"} and not commits(hub)
     answer = vit("push", digits_run.path, f"hf:{NAME}", "--replace")
     assert answer.code == 0, answer.err

@@ -1,10 +1,9 @@
 """Model cards: what the hub reads, what people read, and what is never in them."""
 
-import yaml
-
-import pytest
 from dataclasses import replace
 
+import pytest
+import yaml
 from huggingface_hub import ModelCard
 
 from vit.export.card import CardFacts, Int8Cost, Origin, card_text

@@ -3,6 +3,7 @@
 import os
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -33,10 +34,10 @@ def test_a_package_takes_a_picture_and_gives_a_label(trained, tmp_path, kind):
     (image,) = spec.description.input
     assert (image.name, image.type.imageType.width) == ("image", made.network.image_size)
     assert spec.description.predictedFeatureName == "classLabel"
-    assert spec.description.metadata.userDefined["input"].startswith("uint8")
+    assert spec.description.metadata.userDefined["input"].startswith("upright RGB picture of ")
     assert os.listdir(tmp_path) == [path.name]
     content = b"".join(file.read_bytes() for file in path.rglob("*") if file.is_file())
-    assert os.fsencode(tmp_path) not in content and os.fsencode(os.getcwd()) not in content
+    assert os.fsencode(tmp_path) not in content and os.fsencode(Path.cwd()) not in content
 
 
 @pytest.mark.filterwarnings("ignore")

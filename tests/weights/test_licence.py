@@ -11,7 +11,6 @@ from tests.runs import run_folder
 from vit.checkpoints.format import Description
 from vit.data.preprocess import Preprocess
 from vit.export.card import CardFacts, Origin, card_text
-from vit.inference.deployed import Trained
 from vit.models.spec import NetworkSpec
 from vit.weights.formats.timm_models import timm_model
 from vit.weights.licence import UNKNOWN, licence_of, licence_of_card, licence_words, restricts

@@ -55,7 +55,7 @@ def write_converted_card(trained: "Trained", source: str, path: Path, card: Path
     """
     from vit.export.card import Origin
 
-    code = f"predictor = vit.load({path.name!r})\nfor row in predictor.predict([\"photo.jpg\"]):\n    print(row.label)"
+    code = f'predictor = vit.load({path.name!r})\nfor row in predictor.predict(["photo.jpg"]):\n    print(row.label)'
     origin = Origin(start=f"The weights were converted from {_source_words(source)}")
     return _write(card, card_of(trained, "ckpt", path.stem, code, origin))
 

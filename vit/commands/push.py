@@ -79,7 +79,9 @@ def push(
         else:
             check_free(repository, replace)
             private = repository.private if repository.exists else not public
-            reporter.notice(f"uploading as {user} to {address(name)}, {'private' if private else 'visible to everyone'}")
+            reporter.notice(
+                f"uploading as {user} to {address(name)}, {'private' if private else 'visible to everyone'}"
+            )
             commit = upload(repository, folder, public)
             reporter.line(f"{address(name)}: commit {commit[:12]}, files compared with those here")
     if format == "hf":

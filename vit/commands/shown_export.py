@@ -25,7 +25,8 @@ def int8_cost(answers: "Int8Answers", name: str) -> "Int8Cost":
     from vit.study.paired import paired_gap
 
     count, gap = len(answers.correct), paired_gap(answers.reference, answers.correct)
-    assert gap.low is not None and gap.high is not None
+    assert gap.low is not None
+    assert gap.high is not None
     found, reference = (Metric.fraction(int(one.sum()), count) for one in (answers.correct, answers.reference))
     return Int8Cost(name, count, found, reference, Metric(gap.value, gap.low, gap.high))
 

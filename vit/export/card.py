@@ -241,7 +241,9 @@ def _results(origin: Origin) -> str:
         return "Unknown: no accuracy on test images is recorded."
     count = origin.num_images.get("test")
     head = f"On {count:,} test images that were not trained on" if count else "On test images"
-    return f"{head}, with 95 % intervals over images:\n\n| metric | value | interval |\n|---|---|---|\n" + "\n".join(rows)
+    return f"{head}, with 95 % intervals over images:\n\n| metric | value | interval |\n|---|---|---|\n" + "\n".join(
+        rows
+    )
 
 
 def _row(name: str, metric: Mapping[str, float]) -> str:
@@ -267,7 +269,9 @@ def _calibration(description: Description) -> str:
         return "Probabilities are calibrated by a temperature for each label, where the validation images told one."
     if description.temperature == 1:
         return "Probabilities are not calibrated by a temperature, or the validation images did not tell one from 1."
-    return f"Probabilities are calibrated by a temperature of {description.temperature:.3f}, fitted on validation images."
+    return (
+        f"Probabilities are calibrated by a temperature of {description.temperature:.3f}, fitted on validation images."
+    )
 
 
 def _sentence(text: str | None, otherwise: str) -> str:

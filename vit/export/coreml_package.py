@@ -42,7 +42,11 @@ class CoreMlPackage(Format):
         with quiet(), contextlib.redirect_stderr(io.StringIO()):  # its bars of progress ignore what was asked for
             model = _converted(trained)
             model.short_description = f"{trained.description.spec.name} by vit-lightning"
-            for key, text in {"vit": description_text(trained.description), **notes(trained)}.items():
+            for key, text in {
+                "vit": description_text(trained.description),
+                **notes(trained),
+                "input": _picture_words(trained),
+            }.items():
                 model.user_defined_metadata[key] = text
             model.save(str(path))
         (path / _DEBUG_FILE).unlink(missing_ok=True)
@@ -77,9 +81,15 @@ class CoreMlPackage(Format):
 
     def how_to_load(self, trained: Trained, path: Path) -> str:
         return (
-            f"model = coremltools.models.MLModel({str(path)!r})  # on macOS; in Xcode: drag the package into a project\n"
-            f'answer = model.predict({{"{INPUT}": picture}})  # {input_words(trained)}'
+            f"model = coremltools.models.MLModel({str(path)!r})  # on macOS; or drag the package into Xcode\n"
+            f'answer = model.predict({{"{INPUT}": picture}})  # {_picture_words(trained)}'
         )
+
+
+def _picture_words(trained: Trained) -> str:
+    """The input in words: Core ML takes a picture where other formats take a tensor."""
+    side, words = trained.network.image_size, input_words(trained)
+    return words.replace(f"uint8 (batch, 3, {side}, {side}): RGB, upright", f"upright RGB picture of {side} x {side}")
 
 
 class _Picture(nn.Module):
@@ -150,9 +160,15 @@ def _arrays(spec: Any, path: Path) -> list[np.ndarray[Any, Any]]:
         weights = Path(folder) / "weights"
         shutil.copytree(path / "Data" / "com.apple.CoreML" / "weights", weights)
         program = load(spec, spec.specificationVersion, str(weights))
-        return [np.array(item.outputs[0].val) for item in program.functions["main"].operations if item.op_type == "const"]
+        return [
+            np.array(item.outputs[0].val) for item in program.functions["main"].operations if item.op_type == "const"
+        ]
 
 
 def _key(array: "np.ndarray[Any, Any]") -> bytes:
     """The values of a weight without their order, because a converter may transpose it."""
-    return np.sort(np.asarray(array).astype(np.float32, copy=False), axis=None).tobytes() if array.dtype.kind == "f" else b""
+    return (
+        np.sort(np.asarray(array).astype(np.float32, copy=False), axis=None).tobytes()
+        if array.dtype.kind == "f"
+        else b""
+    )

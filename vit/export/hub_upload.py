@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from vit.errors import ResourceError, UsageError, first_line
 
 if TYPE_CHECKING:
-    from huggingface_hub import HfApi
+    pass
 
 _OF_THE_HUB = ".gitattributes"  # which the hub itself puts into a new repository
 _SHOWN = 5
@@ -105,11 +105,12 @@ def upload(repository: Repository, folder: Path, public: bool) -> str:
         UsageError: the hub refuses the token or the repository.
         ResourceError: the connection was cut, the repository changed meanwhile, or holds something else afterwards.
     """
-    from huggingface_hub import HfApi, utils
+    from huggingface_hub import HfApi
+    from huggingface_hub.utils.tqdm import disable_progress_bars
 
     api, name = HfApi(), repository.name
     if not sys.stderr.isatty():
-        utils.disable_progress_bars()
+        disable_progress_bars()
     with _failures(name):
         if not repository.exists:
             api.create_repo(name, private=not public, repo_type="model")
@@ -147,7 +148,8 @@ def _failures(name: str) -> Iterator[None]:
         status = getattr(error.response, "status_code", 0)
         if status == 401:
             raise UsageError(
-                "the Hugging Face hub does not take the token (401)", "run 'hf auth login' again, or set another HF_TOKEN"
+                "the Hugging Face hub does not take the token (401)",
+                "run 'hf auth login' again, or set another HF_TOKEN",
             ) from error
         if status == 403:
             raise UsageError(
@@ -155,7 +157,9 @@ def _failures(name: str) -> Iterator[None]:
                 "give another OWNER, or a token with the right to write there",
             ) from error
         if status in (409, 412):
-            raise ResourceError(f"hf:{name} was changed by another upload meanwhile ({status})", "push again") from error
+            raise ResourceError(
+                f"hf:{name} was changed by another upload meanwhile ({status})", "push again"
+            ) from error
         raise ResourceError(
             f"the Hugging Face hub refuses hf:{name} ({status}): {first_line(error)}", "push again later"
         ) from error

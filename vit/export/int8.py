@@ -1,7 +1,7 @@
 """An export in int8: quantize on training images, then measure on labeled images what that costs
 
-int8 changes probabilities by far more than a rounding error. So the rule of other exports cannot hold, and the file is
-judged by what matters: the labels of images, from the bytes of their files, against the checkpoint's on the same images.
+int8 changes probabilities by far more than a rounding error. So the rule of other exports cannot hold. The file is
+judged by what matters: the labels of images, from the bytes of their files, beside the checkpoint's on the same images.
 """
 
 from collections.abc import Callable
@@ -161,7 +161,8 @@ def _answers(expected: Scored, found: Scored, before: Description, after: Descri
         temperatures = after.temperature, before.temperature
         return Int8Answers(count, found.correct, expected.correct, int(differs.sum()), largest, *temperatures)
     assert before.multilabel is not None
-    assert not isinstance(expected, ScoredImages) and not isinstance(found, ScoredImages)
+    assert not isinstance(expected, ScoredImages)
+    assert not isinstance(found, ScoredImages)
     thresholds = before.multilabel.thresholds
     differs = (expected.predicted(thresholds) != found.predicted(thresholds)).any(axis=1)
     exact = found.exact(thresholds), expected.exact(thresholds)

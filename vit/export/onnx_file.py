@@ -70,9 +70,7 @@ def _described(model: "ModelProto", trained: Trained, more: Mapping[str, str] | 
     import onnx
 
     del model.metadata_props[:]
-    onnx.helper.set_model_props(
-        model, {KEY: description_text(trained.description), **notes(trained), **(more or {})}
-    )
+    onnx.helper.set_model_props(model, {KEY: description_text(trained.description), **notes(trained), **(more or {})})
     return model
 
 

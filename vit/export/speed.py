@@ -38,7 +38,9 @@ def measured_speed(trained: Trained, exported: Classify) -> Speed:
     side = trained.network.image_size
     flops = trained.description.spec.cost(side).flops
     count = max(1, min(MOST_IMAGES, int(FLOPS_PER_PASS / flops)))
-    images = torch.randint(0, 256, (count, 3, side, side), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    images = torch.randint(
+        0, 256, (count, 3, side, side), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
     seconds = [float("inf"), float("inf")]
     with torch.inference_mode():
         for _ in range(1 + ROUNDS):  # the first pass allocates and compiles, and is never the fastest
