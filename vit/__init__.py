@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from vit.commands.predict import predict
     from vit.commands.pretrain import pretrain
     from vit.commands.probe import probe
+    from vit.commands.push import push
     from vit.commands.report import report
     from vit.commands.study import study
     from vit.commands.train import train
@@ -47,6 +48,7 @@ __all__ = [
     "predict",
     "pretrain",
     "probe",
+    "push",
     "report",
     "study",
     "train",
@@ -54,7 +56,7 @@ __all__ = [
 
 _COMMANDS = (
     "compare", "convert", "crossval", "evaluate", "explain", "export", "inspect", "predict", "pretrain",
-    "probe", "report", "study", "train",
+    "probe", "push", "report", "study", "train",
 )  # fmt: skip
 _HOMES = {"create_network": "vit.models.spec", "load": "vit.inference.predictor"}
 

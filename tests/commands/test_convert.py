@@ -40,6 +40,15 @@ def refused(answer, code, *words):
         assert word in answer.err, answer.err
 
 
+def test_a_card_says_where_weights_came_from_without_their_folder(vit, folder, here):
+    answer = vit("convert", folder / "model.safetensors", "--output", "x.ckpt", "--card", "card.md", "--num_heads", 1)
+    assert answer.code == 0, answer.err
+    text = (here / "card.md").read_text()
+    assert "converted from weights in a file or folder, model.safetensors." in text and str(folder) not in text
+    assert "vit.load('x.ckpt')" in text and "Unknown: no accuracy on test images is recorded." in text
+    refused(vit("convert", folder, "--output", "y.ckpt", "--card", "card.md"), 2, "card.md exists")
+
+
 def test_convert_then_predict(vit, folder, network, colors):
     answer = vit("convert", folder, "--output", folder / "x.ckpt")
     assert answer.code == 0, answer.err

@@ -53,6 +53,74 @@ def test_safetensors_start_another_training(vit, digits_run, here):
     assert "Next: vit train DATA --init_from w.safetensors" in answer.out
 
 
+@pytest.mark.faults("X13")
+def test_int8_is_measured_on_the_validation_images_of_the_run(vit, digits_run, here):
+    answer = vit("export", digits_run.path, "--precision", "int8", "--card", "card.md")
+    assert answer.code == 0, answer.err
+    assert "calibrating on 256 images, measuring on 179 validation images of the run" in answer.err
+    lines = {line.strip().partition("  ")[0]: line for line in answer.out.splitlines()}
+    assert "95 % intervals" in lines["measured on"] and "paired" in lines["loss of accuracy"]
+    assert {"accuracy, checkpoint", "accuracy, int8", "temperature", "onnx, int8"} <= lines.keys()
+    assert sorted(os.listdir(here)) == ["card.md", "vit_nano_patch2_8-int8.onnx"]
+    card = (here / "card.md").read_text()
+    assert "int8 loses" in card and str(digits_run.path) not in card and str(here) not in card
+    again = vit("predict", "vit_nano_patch2_8-int8.onnx", "card.md", "--output", "rows.csv")
+    assert again.code == 5 and rows("rows.csv")[0]["status"] == "not_image"
+
+
+def test_int8_on_given_images(vit, digits_run, colors, draw_classes, here):
+    names = [str(number) for number in range(10)]
+    draw_classes(here / "labeled", names, 2, side=8)
+    answer = vit(
+        "export", digits_run.best, "--precision", "int8", "--calibration", colors, "--measure", here / "labeled",
+        "--output", "m.onnx")  # fmt: skip
+    said = answer.out + answer.err
+    assert "measuring on 20 images of labeled" in said
+    assert answer.code == 0 or "points may be lost" in answer.err  # colors are not digits
+
+
+@pytest.mark.faults("X15")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--precision", "int8", "--format", "pt2"], "--format pt2 holds float32 only"),
+        (["--precision", "int8", "--verify", "."], "--verify compares probabilities to 1e-4"),
+        (["--calibration", "."], "--calibration is for --precision int8"),
+        (["--measure", "digits"], "--measure is for --precision int8"),
+        (["--precision", "int7"], "int8"),
+        (["--format", "hf", "--card", "c.md"], "has its card in the folder"),
+    ],
+)
+def test_images_and_cards_that_a_format_has_no_use_for(vit, digits_run, here, words, said):
+    answer = vit("export", digits_run.path, *words)
+    assert answer.code == 2 and said in answer.err and not os.listdir(here)
+
+
+@pytest.mark.faults("X15")
+def test_int8_of_a_bare_checkpoint_needs_images(vit, digits_run, here):
+    (here / "bare.ckpt").write_bytes(digits_run.best.read_bytes())
+    answer = vit("export", "bare.ckpt", "--precision", "int8")
+    assert answer.code == 2 and "bare.ckpt is not in a run folder" in answer.err and "--measure DATA" in answer.err
+    answer = vit("export", "bare.ckpt", "--precision", "int8", "--measure", "digits")
+    assert answer.code == 2 and "--calibration IMAGES" in answer.err
+
+
+def test_a_folder_for_transformers_has_a_card_and_a_card_is_not_overwritten(vit, digits_run, here):
+    assert vit("export", digits_run.path, "--format", "hf").code == 0
+    card = (here / "vit_nano_patch2_8" / "README.md").read_text()
+    assert "library_name: transformers" in card and "Data set: digits." in card and "Random weights." in card
+    (here / "card.md").write_text("mine")
+    answer = vit("export", digits_run.path, "--card", "card.md")
+    assert answer.code == 2 and "card.md exists" in answer.err and (here / "card.md").read_text() == "mine"
+
+
+def test_numbers_of_the_best_checkpoint_are_not_those_of_another(vit, digits_run, here):
+    last = digits_run.best.with_name("last.ckpt")
+    answer = vit("export", last, "--format", "safetensors", "--card", "card.md")
+    assert answer.code == 0, answer.err
+    assert "Unknown: no accuracy on test images is recorded." in (here / "card.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

@@ -97,6 +97,16 @@ def test_safetensors_are_bit_equal_and_described(trained, tmp_path):
     assert json.loads(notes["vit"])["preprocess"] == made.description.preprocess.to_dict()
 
 
+@pytest.mark.parametrize("name", ["safetensors", "timm", "hf"])
+def test_weights_have_the_same_bytes_every_time(trained, tmp_path, name):
+    written = []
+    for number in range(4):
+        FORMATS[name].write(trained("vit"), tmp_path / f"{number}.safetensors")
+        file = tmp_path / f"{number}.safetensors" / "model.safetensors"
+        written.append((file if name == "hf" else file.parent).read_bytes())
+    assert len(set(written)) == 1
+
+
 @pytest.mark.faults("E4")
 def test_onnx_says_what_it_takes_and_refuses_the_rest(written):
     import onnxruntime

@@ -10,8 +10,7 @@ from safetensors.torch import save_file
 from tests.runs import run_folder
 from vit.checkpoints.format import Description
 from vit.data.preprocess import Preprocess
-from vit.export.transformers_folder import TransformersFolder
-from vit.inference.deployed import Trained
+from vit.export.card import CardFacts, Origin, card_text
 from vit.models.spec import NetworkSpec
 from vit.weights.formats.timm_models import timm_model
 from vit.weights.licence import UNKNOWN, licence_of, licence_of_card, licence_words, restricts
@@ -107,9 +106,9 @@ def test_a_training_keeps_the_licence_of_its_first_weights(vit, trained, tmp_pat
 
 
 @pytest.mark.parametrize("licence", ["mit", "mit, apache-2.0", "dinov3-license", None])
-def test_a_folder_for_transformers_has_a_card(licence, tmp_path):
+def test_a_card_states_the_licence_so_that_it_is_read_back(licence, tmp_path):
     spec, preprocess = NetworkSpec.named("vit_nano_patch2_8", 2, {"depth": 1}), Preprocess(8)
-    trained = Trained(spec.build(8).eval(), Description(("a", "b"), spec, preprocess, licence=licence))
-    TransformersFolder().write(trained, tmp_path / "made")
-    assert (tmp_path / "made" / "README.md").exists() == (licence is not None)
-    assert licence_of_card(tmp_path / "made") == (licence or UNKNOWN)
+    description = Description(("a", "b"), spec, preprocess, licence=licence)
+    text = card_text(CardFacts("m", description, 1, "hf", "model", Origin()))
+    (tmp_path / "README.md").write_text(text, encoding="utf-8")
+    assert licence_of_card(tmp_path) == (licence or UNKNOWN)

@@ -4,10 +4,12 @@ import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from vit.checkpoints.model_path import check_weights
 from vit.commands.arguments import PositiveInt, StrPath, new_file
+from vit.commands.command_line import Metavar
+from vit.commands.model_card import check_card, write_converted_card
 from vit.console import Reporter
 from vit.errors import CheckpointError, DataError
 
@@ -28,6 +30,7 @@ def convert(
     num_heads: PositiveInt | None = None,
     activation: Activation | None = None,
     classes: StrPath | None = None,
+    card: Annotated[StrPath | None, Metavar("FILE")] = None,
 ) -> Path:
     """Turn pretrained ViT weights into a checkpoint, with preprocessing and class names.
 
@@ -42,6 +45,7 @@ def convert(
         num_heads: null: as the source states, else one head for 64 channels
         activation: activation of the MLPs; null: as the source states (bare files of CLIP and SigLIP do not)
         classes: a text file with one class name in each line; null: names from the source, ImageNet's for 1,000 outputs
+        card: new file for the model card, in the format of the Hugging Face hub; null: none
 
     Returns:
         The checkpoint.
@@ -53,6 +57,7 @@ def convert(
         vit convert deit_tiny_patch16_224.safetensors --output deit_tiny.ckpt
     """
     source, path = os.fspath(source), new_file(output)
+    card_file = check_card(card, "ckpt", has_folder=False)
     check_weights(source)
 
     from vit.weights.open import open_pretrained
@@ -71,6 +76,11 @@ def convert(
     reporter = Reporter()
     reporter.line(f"Converted {source}")
     reporter.facts([*pretrained.facts(), ("classes", shown), *facts])
+    if card_file is not None:
+        from vit.checkpoints.load import load
+        from vit.inference.deployed import Trained
+
+        reporter.line(f"model card: {write_converted_card(Trained(*load(path)), source, path, card_file)}")
     reporter.next_command(f"vit predict {shlex.quote(str(path))} FOLDER_OF_IMAGES --gallery")
     return path
 

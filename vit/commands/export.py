@@ -2,21 +2,32 @@
 
 import os
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.arguments import Model, StrPath
+from vit.commands.arguments import Model, StrPath, path_text
 from vit.commands.command_line import Metavar
-from vit.console import Reporter
+from vit.commands.model_card import check_card, write_card
+from vit.commands.shown_export import (
+    int8_cost,
+    show_answers,
+    show_difference,
+    show_how_to_load,
+    show_licence,
+    show_size_and_speed,
+)
+from vit.console import ProgressReport, Reporter
+from vit.data.dataset_names import check_data
+from vit.errors import UsageError
 from vit.inference.files import free_name, list_files
 from vit.layout import OPENVINO_GRAPH
 
 if TYPE_CHECKING:
-    from vit.export.verify import Difference
+    from vit.export.int8 import Int8Answers
     from vit.inference.deployed import Trained
 
+Precision = Literal["32-true", "int8"]
 NEXT = {
     "onnx": "vit predict {path} FOLDER_OF_IMAGES",
     "openvino": f"vit predict {{path}}/{OPENVINO_GRAPH} FOLDER_OF_IMAGES",
@@ -28,21 +39,33 @@ NEXT = {
 def export(
     model: Model,
     *,
-    format: Literal["onnx", "openvino", "pt2", "safetensors", "timm", "hf"] = "onnx",
+    format: Literal["onnx", "openvino", "coreml", "pt2", "safetensors", "timm", "hf"] = "onnx",
+    precision: Precision = "32-true",
     output: StrPath | None = None,
     verify: Annotated[StrPath | None, Metavar("IMAGES")] = None,
+    calibration: Annotated[StrPath | None, Metavar("IMAGES")] = None,
+    measure: Annotated[StrPath | None, Metavar("DATA")] = None,
+    card: Annotated[StrPath | None, Metavar("FILE")] = None,
 ) -> Path:
-    """Write a trained model for onnxruntime, OpenVINO, torch.export, safetensors, timm or transformers.
+    """Write a trained model for onnxruntime, OpenVINO, Core ML, torch.export, safetensors, timm or transformers.
 
     The export holds the preprocessing and the class names. It is loaded again and compared with the checkpoint. It is
-    kept only if no label differs, and no probability differs by more than 1e-4.
+    kept only if no label differs, and no probability differs by more than 1e-4. Core ML computes on Apple's systems
+    alone, so that only its structure is checked. An int8 file is measured on labeled
+    images instead, beside the checkpoint, and kept only if it loses at most 5 points of the accuracy.
 
     Args:
         model: a run folder or a checkpoint
-        format: onnx, openvino, pt2: uint8 images to probabilities, preprocessing inside; safetensors: the weights;
-            timm, hf: for timm.create_model and transformers' from_pretrained
+        format: onnx, openvino, pt2: uint8 images to probabilities, normalization inside; coreml: a picture to a label;
+            safetensors: the weights; timm, hf: for timm.create_model and transformers' from_pretrained
+        precision: 32-true: float32; int8: weights and activations of 8 bits, for onnx and openvino
         output: new file (openvino, hf: new folder); null: a free name here
         verify: files, a folder or a pattern to compare on; null: random images
+        calibration: files, a folder or a pattern of images like those of the training, on which int8 is calibrated;
+            null: training images of the run
+        measure: DATA with labels on which int8 is measured; null: validation images of the run
+        card: new file for the model card, in the format of the Hugging Face hub; openvino and hf have theirs in the
+            folder, as README.md; null: none beside a single file
 
     Returns:
         The file or folder.
@@ -54,55 +77,87 @@ def export(
         vit export runs/photos/vit_tiny_patch16_224/20260101-120000 --format onnx --verify photos/test
     """
     check_model(os.fspath(model))
+    _check_images(precision, verify, calibration, measure)
     files = [] if verify is None else list_files([verify], recursive=True)
 
     from vit.checkpoints.load import load
     from vit.checkpoints.run import checkpoint_of
     from vit.export.exporting import FORMATS, check_output
     from vit.export.exporting import export as write
+    from vit.export.int8 import int8_format
+    from vit.export.verify import Structure
     from vit.inference.deployed import Trained
-    from vit.weights.licence import licence_words, restricts
 
+    if precision == "int8":
+        int8_format(format).check_int8_installed(format)
     FORMATS[format].check_installed(format)
     wanted = None if output is None else Path(output).expanduser()
     if wanted is not None:
         check_output(format, wanted)  # before the model is loaded
+    card_file = check_card(card, format, has_folder=not FORMATS[format].ending)
     trained = Trained(*load(checkpoint_of(Path(model))))
-    path = wanted or free_name(Path(f"{trained.description.spec.name}{FORMATS[format].ending}"))
-    difference = write(trained, format, path, files)
+    mark = "-int8" if precision == "int8" else ""
+    path = wanted or free_name(Path(f"{trained.description.spec.name}{mark}{FORMATS[format].ending}"))
     reporter = Reporter()
+    difference, answers, name = None, None, ""
+    if precision == "int8":
+        answers, name = _write_int8(trained, format, path, Path(model), calibration, measure, reporter)
+    else:
+        difference = write(trained, format, path, files)
     what = "classes" if trained.description.multilabel is None else "labels, of which an image may have several"
-    reporter.line(f"{path}: {format}, {len(trained.description.class_names)} {what}")
-    _show_difference(reporter, difference, files, verify)
-    licence = trained.description.licence
-    if licence is not None:
-        (reporter.notice if restricts(licence) else reporter.line)(
-            f"licence of the first weights: {licence_words(licence)}"
-        )
-    _show_how_to_load(reporter, trained, format, path)
+    kind = f"{format}, int8" if precision == "int8" else format
+    reporter.line(f"{path}: {kind}, {len(trained.description.class_names)} {what}")
+    if answers is not None:
+        show_answers(reporter, answers, name)
+    if difference is not None:
+        show_difference(reporter, difference, files, verify)
+    show_licence(reporter, trained)
+    written = write_card(
+        Path(model), trained, format, path, card_file, None if answers is None else int8_cost(answers, name)
+    )
+    if written is not None:
+        reporter.line(f"model card: {written}")
+    show_size_and_speed(reporter, trained, format, precision, path, runs=not isinstance(difference, Structure))
+    show_how_to_load(reporter, trained, format, path)
     following = NEXT.get(format, f"vit evaluate {shlex.quote(os.fspath(model))}")
     reporter.next_command(following.format(path=shlex.quote(str(path))))
     return path
 
 
-def _show_difference(
-    reporter: Reporter, difference: "Difference", files: Sequence[str], verify: StrPath | None
+def _check_images(
+    precision: Precision, verify: StrPath | None, calibration: StrPath | None, measure: StrPath | None
 ) -> None:
-    where = f"{difference.num_images:,} of {len(files):,} files of {verify}" if files else "random images"
-    reporter.line(f"compared on {where}: no label differs, probabilities by {difference.largest:.1e} at most")
-    peer = difference.peer
-    if peer is not None:
-        left_out = f", {peer.num_others:,} that Pillow decodes otherwise left out" if peer.num_others else ""
-        reporter.line(
-            f"{peer.library}'s own transform, from the bytes of {peer.num_images:,} files{left_out}: pixels differ by "
-            f"{peer.gray:.2f} gray levels on average at most, probabilities by {peer.largest:.1e}, "
-            f"labels of {peer.num_labels:,} files"
+    """Raise UsageError where images are given that this precision does not use."""
+    if precision == "int8" and verify is not None:
+        raise UsageError(
+            "--verify compares probabilities to 1e-4, which int8 cannot keep",
+            "give --measure DATA, with labels, or neither",
         )
+    for option, value in (("--calibration", calibration), ("--measure", measure)):
+        if precision != "int8" and value is not None:
+            raise UsageError(f"{option} is for --precision int8", f"add it, or leave {option} out")
+    if measure is not None:
+        check_data(os.fspath(measure))
 
 
-def _show_how_to_load(reporter: Reporter, trained: "Trained", format: str, path: Path) -> None:
-    from vit.export.exporting import FORMATS
+def _write_int8(
+    trained: "Trained",
+    format: str,
+    path: Path,
+    model: Path,
+    calibration: StrPath | None,
+    measure: StrPath | None,
+    reporter: Reporter,
+) -> tuple["Int8Answers", str]:
+    """(answers on labeled images, the name of these images)."""
+    from vit.commands.export_images import calibration_images, labeled_samples, scorer
+    from vit.export.int8 import export_int8
 
-    reporter.line()
-    for line in FORMATS[format].how_to_load(trained, path).splitlines():
-        reporter.line(line)
+    preprocess = trained.description.preprocess
+    samples, name = labeled_samples(model, trained.description, path_text(measure), reporter)
+    images = calibration_images(model, preprocess, path_text(calibration))
+    reporter.notice(f"calibrating on {len(images):,} images, measuring on {len(samples):,} {name}")
+    with ProgressReport(reporter, "image calibrated") as progress:
+        measured = scorer(samples, preprocess)
+        answers = export_int8(trained, format, path, images, measured, progress.update, measure is None)
+    return answers, name

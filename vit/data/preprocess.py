@@ -42,14 +42,17 @@ class Preprocess:
 
     def __call__(self, image: Tensor) -> Tensor:
         """Upright pixels (3, H, W) uint8 -> (3, S, S) uint8, for evaluation, prediction and export alike."""
-        side = self.resize_side
-        if self.resize_mode == "squash":
-            image = _resize(image, [side, side], self.interpolation)
-        else:
-            image = resize_shorter(image, side, self.interpolation)
+        image = self.resized(image)
         _, height, width = image.shape
         top, left = round((height - self.image_size) / 2), round((width - self.image_size) / 2)  # as CenterCrop
         return image[:, top : top + self.image_size, left : left + self.image_size].contiguous()
+
+    def resized(self, image: Tensor) -> Tensor:
+        """Upright pixels (3, H, W) uint8 -> (3, h, w) uint8, of which the middle square is the network's input."""
+        side = self.resize_side
+        if self.resize_mode == "squash":
+            return _resize(image, [side, side], self.interpolation)
+        return resize_shorter(image, side, self.interpolation)
 
     @property
     def resize_side(self) -> int:

@@ -1,6 +1,7 @@
 """An export: write, load with the other library, compare, then give the file its name"""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -8,6 +9,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from vit.errors import CheckpointError, DataError, ResourceError, UsageError
+from vit.export.coreml_package import CoreMlPackage
 from vit.export.format import Classify, Format
 from vit.export.onnx_file import OnnxFile
 from vit.export.openvino_files import OpenVinoFiles
@@ -19,6 +21,7 @@ from vit.export.verify import (
     TOLERANCE,
     Difference,
     PeerDifference,
+    Structure,
     compare,
     compare_peer,
     contents,
@@ -33,6 +36,7 @@ from vit.inference.engine import trained_engine
 FORMATS: dict[str, Format] = {
     "onnx": OnnxFile(),
     "openvino": OpenVinoFiles(),
+    "coreml": CoreMlPackage(),
     "pt2": Program(),
     "safetensors": Weights(),
     "timm": TimmFile(),
@@ -40,7 +44,7 @@ FORMATS: dict[str, Format] = {
 }
 
 
-def export(trained: Trained, name: str, output: Path, files: Sequence[str] = ()) -> Difference:
+def export(trained: Trained, name: str, output: Path, files: Sequence[str] = ()) -> Difference | Structure:
     """Export a network, and compare it with the checkpoint in float32 on a CPU.
 
     Args:
@@ -50,7 +54,7 @@ def export(trained: Trained, name: str, output: Path, files: Sequence[str] = ())
         files: images for the comparison; random images where this is empty.
 
     Returns:
-        The difference from the checkpoint.
+        The difference from the checkpoint; of a format that cannot be computed here, what was checked.
 
     Raises:
         UsageError: the output exists, has the wrong ending, or the format cannot hold this network.
@@ -60,33 +64,50 @@ def export(trained: Trained, name: str, output: Path, files: Sequence[str] = ())
     """
     chosen = FORMATS[name]
     chosen.check_installed(name)
+    with new_output(name, output) as written:
+        chosen.write(trained, written)
+        words = chosen.structure(trained, written)
+        if words is not None:
+            if files:
+                raise UsageError(f"--verify, but --format {name} cannot be computed here", "leave --verify out")
+            return Structure(words)
+        found = _compared(trained, chosen, written, files)
+        seen = _seen_by_peer(trained, chosen, written, files)
+        if seen is not None and not seen.is_small:
+            raise CheckpointError(
+                f"the transform of {seen.library} prepares {seen.worst} differently, by {seen.gray:.1f} gray "
+                f"levels on average (allowed: {GRAY:g}); nothing was written",
+                "give another --format",
+            )
+        if not found.is_small:
+            raise CheckpointError(
+                f"the {name} file differs from the checkpoint by up to {found.largest:.2g} in a probability, and "
+                f"in {found.num_labels} of {found.num_images} labels (allowed: {TOLERANCE:g} and 0); "
+                "nothing was written",
+                "give another --format",
+            )
+    return replace(found, peer=seen)
+
+
+@contextmanager
+def new_output(name: str, output: Path) -> Iterator[Path]:
+    """A path to write to. Without an error inside, what was written gets the name of the output; else it is removed.
+
+    Raises:
+        UsageError: the output exists, or has the wrong ending.
+        ResourceError: the output cannot be written.
+    """
     check_output(name, output)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
             written = Path(folder) / output.name
-            chosen.write(trained, written)
+            yield written
             _give_usual_mode(written, Path(folder))
-            found = _compared(trained, chosen, written, files)
-            seen = _seen_by_peer(trained, chosen, written, files)
-            if seen is not None and not seen.is_small:
-                raise CheckpointError(
-                    f"the transform of {seen.library} prepares {seen.worst} differently, by {seen.gray:.1f} gray "
-                    f"levels on average (allowed: {GRAY:g}); nothing was written",
-                    "give another --format",
-                )
-            if not found.is_small:
-                raise CheckpointError(
-                    f"the {name} file differs from the checkpoint by up to {found.largest:.2g} in a probability, and "
-                    f"in {found.num_labels} of {found.num_images} labels (allowed: {TOLERANCE:g} and 0); "
-                    "nothing was written",
-                    "give another --format",
-                )
             check_output(name, output)  # another process may have written it in the meantime
             written.rename(output)
     except OSError as error:
         raise ResourceError(f"cannot write {output}: {error.strerror}", "choose another --output") from error
-    return replace(found, peer=seen)
 
 
 def check_output(name: str, output: Path) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +13,10 @@ from torch import Tensor
 from vit.checkpoints.format import Description
 from vit.errors import UsageError, install
 from vit.inference.deployed import Trained
+from vit.inference.engine import Classifies
 
+Progress = Callable[[int, int], None]
+INT8 = {"precision": "int8"}  # what a file of int8 says about itself beside `notes`
 Classify = Callable[[Tensor], Tensor]  # images (B, 3, S, S) uint8 -> probabilities (B, C)
 
 
@@ -25,11 +28,14 @@ class Peer:
         name: name of the library.
         transform: upright RGB picture -> normalized input of the network (3, S, S).
         probabilities: normalized images (B, 3, S, S) -> probabilities (B, C).
+        rounds_down: whether the middle square of a picture with an odd margin lies at the upper and left pixel of the
+            two that are as close. torchvision, timm and this package take the even one.
     """
 
     name: str
     transform: Callable[[Image.Image], Tensor]
     probabilities: Classify
+    rounds_down: bool = False
 
 
 class Format(ABC):
@@ -61,15 +67,65 @@ class Format(ABC):
         """The written network with the library's own preprocessing; None where the library does not resize pictures."""
         return None
 
+    def structure(self, trained: Trained, path: Path) -> str | None:
+        """For a format that cannot be computed here: what of the written file was checked, in words; else None.
+
+        Raises:
+            CheckpointError: the file does not hold the network.
+        """
+        return None
+
     @abstractmethod
     def how_to_load(self, trained: Trained, path: Path) -> str:
         """Python code that loads the written network, for the user to copy."""
 
     def check_installed(self, name: str) -> None:
         """Raise UsageError when a package that this format needs is missing."""
-        missing = [package for package in self.packages if find_spec(package) is None]
-        if missing:
-            raise UsageError(f"--format {name} needs {', '.join(missing)}", install(self.extra))
+        _check_packages(f"--format {name}", self.packages, self.extra)
+
+
+class Int8Format(Format):
+    """A format that also holds int8 weights and activations.
+
+    Attributes:
+        int8_packages: packages that int8 needs beyond those of the format.
+        int8_extra: extra of this program that installs these packages.
+    """
+
+    int8_packages: tuple[str, ...] = ()
+    int8_extra: str = ""
+
+    @abstractmethod
+    def write_int8(self, trained: Trained, path: Path, images: Tensor, progress: Progress) -> None:
+        """Write the network in int8.
+
+        Args:
+            path: a file or folder that does not exist yet.
+            images: (n, 3, S, S) uint8, whose activations give the ranges.
+            progress: called with (done, total) images.
+
+        Raises:
+            UsageError: the format cannot hold this network.
+        """
+
+    @abstractmethod
+    def describe(self, trained: Trained, path: Path) -> None:
+        """Change the description in a written file. The graph stays as it is."""
+
+    @abstractmethod
+    def engine(self, path: Path) -> Classifies:
+        """What `vit predict` computes the written file with."""
+
+    def check_int8_installed(self, name: str) -> None:
+        """Raise UsageError when a package that int8 needs is missing."""
+        self.check_installed(name)
+        _check_packages(f"--format {name} --precision int8", self.int8_packages, self.int8_extra)
+
+
+def _check_packages(what: str, packages: Sequence[str], extra: str) -> None:
+    missing = [package for package in packages if find_spec(package) is None]
+    if missing:
+        raise UsageError(f"{what} needs {', '.join(missing)}", install(extra))
 
 
 def use_words(trained: Trained, logits: str) -> str:

@@ -1,18 +1,19 @@
 """onnx: a file from uint8 images to calibrated probabilities, for onnxruntime"""
 
-import contextlib
-import io
 import logging
-import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from vit.checkpoints.format import KEY
 from vit.errors import UsageError
-from vit.export.format import Classify, Format, description_text
+from vit.export.format import INT8, Classify, Int8Format, Progress, description_text
+from vit.export.quiet import quiet
 from vit.inference.deployed import Trained, input_words, notes, traced
+from vit.inference.engine import Classifies
 from vit.inference.engines.engine_names import ONNX
 from vit.inference.engines.onnx_engine import INPUT, MAX_BYTES, OUTPUT, OnnxEngine
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 
-class OnnxFile(Format):
+class OnnxFile(Int8Format):
     """A graph that `vit predict` accepts, too."""
 
     ending = ONNX
@@ -28,20 +29,22 @@ class OnnxFile(Format):
     extra = "export"
 
     def write(self, trained: Trained, path: Path) -> None:
+        path.write_bytes(_described(_graph(trained), trained).SerializeToString())
+
+    def write_int8(self, trained: Trained, path: Path, images: Tensor, progress: Progress) -> None:
+        from vit.export.onnx_int8 import quantized
+
+        model = quantized(_graph(trained), images, progress)
+        path.write_bytes(_described(model, trained, INT8).SerializeToString())
+
+    def describe(self, trained: Trained, path: Path) -> None:
         import onnx
 
-        if sum(value.nbytes for value in trained.network.state_dict().values()) >= MAX_BYTES:
-            raise UsageError("the network is larger than one ONNX file can be", "give --format pt2 or safetensors")
-        model = _converted(trained)
-        _forget_source_lines(model)
-        onnx.helper.set_model_props(
-            model,
-            {
-                KEY: description_text(trained.description),
-                **notes(trained),
-            },
-        )
-        path.write_bytes(model.SerializeToString())
+        model = onnx.ModelProto.FromString(path.read_bytes())
+        path.write_bytes(_described(model, trained, INT8).SerializeToString())
+
+    def engine(self, path: Path) -> Classifies:
+        return OnnxEngine(path)
 
     def read(self, trained: Trained, path: Path) -> Classify:
         return OnnxEngine(path).probabilities
@@ -53,11 +56,28 @@ class OnnxFile(Format):
         )
 
 
+def _graph(trained: Trained) -> "ModelProto":
+    """The network as ONNX, without paths of this machine."""
+    if sum(value.nbytes for value in trained.network.state_dict().values()) >= MAX_BYTES:
+        raise UsageError("the network is larger than one ONNX file can be", "give --format pt2 or safetensors")
+    model = _converted(trained)
+    _forget_source_lines(model)
+    return model
+
+
+def _described(model: "ModelProto", trained: Trained, more: Mapping[str, str] | None = None) -> "ModelProto":
+    """The same graph with what it says about itself, and nothing else."""
+    import onnx
+
+    del model.metadata_props[:]
+    onnx.helper.set_model_props(model, {KEY: description_text(trained.description), **notes(trained), **(more or {})})
+    return model
+
+
 def _converted(trained: Trained) -> "ModelProto":
     """The graph as ONNX, without the messages of the exporters, which do not help the user."""
     logging.getLogger("onnxscript").setLevel(logging.ERROR)
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")
+    with quiet():
         program = torch.onnx.export(
             traced(trained),
             input_names=[INPUT],

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import timm
-from safetensors.torch import save_file
 from torch import Tensor
 
 from vit.data.preprocess import Preprocess
 from vit.errors import UsageError
 from vit.export.calibrated import calibrated_weights
 from vit.export.format import Peer, PeerFormat, use_words
-from vit.export.weights import folded_metadata
+from vit.export.weights import folded_metadata, save_weights
 from vit.inference.activation import calibrated_probabilities
 from vit.inference.deployed import Trained
 from vit.models.spec import NetworkSpec
@@ -41,11 +40,8 @@ class TimmFile(PeerFormat):
 
     def write(self, trained: Trained, path: Path) -> None:
         weights, _, _ = _in_timm(trained)
-        save_file(
-            {key: value.contiguous() for key, value in weights.items()},
-            path,
-            metadata=folded_metadata(trained.description),
-        )
+        kept = {key: value.contiguous() for key, value in weights.items()}
+        save_weights(kept, path, folded_metadata(trained.description))
 
     def peer(self, trained: Trained, path: Path) -> Peer:
         _, name, options = _in_timm(trained)

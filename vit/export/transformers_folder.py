@@ -10,18 +10,16 @@ from pathlib import Path
 import numpy as np
 import torch
 from PIL import Image
-from safetensors.torch import save_file
 from torch import Tensor
 
 from vit.errors import UsageError
 from vit.export.calibrated import calibrated_weights
 from vit.export.format import Peer, PeerFormat, use_words
-from vit.export.weights import folded_metadata
+from vit.export.weights import folded_metadata, save_weights
 from vit.inference.activation import calibrated_probabilities
 from vit.inference.deployed import Trained
 from vit.models.vision_transformer import VisionTransformer
 from vit.weights.formats.huggingface import to_huggingface
-from vit.weights.licence import CARD, card
 
 _OTHERS = "give --format onnx, pt2, safetensors or timm"
 _RESAMPLING = {"bilinear": 2, "bicubic": 3}  # numbers of Pillow
@@ -45,7 +43,7 @@ class TransformersFolder(PeerFormat):
         except ValueError as error:
             raise UsageError(str(error), _OTHERS) from error
         path.mkdir()
-        save_file(weights, path / "model.safetensors", metadata=folded_metadata(trained.description))
+        save_weights(weights, path / "model.safetensors", folded_metadata(trained.description))
         class_names = trained.description.class_names
         config = {
             **values,
@@ -58,8 +56,6 @@ class TransformersFolder(PeerFormat):
             config["problem_type"] = "multi_label_classification"
         for name, content in (("config.json", config), ("preprocessor_config.json", _processor(trained))):
             (path / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        if trained.description.licence is not None:
-            (path / CARD).write_text(card(trained.description.licence), encoding="utf-8")
 
     def peer(self, trained: Trained, path: Path) -> Peer:
         from transformers import AutoImageProcessor, AutoModelForImageClassification
@@ -73,7 +69,11 @@ class TransformersFolder(PeerFormat):
             return torch.as_tensor(np.asarray(processor(images=picture, return_tensors="np")["pixel_values"][0]))
 
         rules = trained.description.multilabel
-        return Peer("transformers", transform, lambda images: calibrated_probabilities(model(images).logits, rules))
+
+        def probabilities(images: Tensor) -> Tensor:
+            return calibrated_probabilities(model(images).logits, rules)
+
+        return Peer("transformers", transform, probabilities, rounds_down=True)
 
     def how_to_load(self, trained: Trained, path: Path) -> str:
         return (

@@ -35,6 +35,8 @@ class PeerDifference:
         worst: file with this difference.
         largest: largest difference of a probability. Another resizer changes it a little.
         num_labels: number of images with different labels.
+        num_shifted: number of images whose middle square the library takes one pixel higher or farther left. Both are
+            in the middle. Pixels and labels are compared on the library's square.
     """
 
     library: str
@@ -44,6 +46,7 @@ class PeerDifference:
     worst: str = ""
     largest: float = 0.0
     num_labels: int = 0
+    num_shifted: int = 0
 
     @property
     def is_small(self) -> bool:
@@ -74,6 +77,17 @@ class Difference:
         return self.num_images > 0 and self.largest <= TOLERANCE and self.num_labels == 0
 
 
+@dataclass(frozen=True)
+class Structure:
+    """What was checked of an export that cannot be computed here.
+
+    Attributes:
+        words: the checks, for people.
+    """
+
+    words: str
+
+
 def compare_peer(
     ours: Classify,
     preprocess: Preprocess,
@@ -82,7 +96,7 @@ def compare_peer(
     rules: LabelRules | None = None,
 ) -> PeerDifference:
     """Compare this package with another library, from (name, bytes) to probabilities, without unreadable files."""
-    num_images = num_others = num_labels = 0
+    num_images = num_others = num_labels = num_shifted = 0
     gray, largest, worst = torch.zeros(()), torch.zeros(()), ""
     levels = torch.tensor(preprocess.std)[:, None, None] * 255
     for name, content in files:
@@ -96,7 +110,9 @@ def compare_peer(
             num_others += 1
             continue
         num_images += 1
-        prepared, theirs = preprocess(decoded)[None], peer.transform(picture)[None]
+        prepared, is_shifted = _prepared(preprocess, decoded, peer.rounds_down)
+        num_shifted += is_shifted
+        theirs = peer.transform(picture)[None]
         off = ((preprocess.normalize(prepared)[0] - theirs[0]).abs() * levels).mean()
         if not (off <= gray or gray.isnan()):
             gray, worst = off, name
@@ -104,7 +120,19 @@ def compare_peer(
             one, other = ours(prepared), peer.probabilities(theirs)
         largest = torch.maximum(largest, (one - other).abs().max())
         num_labels += num_different(one, other, rules)
-    return PeerDifference(peer.name, num_images, num_others, float(gray), worst, float(largest), num_labels)
+    counts = num_labels, num_shifted
+    return PeerDifference(peer.name, num_images, num_others, float(gray), worst, float(largest), *counts)
+
+
+def _prepared(preprocess: Preprocess, decoded: Tensor, rounds_down: bool) -> tuple[Tensor, bool]:
+    """(input of the network (1, 3, S, S), whether its square is not the one of `preprocess`)."""
+    if not rounds_down:
+        return preprocess(decoded)[None], False
+    image, side = preprocess.resized(decoded), preprocess.image_size
+    margins = [length - side for length in image.shape[1:]]
+    top, left = (margin // 2 for margin in margins)
+    is_shifted = any(round(margin / 2) != margin // 2 for margin in margins)
+    return image[None, :, top : top + side, left : left + side].contiguous(), is_shifted
 
 
 def contents(files: Sequence[str]) -> Iterator[tuple[str, bytes]]:

@@ -1,6 +1,7 @@
 """safetensors: weights under their own names, with the description in the file's metadata"""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy as np
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
+from torch import Tensor
 
 from vit.checkpoints.format import KEY, Description
 from vit.export.format import Classify, Format, description_text
@@ -21,7 +23,7 @@ class Weights(Format):
     ending = ".safetensors"
 
     def write(self, trained: Trained, path: Path) -> None:
-        save_file(trained.network.state_dict(), path, metadata=metadata(trained.description))
+        save_weights(trained.network.state_dict(), path, metadata(trained.description))
 
     def read(self, trained: Trained, path: Path) -> Classify:
         with safe_open(path, framework="pt") as file:
@@ -34,6 +36,21 @@ class Weights(Format):
 
     def how_to_load(self, trained: Trained, path: Path) -> str:
         return f"weights = safetensors.torch.load_file({str(path)!r})"
+
+
+def save_weights(weights: Mapping[str, Tensor], path: Path, notes: Mapping[str, str]) -> None:
+    """Write a safetensors file with the same bytes every time, so that a hub can tell that nothing has changed.
+
+    safetensors itself writes its metadata in a random order.
+    """
+    save_file(dict(weights), path, metadata=dict(notes))
+    content = path.read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)  # tensors stay aligned
+    path.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + size :])
 
 
 def metadata(description: Description) -> dict[str, str]:

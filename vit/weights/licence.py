@@ -46,16 +46,6 @@ def licence_of_card(folder: Path) -> str:
     return ", ".join(dict.fromkeys(stated)) or UNKNOWN
 
 
-def card(licence: str) -> str:
-    """A card of the Hugging Face hub that states the licence of the weights which a training started from."""
-    words = licence.split(", ")
-    header: dict[str, object] = {"license": words[0] if len(words) == 1 else words}
-    if len(words) == 1 and restricts(licence):
-        header = {"license": "other", "license_name": licence}
-    text = f"The training started from weights under this licence: {licence_words(licence)}."
-    return f"---\n{yaml.safe_dump(header)}---\n\n{text}\n"
-
-
 def _stated(word: object) -> str:
     """A licence as a word; "not stated" for anything else."""
     is_word = isinstance(word, str) and _WORD.fullmatch(word) is not None and word != "unknown"

@@ -49,7 +49,8 @@ class OnnxEngine:
         options.log_severity_level = 3
         try:
             self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-            plain = json.loads(self._session.get_modelmeta().custom_metadata_map[KEY])
+            told = self._session.get_modelmeta().custom_metadata_map
+            plain = json.loads(told[KEY])
             inputs = [(item.name, item.type, item.shape[1:]) for item in self._session.get_inputs()]
             outputs = [(item.name, item.type, item.shape[1:]) for item in self._session.get_outputs()]
         except Exception as error:  # onnxruntime has its own class for every failure
@@ -62,6 +63,8 @@ class OnnxEngine:
         expected = [(INPUT, "tensor(uint8)", [3, side, side])], [(OUTPUT, "tensor(float)", [self._count])]
         if (inputs, outputs) != expected:
             raise CheckpointError(f"{path} has inputs {inputs} and outputs {outputs}, not {expected}", _FIX)
+        if told.get("precision") == "int8":
+            self.precision = "int8"
         self._path = path
 
     def probabilities(self, images: Tensor) -> Tensor:

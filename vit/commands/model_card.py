@@ -1,0 +1,107 @@
+"""The facts of a model card, from the run folder of a model or from its source, and the card's file"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit.commands.arguments import StrPath
+from vit.errors import ResourceError, UsageError
+from vit.weights.licence import CARD
+
+if TYPE_CHECKING:
+    from vit.export.card import Int8Cost, Origin
+    from vit.inference.deployed import Trained
+
+_HUBS = ("timm:", "torchvision:", "hf:")
+
+
+def check_card(card: StrPath | None, format: str, has_folder: bool) -> Path | None:
+    """The path of --card; UsageError where it exists, or where the card is in the folder anyway."""
+    if card is None:
+        return None
+    if has_folder:
+        raise UsageError(f"--card, but --format {format} has its card in the folder, as {CARD}", "leave --card out")
+    path = Path(card).expanduser()
+    if path.exists():
+        raise UsageError(f"--card {path} exists", "give another name, or remove it")
+    return path
+
+
+def write_card(
+    model: Path, trained: "Trained", format: str, path: Path, card: Path | None, int8: "Int8Cost | None" = None
+) -> Path | None:
+    """Write the card of an export: into its folder, or to a file that was asked for. Returns its path.
+
+    Args:
+        model: run folder or checkpoint.
+        path: the export.
+        card: new file for the card of a single file; None: no card.
+    """
+    from vit.export.exporting import FORMATS
+
+    file = card if FORMATS[format].ending else path / CARD
+    if file is None:
+        return None
+    code = FORMATS[format].how_to_load(trained, Path(path.name))
+    return _write(file, card_of(trained, format, path.stem, code, origin_of(model), int8))
+
+
+def write_converted_card(trained: "Trained", source: str, path: Path, card: Path) -> Path:
+    """Write the card of a converted checkpoint.
+
+    Args:
+        source: SOURCE of `vit convert`.
+        path: the checkpoint.
+        card: new file for the card.
+    """
+    from vit.export.card import Origin
+
+    code = f'predictor = vit.load({path.name!r})\nfor row in predictor.predict(["photo.jpg"]):\n    print(row.label)'
+    origin = Origin(start=f"The weights were converted from {_source_words(source)}")
+    return _write(card, card_of(trained, "ckpt", path.stem, code, origin))
+
+
+def card_of(
+    trained: "Trained", format: str, title: str, code: str, origin: "Origin", int8: "Int8Cost | None" = None
+) -> str:
+    """The text of a card."""
+    from vit.export.card import CardFacts, card_text
+
+    parameters = sum(parameter.numel() for parameter in trained.network.parameters())
+    return card_text(CardFacts(title, trained.description, parameters, format, code, origin, int8))
+
+
+def origin_of(model: Path) -> "Origin":
+    """What the run folder of a model says about its training; nothing for a bare checkpoint.
+
+    Numbers of a finished run are those of its best checkpoint. Another checkpoint has none.
+    """
+    from vit.checkpoints.run import RunDirectory, checkpoint_of
+    from vit.commands.recipe_options import read_recipe
+    from vit.export.card import Origin
+
+    run = RunDirectory.around(model)
+    if run is None:
+        return Origin()
+    recipe, result = read_recipe(run.config_path), run.read_result()
+    start = recipe.model.init_from
+    words = "Random weights" if start is None else f"The training started from {_source_words(start)}"
+    source = recipe.data.source
+    hub_data = source.removeprefix("hf:").split("@")[0] if source.startswith("hf:") else None
+    if result is None:
+        return Origin(start=words, hub_data=hub_data)
+    is_best = checkpoint_of(model).resolve() == run.best_path.resolve()
+    return Origin(words, result.data, hub_data, result.num_images, result.metrics if is_best else {})
+
+
+def _source_words(source: str) -> str:
+    """Weights to start from, in words, without a folder of this machine."""
+    return source if source.startswith(_HUBS) else f"weights in a file or folder, {Path(source).name}"
+
+
+def _write(file: Path, text: str) -> Path:
+    try:
+        with open(file, "x", encoding="utf-8") as stream:  # nothing is overwritten
+            stream.write(text)
+    except OSError as error:
+        raise ResourceError(f"cannot write the model card {file}: {error.strerror}", "choose another --card") from error
+    return file

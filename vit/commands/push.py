@@ -1,0 +1,123 @@
+"""`vit push RUN|CKPT hf:OWNER/NAME`: a trained model with its card on the Hugging Face hub"""
+
+import os
+import re
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from vit.checkpoints.model_path import check_model
+from vit.commands.arguments import Model
+from vit.commands.command_line import Metavar
+from vit.console import Reporter
+from vit.errors import UsageError
+
+if TYPE_CHECKING:
+    from vit.inference.deployed import Trained
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+_HUB = "hf:"
+
+
+def push(
+    model: Model,
+    target: Annotated[str, Metavar("hf:OWNER/NAME")],
+    *,
+    format: Literal["hf", "timm", "onnx", "openvino", "safetensors"] = "hf",
+    public: bool = False,
+    replace: bool = False,
+    dry_run: bool = False,
+) -> str:
+    """Upload a trained model with its model card to the Hugging Face hub, in one commit.
+
+    The files are those of vit export, compared with the checkpoint before anything is uploaded. A new repository is
+    private. Files of an existing repository are not replaced, unless --replace asks for a new commit.
+
+    Args:
+        model: a run folder or a checkpoint
+        target: hf:OWNER/NAME, where OWNER is a user or an organization of the hub
+        format: as for vit export; hf: for transformers, and for vit convert hf:OWNER/NAME
+        public: make a new repository visible to everyone
+        replace: replace the files of a repository that holds others, by a new commit; earlier commits stay
+        dry_run: show what would be uploaded, and upload nothing
+
+    Returns:
+        The address of the model.
+
+    Raises:
+        VitError: the model cannot be used, the format cannot hold it, or the hub refuses it.
+
+    Example:
+        vit push runs/photos/vit_tiny_patch16_224/20260101-120000 hf:me/photos-vit --dry_run
+    """
+    name = _checked(target)
+    check_model(os.fspath(model))
+
+    from vit.export.hub_upload import address, check_free, check_login, find_repository, upload
+
+    reporter = Reporter()
+    user = "" if dry_run else check_login(name)  # before the export, which takes a while
+
+    from vit.checkpoints.load import load
+    from vit.checkpoints.run import checkpoint_of
+    from vit.commands.shown_export import show_licence
+    from vit.inference.deployed import Trained
+
+    trained = Trained(*load(checkpoint_of(Path(model))))
+    with TemporaryDirectory() as parent:
+        folder = Path(parent) / name.partition("/")[2]
+        _export(Path(model), trained, format, name, folder)
+        _show_files(reporter, folder, name)
+        show_licence(reporter, trained)
+        if dry_run:
+            reporter.line("nothing was uploaded (--dry_run)")
+            reporter.next_command(f"vit push {os.fspath(model)} {target}")
+            return address(name)
+        repository = find_repository(name)
+        if repository.holds(folder):
+            reporter.line(f"{address(name)} holds these files already; nothing to do")
+        else:
+            check_free(repository, replace)
+            private = repository.private if repository.exists else not public
+            reporter.notice(
+                f"uploading as {user} to {address(name)}, {'private' if private else 'visible to everyone'}"
+            )
+            commit = upload(repository, folder, public)
+            reporter.line(f"{address(name)}: commit {commit[:12]}, files compared with those here")
+    if format == "hf":
+        reporter.next_command(f"vit convert {target} --output {name.partition('/')[2]}.ckpt")
+    return address(name)
+
+
+def _checked(target: str) -> str:
+    """OWNER/NAME of a target; UsageError for anything else."""
+    name = target.removeprefix(_HUB)
+    if not target.startswith(_HUB) or _NAME.fullmatch(name) is None or name.endswith((".git", "-", ".")):
+        raise UsageError(
+            f"{target!r} is not a model of the Hugging Face hub", "give hf:OWNER/NAME, such as hf:me/photos-vit"
+        )
+    return name
+
+
+def _export(model: Path, trained: "Trained", format: str, name: str, folder: Path) -> None:
+    """Write the export and its card into a folder that does not exist yet."""
+    from vit.commands.model_card import card_of, origin_of
+    from vit.export.exporting import FORMATS, export
+    from vit.weights.licence import CARD
+
+    chosen, title = FORMATS[format], name.partition("/")[2]
+    file = folder if not chosen.ending else folder / f"model{chosen.ending}"
+    export(trained, format, file)
+    shown = Path(name) if format == "hf" else Path(file.name if chosen.ending else ".")
+    code = chosen.how_to_load(trained, shown)
+    text = card_of(trained, format, title, code, origin_of(model))
+    (folder / CARD).write_text(text, encoding="utf-8")
+
+
+def _show_files(reporter: Reporter, folder: Path, name: str) -> None:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    total = sum(path.stat().st_size for path in files)
+    reporter.line(f"hf:{name}: {len(files)} files, {total / 1e6:.1f} MB")
+    rows = [(path.relative_to(folder).as_posix(), f"{path.stat().st_size:,}") for path in files]
+    reporter.table(("file", "bytes"), rows)
+    reporter.line("the card names the data set, its classes and the test results: read it with vit export --format hf")

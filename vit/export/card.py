@@ -1,0 +1,284 @@
+"""The model card: a README.md in the format of the Hugging Face hub, made of recorded facts alone
+
+The header is YAML that the hub reads (licence, library, task, results). The text below is for people. A number that was
+not measured, and a fact that is not recorded, is said to be unknown. No path, user or machine is named.
+"""
+
+import html
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from vit.checkpoints.format import Description
+from vit.inference.intervals import Metric
+from vit.weights.licence import licence_words, restricts
+
+if TYPE_CHECKING:
+    from huggingface_hub import ModelCardData
+
+_MARKS = re.compile(r"([\\`*_\[\]|#<>])")
+UNKNOWN = "unknown"
+_LIBRARIES = {"hf": "transformers", "timm": "timm", "onnx": "onnx", "openvino": "openvino", "tflite": "tflite",
+              "coreml": "coreml"}  # fmt: skip
+_IMPORTS = {
+    "onnx": "import onnxruntime",
+    "openvino": "import openvino",
+    "pt2": "import torch",
+    "safetensors": "import safetensors.torch",
+    "timm": "import timm, torch",
+    "hf": "from transformers import AutoImageProcessor, AutoModelForImageClassification",
+    "tflite": "from ai_edge_litert.interpreter import Interpreter",
+    "coreml": "import coremltools",
+    "ckpt": "import vit",
+}
+_METRICS = {  # of result.json -> the hub's type, and the name in the text
+    "acc1": ("accuracy", "accuracy"),
+    "acc5": ("top_5_accuracy", "top-5 accuracy"),
+    "balanced_accuracy": ("balanced_accuracy", "balanced accuracy"),
+    "macro_f1": ("f1", "macro F1"),
+    "map": ("mean_average_precision", "mAP"),
+    "micro_f1": ("micro_f1", "micro F1"),
+    "exact_match": ("exact_match", "exact match"),
+}
+_SHOWN_CLASSES = 100
+_TEMPLATE = """---
+{{ card_data }}
+---
+
+# {{ title }}
+
+An image classifier: {{ network }}, {{ parameters }} parameters, {{ num_classes }} {{ kind }}, images of
+{{ side }} x {{ side }} pixels. Made with [vit-lightning](https://pypi.org/project/vit-lightning/) {{ version }}.
+
+## Use
+
+```python
+{{ code }}
+```
+
+## Data
+
+{{ data }}
+
+Classes: {{ classes }}.
+
+## Results
+
+{{ results }}
+
+## Starting weights
+
+{{ start }}
+
+## Limits
+
+- The model knows the classes above and no others. It gives every image one of them, also an image of something else.
+- Results hold for images like those of the data above. Other cameras, places or times can lower them.
+- {{ calibration }}
+- {{ fairness }}
+
+## Licence
+
+{{ licence }}
+"""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a model comes from, as far as its run folder or its source says.
+
+    Attributes:
+        start: weights that the training started from, or were converted, in words; None: unknown.
+        data: name of the data set; None: unknown.
+        hub_data: name of the data set on the hub; None: elsewhere, or unknown.
+        num_images: number of images in each split.
+        metrics: test metrics: {name: {value, low, high}}; {} where none were measured.
+    """
+
+    start: str | None = None
+    data: str | None = None
+    hub_data: str | None = None
+    num_images: Mapping[str, int] = field(default_factory=dict)
+    metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Int8Cost:
+    """What int8 costs, measured on labeled images.
+
+    Attributes:
+        images: the images, in words.
+        num_images: their number.
+        accuracy: accuracy of the file.
+        reference: accuracy of the checkpoint on the same images.
+        loss: paired loss of accuracy.
+    """
+
+    images: str
+    num_images: int
+    accuracy: Metric
+    reference: Metric
+    loss: Metric
+
+
+@dataclass(frozen=True)
+class CardFacts:
+    """Everything that a card says.
+
+    Attributes:
+        title: name of the model.
+        description: what the checkpoint says about itself.
+        parameters: number of parameters.
+        format: name of the export format, or "ckpt".
+        code: Python code that loads the file, without its imports.
+        origin: where the model comes from.
+        int8: what int8 costs; None: the file holds float32.
+    """
+
+    title: str
+    description: Description
+    parameters: int
+    format: str
+    code: str
+    origin: Origin
+    int8: Int8Cost | None = None
+
+
+def card_text(facts: CardFacts) -> str:
+    """The content of README.md."""
+    from huggingface_hub import ModelCard
+
+    description, origin = facts.description, facts.origin
+    names = description.class_names
+    shown = ", ".join(map(_plain, names[:_SHOWN_CLASSES]))
+    several = description.multilabel is not None
+    card = ModelCard.from_template(
+        _header(facts),
+        template_str=_TEMPLATE,
+        title=_plain(facts.title),
+        network=_plain(description.spec.name),
+        parameters=f"{facts.parameters:,}",
+        num_classes=f"{len(names):,}",
+        kind="labels, of which an image may have several" if several else "classes",
+        side=description.preprocess.image_size,
+        version=_plain(description.versions.get("vit-lightning", UNKNOWN)),
+        code=f"{_IMPORTS[facts.format]}\n{facts.code}",
+        classes=shown + (f", and {len(names) - _SHOWN_CLASSES:,} more" if len(names) > _SHOWN_CLASSES else ""),
+        data=_data(origin),
+        results="\n\n".join(filter(None, (_results(origin), _int8(facts.int8)))),
+        start=_sentence(origin.start, "Unknown: neither this file nor its folder says what the training started from."),
+        calibration=_calibration(description),
+        fairness="It was not examined for fairness between groups of people, nor against images made to deceive it.",
+        licence=_licence(description.licence),
+    )
+    return str(card)
+
+
+def _header(facts: CardFacts) -> "ModelCardData":
+    """The part that the hub reads."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    description, origin = facts.description, facts.origin
+    accuracy = [] if facts.int8 is None else [("accuracy", "accuracy", facts.int8.accuracy.value, "validation")]
+    measured = accuracy or [
+        (*_METRICS[key], float(metric["value"]), "test") for key, metric in origin.metrics.items() if key in _METRICS
+    ]
+    data = origin.data or UNKNOWN
+    results = [
+        EvalResult(
+            task_type="image-classification",
+            dataset_type=origin.hub_data or data,
+            dataset_name=data,
+            dataset_split=split,
+            metric_type=kind,
+            metric_name=name,
+            metric_value=round(value, 6),
+        )
+        for kind, name, value, split in measured
+    ]
+    licence = _licence_keys(description.licence)
+    return ModelCardData(
+        library_name=_LIBRARIES.get(facts.format, "pytorch"),
+        pipeline_tag="image-classification",
+        tags=["image-classification", "vision", "vit-lightning", *(["int8"] if facts.int8 else [])],
+        datasets=None if origin.hub_data is None else [origin.hub_data],
+        model_name=facts.title,
+        eval_results=results or None,
+        **licence,
+    )
+
+
+def _licence_keys(licence: str | None) -> dict[str, Any]:
+    """The header's keys of a licence. The hub has a word for an unknown one."""
+    if licence is None:
+        return {"license": UNKNOWN}
+    words = licence.split(", ")
+    if len(words) == 1 and restricts(licence):
+        return {"license": "other", "license_name": licence}
+    return {"license": words[0] if len(words) == 1 else words}
+
+
+def _licence(licence: str | None) -> str:
+    if licence is None:
+        return (
+            "Unknown. No licence of the starting weights is recorded, and nobody has stated one for this model. "
+            "Choose one before you publish it, and look at the terms of the data."
+        )
+    return f"The training started from weights under this licence: {_plain(licence_words(licence))}."
+
+
+def _data(origin: Origin) -> str:
+    if origin.data is None:
+        return "Unknown: this file does not say which images the model was trained on."
+    rows = "".join(f"| {_plain(split)} | {count:,} |\n" for split, count in origin.num_images.items())
+    return f"Data set: {_plain(origin.data)}.\n\n| split | images |\n|---|---|\n{rows}".rstrip()
+
+
+def _results(origin: Origin) -> str:
+    rows = [_row(_METRICS[key][1], metric) for key, metric in origin.metrics.items() if key in _METRICS]
+    if not rows:
+        return "Unknown: no accuracy on test images is recorded."
+    count = origin.num_images.get("test")
+    head = f"On {count:,} test images that were not trained on" if count else "On test images"
+    return f"{head}, with 95 % intervals over images:\n\n| metric | value | interval |\n|---|---|---|\n" + "\n".join(
+        rows
+    )
+
+
+def _row(name: str, metric: Mapping[str, float]) -> str:
+    within = f"{metric['low']:.4f} to {metric['high']:.4f}" if {"low", "high"} <= metric.keys() else UNKNOWN
+    return f"| {name} | {metric['value']:.4f} | {within} |"
+
+
+def _int8(cost: Int8Cost | None) -> str:
+    if cost is None:
+        return ""
+    points = "{:.2f} points ({:.2f} to {:.2f})".format(*(100 * value for value in vars(cost.loss).values()))
+    return (
+        "The results above are of the float32 checkpoint. This file holds int8. "
+        f"On {cost.num_images:,} {_plain(cost.images)}:\n\n"
+        f"| | accuracy | 95 % interval |\n|---|---|---|\n"
+        f"{_row('float32', vars(cost.reference))}\n{_row('int8', vars(cost.accuracy))}\n\n"
+        f"int8 loses {points}, paired over the same images."
+    )
+
+
+def _calibration(description: Description) -> str:
+    if description.multilabel is not None:
+        return "Probabilities are calibrated by a temperature for each label, where the validation images told one."
+    if description.temperature == 1:
+        return "Probabilities are not calibrated by a temperature, or the validation images did not tell one from 1."
+    return (
+        f"Probabilities are calibrated by a temperature of {description.temperature:.3f}, fitted on validation images."
+    )
+
+
+def _sentence(text: str | None, otherwise: str) -> str:
+    return otherwise if text is None else f"{_plain(text)}."
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown and HTML show as it is, on one line."""
+    shown = "".join(letter if letter.isprintable() else " " for letter in html.escape(text, quote=False))
+    return _MARKS.sub(r"\\\1", shown)
