@@ -28,8 +28,8 @@ ALLOWED = {
     "style": set(), "body": set(), "main": set(),
     "h1": set(), "h2": set(), "h3": set(), "p": {"class"}, "div": {"class", "tabindex"},
     "figure": {"class", "tabindex"}, "img": {"src", "alt", "loading"}, "figcaption": set(), "table": set(),
-    "thead": set(), "tbody": set(), "tr": set(), "th": {"class"}, "td": {"class"}, "small": set(), "b": set(), "span": {"class"},
-    "details": set(), "summary": set(), "pre": set(),
+    "thead": set(), "tbody": set(), "tr": set(), "th": {"class"}, "td": {"class"}, "small": set(), "b": set(),
+    "span": {"class"}, "details": set(), "summary": set(), "pre": set(),
 }  # fmt: skip
 HOSTILE = [
     "<script>document.title='owned'</script>", '"><img src=x onerror="document.title=\'owned\'">', "</td></table>",
