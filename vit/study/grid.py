@@ -27,7 +27,7 @@ _UNDECIDING_DATA = {"source", "root", "download", "image_column", "label_column"
 
 @dataclass(frozen=True)
 class Budget:
-    """Length of a cell's training: a number of steps, of epochs, the longer of both, or (without either) the recipe's."""
+    """Length of a cell's training: a number of steps, of epochs, the longer of both, or of neither: the recipe's."""
 
     steps: int | None
     epochs: int | None
