@@ -1,0 +1,122 @@
+"""Trains a row of evidence/ again or further, keeps its finished cells, and writes the pages: `make results ROW=NAME`.
+
+    python benchmarks/results.py                      (only writes the pages and their figures, from what is kept)
+    python benchmarks/results.py digits_demo          (trains the cells that are missing, then measures, then writes)
+    python benchmarks/results.py digits_demo --again  (trains every cell of the row again)
+
+A cell with a kept result is not trained again. Interrupt this command at any time and start it again. While cells train,
+finished ones are noted with their machine. A row whose measures need weights that this machine does not have trains
+the cells that were not measured again. Cells run one at a time, with one thread for each free core: see --jobs.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from results_pages import write_pages
+from results_rows import EVIDENCE, MACHINES, ROOT, Row, compact, read_rows
+from timing import processor
+
+from vit.atomic_files import write_json
+from vit.layout import RunLayout
+from vit.study.folder import StudyDirectory
+
+HERE = Path(__file__).parent
+POLL = 20.0  # seconds
+
+
+def keep(row: Row) -> None:
+    """Note the machine of newly finished cells, and make their results small."""
+    path = row.folder / MACHINES
+    known: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    noted = {cell for cells in known.values() for cell in cells}
+    found = sorted(file.parent.relative_to(row.folder).as_posix() for file in row.folder.glob("cells/*/*/*/result.json"))
+    new = [cell for cell in found if cell not in noted]
+    if new:
+        known.setdefault(f"{processor()}, {len(os.sched_getaffinity(0))} cores", []).extend(new)
+        write_json(path, known)
+    for cell in new:
+        compact(row.folder / cell / "result.json")
+
+
+def train(row: Row, jobs: int) -> None:
+    """Run the study of a row, and keep its cells as they come."""
+    words = ["study", "--config", str(ROOT / "configs" / "studies" / f"{row.name}.yaml"), "--out", str(EVIDENCE)]
+    words += ["--name", row.name, "--jobs", str(jobs), "--wandb", "off"]
+    if row.needs:
+        if not os.environ.get(row.needs):
+            raise SystemExit(f"set {row.needs} to the folder of the images of {row.name}")
+        words += ["--data.root", os.environ[row.needs]]
+    print(f"$ vit {shlex.join(words)}", flush=True)
+    process = subprocess.Popen([sys.executable, "-m", "vit", *words], cwd=ROOT)
+    try:
+        while True:
+            try:
+                code = process.wait(POLL)
+                break
+            except subprocess.TimeoutExpired:
+                keep(row)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+        keep(row)
+    if code not in (0, 5):  # 5: some cells failed, which the pages say
+        raise SystemExit(f"vit study ended with {code}")
+
+
+def forget_unmeasured(row: Row) -> None:
+    """Remove results of cells that were never measured and whose weights are not here, so that they train again."""
+    path = row.folder / "measured" / "conditions.json"
+    if not any(words.startswith("conditions.py") for words in row.measures):
+        return
+    if not (row.folder / "study.json").is_file():
+        return
+    content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"correct": {}}
+    done = content["correct"].get("unchanged", {})
+    for cell in StudyDirectory(row.folder).listed():
+        run = RunLayout(row.folder / cell.folder)
+        if run.result_path.is_file() and not run.best_path.is_file() and str(cell.seed) not in done.get(cell.series, {}):
+            print(f"{cell.folder}: not measured, and its weights are not here; it trains again")
+            run.result_path.unlink()
+
+
+def measure(row: Row) -> None:
+    """Run the scripts that measure the networks of a row."""
+    for words in row.measures:
+        script, *arguments = shlex.split(words)
+        command = [str(HERE / script), row.name, *arguments]
+        if row.needs and script == "conditions.py":
+            command += ["--root", os.environ[row.needs]]
+        print(f"$ python {shlex.join(command)}", flush=True)
+        subprocess.run([sys.executable, *command], check=True, cwd=ROOT)
+
+
+def main() -> None:
+    rows, _ = read_rows()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", nargs="*", choices=[[], *rows], help="rows to train; default: only the pages")
+    parser.add_argument("--again", action="store_true", help="train finished cells again, too")
+    parser.add_argument("--jobs", type=int, default=1, help="cells at a time")
+    given = parser.parse_args()
+    for name in given.rows:
+        row = rows[name]
+        if given.again and row.folder.is_dir():
+            shutil.rmtree(row.folder)
+        forget_unmeasured(row)
+        train(row, given.jobs)
+        measure(row)
+    for row in rows.values():
+        if row.folder.is_dir():
+            keep(row)
+    for path in write_pages():
+        print(path.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()
