@@ -8,7 +8,7 @@ from results_rows import ROOT, Answers, Claim, Kept, read_rows, seeds_of
 
 from vit.study.findings import Difference, Interval
 from vit.study.paired import difference, hochberg
-from vit.study.variance_components import mean_error
+from vit.study.variance_components import NORMAL_QUANTILE, mean_error, wilson
 
 BOARD, CLAIMS = ROOT / "docs" / "leaderboard.md", ROOT / "docs" / "claims.md"
 NOTE = "<!-- written by `make results` from evidence/; edit evidence/rows.toml or benchmarks/results_pages.py -->"
@@ -37,7 +37,7 @@ def answers_of(kept: Mapping[str, Kept], claim: Claim) -> Answers | None:
         return None
     answers = found.measured(claim.measured) if claim.measured else found.answers
     if answers is None or not any(
-        {first, second} <= series.keys() for series in answers.correct.values() for first, second in claim.compare
+        answers.has_pair(condition, *names) for condition in answers.correct for names in claim.compare
     ):
         return None
     return answers
@@ -49,7 +49,7 @@ def leaderboard(kept: Mapping[str, Kept]) -> str:
     lines += [
         "Each row is made again by `make results ROW=NAME`. The folder `evidence/NAME` of the repository keeps the "
         "`result.json` of each run. Accuracies are on the test images, by the checkpoint of the lowest validation loss. "
-        "The intervals cover other seeds and other test images. Minutes are means of the runs, each on one core beside "
+        "The intervals cover other seeds and other test images; where nothing is random, other test images. Minutes are means of the runs, each on one core beside "
         "other work.",
         "",
         _line(("data", "network", "parameters", "test accuracy (95 % interval)", "each seed", "minutes a run",
@@ -78,8 +78,8 @@ def _board_lines(kept: Kept) -> Iterator[str]:
         ))  # fmt: skip
     if (svc := kept.measured("svc")) is not None:
         yield _line((
-            kept.row.data, "support vector machine (scikit-learn's `SVC`)", "", f"{_each(svc, '', 'SVC')} %",
-            "nothing is random", "under 0.1", hardware, f"[`{kept.row.name}`](#{kept.row.name})",
+            kept.row.data, "support vector machine (scikit-learn's `SVC`)", "", _accuracy(svc, "", "SVC"),
+            "nothing is random", f"{svc.facts['seconds'] / 60:.3f}", hardware, f"[`{kept.row.name}`](#{kept.row.name})",
         ))  # fmt: skip
 
 
@@ -120,15 +120,13 @@ def claims_page(kept: Mapping[str, Kept], claims: Sequence[Claim]) -> str:
 
 def differences(answers: Answers, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
     """A sentence for each pair of series."""
-    found = [
-        (first, second, difference(answers.pair("", first, second)))
-        for first, second in pairs
-        if {first, second} <= answers.correct[""].keys()
-    ]
-    tested = hochberg([one.p for _, _, one in found])
-    for (first, second, one), p in zip(found, tested, strict=True):
-        words = _gap_words(one, p)
-        yield f"- **{first}** against **{second}**: {_error(answers, first)} and {_error(answers, second)} error, {words}."
+    known = [names for names in pairs if answers.has_pair("", *names)]
+    shared = [answers.pair("", *names) for names in known]
+    found = [difference(pair) for pair in shared]
+    tested = hochberg([one.p for one in found])
+    for (first, second), pair, one, p in zip(known, shared, found, tested, strict=True):
+        errors = f"{100 * pair.first.mean():.2f} % and {100 * pair.second.mean():.2f} % error"  # of the common seeds
+        yield f"- **{first}** against **{second}**: {errors}, {_gap_words(one, p)}."
 
 
 def _gap_words(one: Difference, p: float) -> str:
@@ -149,12 +147,9 @@ def _ends(interval: Interval) -> str:
     return f"{100 * interval.low:+.2f} to {100 * interval.high:+.2f}"
 
 
-def _error(answers: Answers, series: str) -> str:
-    return f"{100 * float(answers.wrong('', series).mean()):.2f} %"
-
-
 def _accuracy(answers: Answers, condition: str, series: str) -> str:
-    found = mean_error(answers.wrong(condition, series))
+    wrong = answers.wrong(condition, series)
+    found = mean_error(wrong) if len(wrong) > 1 else wilson(float(wrong.mean()), answers.num_images, NORMAL_QUANTILE)
     words = f"{100 - 100 * found.value:.2f} %"
     if found.low is None or found.high is None:
         return words
@@ -175,7 +170,7 @@ def _series_table(answers: Answers) -> Iterator[str]:
 def _condition_table(answers: Answers, claim: Claim) -> Iterator[str]:
     """Accuracies of the compared series under each condition, with their gap and its corrected p."""
     for first, second in claim.compare:
-        shown = [name for name, series in answers.correct.items() if {first, second} <= series.keys()]
+        shown = [name for name in answers.correct if answers.has_pair(name, first, second)]
         gaps = [difference(answers.pair(name, second, first)) for name in shown]  # errors of the second minus the first
         yield _line(("test images", f"{first} (%)", f"{second} (%)", f"{first} minus {second}, points", "p"))
         yield _line(["---"] * 5)

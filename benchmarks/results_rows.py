@@ -3,12 +3,14 @@
 import json
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from vit.atomic_files import write_text
 from vit.checkpoints.result import unpack
 from vit.data.subset import SubsetKind
 from vit.study.findings import CellResult, FailedCell, Protocol
@@ -64,10 +66,12 @@ class Answers:
     Attributes:
         num_images: number of test images, T.
         correct: {condition: {series: {seed: (T,) truth values}}}.
+        facts: what else a file of measured/ says.
     """
 
     num_images: int
     correct: dict[str, dict[str, dict[int, Bools]]]
+    facts: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path) -> "Answers":
@@ -81,8 +85,9 @@ class Answers:
                     series: {int(seed): unpack(text, count) for seed, text in seeds.items()}
                     for series, seeds in by_series.items()
                 }
-                for condition, by_series in content["correct"].items()
+                for condition, by_series in content.pop("correct").items()
             },
+            content,
         )
 
     def wrong(self, condition: str, series: str) -> Bools:
@@ -90,13 +95,19 @@ class Answers:
         seeds = self.correct[condition][series]
         return ~np.stack([seeds[seed] for seed in sorted(seeds)])
 
+    def has_pair(self, condition: str, first: str, second: str) -> bool:
+        """Whether two series have a common seed, or one of them has none that decides anything."""
+        one, other = (self.correct[condition].get(name, {}) for name in (first, second))
+        return bool(one.keys() & other.keys()) or (min(len(one), len(other)) == 1)
+
     def pair(self, condition: str, first: str, second: str) -> Pair:
         """Two series on their common seeds. A series with one seed, which nothing random decides, stands for all."""
         one, other = self.correct[condition][first], self.correct[condition][second]
-        seeds = sorted(one.keys() & other.keys())
         if len(other) == 1 < len(one):
-            (only,) = other.values()
-            seeds, other = sorted(one), dict.fromkeys(one, only)
+            other = dict.fromkeys(one, *other.values())
+        if len(one) == 1 < len(other):
+            one = dict.fromkeys(other, *one.values())
+        seeds = sorted(one.keys() & other.keys())
         rows = [~np.stack([answers[seed] for seed in seeds]) for answers in (one, other)]
         return Pair(0, seeds, rows[0], rows[1])
 
@@ -121,7 +132,9 @@ class Kept:
         """The kept part of a row, or None where nothing is kept."""
         if not (row.folder / "study.json").is_file():
             return None
-        cells, protocol, failed = collect(row.folder)
+        found, protocol, failed = collect(row.folder)
+        noted = {cell for cells in cls.machines_of(row).values() for cell in cells}
+        cells = [cell for cell in found if cell.run in noted]  # the others are being trained at this moment
         return cls(row, cells, protocol, failed, len(StudyDirectory(row.folder).listed())) if cells else None
 
     @property
@@ -147,7 +160,12 @@ class Kept:
     @property
     def machines(self) -> dict[str, list[str]]:
         """{machine: run folders of the cells that it trained}."""
-        path = self.row.folder / MACHINES
+        return self.machines_of(self.row)
+
+    @staticmethod
+    def machines_of(row: Row) -> dict[str, list[str]]:
+        """{machine: run folders of the kept cells that it trained}, of a row."""
+        path = row.folder / MACHINES
         content: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         return content
 
@@ -194,7 +212,7 @@ def compact(path: Path) -> None:
     """Take out of a result.json what no page shows, so that hundreds of them stay small."""
     content = json.loads(path.read_text(encoding="utf-8"))
     content.pop("answers", None)
-    path.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(content, separators=(",", ":")) + "\n")
 
 
 def seeds_of(cells: Sequence[CellResult]) -> Iterator[tuple[str, list[CellResult]]]:
