@@ -22,11 +22,11 @@ from timing import processor
 from torch import Tensor
 
 from vit.atomic_files import write_json
-from vit.inference.predictor import load
 from vit.checkpoints.result import pack
 from vit.checkpoints.run import RunDirectory
 from vit.commands.recipe_options import read_recipe
 from vit.data.loader import labeled_images
+from vit.inference.predictor import load
 from vit.study.folder import ListedCell, StudyDirectory
 from vit.training.run_images import images_of_run
 

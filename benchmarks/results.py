@@ -4,8 +4,8 @@
     python benchmarks/results.py digits_demo          (trains the cells that are missing, then measures, then writes)
     python benchmarks/results.py digits_demo --again  (trains every cell of the row again)
 
-A cell with a kept result is not trained again. Interrupt this command at any time and start it again. While cells train,
-finished ones are noted with their machine. A row whose measures need weights that this machine does not have trains
+A cell with a kept result is not trained again. Interrupt this command at any time, and start it again. While cells
+train, finished ones are noted with their machine. A row whose measures need weights that this machine does not have trains
 the cells that were not measured again. Cells run one at a time, with one thread for each free core: see --jobs.
 """
 
@@ -35,7 +35,8 @@ def keep(row: Row) -> None:
     path = row.folder / MACHINES
     known: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     noted = {cell for cells in known.values() for cell in cells}
-    found = sorted(file.parent.relative_to(row.folder).as_posix() for file in row.folder.glob("cells/*/*/*/result.json"))
+    files = row.folder.glob("cells/*/*/*/result.json")
+    found = sorted(file.parent.relative_to(row.folder).as_posix() for file in files)
     new = [cell for cell in found if cell not in noted]
     if new:
         known.setdefault(f"{processor()}, {len(os.sched_getaffinity(0))} cores", []).extend(new)
@@ -81,7 +82,11 @@ def forget_unmeasured(row: Row) -> None:
     done = content["correct"].get("unchanged", {})
     for cell in StudyDirectory(row.folder).listed():
         run = RunLayout(row.folder / cell.folder)
-        if run.result_path.is_file() and not run.best_path.is_file() and str(cell.seed) not in done.get(cell.series, {}):
+        if (
+            run.result_path.is_file()
+            and not run.best_path.is_file()
+            and str(cell.seed) not in done.get(cell.series, {})
+        ):
             print(f"{cell.folder}: not measured, and its weights are not here; it trains again")
             run.result_path.unlink()
 
@@ -108,11 +113,12 @@ def main() -> None:
         row = rows[name]
         if given.again and row.folder.is_dir():
             shutil.rmtree(row.folder)
-        forget_unmeasured(row)
-        train(row, given.jobs)
+        if row.study:
+            forget_unmeasured(row)
+            train(row, given.jobs)
         measure(row)
     for row in rows.values():
-        if row.folder.is_dir():
+        if row.study and row.folder.is_dir():
             keep(row)
     for path in write_pages():
         print(path.relative_to(ROOT))

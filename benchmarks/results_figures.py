@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
+from results_lines import Lines
 from results_rows import ROOT, Answers, Claim
 
 from vit.report.style import look, rendered
@@ -32,6 +33,43 @@ def draw(claim: Claim, answers: Answers, path: Path) -> None:
         figure = _curves(claim, answers)
     else:
         figure = _list(answers)
+    _write(figure, shown, path)
+
+
+def draw_lines(lines: Lines, path: Path) -> None:
+    """Draw lines of numbers into a file, as `draw` does."""
+    shown = numbers_of_lines(lines)
+    if path.is_file() and stated(path) == shown:
+        return
+    figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
+    axes = figure.add_subplot()
+    factor = 100 if lines.is_share else 1
+    for index, name in enumerate(lines.values):
+        color, marker = look(index)
+        found = [lines.at(name, place) for place in range(len(lines.x))]
+        low, high = ([factor * (end if end is not None else one.value) for one, end in ends] for ends in (
+            [(one, one.low) for one in found], [(one, one.high) for one in found],
+        ))  # fmt: skip
+        axes.plot(
+            lines.x, [factor * one.value for one in found], color=color, marker=marker, markersize=4, lw=1, label=name
+        )
+        axes.fill_between(lines.x, low, high, color=color, alpha=0.2, lw=0)
+    if lines.is_share:
+        axes.set_ylim(bottom=0)
+    else:
+        axes.set_yscale("log")
+    axes.set(xlabel=lines.x_label, ylabel=f"{lines.y_label}{' (%)' * lines.is_share}")
+    axes.grid(axis="y", alpha=0.3)
+    axes.legend(frameon=False)
+    _write(figure, shown, path)
+
+
+def numbers_of_lines(lines: Lines) -> dict[str, list[list[float]]]:
+    """{line: values of each repetition}, as far as a figure could show them."""
+    return {name: [[float(f"{one:.6g}") for one in row] for row in rows] for name, rows in lines.values.items()}
+
+
+def _write(figure: Figure, shown: object, path: Path) -> None:
     info, buffer = PngInfo(), io.BytesIO()
     info.add_text("vit", json.dumps(shown, sort_keys=True))
     Image.open(io.BytesIO(rendered(figure, "png"))).save(buffer, "PNG", pnginfo=info, optimize=True)

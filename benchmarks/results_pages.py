@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from results_figures import FIGURES, draw
-from results_rows import ROOT, Answers, Claim, Kept, read_rows, seeds_of
+from results_figures import FIGURES, draw, draw_lines
+from results_lines import Lines
+from results_rows import ROOT, Answers, Claim, Kept, Row, read_rows, seeds_of
 
 from vit.study.findings import Difference, Interval
 from vit.study.paired import difference, hochberg
@@ -19,21 +20,25 @@ def write_pages() -> list[Path]:
     rows, claims = read_rows()
     kept = {name: found for name, row in rows.items() if (found := Kept.of(row)) is not None}
     BOARD.write_text(leaderboard(kept), encoding="utf-8")
-    CLAIMS.write_text(claims_page(kept, claims), encoding="utf-8")
+    CLAIMS.write_text(claims_page(kept, rows, claims), encoding="utf-8")
     FIGURES.mkdir(parents=True, exist_ok=True)
     figures = []
     for claim in claims:
-        answers = answers_of(kept, claim)
+        path = FIGURES / f"{claim.name}.png"
+        answers, lines = answers_of(kept, claim), lines_of(rows, claim)
         if answers is not None:
-            figures.append(FIGURES / f"{claim.name}.png")
-            draw(claim, answers, figures[-1])
+            draw(claim, answers, path)
+        if lines is not None:
+            draw_lines(lines, path)
+        if answers is not None or lines is not None:
+            figures.append(path)
     return [BOARD, CLAIMS, *figures]
 
 
 def answers_of(kept: Mapping[str, Kept], claim: Claim) -> Answers | None:
     """What a claim is judged by, or None where nothing of it is kept."""
     found = kept.get(claim.row)
-    if found is None:
+    if found is None or claim.lines:
         return None
     answers = found.measured(claim.measured) if claim.measured else found.answers
     if answers is None or not any(
@@ -41,6 +46,12 @@ def answers_of(kept: Mapping[str, Kept], claim: Claim) -> Answers | None:
     ):
         return None
     return answers
+
+
+def lines_of(rows: Mapping[str, Row], claim: Claim) -> Lines | None:
+    """The lines of numbers of a claim, or None where it has none, or they are not measured yet."""
+    path = rows[claim.row].folder / "measured" / f"{claim.measured}.json"
+    return Lines.read(path) if claim.lines and path.is_file() else None
 
 
 def leaderboard(kept: Mapping[str, Kept]) -> str:
@@ -92,7 +103,7 @@ def _compared_on_board(kept: Kept) -> Iterator[str]:
     yield from differences(Answers(kept.answers.num_images, {"": answers}), pairs)
 
 
-def claims_page(kept: Mapping[str, Kept], claims: Sequence[Claim]) -> str:
+def claims_page(kept: Mapping[str, Kept], rows: Mapping[str, Row], claims: Sequence[Claim]) -> str:
     """The text of docs/claims.md."""
     lines = ["# Claims", "", NOTE, ""]
     lines += [
@@ -104,7 +115,10 @@ def claims_page(kept: Mapping[str, Kept], claims: Sequence[Claim]) -> str:
     ]
     for claim in claims:
         lines += [f"## {claim.title}", "", claim.text, ""]
-        answers = answers_of(kept, claim)
+        answers, measured = answers_of(kept, claim), lines_of(rows, claim)
+        if measured is not None:
+            lines += [*_lines_section(claim, measured, rows[claim.row]), ""]
+            continue
         if answers is None:
             lines += [f"Not measured yet: `make results ROW={claim.row}`.", ""]
             continue
@@ -114,8 +128,23 @@ def claims_page(kept: Mapping[str, Kept], claims: Sequence[Claim]) -> str:
             lines += [*_condition_table(answers, claim), ""]
         else:
             lines += [*differences(answers, claim.compare), "", *_series_table(answers), ""]
-        lines += [f"{_conditions(one)} {_progress(one)}", "", f"`make results ROW={claim.row}`: `{one.row.command}`", ""]
+        lines += [
+            f"{_conditions(one)} {_progress(one)}",
+            "",
+            f"`make results ROW={claim.row}`: `{one.row.command}`",
+            "",
+        ]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _lines_section(claim: Claim, measured: Lines, row: Row) -> Iterator[str]:
+    yield from (f"![{claim.title}](figures/claims/{claim.name}.png)", "")
+    yield from measured.sentences(claim.compare)
+    yield ""
+    yield from map(_line, measured.table())
+    count = len(next(iter(measured.values.values())))
+    yield from ("", f"Means of {count} {measured.repetitions} with 95 % t intervals. Machine: {measured.machine}.", "")
+    yield f"`make results ROW={row.name}`: `{measured.command}`"
 
 
 def differences(answers: Answers, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:

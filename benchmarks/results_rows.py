@@ -32,6 +32,7 @@ class Row:
     title: str
     data: str
     needs: str = ""
+    study: bool = True
     board: bool = False
     measures: tuple[str, ...] = ()
 
@@ -42,7 +43,9 @@ class Row:
 
     @property
     def command(self) -> str:
-        """The command that trains the cells."""
+        """The command that trains the cells, or the scripts where nothing is trained."""
+        if not self.study:
+            return "; ".join(f"python benchmarks/{words} {self.name}" for words in self.measures)
         return f"vit study --config studies/{self.name}" + (" --data.root FOLDER" if self.needs else "")
 
 
@@ -57,6 +60,7 @@ class Claim:
     compare: tuple[tuple[str, str], ...]
     drawn: str = ""
     measured: str = ""
+    lines: bool = False
 
 
 @dataclass(frozen=True)
@@ -199,9 +203,7 @@ def expected_cells(row: Row) -> set[str]:
     budget, sizes, seeds = options.grid(int(images["train"]))
     kind: SubsetKind = "balanced" if str(protocol["subsets"]).startswith("class-balanced") else "natural"
     series = {
-        name: {
-            choice: replace(recipe, data=replace(recipe.data, subset=kind)) for choice, recipe in choices.items()
-        }
+        name: {choice: replace(recipe, data=replace(recipe.data, subset=kind)) for choice, recipe in choices.items()}
         for name, choices in series_of(options).items()
     }
     inputs = Inputs(str(protocol["data"]), fingerprints)

@@ -35,17 +35,20 @@ def kept(rows):
 def test_the_pages_are_written_from_what_is_kept(pages, rows, kept):
     again = 'run "make results"'
     assert pages.BOARD.read_text(encoding="utf-8") == pages.leaderboard(kept), again
-    assert pages.CLAIMS.read_text(encoding="utf-8") == pages.claims_page(kept, rows.read_rows()[1]), again
+    assert pages.CLAIMS.read_text(encoding="utf-8") == pages.claims_page(kept, *rows.read_rows()), again
 
 
 def test_the_figures_show_what_is_kept(pages, rows, kept):
-    from results_figures import FIGURES, numbers, stated
+    from results_figures import FIGURES, numbers, numbers_of_lines, stated
 
-    drawn = {claim.name: pages.answers_of(kept, claim) for claim in rows.read_rows()[1]}
-    shown = {name: answers for name, answers in drawn.items() if answers is not None}
+    named, claims = rows.read_rows()
+    answers = {claim.name: pages.answers_of(kept, claim) for claim in claims}
+    lines = {claim.name: pages.lines_of(named, claim) for claim in claims}
+    shown = {name: numbers(found) for name, found in answers.items() if found is not None}
+    shown |= {name: numbers_of_lines(found) for name, found in lines.items() if found is not None}
     assert {path.stem for path in FIGURES.glob("*.png")} == shown.keys()
-    for name, answers in shown.items():
-        assert stated(FIGURES / f"{name}.png") == numbers(answers), f'{name}: run "make results"'
+    for name, values in shown.items():
+        assert stated(FIGURES / f"{name}.png") == values, f'{name}: run "make results"'
 
 
 @pytest.mark.parametrize("name", KEPT)
