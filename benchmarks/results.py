@@ -5,8 +5,8 @@
     python benchmarks/results.py digits_demo --again  (trains every cell of the row again)
 
 A cell with a kept result is not trained again. Interrupt this command at any time, and start it again. While cells
-train, finished ones are noted with their machine. A row whose measures need weights that this machine does not have trains
-the cells that were not measured again. Cells run one at a time, with one thread for each free core: see --jobs.
+train, finished ones are noted with their machine. Where the weights of unmeasured cells are not on this machine, these
+cells train again. Cells run one at a time, with one thread for each free core: see --jobs.
 """
 
 import argparse

@@ -148,7 +148,7 @@ def _curves(claim: Claim, answers: Answers) -> Figure:
     axes.set_xscale("log")
     axes.set_xticks(values, [f"{value:g}" for value in values])
     axes.minorticks_off()
-    axes.set(xlabel=claim.drawn.replace("_", " "), ylabel="test error (%)")
+    axes.set(xlabel=claim.drawn.replace("_", " "), ylabel="test error (%), 95 % interval")
     axes.set_ylim(bottom=0)
     axes.grid(axis="y", alpha=0.3)
     if len(lines) > 1:
@@ -174,5 +174,5 @@ def _conditions(claim: Claim, answers: Answers) -> Figure:
     axes.set_yticklabels(shown)
     axes.set_xlim(0, 101)
     axes.grid(axis="x", alpha=0.3)
-    axes.legend(frameon=False, loc="lower left")
+    figure.legend(frameon=False, loc="outside upper center", ncols=2)
     return figure

@@ -1,4 +1,4 @@
-"""Measures that are lines of numbers over repetitions, such as gradients by block: kept files, their table and words."""
+"""Measures that are lines of numbers over repetitions, such as gradients by block: files, tables and words."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +12,8 @@ from timing import processor
 from vit.atomic_files import write_json
 from vit.study.findings import ALPHA, Interval
 from vit.study.variance_components import Floats
+
+MOST = 6  # rows of a table, about
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,13 @@ class Lines:
         """The mean at one place, and its 95 % t interval; of the logarithms, unless the values are shares."""
         return mean_of(self.values[name][:, place], is_share=self.is_share)
 
-    def table(self, line: Sequence[str] = ()) -> Iterator[tuple[str, ...]]:
-        """Head and rows of the table: a row for each place, a column for each line."""
+    def table(self) -> Iterator[tuple[str, ...]]:
+        """Head and rows of the table: a row for some of the places, a column for each line."""
         yield (self.x_label, *(f"{name}{' (%)' * self.is_share}" for name in self.values))
         yield ("---",) * (1 + len(self.values))
-        for place, x in enumerate(self.x):
+        step = max(1, len(self.x) // MOST)
+        for place in sorted({*range(0, len(self.x), step), len(self.x) - 1}):
+            x = self.x[place]
             yield (f"{x:,g}", *(self.words(self.at(name, place)) for name in self.values))
 
     def words(self, found: Interval) -> str:

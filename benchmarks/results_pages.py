@@ -7,7 +7,7 @@ from results_figures import FIGURES, draw, draw_lines
 from results_lines import Lines
 from results_rows import ROOT, Answers, Claim, Kept, Row, read_rows, seeds_of
 
-from vit.study.findings import Difference, Interval
+from vit.study.findings import ALPHA, Difference, Interval
 from vit.study.paired import difference, hochberg
 from vit.study.variance_components import NORMAL_QUANTILE, mean_error, wilson
 
@@ -59,7 +59,8 @@ def leaderboard(kept: Mapping[str, Kept]) -> str:
     lines = ["# Leaderboard", "", NOTE, ""]
     lines += [
         "Each row is made again by `make results ROW=NAME`. The folder `evidence/NAME` of the repository keeps the "
-        "`result.json` of each run. Accuracies are on the test images, by the checkpoint of the lowest validation loss. "
+        "`result.json` of each run. Accuracies are on the test images, by the checkpoint of the lowest validation "
+        "loss. "
         "The intervals cover other seeds and other test images; where nothing is random, other test images. Minutes are means of the runs, each on one core beside "
         "other work.",
         "",
@@ -109,7 +110,7 @@ def claims_page(kept: Mapping[str, Kept], rows: Mapping[str, Row], claims: Seque
     lines += [
         "What is said of Vision Transformers, measured with small networks. Each section has a command, a figure and "
         "sentences with 95 % intervals. The intervals cover other seeds and other test images, and p is corrected for "
-        "all comparisons of a section ([how](results.md#do-the-intervals-hold)). A small network on small images does "
+        "all comparisons of a section ([how](results.md#do-the-intervals-hold)). The intervals are not corrected. A small network on small images does "
         "not speak for a large one on photographs.",
         "",
     ]
@@ -125,7 +126,7 @@ def claims_page(kept: Mapping[str, Kept], rows: Mapping[str, Row], claims: Seque
         one = kept[claim.row]
         lines += [f"![{claim.title}](figures/claims/{claim.name}.png)", ""]
         if claim.measured:
-            lines += [*_condition_table(answers, claim), ""]
+            lines += [*_condition_table(answers, claim)]
         else:
             lines += [*differences(answers, claim.compare), "", *_series_table(answers), ""]
         lines += [
@@ -162,7 +163,7 @@ def _gap_words(one: Difference, p: float) -> str:
     if not one.is_tested:
         return f"{100 * one.gap.value:+.2f} points, with one seed and so without an interval"
     sides = f"{100 * one.gap.value:+.2f} points ({_ends(one.gap)}, {len(one.seeds)} seeds)"
-    return f"{sides}, " + (f"p {p_words(p)}" if p < 0.05 else f"which cannot be told from zero (p {p_words(p)})")
+    return f"{sides}, " + (f"p {p_words(p)}" if p < ALPHA else f"which cannot be told from zero (p {p_words(p)})")
 
 
 def p_words(p: float) -> str:
@@ -201,9 +202,20 @@ def _condition_table(answers: Answers, claim: Claim) -> Iterator[str]:
     for first, second in claim.compare:
         shown = [name for name in answers.correct if answers.has_pair(name, first, second)]
         gaps = [difference(answers.pair(name, second, first)) for name in shown]  # errors of the second minus the first
-        yield _line(("test images", f"{first} (%)", f"{second} (%)", f"{first} minus {second}, points", "p"))
+        tested = hochberg([gap.p for gap in gaps])
+        apart = [
+            f"{name} ({100 * gap.gap.value:+.2f} points, {_ends(gap.gap)})"
+            for name, gap, p in zip(shown, gaps, tested, strict=True)
+            if p < ALPHA
+        ]
+        words = f"of {len(shown)} kinds of test images, {len(apart)} tell the two apart"
+        yield f"**{first}** minus **{second}**: {words}{':' * bool(apart)}{'.' * (not apart)}"
+        yield ""
+        if apart:
+            yield from (*(f"- {one}" for one in apart), "")
+        yield _line(("test images", f"{first} (%)", f"{second} (%)", "difference (points)", "p"))
         yield _line(["---"] * 5)
-        for name, gap, p in zip(shown, gaps, hochberg([gap.p for gap in gaps]), strict=True):
+        for name, gap, p in zip(shown, gaps, tested, strict=True):
             values = [_accuracy(answers, name, series).replace(" %", "") for series in (first, second)]
             ends = f" ({_ends(gap.gap)})" if gap.is_tested else ""
             yield _line((name, *values, f"{100 * gap.gap.value:+.2f}{ends}", p_words(p).removeprefix("= ")))

@@ -64,7 +64,7 @@ def test_what_is_kept_was_made_by_the_row_s_command(rows, name):
 
 @pytest.mark.parametrize("name", KEPT)
 def test_what_is_kept_is_small_and_names_no_place(rows, name):
-    files = [path for path in (ROOT / "evidence" / name).glob("cells/*/*/*/result.json")]
+    files = list((ROOT / "evidence" / name).glob("cells/*/*/*/result.json"))
     files += [*(ROOT / "evidence" / name).glob("*.json"), *(ROOT / "evidence" / name).glob("measured/*.json")]
     assert sum(path.stat().st_size for path in files) < 1_000_000
     for path in files:
