@@ -5,7 +5,7 @@
 Images are changed after the preprocessing, at the size that the network sees. Every change is decided by a fixed seed
 and the number of the image, so that all networks see the same images. Sizes of changes are fractions of the side, so
 that they mean the same for small and for large images. A pixel that comes from outside has the color of the nearest
-border pixel. Cells that were measured before are not measured again.
+border pixel. Cells of the largest number of training images are measured, each of them once.
 """
 
 import argparse
@@ -141,7 +141,9 @@ def main() -> None:
     study, path = StudyDirectory(EVIDENCE / given.row), EVIDENCE / given.row / "measured" / "conditions.json"
     path.parent.mkdir(exist_ok=True)
     content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"num_images": 0, "correct": {}}
-    for cell in study.listed():
+    cells = study.listed()
+    largest = max(cell.num_images for cell in cells)
+    for cell in (cell for cell in cells if cell.num_images == largest):
         if all(is_measured(content["correct"], name, cell) for name in wanted):
             continue
         if not study.run(cell).best_path.is_file():

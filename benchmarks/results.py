@@ -17,14 +17,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from results_pages import write_pages
 from results_rows import EVIDENCE, MACHINES, ROOT, Row, compact, read_rows
 from timing import processor
 
 from vit.atomic_files import write_json
-from vit.layout import RunLayout
-from vit.study.folder import StudyDirectory
+from vit.study.folder import ListedCell, StudyDirectory
 
 HERE = Path(__file__).parent
 POLL = 20.0  # seconds
@@ -33,7 +33,7 @@ POLL = 20.0  # seconds
 def keep(row: Row) -> None:
     """Note the machine of newly finished cells, and make their results small."""
     path = row.folder / MACHINES
-    known: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    known: dict[str, list[str]] = read_json(path)
     noted = {cell for cells in known.values() for cell in cells}
     files = row.folder.glob("cells/*/*/*/result.json")
     found = sorted(file.parent.relative_to(row.folder).as_posix() for file in files)
@@ -73,22 +73,32 @@ def train(row: Row, jobs: int) -> None:
 
 def forget_unmeasured(row: Row) -> None:
     """Remove results of cells that were never measured and whose weights are not here, so that they train again."""
-    path = row.folder / "measured" / "conditions.json"
-    if not any(words.startswith("conditions.py") for words in row.measures):
-        return
     if not (row.folder / "study.json").is_file():
         return
-    content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"correct": {}}
-    done = content["correct"].get("unchanged", {})
-    for cell in StudyDirectory(row.folder).listed():
-        run = RunLayout(row.folder / cell.folder)
-        if (
-            run.result_path.is_file()
-            and not run.best_path.is_file()
-            and str(cell.seed) not in done.get(cell.series, {})
-        ):
+    study = StudyDirectory(row.folder)
+    for cell in study.listed():
+        run = study.run(cell)
+        if run.result_path.is_file() and not run.best_path.is_file() and not is_measured(row, cell):
             print(f"{cell.folder}: not measured, and its weights are not here; it trains again")
             run.result_path.unlink()
+
+
+def is_measured(row: Row, cell: ListedCell) -> bool:
+    """Whether all that a row measures with the weights of a cell is kept."""
+    scripts = {words.split()[0] for words in row.measures}
+    measured = row.folder / "measured"
+    largest = max(one.num_images for one in StudyDirectory(row.folder).listed())
+    if "reach.py" in scripts and cell.folder not in read_json(measured / "reach_cells.json"):
+        return False
+    if "conditions.py" not in scripts or cell.num_images < largest:
+        return True
+    done = read_json(measured / "conditions.json").get("correct", {}).get("unchanged", {})
+    return str(cell.seed) in done.get(cell.series, {})
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The content of a file, or {} without the file."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def measure(row: Row) -> None:
@@ -96,7 +106,7 @@ def measure(row: Row) -> None:
     for words in row.measures:
         script, *arguments = shlex.split(words)
         command = [str(HERE / script), row.name, *arguments]
-        if row.needs and script == "conditions.py":
+        if row.needs and script in ("conditions.py", "reach.py"):
             command += ["--root", os.environ[row.needs]]
         print(f"$ python {shlex.join(command)}", flush=True)
         subprocess.run([sys.executable, *command], check=True, cwd=ROOT)

@@ -79,6 +79,10 @@ class Lines:
             for name, rows in self.values.items():
                 ratio = mean_of(rows[:, 0] / rows[:, -1], is_share=False)
                 yield f"- **{name}**: the value at {first} is {self.words(ratio)} times that at {last}."
+        elif not pairs:
+            for name in self.values:
+                ends = " to ".join(f"{self.words(self.at(name, place))} %" for place in (0, -1))
+                yield f"- **{name}**: from {ends}, for {self.x_label} from {self.x[0]:,g} to {self.x[-1]:,g}."
         for one, other in pairs:
             gaps = 100 * (self.values[one].mean(axis=0) - self.values[other].mean(axis=0))
             place = int(np.abs(gaps).argmax())

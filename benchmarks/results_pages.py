@@ -60,13 +60,12 @@ def leaderboard(kept: Mapping[str, Kept]) -> str:
     lines += [
         "Each row is made again by `make results ROW=NAME`. The folder `evidence/NAME` of the repository keeps the "
         "`result.json` of each run. Accuracies are on the test images, by the checkpoint of the lowest validation "
-        "loss. "
-        "The intervals cover other seeds and other test images; where nothing is random, other test images. Minutes are means of the runs, each on one core beside "
-        "other work.",
+        "loss. The intervals cover other seeds and other test images; where nothing is random, other test images. "
+        "Minutes are means of the runs. Other work on the machine may have slowed them.",
         "",
-        _line(("data", "network", "parameters", "test accuracy (95 % interval)", "each seed", "minutes a run",
-               "hardware", "row")),
-        _line(["---"] * 8),
+        _line(("data", "network", "parameters", "test accuracy (95 % interval)", "seeds", "each seed", "minutes a run",
+               "hardware", "command")),
+        _line(["---"] * 9),
     ]  # fmt: skip
     board = {name: one for name, one in kept.items() if one.row.board}
     for one in board.values():
@@ -80,18 +79,18 @@ def leaderboard(kept: Mapping[str, Kept]) -> str:
 
 
 def _board_lines(kept: Kept) -> Iterator[str]:
-    hardware = "; ".join(kept.machines) or "not noted"
+    hardware, command = _hardware(kept), f"`make results ROW={kept.row.name}`"
     for name, cells in seeds_of(kept.cells):
         minutes = sum(cell.seconds for cell in cells) / len(cells) / 60
         yield _line((
             kept.row.data, f"{name} (`{cells[0].network}`)", f"{cells[0].parameters:,}",
-            _accuracy(kept.answers, "", name), _each(kept.answers, "", name), f"{minutes:.1f}", hardware,
-            f"[`{kept.row.name}`](#{kept.row.name})",
+            _accuracy(kept.answers, "", name), f"{len(cells)}", _each(kept.answers, "", name), f"{minutes:.1f}",
+            hardware, command,
         ))  # fmt: skip
     if (svc := kept.measured("svc")) is not None:
         yield _line((
-            kept.row.data, "support vector machine (scikit-learn's `SVC`)", "", _accuracy(svc, "", "SVC"),
-            "nothing is random", f"{svc.facts['seconds'] / 60:.3f}", hardware, f"[`{kept.row.name}`](#{kept.row.name})",
+            kept.row.data, "support vector machine (scikit-learn's `SVC`)", "", _accuracy(svc, "", "SVC"), "",
+            "nothing is random", f"{svc.facts['seconds'] / 60:.3f}", svc.facts["machine"], command,
         ))  # fmt: skip
 
 
@@ -110,8 +109,8 @@ def claims_page(kept: Mapping[str, Kept], rows: Mapping[str, Row], claims: Seque
     lines += [
         "What is said of Vision Transformers, measured with small networks. Each section has a command, a figure and "
         "sentences with 95 % intervals. The intervals cover other seeds and other test images, and p is corrected for "
-        "all comparisons of a section ([how](results.md#do-the-intervals-hold)). The intervals are not corrected. A small network on small images does "
-        "not speak for a large one on photographs.",
+        "all comparisons of a section ([how](results.md#do-the-intervals-hold)). The intervals are not corrected. A "
+        "small network on small images does not speak for a large one on photographs.",
         "",
     ]
     for claim in claims:
@@ -235,10 +234,14 @@ def _conditions(kept: Kept) -> str:
 
 def _progress(kept: Kept) -> str:
     hours = sum(cell.seconds for cell in kept.cells) / 3600
-    words = f"{len(kept.cells):,} of {kept.num_listed:,} runs are finished, in {hours:.2f} hours of one core"
+    words = f"{len(kept.cells):,} of {kept.num_listed:,} runs are finished, in {hours:.2f} hours"
     failed = f", and {len(kept.failed):,} failed" if kept.failed else ""
-    machines = "; ".join(kept.machines) or "a machine that was not noted"
-    return f"{words}{failed} ({machines})."
+    return f"{words}{failed} ({_hardware(kept)})."
+
+
+def _hardware(kept: Kept) -> str:
+    """Machines, and what of them a run used."""
+    return f"{'; '.join(kept.machines)}; each run: {kept.protocol['device']}"
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -199,7 +199,8 @@ def expected_cells(row: Row) -> set[str]:
     options = read_words(["--config", str(ROOT / "configs" / "studies" / f"{row.name}.yaml"), "--wandb=off"])
     protocol = StudyDirectory(row.folder).protocol()
     fingerprints, images = protocol["fingerprints"], protocol["images"]
-    assert isinstance(fingerprints, dict) and isinstance(images, dict)
+    assert isinstance(fingerprints, dict)
+    assert isinstance(images, dict)
     budget, sizes, seeds = options.grid(int(images["train"]))
     kind: SubsetKind = "balanced" if str(protocol["subsets"]).startswith("class-balanced") else "natural"
     series = {

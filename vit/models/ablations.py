@@ -60,7 +60,8 @@ class AblatedTransformer(Network):
             self.vit.norm = nn.Identity()  # after the last sum, "post" has a norm already
         if config.norms == "none":
             for block in self.blocks:
-                block.norm1, block.norm2 = nn.Identity(), nn.Identity()
+                block.add_module("norm1", nn.Identity())
+                block.add_module("norm2", nn.Identity())
 
     @property
     def blocks(self) -> list[Block]:
