@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from results_pages import write_pages
-from results_rows import EVIDENCE, MACHINES, ROOT, Row, compact, read_rows
+from results_rows import EVIDENCE, MACHINES, MADE, ROOT, Row, compact, expected_cells, read_rows
 from timing import processor
 
 from vit.atomic_files import write_json
@@ -45,14 +45,29 @@ def keep(row: Row) -> None:
         compact(row.folder / cell / "result.json")
 
 
+def is_trained(row: Row) -> bool:
+    """Whether every cell of the row's command has a result for the images that were used before."""
+    if not (row.folder / "study.json").is_file():
+        return False
+    return all((row.folder / cell / "result.json").is_file() for cell in expected_cells(row))
+
+
 def train(row: Row, jobs: int) -> None:
     """Run the study of a row, and keep its cells as they come."""
+    if is_trained(row):
+        print(f"{row.name}: every run is kept (--again trains them again)")
+        return
     words = ["study", "--config", str(ROOT / "configs" / "studies" / f"{row.name}.yaml"), "--out", str(EVIDENCE)]
     words += ["--name", row.name, "--jobs", str(jobs), "--wandb", "off"]
     if row.needs:
         if not os.environ.get(row.needs):
             raise SystemExit(f"set {row.needs} to the folder of the images of {row.name}")
         words += ["--data.root", os.environ[row.needs]]
+    if row.makes:
+        script, *arguments = shlex.split(row.makes)
+        folder = ROOT / MADE / row.name
+        subprocess.run([sys.executable, str(HERE / script), *arguments, str(folder)], check=True)
+        words.insert(1, str(folder))
     print(f"$ vit {shlex.join(words)}", flush=True)
     process = subprocess.Popen([sys.executable, "-m", "vit", *words], cwd=ROOT)
     try:
@@ -90,10 +105,13 @@ def is_measured(row: Row, cell: ListedCell) -> bool:
     largest = max(one.num_images for one in StudyDirectory(row.folder).listed())
     if "reach.py" in scripts and cell.folder not in read_json(measured / "reach_cells.json"):
         return False
-    if "conditions.py" not in scripts or cell.num_images < largest:
+    if cell.num_images < largest:
         return True
-    done = read_json(measured / "conditions.json").get("correct", {}).get("unchanged", {})
-    return str(cell.seed) in done.get(cell.series, {})
+    for script, file in (("conditions.py", "conditions.json"), ("texture_shape.py", "conflicts.json")):
+        conditions = read_json(measured / file).get("correct", {}).values()
+        if script in scripts and not any(str(cell.seed) in found.get(cell.series, {}) for found in conditions):
+            return False
+    return True
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -105,7 +123,8 @@ def measure(row: Row) -> None:
     """Run the scripts that measure the networks of a row."""
     for words in row.measures:
         script, *arguments = shlex.split(words)
-        command = [str(HERE / script), row.name, *arguments]
+        named = [*arguments, row.name] if script == "texture_shape.py" else [row.name, *arguments]
+        command = [str(HERE / script), *named]
         if row.needs and script in ("conditions.py", "reach.py"):
             command += ["--root", os.environ[row.needs]]
         print(f"$ python {shlex.join(command)}", flush=True)

@@ -21,6 +21,7 @@ from vit.study.variance_components import Bools
 
 ROOT = Path(__file__).parents[1]
 EVIDENCE = ROOT / "evidence"
+MADE = Path("runs") / "evidence"  # folder of images that scripts make
 MACHINES = "machines.json"
 
 
@@ -32,6 +33,7 @@ class Row:
     title: str
     data: str
     needs: str = ""
+    makes: str = ""
     study: bool = True
     board: bool = False
     measures: tuple[str, ...] = ()
@@ -46,7 +48,8 @@ class Row:
         """The command that trains the cells, or the scripts where nothing is trained."""
         if not self.study:
             return "; ".join(f"python benchmarks/{words} {self.name}" for words in self.measures)
-        return f"vit study --config studies/{self.name}" + (" --data.root FOLDER" if self.needs else "")
+        data = f"{MADE / self.name} " if self.makes else ""
+        return f"vit study {data}--config studies/{self.name}" + (" --data.root FOLDER" if self.needs else "")
 
 
 @dataclass(frozen=True)

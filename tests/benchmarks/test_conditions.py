@@ -95,3 +95,32 @@ def test_lines_are_read_as_they_were_written(tmp_path):
     assert found.at("a", 0).value == pytest.approx(2.0)  # the geometric mean of 1 and 4
     (sentence,) = found.sentences([])
     assert "0.5 times that at block 2" in sentence
+
+
+def test_made_images_are_the_same_everywhere_and_conflicts_disagree(tmp_path):
+    import hashlib
+
+    import texture_shape
+
+    texture_shape.make(tmp_path)
+    files = sorted(tmp_path.rglob("*.bmp"))
+    assert len(files) == 4 * (texture_shape.TRAIN + texture_shape.TEST)
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    texture_shape.make(tmp_path / "again")
+    again = sorted((tmp_path / "again").rglob("*.bmp"))
+    assert digest == hashlib.sha256(b"".join(file.read_bytes() for file in again)).hexdigest()
+    images, shapes, textures = texture_shape.conflicts()
+    assert len(images) == len(shapes) == 12 * texture_shape.CONFLICTS
+    assert all(shape != texture for shape, texture in zip(shapes, textures, strict=True))
+
+
+def test_shapes_have_equal_areas():
+    """A network must not tell shapes by how much of the image they fill."""
+    import numpy as np
+    import texture_shape
+
+    areas = []
+    for shape in range(4):
+        generator = np.random.default_rng(0)
+        areas.append(np.mean([texture_shape.mask_of(shape, generator).sum() for _ in range(200)]))
+    assert max(areas) / min(areas) < 1.15, areas
