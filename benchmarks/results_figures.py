@@ -148,7 +148,7 @@ def _curves(claim: Claim, answers: Answers) -> Figure:
     axes.set_xscale("log")
     axes.set_xticks(values, [f"{value:g}" for value in values])
     axes.minorticks_off()
-    axes.set(xlabel=claim.drawn.replace("_", " "), ylabel="test error (%), 95 % interval")
+    axes.set(xlabel=claim.axis or claim.drawn, ylabel="test error (%), 95 % interval")
     axes.set_ylim(bottom=0)
     axes.grid(axis="y", alpha=0.3)
     if len(lines) > 1:

@@ -89,7 +89,7 @@ def _board_lines(kept: Kept) -> Iterator[str]:
         ))  # fmt: skip
     if (svc := kept.measured("svc")) is not None:
         yield _line((
-            kept.row.data, "support vector machine (scikit-learn's `SVC`)", "", _accuracy(svc, "", "SVC"), "",
+            kept.row.data, "support vector machine (scikit-learn's `SVC`)", "", _accuracy(svc, "", "SVC", is_random=False), "",
             "nothing is random", f"{svc.facts['seconds'] / 60:.3f}", svc.facts["machine"], command,
         ))  # fmt: skip
 
@@ -176,9 +176,10 @@ def _ends(interval: Interval) -> str:
     return f"{100 * interval.low:+.2f} to {100 * interval.high:+.2f}"
 
 
-def _accuracy(answers: Answers, condition: str, series: str) -> str:
+def _accuracy(answers: Answers, condition: str, series: str, *, is_random: bool = True) -> str:
+    """Mean accuracy with its interval: over seeds and test images, or over test images where nothing is random."""
     wrong = answers.wrong(condition, series)
-    found = mean_error(wrong) if len(wrong) > 1 else wilson(float(wrong.mean()), answers.num_images, NORMAL_QUANTILE)
+    found = mean_error(wrong) if is_random else wilson(float(wrong.mean()), answers.num_images, NORMAL_QUANTILE)
     words = f"{100 - 100 * found.value:.2f} %"
     if found.low is None or found.high is None:
         return words

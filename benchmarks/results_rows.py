@@ -62,6 +62,7 @@ class Claim:
     text: str
     compare: tuple[tuple[str, str], ...]
     drawn: str = ""
+    axis: str = ""
     measured: str = ""
     lines: bool = False
 
