@@ -89,8 +89,9 @@ def _board_lines(kept: Kept) -> Iterator[str]:
         ))  # fmt: skip
     if (svc := kept.measured("svc")) is not None:
         yield _line((
-            kept.row.data, "support vector machine (scikit-learn's `SVC`)", "", _accuracy(svc, "", "SVC", is_random=False), "",
-            "nothing is random", f"{svc.facts['seconds'] / 60:.3f}", svc.facts["machine"], command,
+            kept.row.data, "support vector machine (scikit-learn's `SVC`)", "",
+            _accuracy(svc, "", "SVC", is_random=False), "", "nothing is random", f"{svc.facts['seconds'] / 60:.3f}",
+            svc.facts["machine"], command,
         ))  # fmt: skip
 
 
