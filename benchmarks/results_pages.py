@@ -81,18 +81,22 @@ def leaderboard(kept: Mapping[str, Kept]) -> str:
 def _board_lines(kept: Kept) -> Iterator[str]:
     hardware, command = _hardware(kept), f"`make results ROW={kept.row.name}`"
     for name, cells in seeds_of(kept.cells):
-        minutes = sum(cell.seconds for cell in cells) / len(cells) / 60
+        minutes = _minutes(sum(cell.seconds for cell in cells) / len(cells))
         yield _line((
             kept.row.data, f"{name} (`{cells[0].network}`)", f"{cells[0].parameters:,}",
-            _accuracy(kept.answers, "", name), f"{len(cells)}", _each(kept.answers, "", name), f"{minutes:.1f}",
+            _accuracy(kept.answers, "", name), f"{len(cells)}", _each(kept.answers, "", name), minutes,
             hardware, command,
         ))  # fmt: skip
     if (svc := kept.measured("svc")) is not None:
         yield _line((
             kept.row.data, "support vector machine (scikit-learn's `SVC`)", "",
-            _accuracy(svc, "", "SVC", is_random=False), "", "nothing is random", f"{svc.facts['seconds'] / 60:.3f}",
+            _accuracy(svc, "", "SVC", is_random=False), "", "nothing is random", _minutes(svc.facts["seconds"]),
             svc.facts["machine"], command,
         ))  # fmt: skip
+
+
+def _minutes(seconds: float) -> str:
+    return "< 0.1" if seconds < 6 else f"{seconds / 60:.1f}"
 
 
 def _compared_on_board(kept: Kept) -> Iterator[str]:
