@@ -82,12 +82,18 @@ def stated(path: Path) -> object:
         return json.loads(picture.info.get("vit", "null"))
 
 
-def numbers(answers: Answers) -> dict[str, dict[str, list[float]]]:
-    """{condition: {series: errors of the seeds}}, as far as a figure could show them."""
+def numbers(answers: Answers) -> dict[str, dict[str, list[float | None]]]:
+    """{condition: {series: errors of the seeds, and both ends of the interval}}, as far as a figure could show them."""
     return {
-        condition: {name: [round(float(one.mean()), 6) for one in answers.wrong(condition, name)] for name in series}
+        condition: {name: _numbers(answers, condition, name) for name in series}
         for condition, series in answers.correct.items()
     }
+
+
+def _numbers(answers: Answers, condition: str, series: str) -> list[float | None]:
+    found = _error(answers, condition, series)
+    errors = [float(one.mean()) for one in answers.wrong(condition, series)]
+    return [None if value is None else round(value, 6) for value in (*errors, found.low, found.high)]
 
 
 def _error(answers: Answers, condition: str, series: str) -> Interval:
