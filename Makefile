@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check docs faults figures architecture bench scaling format clean
+.PHONY: demo test check docs faults results figures architecture bench scaling format clean
 
 demo: $(VENV)/installed
 	$(BIN)/python demo.py
@@ -24,6 +24,9 @@ faults: $(VENV)/installed # runs what docs/faults.md claims, and writes it
 	$(BIN)/python -m pytest -m faults --record_faults --numprocesses logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 	VIT_REAL_PROCESSES=1 $(BIN)/python -m pytest -m "faults and slow" --record_faults
 	$(BIN)/python -m tests.faults.table
+
+results: $(VENV)/installed # ROW=NAME trains what a row of evidence/ lacks; always writes docs/leaderboard.md and docs/claims.md
+	$(BIN)/python benchmarks/results.py $(ROW)
 
 figures: $(VENV)/installed # of digits and of docs/concepts/; docs/figures/numbers.json has the commands of the others
 	$(BIN)/python docs/make_figures.py

@@ -60,9 +60,18 @@ def test_other_budgets_are_refused(text):
         Budget.parse(text)
 
 
-@given(st.sampled_from(["steps:5", "epochs:2", "steps:5,epochs:2"]))
+@given(st.sampled_from(["steps:5", "epochs:2", "steps:5,epochs:2", "recipe"]))
 def test_a_budget_reads_what_it_writes(text):
     assert str(Budget.parse(text)) == text
+
+
+def test_the_recipe_s_own_length_is_kept():
+    recipe = Recipe(name="ViT")
+    longer = replace(recipe, optim=replace(recipe.optim, epochs=7, batch_size=8))
+    own = Budget.parse("recipe")
+    assert own.apply(longer, 100) == longer
+    assert own.apply(longer, 5).optim.batch_size == 5 and own.apply(longer, 5).optim.epochs == 7
+    assert "own recipe" in own.words()
 
 
 def test_networks_share_seeds_and_subsets():

@@ -108,6 +108,15 @@ def test_a_mean_error_lies_in_its_interval_and_between_0_and_1(seeds, images, se
     assert (mirrored.low, mirrored.high) == pytest.approx((1 - found.high, 1 - found.low), abs=1e-6)
 
 
+def test_seeds_with_equally_many_errors_on_other_images_do_not_know_their_error_exactly():
+    """Two constant answers, each right for another class: no scatter over the seeds, and none over the images."""
+    wrong = np.ones((2, 300), dtype=bool)
+    wrong[0, :50] = wrong[1, 50:100] = False
+    found = mean_error(wrong)
+    independent = (found.value * (1 - found.value) / wrong.size) ** 0.5
+    assert found.high - found.low > 3.8 * independent
+
+
 def test_a_mean_error_of_seeds_that_agree_is_wilson_s():
     for count in (0, 7):
         wrong = np.tile(np.arange(359) < count, (3, 1))

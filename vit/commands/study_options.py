@@ -46,7 +46,8 @@ class StudyOptions(ExecutorOptions):
             with options of one network: "digits --optim.lr=0.01".
         sizes: numbers of training images: counts, percentages, all.
         seeds: number of seeds, or a list of seeds.
-        budget: length of each training: steps:N, epochs:E, or both with a comma for the longer.
+        budget: length of each training: steps:N, epochs:E, both with a comma for the longer, or recipe for that of
+            each recipe.
         data: options of data, such as --data.root, as for vit train.
         vary: OPTION=A,B,...: values to compare; repeatable.
         tune: OPTION=A,B,... (repeatable), or a YAML file of such options. For each network and size a value is chosen

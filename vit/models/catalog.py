@@ -3,6 +3,7 @@
 from fnmatch import fnmatch
 
 from vit.errors import UsageError
+from vit.models.ablations import AblatedTransformer
 from vit.models.entry import Entry
 from vit.models.network_names import suggestion
 from vit.models.options import Value
@@ -35,6 +36,12 @@ CATALOG: dict[str, Entry] = {
     "vit_base_patch32_224": _vit(224, 32, 768, 12, 12, "ViT-B/32 (Dosovitskiy et al. 2021)"),
     "vit_large_patch16_224": _vit(224, 16, 1024, 24, 16, "ViT-L/16 (Dosovitskiy et al. 2021)"),
     "vit_huge_patch14_224": _vit(224, 14, 1280, 32, 16, "ViT-H/14 (Dosovitskiy et al. 2021)"),
+    "vit_nano_ablated": Entry(
+        AblatedTransformer,
+        8,
+        {"patch_size": 2, "embed_dim": 64, "depth": 4, "num_heads": 4, "mlp_ratio": 2.0},
+        "vit_nano_patch2_8 that can lack its parts, for teaching",
+    ),
     "resnet10_small": Entry(
         SmallImageResNet, 32, {"layers": (1, 1, 1, 1), "widths": (32, 64, 128, 256)}, "small CNN for 8 to 32 pixels"
     ),

@@ -24,6 +24,7 @@ OWN = (  # networks of the catalog
     "vit_base_patch32_224",
     "vit_large_patch16_224",
     "vit_huge_patch14_224",
+    "vit_nano_ablated",
     "resnet10_small",
     "resnet18_cifar",
 )

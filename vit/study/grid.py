@@ -20,32 +20,39 @@ from vit.training.recipes.recipe import UNDECIDING, Recipe
 from vit.training.recipes.values import plain
 
 _BUDGET = re.compile(r"(steps|epochs):(\d+)")
+_OWN = "recipe"  # budget of cells that train as long as their own recipes say
 _VERSION = 2  # of keys; a new version is needed when the same recipe starts to mean another training
 _UNDECIDING_DATA = {"source", "root", "download", "image_column", "label_column", "cache", "num_workers"}
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Length of a cell's training: a number of steps, a number of epochs, or the longer of both."""
+    """Length of a cell's training: a number of steps, of epochs, the longer of both, or of neither: the recipe's."""
 
     steps: int | None
     epochs: int | None
 
     @classmethod
     def parse(cls, text: str) -> "Budget":
-        """ "steps:2000", "epochs:30" or "steps:2000,epochs:30". UsageError for anything else."""
+        """ "steps:2000", "epochs:30", "steps:2000,epochs:30" or "recipe". UsageError for anything else."""
+        if text == _OWN:
+            return cls(None, None)
         parts = [_BUDGET.fullmatch(part.strip()) for part in str(text).split(",")]
         found = {part[1]: int(part[2]) for part in parts if part}
         if not all(parts) or len(found) != len(parts) or 0 in found.values():
-            raise UsageError(f"--budget {text}", "give steps:2000, epochs:30, or steps:2000,epochs:30 (the longer)")
+            raise UsageError(
+                f"--budget {text}", "give steps:2000, epochs:30, steps:2000,epochs:30 (the longer), or recipe"
+            )
         return cls(found.get("steps"), found.get("epochs"))
 
     def __str__(self) -> str:
         parts = [f"{name}:{value}" for name, value in (("steps", self.steps), ("epochs", self.epochs)) if value]
-        return ",".join(parts)
+        return ",".join(parts) or _OWN
 
     def words(self) -> str:
         """The budget for titles and tables."""
+        if self.steps is None and self.epochs is None:
+            return "the length of each network's own recipe"
         if self.steps is None:
             return f"{self.epochs:,} epochs at every size (few steps at small sizes)"
         if self.epochs is None:

@@ -136,9 +136,14 @@ def mean_error(wrong: Bools) -> Interval:
     if num_seeds < 2:
         return Interval(share, None, None)
     spread = MeanSquares.of(wrong[None].astype(np.float64)).spread()
-    variance = float(spread.by_seeds + spread.by_images)
+    # Two seeds with equally many errors on other images would have a variance of zero. No answers are better known than
+    # answers that are all independent.
+    least = share * (1 - share) / wrong.size
+    shown = float(spread.by_seeds + spread.by_images)
+    reach = max(float(spread.reach()) if shown > 0 else 0.0, NORMAL_QUANTILE * least**0.5)
+    variance = max(shown, least)
     if variance > 0:
-        return wilson(share, share * (1 - share) / variance, float(spread.reach()) / variance**0.5)
+        return wilson(share, share * (1 - share) / variance, reach / variance**0.5)
     return wilson(share, float(num_images), NORMAL_QUANTILE)  # all seeds have all images right, or all wrong
 
 

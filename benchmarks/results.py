@@ -1,0 +1,157 @@
+"""Trains a row of evidence/ again or further, keeps its finished cells, and writes the pages: `make results ROW=NAME`.
+
+    python benchmarks/results.py                      (only writes the pages and their figures, from what is kept)
+    python benchmarks/results.py digits_demo          (trains the cells that are missing, then measures, then writes)
+    python benchmarks/results.py digits_demo --again  (trains every cell of the row again)
+
+A cell with a kept result is not trained again. Interrupt this command at any time, and start it again. While cells
+train, finished ones are noted with their machine. Where the weights of unmeasured cells are not on this machine, these
+cells train again. Cells run one at a time, with one thread for each free core: see --jobs.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from results_pages import write_pages
+from results_rows import EVIDENCE, MACHINES, MADE, ROOT, Row, compact, expected_cells, read_rows
+from timing import processor
+
+from vit.atomic_files import write_json
+from vit.study.folder import ListedCell, StudyDirectory
+
+HERE = Path(__file__).parent
+POLL = 20.0  # seconds
+
+
+def keep(row: Row) -> None:
+    """Note the machine of newly finished cells, and make their results small."""
+    path = row.folder / MACHINES
+    known: dict[str, list[str]] = read_json(path)
+    noted = {cell for cells in known.values() for cell in cells}
+    files = row.folder.glob("cells/*/*/*/result.json")
+    found = sorted(file.parent.relative_to(row.folder).as_posix() for file in files)
+    new = [cell for cell in found if cell not in noted]
+    if new:
+        known.setdefault(f"{processor()}, {len(os.sched_getaffinity(0))} cores", []).extend(new)
+        write_json(path, known)
+    for cell in new:
+        compact(row.folder / cell / "result.json")
+
+
+def is_trained(row: Row) -> bool:
+    """Whether every cell of the row's command has a result for the images that were used before."""
+    if not (row.folder / "study.json").is_file():
+        return False
+    return all((row.folder / cell / "result.json").is_file() for cell in expected_cells(row))
+
+
+def train(row: Row, jobs: int) -> None:
+    """Run the study of a row, and keep its cells as they come."""
+    if is_trained(row):
+        print(f"{row.name}: every run is kept (--again trains them again)")
+        return
+    words = ["study", "--config", str(ROOT / "configs" / "studies" / f"{row.name}.yaml"), "--out", str(EVIDENCE)]
+    words += ["--name", row.name, "--jobs", str(jobs), "--wandb", "off"]
+    if row.needs:
+        if not os.environ.get(row.needs):
+            raise SystemExit(f"set {row.needs} to the folder of the images of {row.name}")
+        words += ["--data.root", os.environ[row.needs]]
+    if row.makes:
+        script, *arguments = shlex.split(row.makes)
+        folder = ROOT / MADE / row.name
+        subprocess.run([sys.executable, str(HERE / script), *arguments, str(folder)], check=True)
+        words.insert(1, str(folder))
+    print(f"$ vit {shlex.join(words)}", flush=True)
+    process = subprocess.Popen([sys.executable, "-m", "vit", *words], cwd=ROOT)
+    try:
+        while True:
+            try:
+                code = process.wait(POLL)
+                break
+            except subprocess.TimeoutExpired:
+                keep(row)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+        keep(row)
+    if code not in (0, 5):  # 5: some cells failed, which the pages say
+        raise SystemExit(f"vit study ended with {code}")
+
+
+def forget_unmeasured(row: Row) -> None:
+    """Remove results of cells that were never measured and whose weights are not here, so that they train again."""
+    if not (row.folder / "study.json").is_file():
+        return
+    study = StudyDirectory(row.folder)
+    for cell in study.listed():
+        run = study.run(cell)
+        if run.result_path.is_file() and not run.best_path.is_file() and not is_measured(row, cell):
+            print(f"{cell.folder}: not measured, and its weights are not here; it trains again")
+            run.result_path.unlink()
+
+
+def is_measured(row: Row, cell: ListedCell) -> bool:
+    """Whether all that a row measures with the weights of a cell is kept."""
+    scripts = {words.split()[0] for words in row.measures}
+    measured = row.folder / "measured"
+    largest = max(one.num_images for one in StudyDirectory(row.folder).listed())
+    if "reach.py" in scripts and cell.folder not in read_json(measured / "reach_cells.json"):
+        return False
+    if cell.num_images < largest:
+        return True
+    for script, file in (("conditions.py", "conditions.json"), ("texture_shape.py", "conflicts.json")):
+        conditions = read_json(measured / file).get("correct", {}).values()
+        if script in scripts and not any(str(cell.seed) in found.get(cell.series, {}) for found in conditions):
+            return False
+    return True
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The content of a file, or {} without the file."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def measure(row: Row) -> None:
+    """Run the scripts that measure the networks of a row."""
+    for words in row.measures:
+        script, *arguments = shlex.split(words)
+        named = [*arguments, row.name] if script == "texture_shape.py" else [row.name, *arguments]
+        command = [str(HERE / script), *named]
+        if row.needs and script in ("conditions.py", "reach.py"):
+            command += ["--root", os.environ[row.needs]]
+        print(f"$ python {shlex.join(command)}", flush=True)
+        subprocess.run([sys.executable, *command], check=True, cwd=ROOT)
+
+
+def main() -> None:
+    rows, _ = read_rows()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", nargs="*", choices=[[], *rows], help="rows to train; default: only the pages")
+    parser.add_argument("--again", action="store_true", help="train finished cells again, too")
+    parser.add_argument("--jobs", type=int, default=1, help="cells at a time")
+    given = parser.parse_args()
+    for name in given.rows:
+        row = rows[name]
+        if given.again and row.folder.is_dir():
+            shutil.rmtree(row.folder)
+        if row.study:
+            forget_unmeasured(row)
+            train(row, given.jobs)
+        measure(row)
+    for row in rows.values():
+        if row.study and row.folder.is_dir():
+            keep(row)
+    for path in write_pages():
+        print(path.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""The figures of docs/claims.md, drawn from what evidence/ keeps; each PNG holds the numbers that it shows."""
+
+import io
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+from results_lines import Lines
+from results_rows import ROOT, Answers, Claim
+
+from vit.report.style import look, rendered
+from vit.study.findings import Interval
+from vit.study.variance_components import mean_error
+
+FIGURES = ROOT / "docs" / "figures" / "claims"
+WIDTH = 7.0  # inches
+
+
+def draw(claim: Claim, answers: Answers, path: Path) -> None:
+    """Draw a claim into a file, whose text "vit" holds its numbers. A file with the same numbers stays as it is."""
+    shown = numbers(answers)
+    if path.is_file() and stated(path) == shown:
+        return
+    if claim.measured:
+        figure = _conditions(claim, answers)
+    elif claim.drawn:
+        figure = _curves(claim, answers)
+    else:
+        figure = _list(answers)
+    _write(figure, shown, path)
+
+
+def draw_lines(lines: Lines, path: Path) -> None:
+    """Draw lines of numbers into a file, as `draw` does."""
+    shown = numbers_of_lines(lines)
+    if path.is_file() and stated(path) == shown:
+        return
+    figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
+    axes = figure.add_subplot()
+    factor = 100 if lines.is_share else 1
+    for index, name in enumerate(lines.values):
+        color, marker = look(index)
+        found = [lines.at(name, place) for place in range(len(lines.x))]
+        low, high = ([factor * (end if end is not None else one.value) for one, end in ends] for ends in (
+            [(one, one.low) for one in found], [(one, one.high) for one in found],
+        ))  # fmt: skip
+        axes.plot(
+            lines.x, [factor * one.value for one in found], color=color, marker=marker, markersize=4, lw=1, label=name
+        )
+        axes.fill_between(lines.x, low, high, color=color, alpha=0.2, lw=0)
+    if lines.is_share:
+        axes.set_ylim(bottom=0)
+    else:
+        axes.set_yscale("log")
+    axes.set(xlabel=lines.x_label, ylabel=f"{lines.y_label}{' (%)' * lines.is_share}")
+    axes.grid(axis="y", alpha=0.3)
+    axes.legend(frameon=False)
+    _write(figure, shown, path)
+
+
+def numbers_of_lines(lines: Lines) -> dict[str, list[list[float]]]:
+    """{line: values of each repetition}, as far as a figure could show them."""
+    return {name: [[float(f"{one:.6g}") for one in row] for row in rows] for name, rows in lines.values.items()}
+
+
+def _write(figure: Figure, shown: object, path: Path) -> None:
+    info, buffer = PngInfo(), io.BytesIO()
+    info.add_text("vit", json.dumps(shown, sort_keys=True))
+    Image.open(io.BytesIO(rendered(figure, "png"))).save(buffer, "PNG", pnginfo=info, optimize=True)
+    path.write_bytes(buffer.getvalue())
+
+
+def stated(path: Path) -> object:
+    """The numbers that a figure holds."""
+    with Image.open(path) as picture:
+        return json.loads(picture.info.get("vit", "null"))
+
+
+def numbers(answers: Answers) -> dict[str, dict[str, list[float | None]]]:
+    """{condition: {series: errors of the seeds, and both ends of the interval}}, as far as a figure could show them."""
+    return {
+        condition: {name: _numbers(answers, condition, name) for name in series}
+        for condition, series in answers.correct.items()
+    }
+
+
+def _numbers(answers: Answers, condition: str, series: str) -> list[float | None]:
+    found = _error(answers, condition, series)
+    errors = [float(one.mean()) for one in answers.wrong(condition, series)]
+    return [None if value is None else round(value, 6) for value in (*errors, found.low, found.high)]
+
+
+def _error(answers: Answers, condition: str, series: str) -> Interval:
+    return mean_error(answers.wrong(condition, series))
+
+
+def _bar(axes: Axes, x: float, y: Interval, index: int, label: str | None, *, is_flat: bool = False) -> None:
+    """A value with its interval in percent, upright or lying."""
+    color, marker = look(index)
+    value, low, high = (100 * (y.value if end is None else end) for end in (y.value, y.low, y.high))
+    reach = np.array([[max(value - low, 0)], [max(high - value, 0)]])
+    style = {"color": color, "marker": marker, "markersize": 5, "capsize": 3, "linestyle": "none", "label": label}
+    if is_flat:
+        axes.errorbar([value], [x], xerr=reach, **style)
+    else:
+        axes.errorbar([x], [value], yerr=reach, **style)
+
+
+def _list(answers: Answers) -> Figure:
+    """Each series with its interval, one below the other."""
+    names = list(answers.correct[""])
+    figure = Figure(figsize=(WIDTH, 0.7 + 0.32 * len(names)), layout="constrained")
+    axes = figure.add_subplot()
+    for place, name in enumerate(names):
+        _bar(axes, -place, _error(answers, "", name), 0, None, is_flat=True)
+    axes.set(xlabel="test error (%), with the 95 % interval", yticks=[-place for place in range(len(names))])
+    axes.set_yticklabels(names)
+    axes.set_xlim(left=0)
+    axes.grid(axis="x", alpha=0.3)
+    return figure
+
+
+def without(name: str, option: str) -> tuple[str, float]:
+    """(series without an option of its name, value of that option)."""
+    found = re.search(rf"(?:, )?{re.escape(option)}=([\d.]+)(?:, )?", name)
+    assert found is not None, f"{name} has no number {option}"
+    rest = (name[: found.start()] + name[found.end() :]).replace("()", "").strip(" ,")
+    return rest, float(found[1])
+
+
+def _curves(claim: Claim, answers: Answers) -> Figure:
+    """Error against the value of an option, a line for each kind of series."""
+    lines: dict[str, list[tuple[float, str]]] = {}
+    for name in answers.correct[""]:
+        rest, value = without(name, claim.drawn)
+        lines.setdefault(rest, []).append((value, name))
+    figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
+    axes = figure.add_subplot()
+    values = sorted({value for points in lines.values() for value, _ in points})
+    for index, (rest, points) in enumerate(lines.items()):
+        points.sort()
+        offset = 1 + 0.02 * (index - (len(lines) - 1) / 2)
+        errors = [_error(answers, "", name) for _, name in points]
+        for number, ((value, _), error) in enumerate(zip(points, errors, strict=True)):
+            _bar(axes, value * offset, error, index, (rest or None) if number == 0 else None)
+        color, _ = look(index)
+        axes.plot([value * offset for value, _ in points], [100 * error.value for error in errors], color=color, lw=1)
+    axes.set_xscale("log")
+    axes.set_xticks(values, [f"{value:g}" for value in values])
+    axes.minorticks_off()
+    axes.set(xlabel=claim.axis or claim.drawn, ylabel="test error (%), 95 % interval")
+    axes.set_ylim(bottom=0)
+    axes.grid(axis="y", alpha=0.3)
+    if len(lines) > 1:
+        axes.legend(frameon=False)
+    return figure
+
+
+def _conditions(claim: Claim, answers: Answers) -> Figure:
+    """Accuracy of the compared series under each condition."""
+    series: Sequence[str] = list(dict.fromkeys(name for pair in claim.compare for name in pair))
+    shown = [name for name, found in answers.correct.items() if found.keys() & set(series)]
+    figure = Figure(figsize=(WIDTH, 0.9 + 0.11 * len(shown) * len(series) + 0.14 * len(shown)), layout="constrained")
+    axes = figure.add_subplot()
+    for index, name in enumerate(series):
+        for place, condition in enumerate(shown):
+            if name in answers.correct[condition]:
+                offset = 0.6 * (index / max(1, len(series) - 1) - 0.5)
+                error = _error(answers, condition, name)
+                ends = (None if error.high is None else 1 - error.high, None if error.low is None else 1 - error.low)
+                accuracy = Interval(1 - error.value, *ends)
+                _bar(axes, -place - offset, accuracy, index, name if place == 0 else None, is_flat=True)
+    axes.set(xlabel="test accuracy (%), with the 95 % interval", yticks=[-place for place in range(len(shown))])
+    axes.set_yticklabels(shown)
+    axes.set_xlim(0, 101)
+    axes.grid(axis="x", alpha=0.3)
+    figure.legend(frameon=False, loc="outside upper center", ncols=2)
+    return figure

@@ -1,0 +1,232 @@
+"""The rows of `make results`: what evidence/rows.toml names, and what evidence/ has kept of each row."""
+
+import json
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vit.atomic_files import write_text
+from vit.checkpoints.result import unpack
+from vit.data.subset import SubsetKind
+from vit.study.findings import CellResult, FailedCell, Protocol
+from vit.study.folder import StudyDirectory, collect
+from vit.study.grid import Inputs, make_cells
+from vit.study.paired import Pair
+from vit.study.variance_components import Bools
+
+ROOT = Path(__file__).parents[1]
+EVIDENCE = ROOT / "evidence"
+MADE = Path("runs") / "evidence"  # folder of images that scripts make
+MACHINES = "machines.json"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A study that is kept. The attributes are explained in evidence/rows.toml."""
+
+    name: str
+    title: str
+    data: str
+    needs: str = ""
+    makes: str = ""
+    study: bool = True
+    board: bool = False
+    measures: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the study."""
+        return EVIDENCE / self.name
+
+    @property
+    def command(self) -> str:
+        """The command that trains the cells, or the scripts where nothing is trained."""
+        if not self.study:
+            return "; ".join(f"python benchmarks/{words} {self.name}" for words in self.measures)
+        data = f"{MADE / self.name} " if self.makes else ""
+        return f"vit study {data}--config studies/{self.name}" + (" --data.root FOLDER" if self.needs else "")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A section of docs/claims.md. The attributes are explained in evidence/rows.toml."""
+
+    name: str
+    title: str
+    row: str
+    text: str
+    compare: tuple[tuple[str, str], ...]
+    drawn: str = ""
+    axis: str = ""
+    measured: str = ""
+    lines: bool = False
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Which test images each network has right, under several conditions.
+
+    Attributes:
+        num_images: number of test images, T.
+        correct: {condition: {series: {seed: (T,) truth values}}}.
+        facts: what else a file of measured/ says.
+    """
+
+    num_images: int
+    correct: dict[str, dict[str, dict[int, Bools]]]
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> "Answers":
+        """The answers of a file of measured/."""
+        content = json.loads(path.read_text(encoding="utf-8"))
+        count = int(content["num_images"])
+        return cls(
+            count,
+            {
+                condition: {
+                    series: {int(seed): unpack(text, count) for seed, text in seeds.items()}
+                    for series, seeds in by_series.items()
+                }
+                for condition, by_series in content.pop("correct").items()
+            },
+            content,
+        )
+
+    def wrong(self, condition: str, series: str) -> Bools:
+        """(k, T) wrong answers of a series, a row for each seed."""
+        seeds = self.correct[condition][series]
+        return ~np.stack([seeds[seed] for seed in sorted(seeds)])
+
+    def has_pair(self, condition: str, first: str, second: str) -> bool:
+        """Whether two series have a common seed, or one of them has none that decides anything."""
+        one, other = (self.correct[condition].get(name, {}) for name in (first, second))
+        return bool(one.keys() & other.keys()) or (min(len(one), len(other)) == 1)
+
+    def pair(self, condition: str, first: str, second: str) -> Pair:
+        """Two series on their common seeds. A series with one seed, which nothing random decides, stands for all."""
+        one, other = self.correct[condition][first], self.correct[condition][second]
+        if len(other) == 1 < len(one):
+            other = dict.fromkeys(one, *other.values())
+        if len(one) == 1 < len(other):
+            one = dict.fromkeys(other, *one.values())
+        seeds = sorted(one.keys() & other.keys())
+        rows = [~np.stack([answers[seed] for seed in seeds]) for answers in (one, other)]
+        return Pair(0, seeds, rows[0], rows[1])
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What the repository has of a row.
+
+    Attributes:
+        cells: finished cells.
+        num_listed: number of cells of the whole study.
+    """
+
+    row: Row
+    cells: Sequence[CellResult]
+    protocol: Protocol
+    failed: Sequence[FailedCell]
+    num_listed: int
+
+    @classmethod
+    def of(cls, row: Row) -> "Kept | None":
+        """The kept part of a row, or None where nothing is kept."""
+        if not (row.folder / "study.json").is_file():
+            return None
+        found, protocol, failed = collect(row.folder)
+        noted = {cell for cells in cls.machines_of(row).values() for cell in cells}
+        cells = [cell for cell in found if cell.run in noted]  # the others are being trained at this moment
+        return cls(row, cells, protocol, failed, len(StudyDirectory(row.folder).listed())) if cells else None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every cell has ended."""
+        return len(self.cells) + len(self.failed) >= self.num_listed
+
+    @cached_property
+    def answers(self) -> Answers:
+        """The study's own test images, at its largest size."""
+        largest = max(cell.num_images for cell in self.cells)
+        found: dict[str, dict[int, Bools]] = {}
+        for cell in self.cells:
+            if cell.num_images == largest:
+                found.setdefault(cell.series, {})[cell.seed] = cell.correct
+        return Answers(len(self.cells[0].correct), {"": found})
+
+    def measured(self, name: str) -> Answers | None:
+        """A file of measured/, or None where it was not made yet."""
+        path = self.row.folder / "measured" / f"{name}.json"
+        return Answers.read(path) if path.is_file() else None
+
+    @property
+    def machines(self) -> dict[str, list[str]]:
+        """{machine: run folders of the cells that it trained}."""
+        return self.machines_of(self.row)
+
+    @staticmethod
+    def machines_of(row: Row) -> dict[str, list[str]]:
+        """{machine: run folders of the kept cells that it trained}, of a row."""
+        path = row.folder / MACHINES
+        content: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        return content
+
+
+def read_rows(path: Path = EVIDENCE / "rows.toml") -> tuple[dict[str, Row], list[Claim]]:
+    """(rows by their names, claims in the order of the page)."""
+    content = tomllib.loads(path.read_text(encoding="utf-8"))
+    rows = {
+        name: Row(name=name, **{**values, "measures": tuple(values.get("measures", ()))})
+        for name, values in content["row"].items()
+    }
+    claims = [
+        Claim(**{**values, "compare": tuple((first, second) for first, second in values["compare"])})
+        for values in content["claim"]
+    ]
+    return rows, claims
+
+
+def expected_cells(row: Row) -> set[str]:
+    """The run folders that the row's command makes for the images that its study.json names.
+
+    A folder's name ends with the hash of everything that decides its result: recipe, images, and length.
+    """
+    from vit.commands.study_options import read_words
+    from vit.commands.study_series import series_of
+
+    options = read_words(["--config", str(ROOT / "configs" / "studies" / f"{row.name}.yaml"), "--wandb=off"])
+    protocol = StudyDirectory(row.folder).protocol()
+    fingerprints, images = protocol["fingerprints"], protocol["images"]
+    assert isinstance(fingerprints, dict)
+    assert isinstance(images, dict)
+    budget, sizes, seeds = options.grid(int(images["train"]))
+    kind: SubsetKind = "balanced" if str(protocol["subsets"]).startswith("class-balanced") else "natural"
+    series = {
+        name: {choice: replace(recipe, data=replace(recipe.data, subset=kind)) for choice, recipe in choices.items()}
+        for name, choices in series_of(options).items()
+    }
+    inputs = Inputs(str(protocol["data"]), fingerprints)
+    return {cell.folder.as_posix() for cell in make_cells(series, sizes, seeds, budget, inputs)}
+
+
+def compact(path: Path) -> None:
+    """Take out of a result.json what no page shows, so that hundreds of them stay small."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content.pop("answers", None)
+    write_text(path, json.dumps(content, separators=(",", ":")) + "\n")
+
+
+def seeds_of(cells: Sequence[CellResult]) -> Iterator[tuple[str, list[CellResult]]]:
+    """(series, its cells at the largest size by seed), in the order of the study."""
+    largest = max(cell.num_images for cell in cells)
+    for name in dict.fromkeys(cell.series for cell in cells):
+        yield (
+            name,
+            sorted((c for c in cells if c.series == name and c.num_images == largest), key=lambda cell: cell.seed),
+        )

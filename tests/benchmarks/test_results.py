@@ -1,0 +1,139 @@
+"""docs/leaderboard.md and docs/claims.md are what evidence/ keeps, and what it keeps was made by its commands."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+KEPT = sorted(path.parent.name for path in (ROOT / "evidence").glob("*/study.json"))
+
+
+@pytest.fixture
+def pages():
+    import results_pages
+
+    return results_pages
+
+
+@pytest.fixture
+def rows():
+    import results_rows
+
+    return results_rows
+
+
+@pytest.fixture
+def kept(rows):
+    return {name: found for name, row in rows.read_rows()[0].items() if (found := rows.Kept.of(row)) is not None}
+
+
+def test_the_pages_are_written_from_what_is_kept(pages, rows, kept):
+    again = 'run "make results"'
+    assert pages.BOARD.read_text(encoding="utf-8") == pages.leaderboard(kept), again
+    assert pages.CLAIMS.read_text(encoding="utf-8") == pages.claims_page(kept, *rows.read_rows()), again
+
+
+def test_the_figures_show_what_is_kept(pages, rows, kept):
+    from results_figures import FIGURES, numbers, numbers_of_lines, stated
+
+    named, claims = rows.read_rows()
+    answers = {claim.name: pages.answers_of(kept, claim) for claim in claims}
+    lines = {claim.name: pages.lines_of(named, claim) for claim in claims}
+    shown = {name: numbers(found) for name, found in answers.items() if found is not None}
+    shown |= {name: numbers_of_lines(found) for name, found in lines.items() if found is not None}
+    assert {path.stem for path in FIGURES.glob("*.png")} == shown.keys()
+    for name, values in shown.items():
+        assert stated(FIGURES / f"{name}.png") == values, f'{name}: run "make results"'
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_is_kept_was_made_by_the_row_s_command(rows, name):
+    row = rows.read_rows()[0][name]
+    expected = rows.expected_cells(row)
+    assert {cell.folder for cell in rows.StudyDirectory(row.folder).listed()} == expected
+    results = {path.parent.relative_to(row.folder).as_posix() for path in row.folder.glob("cells/*/*/*/result.json")}
+    assert results and results <= expected
+    noted = {cell for cells in rows.Kept.of(row).machines.values() for cell in cells}
+    assert noted and noted <= results  # a training may add results at this moment
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_is_kept_is_small_and_names_no_place(rows, name):
+    files = list((ROOT / "evidence" / name).glob("cells/*/*/*/result.json"))
+    files += [*(ROOT / "evidence" / name).glob("*.json"), *(ROOT / "evidence" / name).glob("measured/*.json")]
+    assert sum(path.stat().st_size for path in files) < 1_000_000
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r'"/(home|root|tmp|mnt|Users)/', text), f"{path} names a folder of a machine"
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_unchanged_images_are_answered_as_in_the_study(kept, name):
+    """Other batches round in another way, so that single images may differ."""
+    measured = kept[name].measured("conditions")
+    if measured is None:
+        pytest.skip("not measured on changed images")
+    own = kept[name].answers.correct[""]
+    for series, seeds in measured.correct["unchanged"].items():
+        for seed, correct in seeds.items():
+            assert (correct != own[series][seed]).mean() <= 0.01, (series, seed)
+
+
+def test_a_recipe_that_has_changed_is_noticed(rows, tmp_path, monkeypatch):
+    row = rows.read_rows()[0]["digits_demo"]
+    tree = tmp_path / "configs" / "studies"
+    tree.mkdir(parents=True)
+    text = (ROOT / "configs" / "studies" / "digits_demo.yaml").read_text(encoding="utf-8")
+    (tree / "digits_demo.yaml").write_text(text + "set:\n  optim.weight_decay: 0.2\n", encoding="utf-8")
+    before = rows.expected_cells(row)
+    monkeypatch.setattr(rows, "ROOT", tmp_path)
+    assert not before & rows.expected_cells(row)
+
+
+def test_a_changed_result_changes_the_page(pages, rows, kept, tmp_path, monkeypatch):
+    monkeypatch.setattr(rows, "EVIDENCE", tmp_path)
+    row = kept["digits_demo"].row
+    shutil.copytree(ROOT / "evidence" / row.name, tmp_path / row.name, ignore=shutil.ignore_patterns("*.ckpt"))
+    path = next((tmp_path / row.name).glob("cells/*/*/seed0-*/result.json"))
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["metrics"]["acc1"]["value"] = 0.5
+    content["correct"]["test"] = "A" * len(content["correct"]["test"])
+    path.write_text(json.dumps(content), encoding="utf-8")
+    board = {name: one for name, one in kept.items() if name != row.name} | {row.name: rows.Kept.of(row)}
+    assert pages.leaderboard(board) != pages.leaderboard(kept)
+
+
+def test_a_series_without_seeds_stands_beside_every_seed(rows):
+    correct = np.array([True, False, True, True])
+    networks = {0: correct, 1: ~correct}
+    answers = rows.Answers(4, {"": {"ViT": networks, "SVC": {0: correct}}})
+    pair = answers.pair("", "ViT", "SVC")
+    assert pair.seeds == [0, 1] and pair.gaps().mean() == pytest.approx(0.25)
+    reverse = answers.pair("", "SVC", "ViT")
+    assert reverse.gaps().mean() == pytest.approx(-0.25)
+
+
+def test_an_option_is_taken_out_of_a_series_name():
+    from results_figures import without
+
+    assert without("embed_dim=16, scaled=True", "embed_dim") == ("scaled=True", 16)
+    assert without("scaled=True, embed_dim=16", "embed_dim") == ("scaled=True", 16)
+    assert without("pre-norm (depth=24)", "depth") == ("pre-norm", 24)
+    assert without("num_heads=8", "num_heads") == ("", 8)
+
+
+def test_a_result_is_made_small(rows, tmp_path):
+    from vit.checkpoints.result import RunResult
+
+    path = next((ROOT / "evidence" / "digits_demo").glob("cells/*/*/*/result.json"))
+    result = RunResult.read(path)
+    whole = replace(result, answers={"sets": [1, 2, 3]})
+    whole.write(tmp_path / "result.json")
+    rows.compact(tmp_path / "result.json")
+    assert RunResult.read(tmp_path / "result.json") == replace(result, answers={})
+    assert len((tmp_path / "result.json").read_text().splitlines()) == 1
