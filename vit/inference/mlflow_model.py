@@ -29,6 +29,11 @@ class _Bytes:
     def __init__(self, images: Sequence[bytes]) -> None:
         self._images = images
 
+    @property
+    def shares_prepared(self) -> bool:
+        """Nothing is fetched."""
+        return False
+
     def read(self, path: str) -> bytes:
         return self._images[int(path)]
 
