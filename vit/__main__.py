@@ -17,6 +17,7 @@ COMMANDS = {
     "study": "compare networks over growing training sets, with intervals; a stopped study resumes",
     "probe": "compare pretrained networks on your images by linear probes, with intervals",
     "report": "write the report of a study or a run again, from its files",
+    "runs": "list all runs of a folder with their accuracies; a page to sort and to filter",
     "compare": "compare finished runs on the same test images, and list disagreements",
     "evaluate": "measure a trained model on labeled images",
     "predict": "label images: one row for each file",

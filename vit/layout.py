@@ -6,6 +6,7 @@ from typing import Self
 
 CELLS = "cells"  # folder of a study's runs
 FEATURES = "features"  # folder of the features that a study's cells share
+CONFIG = "config.yaml"  # a folder with this file is a run folder
 OPENVINO_GRAPH = "openvino_model.xml"  # the name that other programs of OpenVINO look for; weights in .bin
 
 
@@ -34,7 +35,7 @@ class RunLayout:
     @property
     def config_path(self) -> Path:
         """The recipe with every value filled in. A folder with this file is a run folder."""
-        return self.path / "config.yaml"
+        return self.path / CONFIG
 
     @property
     def backbone_path(self) -> Path:

@@ -60,7 +60,7 @@ def test_two_runs(run, capsys):
     assert "vit     90.00 % (82.56 to 94.48)     90     10" in out
     assert "resnet  75.00 %" in out
     row = next(line for line in out.splitlines() if line.startswith("resnet") and "+15.00" in line)
-    assert row.split()[-3:] == ["20", "5", "0.004"]
+    assert row.split()[-4:] == ["20", "5", "0.004", "0.004"], "one comparison needs no correction"
     assert "25 images have different labels, the 20 with the largest difference in loss" in out
     assert "94.png  cat   dog (90%)  cat (90%)" in out
     assert out.strip().splitlines()[-1] == "Next: vit compare a b --output disagreements.csv"
@@ -77,8 +77,19 @@ def test_three_runs_are_each_compared_with_the_first(run, capsys):
     rows = [line.split() for line in out.splitlines()]
     assert [row[1] for row in rows if row[:1] == ["vit/b"]] == ["80.00", "+10.00"]
     assert [row[1] for row in rows if row[:1] == ["resnet/c"]] == ["0.00", "+90.00"]
-    assert "not corrected for 2 comparisons" in out
+    assert "corrected for 2 comparisons (Hochberg)" in out
+    assert [row[-2:] for row in rows if row[:1] == ["resnet/c"]] == [["0", "10"], ["0.004", "0.008"]]
+    assert "Options that differ" not in out
     assert "9 images have different labels\n" in out
+
+
+def test_options_that_differ_are_shown(run, here, capsys):
+    for name, rate in (("a", 0.1), ("b", 0.2)):
+        run(name, ["cat"] * 4, network=name)
+        (here / name / "config.yaml").write_text(f"optim:\n  lr: {rate}\n  epochs: 3\n")
+    compare(["a", "b"])
+    out = capsys.readouterr().out
+    assert "optim.lr  0.1  0.2" in out and "optim.epochs" not in out
 
 
 def test_all_disagreements_go_to_a_file(run, here):

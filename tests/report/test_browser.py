@@ -6,7 +6,7 @@ from axe_playwright_python.sync_playwright import Axe
 from tests.browser import browser  # noqa: F401  a fixture
 from vit.report.study_page import write_study_report
 
-PAGES = ("run", "labels", "gallery", "explain", "inspect", "study", "crossval", "pretrain")
+PAGES = ("run", "labels", "gallery", "explain", "inspect", "study", "crossval", "pretrain", "runs")
 TINY = (
     "--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--image_size", 8, "--batch_size", 8,
     "--wandb", "off", "--data.num_workers", 0,
@@ -27,9 +27,10 @@ def pages(tmp_path_factory, vit, digits_run, labels_run, mixed, colors, study):
     ):
         answer = vit(*command, drawn=True)
         assert answer.code == 0, answer.err
+    assert vit("runs", out, "--page", out / "runs.html").code == 0
     write_study_report(study(failed=2, target=0.97), out)
     found = {"run": digits_run.path / "report.html", "labels": labels_run.path / "report.html"}
-    found |= {"gallery": out / "gallery.html", "study": out / "report.html"}
+    found |= {"gallery": out / "gallery.html", "runs": out / "runs.html", "study": out / "report.html"}
     for name in ("explain", "inspect", "crossval", "pretrain"):
         (found[name],) = (path for path in (out / name).rglob("*.html"))
     return found

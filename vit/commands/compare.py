@@ -1,7 +1,7 @@
 """`vit compare RUN RUN...`: differences between trained models on the same test images"""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -66,6 +66,7 @@ def compare(runs: Annotated[Sequence[StrPath], Metavar("RUN")], *, output: StrPa
         _show_repeated(reporter, groups)
     else:
         _show_pairs(reporter, finished, comparison)
+    _show_options(reporter, finished)
     _show_disagreements(reporter, finished, disagreements)
     if list_file is not None:
         _write(list_file, finished, disagreements)
@@ -130,26 +131,29 @@ def _show_accuracies(reporter: Reporter, runs: Sequence[FinishedRun], comparison
 
 def _show_pairs(reporter: Reporter, runs: Sequence[FinishedRun], comparison: Comparison) -> None:
     """The first run with each other run, over the test images alone."""
-    from vit.study.paired import mcnemar
+    from vit.study.paired import hochberg, mcnemar
 
     first, *others = runs
     reporter.line(f"\nAccuracy of {first.name} minus that of each other run, on the same images")
     tests = [mcnemar(first.correct, other.correct) for other in others]
+    corrected = hochberg([test.p for test in tests])
     rows = [
-        _pair(other.name, comparison.differences[other.name], test) for other, test in zip(others, tests, strict=True)
+        _pair(other.name, comparison.differences[other.name], test, p)
+        for other, test, p in zip(others, tests, corrected, strict=True)
     ]
-    reporter.table(("against", "difference in points", "only first right", "only other right", "McNemar's p"), rows)
+    columns = ("against", "difference in points", "only first right", "only other right", "McNemar's p", "p corrected")
+    reporter.table(columns, rows)
     reporter.line(
         "\nThe intervals are about these trained models; another seed gives others, and 'vit study' trains them."
     )
     if len(others) > 1:
-        reporter.line(f"The p are not corrected for {len(others)} comparisons.")
+        reporter.line(f"The last column is corrected for {len(others)} comparisons (Hochberg); the intervals are not.")
 
 
-def _pair(name: str, gap: "Interval", test: "McNemar") -> tuple[str, ...]:
+def _pair(name: str, gap: "Interval", test: "McNemar", corrected: float) -> tuple[str, ...]:
     around = "" if gap.low is None or gap.high is None else f" ({100 * gap.low:+.2f} to {100 * gap.high:+.2f})"
     only = (f"{test.only_first:,}", f"{test.only_second:,}")
-    return name, f"{100 * gap.value:+.2f}{around}", *only, p_value(test.p)
+    return name, f"{100 * gap.value:+.2f}{around}", *only, p_value(test.p), p_value(corrected)
 
 
 def _show_repeated(reporter: Reporter, groups: "Sequence[Repeated]") -> None:
@@ -182,6 +186,25 @@ def _repeated_row(name: str, one: "Difference | None") -> tuple[str, ...]:
     around = f"{gap:+.2f} ({-100 * one.gap.high:+.2f} to {-100 * one.gap.low:+.2f})"
     more = (f"±{100 * half:.2f}" for half in (one.reach.twice_the_seeds, one.reach.twice_the_test_images))
     return name, f"{len(one.seeds)}", around, p_value(one.p), p_value(one.p_adjusted), *more
+
+
+def _show_options(reporter: Reporter, runs: Sequence[FinishedRun]) -> None:
+    """The options that differ between the recipes of the runs."""
+    recipes = [_flat(_recipe(run.path)) for run in runs]
+    names = sorted({name for recipe in recipes for name in recipe})
+    rows = [(name, *(recipe.get(name, "") for recipe in recipes)) for name in names]
+    different = [row for row in rows if len(set(row[1:])) > 1]
+    if different:
+        reporter.line("\nOptions that differ")
+        reporter.table(("option", *(run.name for run in runs)), different)
+
+
+def _flat(values: Mapping[str, Any], above: str = "") -> dict[str, str]:
+    """Nested values by their dotted names, as text."""
+    flat: dict[str, str] = {}
+    for name, value in values.items():
+        flat |= _flat(value, f"{above}{name}.") if isinstance(value, dict) else {f"{above}{name}": f"{value}"}
+    return flat
 
 
 def _show_disagreements(reporter: Reporter, runs: Sequence[FinishedRun], disagreements: Sequence[int]) -> None:

@@ -1,0 +1,133 @@
+"""`vit runs`: every run is a row, whatever state its folder is in."""
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.browser import browser  # noqa: F401  a fixture
+from vit.checkpoints.run import RunDirectory
+from vit.checkpoints.run_list import list_runs
+
+pytestmark = pytest.mark.usefixtures("here")
+HOSTILE = "<script>document.title='owned'</script>"
+
+
+@pytest.fixture
+def folder(digits_run, here):
+    """Four finished runs of several accuracies, one that was stopped, and one whose result is damaged."""
+    result = json.loads((digits_run.path / "result.json").read_text())
+    for number, accuracy in enumerate((0.5, 0.95, 0.9, 0.10)):
+        path = here / "runs" / ("cats" if number < 2 else "dogs") / "vit" / f"2026010{number + 1}-120000"
+        path.mkdir(parents=True)
+        (path / "config.yaml").write_text("")
+        found = dict(result, data="cats" if number < 2 else "dogs", seconds=9.0 * 10**number)
+        found["metrics"] = {"acc1": {"value": accuracy, "low": accuracy - 0.05, "high": accuracy + 0.05}}
+        (path / "result.json").write_text(json.dumps(found))
+        (path / "report.html").write_text("report")
+    for name in ("20260105-120000", "20260106-120000"):
+        path = here / "runs" / HOSTILE.replace("/", "_") / "cnn" / name
+        path.mkdir(parents=True)
+        (path / "config.yaml").write_text("")
+    (path / "result.json").write_text("{")
+    cell = here / "runs" / "study" / "cells" / "vit" / "100" / "seed0"
+    cell.mkdir(parents=True)
+    (cell / "config.yaml").write_text("")
+    return here / "runs"
+
+
+def shown(answer):
+    """Start of each run in the table."""
+    return [line[:10] for line in answer.out.splitlines() if line.startswith("2026-01")]
+
+
+def test_all_runs_newest_first(vit, folder):
+    answer = vit("runs")
+    assert answer.code == 0, answer.err
+    assert shown(answer) == [f"2026-01-0{day}" for day in (6, 5, 4, 3, 2, 1)]
+    assert "95.00 % (90.00 to 100.00)" in answer.out and "stopped" in answer.out and "damaged" in answer.out
+    assert answer.err.count("WARNING") == 1 and "20260106-120000 is damaged" in answer.err
+    best = [folder.name + f"/cats/vit/2026010{day}-120000" for day in (2, 1)]
+    assert answer.out.splitlines()[-1] == f"Next: vit compare {' '.join(best)}"
+
+
+def test_sorted_filtered_and_limited(vit, folder):
+    assert shown(vit("runs", "--sort", "accuracy"))[:4] == [f"2026-01-0{day}" for day in (2, 3, 1, 4)]
+    assert shown(vit("runs", "--sort", "time"))[:4] == [f"2026-01-0{day}" for day in (4, 3, 2, 1)]
+    assert shown(vit("runs", "--only", "DOGS finished")) == ["2026-01-04", "2026-01-03"]
+    answer = vit("runs", "--limit", 2)
+    assert len(shown(answer)) == 2 and "... and 4 more" in answer.out
+
+
+def test_a_table_of_all_runs(vit, folder, here):
+    assert vit("runs", folder, "--output", "all.csv").code == 0
+    with open(here / "all.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 6 and {row["state"] for row in rows} == {"finished", "stopped", "damaged"}
+    best = next(row for row in rows if row["accuracy"] == "0.95")
+    assert (best["data"], best["seconds"]) == ("cats", "90.0")
+    assert vit("runs", folder, "--output", "all.csv").code == 2
+
+
+def test_a_run_that_is_being_trained(folder):
+    path = folder / "cats" / "vit" / "20260107-120000"
+    path.mkdir()
+    (path / "config.yaml").write_text("")
+    code = "import sys, time; from vit.checkpoints.locking import hold; from pathlib import Path\n"
+    code += "file = hold(Path(sys.argv[1]), False); print('held', flush=True); time.sleep(60)"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, os.fspath(RunDirectory(path).lock_path)], stdout=subprocess.PIPE
+    )
+    try:
+        assert holder.stdout.readline() == b"held\n"
+        states = {run.path.name: run.state for run in list_runs(folder)}
+        assert states["20260107-120000"] == "training" and states["20260105-120000"] == "stopped"
+    finally:
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
+
+
+def test_no_folder_and_no_run(vit, folder):
+    answer = vit("runs", "nowhere")
+    assert answer.code == 2 and "there is no folder nowhere" in answer.err
+    answer = vit("runs", "--only", "horses")
+    assert answer.code == 2 and "has no run with the words 'horses'" in answer.err
+
+
+def test_thousands_of_runs_are_listed_in_seconds(folder):
+    source = folder / "cats" / "vit" / "20260101-120000"
+    for number in range(1000):
+        shutil.copytree(source, folder / "many" / "vit" / f"run{number}")
+    began = time.perf_counter()
+    assert len(list(list_runs(folder))) == 1006
+    assert time.perf_counter() - began < 10
+
+
+def test_the_page_sorts_filters_and_links(vit, folder, here, browser):  # noqa: F811
+    assert vit("runs", folder, "--page", "page/runs.html").code == 0
+    page, errors = browser.new_page(), []
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.goto((here / "page" / "runs.html").as_uri())
+
+    def column(number):
+        return page.locator(f"tbody tr:visible td:nth-child({number})").all_inner_texts()
+
+    assert len(column(1)) == 6 and page.title().startswith("Runs in ")
+    page.get_by_role("button", name="accuracy").click()
+    assert [words[:5] for words in column(5)[:4]] == ["10.00", "50.00", "90.00", "95.00"]
+    page.get_by_role("button", name="accuracy").click()
+    assert [words[:5] for words in column(5)[:4]] == ["95.00", "90.00", "50.00", "10.00"]
+    assert column(5)[4:] == ["", ""], "runs without an accuracy stay last"
+    page.get_by_role("button", name="time").click()
+    assert [words[:10] for words in column(1)[:4]] == [f"2026-01-0{day}" for day in (1, 2, 3, 4)]
+    page.get_by_role("searchbox").fill("cats")
+    assert column(2) == ["cats", "cats"] and page.get_by_role("status").inner_text() == "2 of 6"
+    page.get_by_role("link").first.click()
+    assert page.inner_text("body") == "report" and not errors
+    page.close()

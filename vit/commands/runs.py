@@ -1,0 +1,117 @@
+"""`vit runs [FOLDER]`: all runs below a folder, with their accuracies"""
+
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from vit.commands.arguments import PositiveInt, StrPath, new_file
+from vit.console import Reporter, duration, interval
+from vit.csv_files import new_table
+from vit.errors import ResourceError, UsageError
+
+if TYPE_CHECKING:
+    from vit.checkpoints.run_list import RunSummary
+
+Order = Literal["newest", "accuracy", "data", "network", "time"]
+_COLUMNS = ("path", "state", "started", "data", "network", "images", "accuracy", "low", "high", "seconds", "problem")
+_KEYS: "dict[Order, Callable[[RunSummary], tuple[object, ...]]]" = {
+    "newest": lambda run: (),
+    "accuracy": lambda run: (-run.accuracy[0] if run.accuracy else 1.0,),
+    "data": lambda run: (run.data,),
+    "network": lambda run: (run.network,),
+    "time": lambda run: (-(run.seconds or 0.0),),
+}
+
+
+def runs(
+    folder: StrPath = "runs",
+    *,
+    only: str = "",
+    sort: Order = "newest",
+    limit: PositiveInt = 40,
+    output: StrPath | None = None,
+    page: StrPath | None = None,
+) -> "list[RunSummary]":
+    """List the runs below a folder: data, network, accuracy with its interval, time, and state.
+
+    Args:
+        folder: folder of runs, as --out of 'vit train'
+        only: words that must all occur in path, state, day, data or network of a run
+        sort: newest, accuracy (highest first), data, network, or time (longest first)
+        limit: largest number of lines on the terminal
+        output: new CSV with all of these runs; null: none
+        page: new HTML page with all of these runs, to sort and to filter; null: none
+
+    Returns:
+        The runs in their order.
+
+    Raises:
+        UsageError: there is no such folder, or it has no run.
+        ResourceError: a file cannot be written.
+
+    Example:
+        vit runs runs/photos --sort accuracy
+    """
+    from vit.checkpoints.run_list import list_runs
+
+    place = Path(folder).expanduser()
+    if not place.is_dir():
+        raise UsageError(f"there is no folder {place}", "give the folder of your runs: vit runs FOLDER")
+    table_file = None if output is None else new_file(output)
+    page_file = None if page is None else new_file(page)
+    found = sorted((run for run in list_runs(place) if run.has_words(only)), key=lambda run: run.started, reverse=True)
+    if not found:
+        words = f" with the words {only!r}" if only else ""
+        raise UsageError(f"{place} has no run{words}", "start one: vit train DATA")
+    found.sort(key=_KEYS[sort])
+    reporter = Reporter()
+    reporter.table(("started", "data", "network", "images", "accuracy", "time", "run"), map(_row, found[:limit]))
+    if len(found) > limit:
+        reporter.line(f"... and {len(found) - limit:,} more; raise --limit, or give --only words")
+    for run in (run for run in found if run.problem):
+        reporter.notice(f"WARNING: {run.path} is damaged: {run.problem}")
+    if table_file is not None:
+        _write(table_file, found)
+        reporter.line(f"\n{len(found):,} rows in {table_file}")
+    if page_file is not None:
+        from vit.report.runs_page import write_runs_page
+
+        write_runs_page(page_file, place, found)
+        reporter.line(f"\npage in {page_file}")
+    reporter.next_command(_next(found))
+    return found
+
+
+def _row(run: "RunSummary") -> tuple[str, ...]:
+    accuracy = run.state if run.accuracy is None else interval(*run.accuracy)
+    images = "" if run.images is None else f"{run.images:,}"
+    return run.started, run.data, run.network, images, accuracy, duration(run.seconds or 0.0), str(run.path)
+
+
+def _write(path: Path, found: "Sequence[RunSummary]") -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with new_table(path, _COLUMNS, mode="x") as table:
+            for run in found:
+                around = run.accuracy or ("", "", "")
+                images = "" if run.images is None else run.images
+                seconds = "" if run.seconds is None else f"{run.seconds:.1f}"
+                names = (run.path, run.state, run.started, run.data, run.network)
+                table.row((*map(str, names), images, *around, seconds, run.problem))
+    except OSError as error:
+        raise ResourceError(f"cannot write {path}: {error.strerror}", "choose another --output") from error
+
+
+def _next(found: "Sequence[RunSummary]") -> str:
+    """Compare the two best runs on one data set, finish a stopped one, or use the only one."""
+    from vit.checkpoints.run import RunDirectory
+
+    finished = sorted((run for run in found if run.accuracy), key=lambda run: run.accuracy or (), reverse=True)
+    same = [run for run in finished if run.data == finished[0].data] if finished else []
+    if len(same) > 1:
+        return f"vit compare {' '.join(shlex.quote(str(run.path)) for run in same[:2])}"
+    if finished:
+        return f"vit predict {shlex.quote(str(finished[0].path))} FOLDER_OF_IMAGES"
+    stopped = next((run for run in found if run.state == "stopped"), None)
+    return "vit train DATA" if stopped is None else RunDirectory(stopped.path).how_to_resume

@@ -1,0 +1,56 @@
+"""The page of `vit runs`: a table of all runs, to sort and to filter"""
+
+import base64
+import hashlib
+import os
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from vit.checkpoints.run_list import RunSummary
+from vit.console import duration, interval
+from vit.errors import ResourceError
+from vit.layout import RunLayout
+from vit.report.page import write_page
+
+
+def table_script() -> tuple[Markup, str]:
+    """The script that sorts and filters tables of the class "sortable", and its hash for the page's policy."""
+    text = (files("vit.report") / "templates" / "table.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+    return Markup(text), f"sha256-{digest}"  # noqa: S704  our own file
+
+
+def write_runs_page(path: Path, folder: Path, found: Sequence[RunSummary]) -> None:
+    """Write a page with a row for each run, which links to the report of the run.
+
+    Raises:
+        ResourceError: the page cannot be written.
+    """
+    script, script_hash = table_script()
+    rows = [
+        {
+            "run": run,
+            "accuracy": "" if run.accuracy is None else interval(*run.accuracy),
+            "value": "" if run.accuracy is None else f"{run.accuracy[0]:.6f}",
+            "time": "" if run.seconds is None else duration(run.seconds),
+            "link": _link(path, run),
+            "name": os.path.relpath(run.path, folder),
+        }
+        for run in found
+    ]
+    content = {"folder": str(folder), "rows": rows, "script": script, "script_hash": script_hash}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_page(path, "runs.html", content)
+    except OSError as error:
+        raise ResourceError(f"cannot write {path}: {error.strerror}", "choose another --page") from error
+
+
+def _link(page: Path, run: RunSummary) -> str:
+    """The address of a run's report, relative to the page; "" where it has none."""
+    report = RunLayout(run.path).report_path
+    return "./" + quote(os.fsencode(os.path.relpath(report, page.parent))) if report.is_file() else ""
