@@ -1,6 +1,7 @@
 """Imports go one way, between rooms and inside rooms.
 
-commands -> report -> study -> training | export | explain -> inference | weights -> checkpoints -> models | data.
+commands -> report -> study -> training | export | explain | serving -> inference | weights -> checkpoints
+-> models | data.
 A room is a folder of `vit/`, or a module directly in `vit/`. A sub-room is a folder inside a room.
 """
 
@@ -20,10 +21,10 @@ BELOW["checkpoints"] = {"models", "data"}
 BELOW["weights"] = BELOW["inference"] = BELOW["checkpoints"] | {"checkpoints"}
 BELOW["training"] = BELOW["weights"] | {"weights", "inference"}
 BELOW["export"] = BELOW["weights"] | {"weights", "inference"}
-BELOW["explain"] = BELOW["inference"] | {"inference"}
+BELOW["serving"] = BELOW["explain"] = BELOW["inference"] | {"inference"}
 BELOW["study"] = BELOW["training"] | {"training"}
 BELOW["report"] = BELOW["study"] | {"study", "explain"}
-BELOW["commands"] = BELOW["report"] | {"report", "export", "__init__"}
+BELOW["commands"] = BELOW["report"] | {"report", "export", "serving", "__init__"}
 MAY_IMPORT = {
     **{room: {"errors"} for room in GROUND},
     **{room: rooms | GROUND for room, rooms in BELOW.items()},

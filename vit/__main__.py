@@ -21,6 +21,7 @@ COMMANDS = {
     "compare": "compare finished runs on the same test images, and list disagreements",
     "evaluate": "measure a trained model on labeled images",
     "predict": "label images: one row for each file",
+    "serve": "answer requests over HTTP with the rows of 'vit predict'",
     "demo": "serve a page on this machine to drop images on",
     "convert": "turn pretrained weights of other libraries into a checkpoint",
     "export": "write a trained model as ONNX, OpenVINO, torch.export, safetensors, or for timm and transformers",
@@ -30,7 +31,9 @@ COMMANDS = {
     "data": "check a data set for broken or mislabeled images; pack it into shards, or index shards",
     "models": "list networks with parameters and FLOPs",
 }
-COMPUTE = ("train", "pretrain", "crossval", "study", "probe", "compare", "evaluate", "predict", "demo", "explain")
+COMPUTE = (
+    "train", "pretrain", "crossval", "study", "probe", "compare", "evaluate", "predict", "serve", "demo", "explain",
+)  # fmt: skip
 READ_RECIPES = (
     "train",
     "pretrain",

@@ -254,6 +254,20 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("L15", "--parts with --output or --gallery, --merge with a model or an unknown ending",
               "refused, with the options that go together", 2),
     ),
+    "A service": (
+        Fault("V1", "a request without an image, with bytes that are no image, or with a broken form",
+              "400 or 422 with the reason, never 500; other images of the form get their rows; names are only shown"),
+        Fault("V2", "a body that is too large, whether its length is told or not", "413 before the rest is read"),
+        Fault("V3", "a body of which half is sent, by a client that waits or goes away",
+              "408 after --timeout_seconds; the service goes on"),
+        Fault("V4", "SIGTERM while requests are computed", "they are answered, no further ones are taken, exit code 0"),
+        Fault("V5", "vit serve with a taken port, or without its libraries",
+              "refused with --port, or with the extra to install", "2, 7"),
+        Fault("V6", "more requests than a service can compute",
+              "503 with Retry-After where the queue is full, 504 where an answer is late; nothing late is computed"),
+        Fault("V7", "a model that fails in a service",
+              "whoever waits gets 503, /health says 503, and the program ends with the error", 1),
+    ),
     "Numbers": (
         Fault("N1", "a loss, gradient or weight that is NaN or infinite",
               "ends with step, learning rate and images of the batch, and keeps the last good checkpoint; "

@@ -40,8 +40,12 @@ class PredictionSetup:
         check_model(self.model)
         check_engine(self.engine, Path(self.model), self.device)
 
-    def load(self, num_images: int, reporter: Reporter) -> "Predictor":
-        """The model with its rule, and lines that say what computes how many images."""
+    def load(self, num_images: int, reporter: Reporter, is_service: bool = False) -> "Predictor":
+        """The model with its rule, and lines that say what computes how many images; a service does not know how many.
+
+        Args:
+            num_images: number of images, by which the engine is chosen.
+        """
         from vit.inference.predictor import load
 
         engine: EngineName = "torch" if self.wanted.reject_novel and self.engine == "auto" else self.engine
@@ -54,7 +58,7 @@ class PredictionSetup:
             reporter.notice(f"the column novelty stays empty: {no_novelty(predictor)}")
         kind = "classes" if predictor.multilabel is None else "labels"
         reporter.notice(
-            f"{num_images:,} files, {len(predictor.class_names)} {kind}, "
+            f"{'' if is_service else f'{num_images:,} files, '}{len(predictor.class_names)} {kind}, "
             f"{predictor.engine.device.type}, {predictor.engine.precision}, {predictor.engine.name}"
         )
         return predictor

@@ -59,6 +59,44 @@ class ImageReader(Protocol):
         """(n,) number of the shard of each image; None where there are no shards."""
 
 
+class BytesReader:
+    """An `ImageReader` of encoded images that are in memory, by their numbers as text."""
+
+    def __init__(self, images: Sequence[bytes]) -> None:
+        self._images = images
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    @property
+    def shares_prepared(self) -> bool:
+        """Nothing is fetched."""
+        return False
+
+    def read(self, path: str) -> bytes:
+        """The bytes of an image.
+
+        Raises:
+            ImageError: there are none, or more than MAX_BYTES.
+        """
+        image = self._images[int(path)]
+        if not image:
+            raise ImageError(path, "not_image", "the file is empty")
+        if len(image) > MAX_BYTES:
+            raise ImageError(path, "too_large", f"more than {MAX_BYTES:,} bytes")
+        return image
+
+    def prepare(self, paths: Sequence[str]) -> None:
+        """All images are there."""
+
+    def content_hash(self, path: str) -> str:
+        """Only the bytes of an image tell."""
+        return ""
+
+    def shards(self, paths: Sequence[str]) -> None:
+        """Images in memory have no shards."""
+
+
 def content_hash(*parts: bytes) -> str:
     """The hash by which an image is recognized, whatever its name: of the bytes of its file."""
     digest = hashlib.blake2b(digest_size=HASH_BYTES)

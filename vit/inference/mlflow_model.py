@@ -7,44 +7,20 @@ program must be installed where the model is used. Paths are not taken: a served
 import io
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PIL import Image
 
-from vit.data.image_bytes import content_hash
+from vit.data.image_bytes import BytesReader
 from vit.inference.predictor import Predictor, load
 
 if TYPE_CHECKING:
     import pandas as pd
 
 COLUMN = "image"  # of the input: the bytes of an image file
-
-
-class _Bytes:
-    """An `ImageReader` of images that are in memory, by their number."""
-
-    def __init__(self, images: Sequence[bytes]) -> None:
-        self._images = images
-
-    @property
-    def shares_prepared(self) -> bool:
-        """Nothing is fetched."""
-        return False
-
-    def read(self, path: str) -> bytes:
-        return self._images[int(path)]
-
-    def prepare(self, paths: Sequence[str]) -> None:
-        """All images are there."""
-
-    def content_hash(self, path: str) -> str:
-        return content_hash(self.read(path))
-
-    def shards(self, paths: Sequence[str]) -> None:
-        """Images in memory have no shards."""
 
 
 class MlflowModel:
@@ -68,7 +44,7 @@ class MlflowModel:
 
         images = [bytes(data) for data in model_input[COLUMN]]
         names = [str(number) for number in range(len(images))]
-        found = list(self._predictor.predict_files(names, reader=_Bytes(images)))
+        found = list(self._predictor.predict_files(names, reader=BytesReader(images)))
         return pd.DataFrame(
             {
                 "label": [one.label for one in found],

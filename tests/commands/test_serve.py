@@ -1,0 +1,177 @@
+"""`vit serve`: the rows of `vit predict` over HTTP, whatever clients send, and no answer lost at the end."""
+
+import re
+import signal
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from PIL import Image
+
+import vit.commands.serve as module
+from tests.processes import finish, free_port, linux_only, start
+from vit.data.image_bytes import BytesReader
+from vit.inference.predictor import load
+from vit.inference.rows import to_json
+
+pytestmark = linux_only
+LIMIT = 200_000  # bytes of a request
+SECONDS = 3
+
+
+class Service:
+    """A running `vit serve`."""
+
+    def __init__(self, folder, model, *options):
+        self.folder, self.port = folder, free_port()
+        self.process = start(folder, "serve", model, "--port", self.port, "--device", "cpu", *options)
+        self.address = f"http://127.0.0.1:{self.port}"
+        until = time.monotonic() + 120
+        while time.monotonic() < until and self.process.poll() is None:
+            try:
+                httpx.get(f"{self.address}/health", timeout=5)
+                return
+            except httpx.TransportError:
+                time.sleep(0.1)
+        raise AssertionError(finish(folder, self.process, 10))
+
+    def post(self, **content):
+        return httpx.post(f"{self.address}/predict", timeout=60, **content)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory, digits_run):
+    folder = tmp_path_factory.mktemp("service")
+    one = Service(folder, digits_run.path, "--max_bytes", LIMIT, "--timeout_seconds", SECONDS)
+    yield one
+    one.process.send_signal(signal.SIGTERM)
+    _, err = finish(folder, one.process, 60)
+    assert one.process.returncode == 0, err
+
+
+@pytest.fixture(scope="module")
+def picture(tmp_path_factory):
+    path = tmp_path_factory.mktemp("picture") / "a.png"
+    Image.linear_gradient("L").resize((8, 8)).save(path)
+    return path.read_bytes()
+
+
+def test_the_rows_are_those_of_predict(service, digits_run, mixed):
+    paths = sorted(path for path in mixed.iterdir() if path.is_file() and path.suffix == ".png")
+    images = [path.read_bytes() for path in paths]
+    names = [f"{number}.png" for number in range(len(paths))]
+    expected = [
+        to_json(row) for row in load(digits_run.best, "cpu").predict_files([str(n) for n in range(len(images))],
+                                                                          reader=BytesReader(images))
+    ]  # fmt: skip
+    answer = service.post(files=[("images", (name, image)) for name, image in zip(names, images, strict=True)])
+    assert answer.status_code == 200 and [row["path"] for row in answer.json()] == names
+    statuses = set()
+    for row, wanted, image in zip(answer.json(), expected, images, strict=True):
+        alone = service.post(content=image)
+        assert alone.status_code == {"ok": 200, "too_large": 413}.get(wanted["status"], 422)
+        for found in (row, alone.json()):
+            assert [one.pop("label") for one in found["top"]] == [one["label"] for one in wanted["top"]]
+            got = [one["probability"] for one in found["top"]]
+            assert got == pytest.approx([one["probability"] for one in wanted["top"]], abs=1e-5)
+            for key in ("status", "label", "error", "engine"):
+                assert found[key] == wanted[key]
+        statuses.add(wanted["status"])
+    assert statuses == {"ok", "unreadable", "too_large"}
+
+
+@pytest.mark.faults("V1")
+@pytest.mark.parametrize(
+    ("body", "code", "said"),
+    [(b"", 400, "there is no image"), (b"no image", 422, "not one of JPEG"), (b"\x89PNG\r\n\x1a\n", 422, "")],
+)
+def test_what_is_no_image(service, body, code, said):
+    answer = service.post(content=body)
+    assert answer.status_code == code and said in answer.json()["error"]
+
+
+@pytest.mark.faults("V1")
+def test_a_broken_form_and_a_form_without_files(service, picture):
+    kind = {"Content-Type": "multipart/form-data; boundary=x"}
+    for body in (b"garbage", b"--x\r\nbroken"):
+        assert service.post(content=body, headers=kind).status_code == 400
+    assert service.post(content=picture, headers={"Content-Type": "multipart/form-data"}).status_code == 400
+    assert service.post(data={"url": "file:///etc/passwd"}, files={}).status_code == 422, "an address is no image"
+    odd = service.post(files=[("images", ("../../etc/passwd", b"x")), ("images", ("a.png", picture))])
+    assert odd.status_code == 200 and [row["status"] for row in odd.json()] == ["not_image", "ok"]
+
+
+@pytest.mark.faults("V2")
+def test_a_body_that_is_too_large(service):
+    told = service.post(content=bytes(LIMIT + 1))
+    untold = service.post(content=(bytes(1000) for _ in range(LIMIT // 1000 + 1)))
+    assert told.status_code == untold.status_code == 413 and "200,000" in told.json()["error"]
+
+
+@pytest.mark.faults("V3")
+def test_a_body_that_is_only_half_sent(service, picture):
+    head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(picture)}\r\n\r\n".encode()
+    with socket.create_connection(("127.0.0.1", int(service.port)), timeout=30) as half:
+        half.sendall(head + picture[:20])
+        began = time.monotonic()
+        assert half.recv(4096).startswith(b"HTTP/1.1 408") and time.monotonic() - began < 4 * SECONDS
+    with socket.create_connection(("127.0.0.1", int(service.port)), timeout=30) as gone:
+        gone.sendall(head + picture[:20])
+    assert service.post(content=picture).status_code == 200
+
+
+def test_many_clients_lose_nothing(service, picture):
+    bad = [b"x", picture[:30]]
+    with ThreadPoolExecutor(64) as pool:
+        bodies = [picture if number % 4 else bad[number % 8 // 4] for number in range(300)]
+        answers = list(pool.map(lambda body: service.post(content=body), bodies))
+    codes = [answer.status_code for answer in answers]
+    assert codes == [200 if body is picture else 422 for body in bodies]
+    assert len({answer.json()["label"] for answer in answers if answer.status_code == 200}) == 1
+
+
+def test_health_metrics_interface_and_page(service, picture):
+    before = counted(service)
+    service.post(content=picture)
+    assert httpx.get(f"{service.address}/health").json() == {"status": "ok"}
+    assert counted(service) == before + 1
+    paths = httpx.get(f"{service.address}/openapi.json").json()["paths"]
+    assert {"/predict", "/health", "/metrics"} == set(paths) and "413" in paths["/predict"]["post"]["responses"]
+    page = httpx.get(service.address).text
+    assert 'action="/predict"' in page and not re.findall(r'(?:src|href)="https?:', page)
+
+
+def counted(service):
+    text = httpx.get(f"{service.address}/metrics").text
+    return float(re.search(r'vit_images_total\{status="ok"\} (\S+)', text)[1])
+
+
+@pytest.mark.faults("V4")
+def test_a_service_that_is_asked_to_end_answers_what_it_has(tmp_path, digits_run, picture):
+    one = Service(tmp_path, digits_run.path, "--batch_window_ms", 1500, "--max_batch", 1000)
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(one.post(content=picture))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.7)
+    one.process.send_signal(signal.SIGTERM)
+    for thread in threads:
+        thread.join(60)
+    _, err = finish(tmp_path, one.process, 60)
+    assert one.process.returncode == 0 and "Traceback" not in err
+    assert [answer.status_code for answer in answers] == [200] * 8
+
+
+@pytest.mark.faults("V5")
+def test_a_taken_port_and_a_missing_library(vit, digits_run, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        answer = vit("serve", digits_run.path, "--port", port)
+        assert answer.code == 7 and f"cannot listen on 127.0.0.1, port {port}" in answer.err and "--port" in answer.err
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    answer = vit("serve", digits_run.path)
+    assert answer.code == 2 and "[serve]" in answer.err
+    assert vit("serve", digits_run.path, "--batch_window_ms", -1).code == 2

@@ -1,0 +1,1 @@
+"""Serving: predictions over HTTP, computed by the code of `vit predict`."""

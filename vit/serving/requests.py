@@ -1,0 +1,98 @@
+"""The body of a request becomes images: within limits of size and time, whoever sends it"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import ClientDisconnect, Request
+
+MAX_IMAGES = 1000  # of a request
+MAX_WAITING_BYTES = 2**30  # of all requests together
+_NAME = 255  # characters of a name that come back
+
+
+@dataclass
+class Room:
+    """The bytes of all requests that are in memory now."""
+
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Upload:
+    """The images of a request.
+
+    Attributes:
+        names: name of each image as the client gave it; only shown, never opened.
+        images: bytes of each.
+        is_form: whether they came as a form, which gets a list of rows.
+        size: bytes that the request holds in `Room` until it is answered.
+    """
+
+    names: list[str]
+    images: list[bytes]
+    is_form: bool
+    size: int
+
+
+async def read_upload(request: Request, room: Room, max_bytes: int, seconds: float) -> Upload:
+    """The images of a request.
+
+    Raises:
+        HTTPException: 400 no image or a broken form, 408 the body does not come in time, 411 or 413 too large, 503
+            too many bytes wait.
+    """
+    told = request.headers.get("content-length", "")
+    if told.isdigit() and int(told) > max_bytes:
+        raise HTTPException(413, f"{int(told):,} bytes; the limit is {max_bytes:,}")
+    held = 0
+    try:
+        body = bytearray()
+        async with asyncio.timeout(seconds):
+            async for chunk in request.stream():
+                if len(body) + len(chunk) > max_bytes:
+                    raise HTTPException(413, f"more than {max_bytes:,} bytes")
+                if room.bytes + len(chunk) > MAX_WAITING_BYTES:
+                    raise HTTPException(503, "too many bytes wait", {"Retry-After": "1"})
+                room.bytes += len(chunk)
+                held += len(chunk)
+                body += chunk
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind == "multipart/form-data":
+            names, images = await _of_form(request, bytes(body))
+        else:
+            names, images = ["image"], [bytes(body)]
+        if not images or not body:
+            raise HTTPException(400, "there is no image: send its bytes as the body, or a form with files")
+        return Upload(names, images, kind == "multipart/form-data", held)
+    except BaseException as error:
+        room.bytes -= held
+        if isinstance(error, TimeoutError):
+            raise HTTPException(408, f"the body did not come within {seconds:g} s", {"Connection": "close"}) from None
+        if isinstance(error, ClientDisconnect):
+            raise HTTPException(400, "the client has gone") from None
+        raise
+
+
+async def _of_form(request: Request, body: bytes) -> tuple[list[str], list[bytes]]:
+    """Names and contents of the files of a form."""
+
+    async def stream() -> AsyncIterator[bytes]:
+        yield body
+
+    try:
+        form = await MultiPartParser(request.headers, stream(), max_files=MAX_IMAGES, max_fields=10).parse()
+    except (MultiPartException, KeyError, ValueError, AssertionError) as error:
+        raise HTTPException(400, f"the form cannot be read: {error}") from None
+    names, images = [], []
+    try:
+        for _, value in form.multi_items():
+            if isinstance(value, UploadFile):
+                names.append((value.filename or "image")[:_NAME])
+                images.append(await value.read())
+    finally:
+        await form.close()
+    return names, images
