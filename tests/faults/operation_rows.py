@@ -262,7 +262,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "408 after --timeout_seconds; the service goes on"),
         Fault("V4", "SIGTERM while requests are computed", "they are answered, no further ones are taken, exit code 0"),
         Fault("V5", "vit serve with a taken port, or without its libraries",
-              "refused with --port, or with the extra to install", "2, 7"),
+              "refused with --port; without its libraries with the extra to install, and code 2", 7),
         Fault("V6", "more requests than a service can compute",
               "503 with Retry-After where the queue is full, 504 where an answer is late; nothing late is computed"),
         Fault("V7", "a model that fails in a service",

@@ -1,7 +1,7 @@
 """The body of a request becomes images: within limits of size and time, whoever sends it"""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from starlette.datastructures import UploadFile
@@ -80,7 +80,7 @@ async def read_upload(request: Request, room: Room, max_bytes: int, seconds: flo
 async def _of_form(request: Request, body: bytes) -> tuple[list[str], list[bytes]]:
     """Names and contents of the files of a form."""
 
-    async def stream() -> AsyncIterator[bytes]:
+    async def stream() -> AsyncGenerator[bytes, None]:
         yield body
 
     try:
