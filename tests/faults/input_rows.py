@@ -101,6 +101,23 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("I16", "gray images of more than 8 bits whose values lie in a small range, or are not numbers",
               "a window of values that training measures, shows and keeps in the checkpoint; an empty window is "
               "refused; 16 bits for each color beside a window are one error"),
+        Fault("I17", "a TIFF with more channels than the model sees, or fewer",
+              "one reason with both numbers; no band is left out, and none is made up; channels are bands, the axis C "
+              "of OME-TIFF and ImageJ, or as many pages as the model has channels"),
+        Fault("I18", "channels of more than 8 bits with different ranges",
+              "a window for each channel, measured in training, shown in the plan and kept in the checkpoint"),
+        Fault("I19", "a DICOM whose values need rescale, a window or inversion",
+              "values of the modality through the model's window, else the file's own; MONOCHROME1 is inverted"),
+        Fault("I20", "a damaged or unusual DICOM of a person",
+              "one reason, without any value of the file"),
+        Fault("I21", "a TIFF of many channels or a DICOM without the extra that reads it",
+              "the reason names the extra; a folder is read without its DICOM files, with a note"),
+        Fault("I22", "a TIFF or DICOM that is hostile: many pixels, many channels, a bomb, changed bytes",
+              "refused by its header, or one reason for a damaged file"),
+        Fault("I23", "images with another number of channels than the model's",
+              "their rows say so; training, evaluation, prediction, explanation and export keep 1 to 16 channels"),
+        Fault("I24", "channels beside a mean, a RandAugment or a network option of other channels",
+              "refused before an image is read", 2),
     ),
     "Configs and command line": (
         Fault("K1", "a misspelled command, option, key or value; a path that does not exist",

@@ -72,7 +72,8 @@ KINDS = {
 }  # fmt: skip
 FREE = {  # any text, or with a range of their own that is tried below
     "data.source", "data.root", "data.image_column", "data.label_column", "data.groups", "data.fold", "model.network",
-    "model.preprocess.mean", "model.preprocess.std", "model.preprocess.window", "model.init_from", "distill.teacher",
+    "model.preprocess.mean", "model.preprocess.std", "model.preprocess.window",
+    "model.preprocess.channels", "model.init_from", "distill.teacher",
     "distill.teacher_hash",
     "trainer.accelerator", "trainer.strategy", "trainer.checkpoint_every", "optim.time", "out", "name", "tracker",
     "mlflow_register",

@@ -3,7 +3,7 @@
 A checkpoint is Lightning's dictionary, with our description under the key "vit":
 
     vit: {format: 3 or 4, classes: [name, ...], network: {name, option: value, ...},
-          preprocess: {image_size, crop_fraction, mean, std, interpolation, resize_mode, window},
+          preprocess: {image_size, crop_fraction, mean, std, interpolation, resize_mode, window, channels},
           precision: "32-true" | "bf16-mixed" | "16-mixed", temperature: float,
           metrics: {name: float}, versions: {package: version},
           validation_scores: {labels, own, above, highest: base64},   (optional)
@@ -42,7 +42,7 @@ from torch import Tensor
 
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.validation_scores import ValidationScores
-from vit.data.preprocess import Interpolation, Preprocess, ResizeMode
+from vit.data.preprocess import MAX_CHANNELS, Interpolation, Preprocess, ResizeMode, is_window
 from vit.errors import CheckpointError, first_line
 from vit.models.network import Network
 from vit.models.spec import NetworkSpec
@@ -142,7 +142,7 @@ class Description:
             network = _without_repeated_facts(network, len(class_names), preprocess.image_size)
         return cls(
             class_names,
-            NetworkSpec.from_plain(network, len(class_names)),
+            NetworkSpec.from_plain(network, len(class_names), preprocess.channels),
             preprocess,
             str(plain["precision"]),
             temperature,
@@ -171,12 +171,12 @@ def _preprocess(plain: Mapping[str, Any]) -> Preprocess:
         raise ValueError(f"image_size is {made.image_size!r}")
     if not isinstance(made.crop_fraction, float | int) or not 1 / MAX_SIDE <= made.crop_fraction <= 1:
         raise ValueError(f"crop_fraction is {made.crop_fraction!r}")
+    if type(made.channels) is not int or not 0 < made.channels <= MAX_CHANNELS:
+        raise ValueError(f"channels is {made.channels!r}")
     for name, numbers, lowest in (("mean", made.mean, -math.inf), ("std", made.std, 0.0)):
-        if len(numbers) != 3 or not all(lowest < float(number) < math.inf for number in numbers):
+        if len(numbers) != made.channels or not all(lowest < float(number) < math.inf for number in numbers):
             raise ValueError(f"{name} is {numbers!r}")
-    if made.window is not None and (
-        len(made.window) != 2 or not -math.inf < float(made.window[0]) < float(made.window[1]) < math.inf
-    ):
+    if made.window is not None and not is_window(made.window, made.channels):
         raise ValueError(f"window is {made.window!r}")
     if made.interpolation not in get_args(Interpolation):
         raise ValueError(f"interpolation is {made.interpolation!r}")

@@ -195,9 +195,11 @@ def _caption(row: "Prediction") -> str:
 def _picture(path: str, predictor: "Predictor") -> Any:
     """An upright image (H, W, 3) uint8 for gradio, no larger than a screen needs."""
     from vit.data.decode import read_image
+    from vit.data.planes import shown
     from vit.report.thumbnails import shrunk
 
-    return shrunk(read_image(path, predictor.preprocess.window), PICTURE).permute(1, 2, 0).numpy()
+    pixels = read_image(path, predictor.preprocess.window, channels=predictor.preprocess.channels)
+    return shrunk(shown(pixels), PICTURE).permute(1, 2, 0).numpy()
 
 
 def _chosen(rows: "Sequence[Prediction]", place: int) -> dict[str, float] | None:

@@ -46,7 +46,11 @@ def calibration_images(model: Path, preprocess: Preprocess, calibration: str | N
         paths = [listed.paths[place] for place in _some(len(listed.paths), NUM_CALIBRATED)]
         read = [read_input(path, preprocess, reader=listed.reader) for path in paths]
         kept = [image for image in read if not isinstance(image, ImageError)]
-        found = torch.stack(kept) if kept else torch.zeros(0, 3, preprocess.image_size, preprocess.image_size)
+        found = (
+            torch.stack(kept)
+            if kept
+            else torch.zeros(0, preprocess.channels, preprocess.image_size, preprocess.image_size)
+        )
     if not len(found):
         raise DataError(f"no image of {calibration or 'the run'} can be read", "give --calibration other images")
     return found

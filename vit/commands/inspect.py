@@ -155,7 +155,7 @@ def _pixels(samples: "Samples", limit: int, preprocess: "Preprocess") -> "Tensor
     images = []
     for index in range(0, len(samples), -(-len(samples) // limit)):
         with suppress(ImageError):
-            image = image_of(samples, index, preprocess.window)
+            image = image_of(samples, index, preprocess.window, preprocess.channels)
             images.append(preprocess(image))
     if not images:
         raise DataError(f"none of {len(samples)} files is an image that can be read", "give other IMAGES")

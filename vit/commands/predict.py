@@ -209,4 +209,4 @@ def _write(rows: "Iterable[Prediction]", writer: "RowWriter", gallery: "Gallery 
 def _gallery(rows_file: Path, predictor: "Predictor", model: str, reader: "ImageReader | None") -> "Gallery":
     from vit.report.gallery import Gallery  # imports jinja2
 
-    return Gallery(gallery_page(rows_file), model, reader, predictor.preprocess.window)
+    return Gallery(gallery_page(rows_file), model, reader, predictor.preprocess)

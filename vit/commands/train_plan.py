@@ -69,7 +69,12 @@ def network_words(plan: "Plan") -> str:
     flops = f"{cost.flops / 1e6:,.0f} MFLOPs an image"
     words = f"{cost.parameters:,} parameters, {flops}, {plan.preprocess.image_size} pixels"
     window = plan.preprocess.window
-    return words if window is None else f"{words}; gray values from {window[0]:,g} to {window[1]:,g}"
+    if plan.preprocess.channels != 3:
+        words += f", {plan.preprocess.channels} channel{'s' * (plan.preprocess.channels > 1)}"
+    if window is None:
+        return words
+    pairs = [f"from {low:,g} to {high:,g}" for low, high in zip(window[::2], window[1::2], strict=True)]
+    return f"{words}; {'gray ' * (len(pairs) == 1)}values {', '.join(pairs)}"
 
 
 def warn_of_space(reporter: Reporter, plan: "Plan", run: "RunDirectory") -> None:
@@ -202,7 +207,8 @@ def augment_words(plan: "Plan") -> str:
     """The augmentations that change an image."""
     values = vars(plan.augment).items()
     changing = [f"{key} {value:g}" for key, value in values if value not in (0, 1.0) and key != "magnitude"]
-    return ", ".join(changing) or "none"
+    left_out = "" if plan.preprocess.channels in (1, 3) else " (RandAugment needs gray or RGB images)"
+    return (", ".join(changing) or "none") + left_out
 
 
 def batch_words(plan: "Plan") -> str:

@@ -10,7 +10,8 @@ from vit.data.batch import Batch
 from vit.data.decode import decode_image
 from vit.data.draws import hashed
 from vit.data.image_bytes import ImageError
-from vit.data.preprocess import Preprocess, Window, resize_shorter
+from vit.data.planes import with_channels
+from vit.data.preprocess import COLORS, Preprocess, Window, resize_shorter
 from vit.data.sampler import Key
 from vit.data.samples import Labels, Samples
 from vit.data.threads import decode_threads
@@ -20,17 +21,20 @@ _FETCHED_AT_ONCE = 1024  # images that memory keeps, if they are on other machin
 _MAX_TRIES = 10  # images that may stand in for an unreadable one, the unreadable one included
 
 
-def image_of(samples: Samples, index: int, window: Window | None = None) -> Tensor:
-    """One image of any source, upright: (3, H, W) uint8; `window` as for `read_image`.
+def image_of(samples: Samples, index: int, window: Window | None = None, channels: int = COLORS) -> Tensor:
+    """One image of any source, upright: (C, H, W) uint8; `window` and `channels` as for `read_image`.
 
     Raises:
         ImageError: the image cannot be read.
         DataError: images of shards or other machines cannot be read at all.
     """
     if samples.arrays is None:
-        return decode_image(samples.encoded(index), samples.name(index), window)
+        return decode_image(samples.encoded(index), samples.name(index), window, channels)
     pixels = torch.from_numpy(np.ascontiguousarray(samples.arrays[index]))
-    return pixels.expand(3, -1, -1) if pixels.ndim == 2 else pixels.permute(2, 0, 1)
+    if pixels.ndim == 2 and channels == COLORS:
+        return pixels.expand(COLORS, -1, -1)
+    planes = pixels[None] if pixels.ndim == 2 else pixels.permute(2, 0, 1)
+    return with_channels(planes, channels, samples.name(index))
 
 
 class ImageDataset(Dataset[Batch]):
@@ -45,7 +49,7 @@ class ImageDataset(Dataset[Batch]):
 
     Attributes:
         unreadable: {index: reason}. In training another image stands in for such an image; evaluation leaves it out.
-        memory: all images, as one tensor (n, 3, S, S) where all have the final size; None if files are read.
+        memory: all images, as one tensor (n, C, S, S) where all have the final size; None if files are read.
         origin: (n,) index of the image that `memory` holds at each index.
     """
 
@@ -123,7 +127,7 @@ class ImageDataset(Dataset[Batch]):
         return self.augment is not None and self.augment.augment.crops
 
     def _augmented(self, image: Tensor, draw_seed: int) -> Tensor:
-        """The result of `_kept` as this epoch's input: (3, H, W) -> (3, S, S) uint8."""
+        """The result of `_kept` as this epoch's input: (C, H, W) -> (C, S, S) uint8."""
         if self.augment is None:
             return image
         return self.augment.recolor(self.augment.crop(image, draw_seed) if self._is_cropped else image, draw_seed)
@@ -154,7 +158,8 @@ class ImageDataset(Dataset[Batch]):
                 return self._image(index), index
             except ImageError as error:
                 self.unreadable[index] = error.reason
-                return torch.zeros(3, self.preprocess.image_size, self.preprocess.image_size, dtype=torch.uint8), index
+                shape = (self.preprocess.channels, self.preprocess.image_size, self.preprocess.image_size)
+                return torch.zeros(shape, dtype=torch.uint8), index
         for candidate in range(index, index + min(_MAX_TRIES, len(self))):
             try:
                 return self._image(candidate % len(self)), candidate % len(self)
@@ -167,12 +172,13 @@ class ImageDataset(Dataset[Batch]):
         ) from failure
 
     def _image(self, index: int) -> Tensor:
-        return image_of(self.samples, index, self.preprocess.window)
+        return image_of(self.samples, index, self.preprocess.window, self.preprocess.channels)
 
     def _fill_memory(self) -> None:
         side = self.preprocess.image_size
         is_input = self._is_cropped or self.preprocess.resize_side == side
-        if self.samples.arrays is not None and is_input and _all_shaped(self.samples, side):
+        plain = self.preprocess.channels == COLORS
+        if self.samples.arrays is not None and is_input and plain and _all_shaped(self.samples, side):
             stacked = torch.from_numpy(np.asarray(self.samples.arrays))
             gray = stacked.ndim == 3
             self.memory = stacked[:, None].expand(-1, 3, -1, -1) if gray else stacked.permute(0, 3, 1, 2).contiguous()

@@ -1,4 +1,4 @@
-"""Files -> upright RGB uint8 tensors: the one decoder of training, evaluation, prediction and export.
+"""Files -> upright uint8 tensors: the one decoder of training, evaluation, prediction and export.
 
 Files are untrusted. Before pixels are decoded, `image_bytes` checks that the path is a regular file. Then Pillow reads
 the header, which must have an allowed format and a size within the limits.
@@ -6,13 +6,13 @@ the header, which must have an allowed format and a size within the limits.
 JPEG pixels come from torchvision, which is 1.8 times as fast as Pillow and equal to 2 gray levels. Other formats come
 from Pillow, because torchvision's PNG decoder crashes the process on damaged files. No other program ever runs.
 Animated and multi-page files give their first frame. HEIC photographs come from pillow-heif, an extra.
+So do TIFF files of many channels (tifffile) and DICOM images (pydicom).
 """
 
 import io
 import os
 import threading
 import warnings
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +21,13 @@ from PIL import Image
 from torch import Tensor
 from torchvision.io import ImageReadMode, decode_jpeg
 
-from vit.data.formats import FORMATS, INSTALL_HEIF, has_heif
+from vit.data.dicom_file import dicom_header, is_dicom, read_dicom
+from vit.data.formats import FORMATS, INSTALL_DICOM, INSTALL_HEIF, INSTALL_TIFF, has_dicom, has_heif, has_tifffile
 from vit.data.image_bytes import ImageError as ImageError
 from vit.data.image_bytes import ImageReader, read_bytes
-from vit.data.preprocess import Window
+from vit.data.planes import Planes, as_pixels, with_channels
+from vit.data.preprocess import COLORS, Window
+from vit.data.tiff_file import is_tiff, read_tiff
 
 MAX_PIXELS = 64_000_000
 MAX_ASPECT = 50
@@ -32,9 +35,10 @@ MAX_SCANS = 100  # of a JPEG: ten are usual; each scan is a pass over all pixels
 BACKGROUND = 255  # white, below transparent pixels
 
 _ORIENTATION_TAG = 0x0112
+_SAMPLES_TAG = 277
 _AVIF_BRANDS = (b"avif", b"avis")
 _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"hevm", b"hevs", b"mif1", b"msf1")
-_OPENED = tuple(name for name in FORMATS if name not in ("MPO", "HEIF"))  # an MPO opens as a JPEG
+_OPENED = tuple(name for name in FORMATS if name not in ("MPO", "HEIF", "DICOM"))  # an MPO opens as a JPEG
 _SCAN = b"\xff\xda"  # marker of a scan; inside a scan, 00 or a restart follows ff
 
 
@@ -66,8 +70,13 @@ class _NoWarnings:
 _no_warnings = _NoWarnings()
 
 
-def read_image(path: str | os.PathLike[str], window: Window | None = None, reader: ImageReader | None = None) -> Tensor:
-    """Decode a file: (3, H, W) uint8, upright, alpha over white.
+def read_image(
+    path: str | os.PathLike[str],
+    window: Window | None = None,
+    reader: ImageReader | None = None,
+    channels: int = COLORS,
+) -> Tensor:
+    """Decode a file: (C, H, W) uint8, upright, alpha over white.
 
     The three colors of a pixel usually lie side by side in memory, as decoders write them. A resize reads them so.
 
@@ -75,21 +84,73 @@ def read_image(path: str | os.PathLike[str], window: Window | None = None, reade
         path: the file.
         window: gray values that become 0 and 255 in an image of more than 8 bits, see `Preprocess`.
         reader: reads the image where it is not a file; None: a file.
+        channels: number of channels, C. For 1, colors become gray. Otherwise the file must have as many.
 
     Raises:
-        ImageError: the file is missing, not a regular file, not an image, damaged, or larger than the limits.
+        ImageError: the file is missing, not a regular file, not an image, damaged, or larger than the limits; or it has
+            another number of channels.
     """
     data = read_bytes(path) if reader is None else reader.read(os.fspath(path))
-    return decode_image(data, path, window)
+    return decode_image(data, path, window, channels)
 
 
-def decode_image(data: bytes, path: str | os.PathLike[str] = "<bytes>", window: Window | None = None) -> Tensor:
-    """Decode the bytes of a file as `read_image` does: (3, H, W) uint8, upright, alpha over white.
+def decode_image(
+    data: bytes, path: str | os.PathLike[str] = "<bytes>", window: Window | None = None, channels: int = COLORS
+) -> Tensor:
+    """Decode the bytes of a file as `read_image` does: (C, H, W) uint8, upright, alpha over white.
 
     Raises:
-        ImageError: the bytes are not an image, damaged, or larger than the limits.
+        ImageError: the bytes are not an image, damaged, or larger than the limits; or have other channels.
     """
-    with _no_warnings:  # Pillow warns of odd metadata, which do not matter here
+    with _no_warnings:  # readers warn of odd metadata, which do not matter here
+        planes = _planes(data, path, window, channels)
+        if planes is None:
+            pixels = _decoded(data, path, window)
+        else:
+            try:
+                pixels = as_pixels(planes, window if len(window or ()) in (0, 2, 2 * len(planes.values)) else None)
+            except ValueError as error:
+                raise ImageError(path, "unreadable", _first_line(error)) from error
+        return with_channels(pixels, channels, path)
+
+
+def _planes(data: bytes, path: str | os.PathLike[str], window: Window | None, channels: int) -> Planes | None:
+    """The values of a DICOM, or of a TIFF that Pillow does not read as it is; None: Pillow reads the file."""
+    if is_dicom(data):
+        if not has_dicom():
+            raise ImageError(path, "not_image", f"a DICOM image; to read it: {INSTALL_DICOM}")
+        return read_dicom(data, path, window, check_size)
+    if not is_tiff(data):
+        return None
+    told = _of_pillow(data, path, window, channels)
+    if told is None:
+        return None
+    if not has_tifffile():
+        raise ImageError(path, "unreadable", f"{told}; to read it: {INSTALL_TIFF}")
+    return read_tiff(data, path, channels, check_size)
+
+
+def _of_pillow(data: bytes, path: str | os.PathLike[str], window: Window | None, channels: int) -> str | None:
+    """What in a TIFF Pillow cannot keep, in words; None where Pillow keeps all."""
+    if channels not in (1, COLORS):
+        return f"a TIFF for {channels} channels"
+    try:
+        image = Image.open(io.BytesIO(data), formats=("TIFF",))
+    except Image.DecompressionBombError:
+        return None
+    except Exception:  # noqa: BLE001  an untrusted header may raise anything
+        return "a TIFF of a kind that Pillow does not read"
+    samples = getattr(image, "tag_v2", {}).get(_SAMPLES_TAG, 1)
+    if image.mode == "RGBX" or samples != len(image.getbands()):
+        return f"a TIFF of {samples} channels"
+    if window is not None and has_tifffile() and _has_deep_color(image):
+        return "a TIFF of 16 bits for a color"
+    return None
+
+
+def _decoded(data: bytes, path: str | os.PathLike[str], window: Window | None) -> Tensor:
+    """The pixels of any other format (3, H, W) uint8."""
+    with _no_warnings:
         image = _opened(data, path)
         try:
             if image.format == "JPEG" and image.mode in ("L", "RGB"):
@@ -101,19 +162,26 @@ def decode_image(data: bytes, path: str | os.PathLike[str] = "<bytes>", window: 
         return from_pillow(image, path, window)
 
 
-def deep_gray(data: bytes, path: str | os.PathLike[str] = "<bytes>") -> npt.NDArray[np.generic] | None:
-    """The gray values of an image of more than 8 bits, (H, W) as they stand in its file; None for other images.
+def deep_values(
+    data: bytes, path: str | os.PathLike[str] = "<bytes>", channels: int = COLORS
+) -> npt.NDArray[np.generic] | None:
+    """The values of an image of more than 8 bits, (C, H, W) as they stand in its file; None for other images.
+
+    A DICOM image that has a window of its own is one of the others. Gray values have one channel.
 
     Raises:
         ImageError: the bytes are not an image, damaged, or larger than the limits.
     """
     with _no_warnings:
+        planes = _planes(data, path, None, channels)
+        if planes is not None:
+            return planes.values if planes.is_deep and (planes.window is None or not is_dicom(data)) else None
         image = _opened(data, path)
         if not _is_deep(image):
             return None
         try:
             image.seek(0)
-            return np.asarray(image)
+            return np.asarray(image)[None]
         except Exception as error:
             raise _damaged(image, path, error) from error
 
@@ -121,7 +189,10 @@ def deep_gray(data: bytes, path: str | os.PathLike[str] = "<bytes>") -> npt.NDAr
 def check_header(data: bytes, path: str | os.PathLike[str]) -> None:
     """Raise ImageError if the bytes do not begin as an image within the limits. No pixel is decoded."""
     with _no_warnings:
-        _opened(data, path)
+        if is_dicom(data) and has_dicom():
+            dicom_header(data, path, check_size)
+        elif not is_tiff(data) or _of_pillow(data, path, None, COLORS) is None:
+            _opened(data, path)
 
 
 def _opened(data: bytes, path: str | os.PathLike[str]) -> Image.Image:
@@ -140,6 +211,10 @@ def _opened(data: bytes, path: str | os.PathLike[str]) -> Image.Image:
 
 def image_format(data: bytes) -> str:
     """The format of encoded bytes, one of FORMATS; empty for any other format."""
+    if is_dicom(data):
+        return "DICOM"
+    if is_tiff(data):
+        return "TIFF"
     with _no_warnings:
         try:
             return Image.open(io.BytesIO(data), formats=_formats(data)).format or ""
@@ -192,7 +267,7 @@ def _upright(pixels: Tensor, image: Image.Image) -> Tensor:
 
 
 def from_pillow(image: Image.Image, path: str | os.PathLike[str], window: Window | None = None) -> Tensor:
-    """Decode Pillow's image, whose size is within the limits: (3, H, W) uint8 as from `read_image`.
+    """Decode Pillow's image, whose size is within the limits: (3, H, W) uint8, upright, alpha over white.
 
     Raises:
         ImageError: the image is damaged.
@@ -228,32 +303,11 @@ def _has_deep_color(image: Image.Image) -> bool:
 
 def _pixels(image: Image.Image, window: Window | None) -> Tensor:
     """Pillow's pixels as (3, H, W) uint8, with gray levels of more than 8 bits scaled to 8."""
-    if window is not None and _is_deep(image):
-        gray = _seen_through(np.asarray(image), window)
-    elif image.mode.startswith("I;16"):
-        gray = np.asarray(image).astype(np.uint16) >> 8
-    elif image.mode == "I":  # 32-bit integers: a widened 16-bit file, or values that are not gray levels
-        values = np.asarray(image)
-        if values.min() < 0 or values.max() > 65_535:
-            raise ValueError("32-bit integers outside 0 to 65535 are not gray values without a window")
-        gray = values >> 8
-    elif image.mode == "F":
-        values = np.asarray(image)
-        if not np.isfinite(values).all() or values.min() < 0 or values.max() > 255:
-            raise ValueError("floating-point pixels outside 0 to 255 are not gray values without a window")
-        gray = values * 255 if values.max() <= 1 else values
-    else:
+    if not _is_deep(image):
         return _color(image)
-    plane = torch.from_numpy(np.ascontiguousarray(gray).astype(np.uint8))
-    return plane.expand(3, -1, -1).contiguous()
-
-
-def _seen_through(values: npt.NDArray[Any], window: Window) -> npt.NDArray[Any]:
-    """Gray values from 0 to 255: those of the window, in equal steps."""
-    low, high = window
-    if not np.isfinite(values).all():
-        raise ValueError("pixels that are not finite numbers")
-    return np.rint(np.clip((values.astype(np.float64) - low) / (high - low), 0, 1) * 255)
+    values = np.asarray(image)
+    values = values.astype(np.uint16) if image.mode.startswith("I;16") else values
+    return as_pixels(Planes(values[None]), window[:2] if window else None).expand(COLORS, -1, -1).contiguous()
 
 
 def _color(image: Image.Image) -> Tensor:

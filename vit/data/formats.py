@@ -1,12 +1,12 @@
 """Image formats by the endings of file names, and how to read or convert other formats; imports no library."""
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "MPO", "AVIF", "HEIF")
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "MPO", "AVIF", "HEIF", "DICOM")
 FORMATS_OF = {  # ending -> formats that such a file may hold; cameras name MPO files .jpg
     **dict.fromkeys((".jpg", ".jpeg", ".jpe", ".jfif", ".mpo"), ("JPEG", "MPO")),
     **dict.fromkeys((".tif", ".tiff"), ("TIFF",)),
@@ -17,8 +17,11 @@ FORMATS_OF = {  # ending -> formats that such a file may hold; cameras name MPO 
     ".gif": ("GIF",),
     ".avif": ("AVIF",),
     **dict.fromkeys((".heic", ".heif", ".hif"), ("HEIF",)),
+    **dict.fromkeys((".dcm", ".dicom"), ("DICOM",)),
 }
 INSTALL_HEIF = "pip install 'vit-lightning[heif]'"
+INSTALL_TIFF = "pip install 'vit-lightning[tiff]'"
+INSTALL_DICOM = "pip install 'vit-lightning[dicom]'"
 CONVERTIBLE = {  # endings of photographs that this program does not decode
     ".jxl": "JPEG XL",
     ".jp2": "JPEG 2000",
@@ -32,10 +35,24 @@ def has_heif() -> bool:
     return find_spec("pillow_heif") is not None
 
 
+@cache
+def has_tifffile() -> bool:
+    """Whether the extra `tiff` is installed, which reads TIFF files of many channels."""
+    return find_spec("tifffile") is not None
+
+
+@cache
+def has_dicom() -> bool:
+    """Whether the extra `dicom` is installed, which reads DICOM images."""
+    return find_spec("pydicom") is not None
+
+
 def has_image_extension(path: PurePath) -> bool:
     """Whether `read_image` reads files with this ending."""
     formats = FORMATS_OF.get(path.suffix.lower(), ())
-    return bool(formats) and (formats != ("HEIF",) or has_heif())
+    readers: dict[tuple[str, ...], Callable[[], bool]] = {("HEIF",): has_heif, ("DICOM",): has_dicom}
+    has_reader = readers.get(formats)
+    return bool(formats) and (has_reader is None or has_reader())
 
 
 def how_to_convert(endings: Iterable[str], folder: Path) -> str:
@@ -45,6 +62,8 @@ def how_to_convert(endings: Iterable[str], folder: Path) -> str:
     ways = []
     if any(FORMATS_OF.get(ending) == ("HEIF",) for ending in given):
         ways.append(f"to read the HEIC files: {INSTALL_HEIF}")
+    if any(FORMATS_OF.get(ending) == ("DICOM",) for ending in given):
+        ways.append(f"to read the DICOM files: {INSTALL_DICOM}")
     if known:
         names = " and ".join(sorted({CONVERTIBLE[ending] for ending in known}))
         find = f"find {shlex.quote(str(folder))} -name '*{known[0]}' -exec magick mogrify -format jpg {{}} +"

@@ -1,18 +1,21 @@
-"""The window of gray values that training images of more than 8 bits need"""
+"""The window of values that training images of more than 8 bits need"""
 
 import numpy as np
+import numpy.typing as npt
 
-from vit.data.decode import deep_gray
+from vit.data.decode import deep_values
 from vit.data.image_bytes import ImageError
-from vit.data.preprocess import Window
+from vit.data.preprocess import COLORS, Window
 from vit.data.samples import Samples
 
 MEASURED_IMAGES = 64
 BEYOND = 0.1  # % of all pixels that are darker than the window, and % that are brighter
 
 
-def measured_window(train: Samples) -> Window | None:
-    """The gray values that become black and white: 0.1 % of all pixels lie below them, and 0.1 % above.
+def measured_window(train: Samples, channels: int = COLORS) -> Window | None:
+    """The values that become black and white: 0.1 % of all pixels lie below them, and 0.1 % above.
+
+    Gray and RGB images have one window. Other numbers of channels have a window for each.
 
     Up to 64 training images are read, at equal distances in the list, and at most about 256 to 512 pixels of each side.
 
@@ -29,15 +32,22 @@ def measured_window(train: Samples) -> Window | None:
     found = []
     for row in rows:
         try:
-            values = deep_gray(train.encoded(row), train.name(row))
+            values = deep_values(train.encoded(row), train.name(row), channels)
         except ImageError:
             continue  # a damaged image is dealt with when it is read for training
-        if values is not None:
-            step = max(1, min(values.shape) // 256)
-            found.append(values[::step, ::step].astype(np.float64).ravel())
+        if values is not None and (channels in (1, COLORS) or len(values) == channels):
+            step = max(1, min(values.shape[1:]) // 256)
+            found.append(values[:, ::step, ::step].astype(np.float64).reshape(len(values), -1))
     if not found:
         return None
-    pixels = np.concatenate(found)
+    if channels in (1, COLORS):
+        return _window(np.concatenate([values.ravel() for values in found]))
+    windows = [_window(np.concatenate([values[channel] for values in found])) for channel in range(channels)]
+    return tuple(value for window in windows for value in window or (0.0, 1.0))
+
+
+def _window(pixels: npt.NDArray[np.float64]) -> Window | None:
+    """The window of some values; None if none of them is a finite number."""
     pixels = pixels[np.isfinite(pixels)]
     if not len(pixels):
         return None

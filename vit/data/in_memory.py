@@ -7,7 +7,8 @@ from PIL import Image
 from torch import Tensor
 
 from vit.data.decode import check_size, from_pillow
-from vit.data.preprocess import Window
+from vit.data.planes import with_channels
+from vit.data.preprocess import COLORS, Window
 from vit.errors import UsageError
 
 InMemory = Image.Image | npt.NDArray[np.generic] | Tensor
@@ -20,8 +21,8 @@ def name_of(image: InMemory, index: int) -> str:
     return str(getattr(image, "filename", "")) or f"image {index}"
 
 
-def pixels_of(image: InMemory, name: str, window: Window | None = None) -> Tensor:
-    """One image as (3, H, W) uint8; `window` as for `read_image`.
+def pixels_of(image: InMemory, name: str, window: Window | None = None, channels: int = COLORS) -> Tensor:
+    """One image as (C, H, W) uint8; `window` and `channels` as for `read_image`.
 
     Raises:
         ImageError: a PIL image cannot be decoded, or the image is larger than the limits.
@@ -29,14 +30,17 @@ def pixels_of(image: InMemory, name: str, window: Window | None = None) -> Tenso
     """
     if isinstance(image, Image.Image):
         check_size(image.size, name)
-        return from_pillow(image, name, window)
+        return with_channels(from_pillow(image, name, window), channels, name)
     if isinstance(image, Tensor):
-        if image.dtype != torch.uint8 or image.ndim != 3 or image.shape[0] not in (1, 3):
+        if image.dtype != torch.uint8 or image.ndim != 3 or image.shape[0] not in (1, 3, channels):
             raise UsageError(f"{name} is a tensor {tuple(image.shape)} of {image.dtype}, not an image", TAKEN)
         check_size((image.shape[2], image.shape[1]), name)
-        return image.detach().cpu().expand(3, -1, -1).contiguous()
+        return with_channels(image.detach().cpu().contiguous(), channels, name)
+    if image.ndim == 3 and image.shape[2] == channels and channels not in (1, COLORS) and image.dtype == np.uint8:
+        check_size((image.shape[1], image.shape[0]), name)
+        return torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1)))
     plane = image[:, :, 0] if image.ndim == 3 and image.shape[2] == 1 else image
     if plane.dtype != np.uint8 or plane.ndim not in (2, 3) or (plane.ndim == 3 and plane.shape[2] not in (3, 4)):
         raise UsageError(f"{name} is an array {image.shape} of {image.dtype}, not an image", TAKEN)
     check_size((plane.shape[1], plane.shape[0]), name)
-    return from_pillow(Image.fromarray(np.ascontiguousarray(plane)), name)
+    return with_channels(from_pillow(Image.fromarray(np.ascontiguousarray(plane)), name), channels, name)

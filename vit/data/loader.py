@@ -99,7 +99,7 @@ def evaluation_loader(dataset: ImageDataset, batch_size: int, num_workers: int |
 
 def labeled_images(samples: Samples, preprocess: Preprocess) -> DataLoader[Batch]:
     """The batches of images that are only measured, kept in memory if they are few."""
-    in_memory = len(samples) * 3 * preprocess.image_size**2 <= AUTO_CACHE_BYTES
+    in_memory = len(samples) * preprocess.channels * preprocess.image_size**2 <= AUTO_CACHE_BYTES
     dataset = ImageDataset(samples, preprocess, None, seed=0, in_memory=in_memory)
     return evaluation_loader(dataset, EVALUATION_BATCH_SIZE, num_workers=None)
 

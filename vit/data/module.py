@@ -159,8 +159,10 @@ class ImageDataModule(LightningDataModule):
     def _decide_cache(self) -> bool:
         if self.options.cache != "auto":
             return self.options.cache == "memory"
-        exact = 3 * self.preprocess.image_size**2
+        exact = self.preprocess.channels * self.preprocess.image_size**2
         sizes = dict.fromkeys(self.source.splits, exact)
         if self.image_augment is not None and self.image_augment.augment.crops:
-            sizes["train"] = 3 * self.image_augment.working_side**2 * 4 // 3  # for photographs of 4:3
+            sizes["train"] = (
+                self.preprocess.channels * self.image_augment.working_side**2 * 4 // 3
+            )  # for photographs of 4:3
         return sum(len(self.source.splits[split]) * size for split, size in sizes.items()) <= AUTO_CACHE_BYTES

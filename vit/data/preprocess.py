@@ -1,5 +1,6 @@
 """`Preprocess`: how an image becomes the input of a network. Every checkpoint stores it."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -8,8 +9,11 @@ from torch import Tensor
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms.v2 import functional as TF
 
+COLORS = 3
+MAX_CHANNELS = 16
+
 Interpolation = Literal["bilinear", "bicubic"]
-Window = tuple[float, float]  # gray values that become black and white
+Window = tuple[float, ...]  # values that become black and white: two for all channels, or two for each channel
 ResizeMode = Literal["shortest", "squash"]  # OpenCLIP's names; timm's crop_mode "center" and "squash"
 
 
@@ -23,32 +27,35 @@ class Preprocess:
     Attributes:
         image_size: side of the network's input, in pixels.
         crop_fraction: fraction of the resized side that the center square keeps.
-        mean: mean of red, green and blue, as fractions of 1.
-        std: standard deviation of red, green and blue, as fractions of 1.
+        mean: mean of each channel, as fractions of 1.
+        std: standard deviation of each channel, as fractions of 1.
         interpolation: interpolation of the antialiased resize.
         resize_mode: "shortest" resizes the shorter side and keeps the proportions. "squash" resizes both sides, so that
             the network sees the whole picture (SigLIP, EVA).
-        window: gray values that become 0 and 255 in images of more than 8 bits; values beyond them become 0 or 255.
-            None: all values that the type of a file can have.
+        window: values that become 0 and 255 in images of more than 8 bits; values beyond them become 0 or 255. Two
+            numbers are for all channels. Otherwise each channel has two. None: all values that the type of a file can
+            have.
+        channels: number of channels of an image, C: 1 for gray, 3 for red, green and blue, up to 16 of a TIFF.
     """
 
     image_size: int
     crop_fraction: float = 1.0
-    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
-    std: tuple[float, float, float] = (0.229, 0.224, 0.225)
+    mean: tuple[float, ...] = (0.485, 0.456, 0.406)
+    std: tuple[float, ...] = (0.229, 0.224, 0.225)
     interpolation: Interpolation = "bicubic"
     resize_mode: ResizeMode = "shortest"
     window: Window | None = None
+    channels: int = 3
 
     def __call__(self, image: Tensor) -> Tensor:
-        """Upright pixels (3, H, W) uint8 -> (3, S, S) uint8, for evaluation, prediction and export alike."""
+        """Upright pixels (C, H, W) uint8 -> (C, S, S) uint8, for evaluation, prediction and export alike."""
         image = self.resized(image)
         _, height, width = image.shape
         top, left = round((height - self.image_size) / 2), round((width - self.image_size) / 2)  # as CenterCrop
         return image[:, top : top + self.image_size, left : left + self.image_size].contiguous()
 
     def resized(self, image: Tensor) -> Tensor:
-        """Upright pixels (3, H, W) uint8 -> (3, h, w) uint8, of which the middle square is the network's input."""
+        """Upright pixels (C, H, W) uint8 -> (C, h, w) uint8, of which the middle square is the network's input."""
         side = self.resize_side
         if self.resize_mode == "squash":
             return _resize(image, [side, side], self.interpolation)
@@ -60,21 +67,29 @@ class Preprocess:
         return max(self.image_size, round(self.image_size / self.crop_fraction))
 
     def normalize(self, images: Tensor) -> Tensor:
-        """Images (B, 3, S, S) uint8 -> float32, (image / 255 - mean) / std."""
+        """Images (B, C, S, S) uint8 -> float32, (image / 255 - mean) / std."""
         mean = torch.tensor(self.mean, device=images.device).mul_(255.0)[:, None, None]
         scale = torch.tensor(self.std, device=images.device).mul_(255.0).reciprocal_()[:, None, None]
         return images.to(torch.float32).sub_(mean).mul_(scale)
 
     def to_dict(self) -> dict[str, float | str | list[float]]:
-        """Plain values for a checkpoint. Without a window they are those of older programs."""
+        """Plain values for a checkpoint. Without a window, and of 3 channels, they are those of older programs."""
         values = asdict(self)
         if self.window is None:
             del values["window"]
+        if self.channels == COLORS:
+            del values["channels"]
         return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 
 
+def is_window(window: Window, channels: int) -> bool:
+    """Whether these are a low and a higher finite number, for all channels or for each."""
+    pairs = list(zip(window[::2], window[1::2], strict=False))
+    return len(window) in (2, 2 * channels) and all(-math.inf < float(a) < float(b) < math.inf for a, b in pairs)
+
+
 def resize_shorter(image: Tensor, side: int, interpolation: Interpolation) -> Tensor:
-    """Resize (3, H, W) uint8 so that the shorter side has `side` pixels, antialiased."""
+    """Resize (C, H, W) uint8 so that the shorter side has `side` pixels, antialiased."""
     _, height, width = image.shape
     shorter = min(height, width)
     size = [height * side // shorter, width * side // shorter]  # as torchvision's Resize

@@ -95,7 +95,7 @@ def _counted(config: ViTConfig) -> tuple[VisionTransformer, dict[str, int]]:
     """The network on the meta device, and its FLOPs by part, counted in the forward pass of one image."""
     with torch.device("meta"):
         network = VisionTransformer(config).eval()
-        image = torch.empty(1, 3, config.image_size, config.image_size)
+        image = torch.empty(1, config.in_chans, config.image_size, config.image_size)
         with FlopCounterMode(display=False) as counter, torch.no_grad():
             network(image)
     flops = dict.fromkeys(_PARTS, 0)

@@ -121,7 +121,7 @@ def check_output(name: str, output: Path) -> None:
 
 def _compared(trained: Trained, chosen: Format, written: Path, files: Sequence[str]) -> Difference:
     theirs, preprocess = chosen.read(trained, written), trained.description.preprocess
-    batches = real_images(files, preprocess) if files else random_images(preprocess.image_size)
+    batches = real_images(files, preprocess) if files else random_images(preprocess.image_size, preprocess.channels)
     found = compare(_reference(trained), theirs, batches, trained.description.multilabel)
     if not found.num_images:
         raise DataError(f"none of {len(files)} files is an image that can be read", "give --verify other images")

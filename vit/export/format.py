@@ -11,6 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from vit.checkpoints.format import Description
+from vit.data.preprocess import COLORS
 from vit.errors import UsageError, install
 from vit.inference.deployed import Trained
 from vit.inference.engine import Classifies
@@ -101,7 +102,7 @@ class Int8Format(Format):
 
         Args:
             path: a file or folder that does not exist yet.
-            images: (n, 3, S, S) uint8, whose activations give the ranges.
+            images: (n, C, S, S) uint8, whose activations give the ranges.
             progress: called with (done, total) images.
 
         Raises:
@@ -139,6 +140,16 @@ def use_words(trained: Trained, logits: str) -> str:
         return ""
     thresholds = [round(float(value), 6) for value in rules.thresholds]
     return f"\nhas_label = {logits}.sigmoid() >= torch.tensor({thresholds})  # (batch, {len(rules)})"
+
+
+def check_colors(trained: Trained, library: str) -> None:
+    """Raise UsageError unless the network sees RGB: the preprocessing of other libraries is for pictures of RGB."""
+    channels = trained.description.preprocess.channels
+    if channels != COLORS:
+        raise UsageError(
+            f"the preprocessing of {library} is for 3 channels, and the network sees {channels}",
+            "give --format onnx, openvino, pt2 or safetensors",
+        )
 
 
 class PeerFormat(Format):

@@ -73,7 +73,7 @@ def export_int8(
         trained: network to export.
         name: name of the format, of `INT8_FORMATS`.
         output: file or folder that does not exist yet.
-        images: (n, 3, S, S) uint8 whose activations give the ranges: training images, prepared as in `vit predict`.
+        images: (n, C, S, S) uint8 whose activations give the ranges: training images, prepared as in `vit predict`.
         measure: scores labeled images that were not trained on.
         progress: called with (done, total) images of the calibration.
         is_validation: whether these are the validation images, whose scores the file then keeps for thresholds and

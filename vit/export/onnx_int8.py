@@ -30,7 +30,7 @@ def quantized(model: "ModelProto", images: Tensor, progress: Progress) -> "Model
 
     Args:
         model: float32 graph.
-        images: (n, 3, S, S) uint8, whose activations give the ranges.
+        images: (n, C, S, S) uint8, whose activations give the ranges.
         progress: called with (done, total) images.
     """
     with TemporaryDirectory() as folder, quiet():

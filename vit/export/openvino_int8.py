@@ -19,7 +19,7 @@ def quantized(model: OpenVinoModel, images: Tensor, progress: Progress) -> OpenV
 
     Args:
         model: float32 graph.
-        images: (n, 3, S, S) uint8, whose activations give the ranges.
+        images: (n, C, S, S) uint8, whose activations give the ranges.
         progress: called with (done, total) passes over an image.
 
     Raises:

@@ -39,7 +39,11 @@ def measured_speed(trained: Trained, exported: Classify) -> Speed:
     flops = trained.description.spec.cost(side).flops
     count = max(1, min(MOST_IMAGES, int(FLOPS_PER_PASS / flops)))
     images = torch.randint(
-        0, 256, (count, 3, side, side), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+        0,
+        256,
+        (count, trained.description.preprocess.channels, side, side),
+        dtype=torch.uint8,
+        generator=torch.Generator().manual_seed(0),
     )
     seconds = [float("inf"), float("inf")]
     with torch.inference_mode():

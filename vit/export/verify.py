@@ -184,11 +184,11 @@ def num_different(one: Tensor, other: Tensor, rules: LabelRules | None) -> int:
     return int((differs & ((one - thresholds).abs() > TIE)).any(dim=1).sum())
 
 
-def random_images(image_size: int) -> list[Tensor]:
+def random_images(image_size: int, channels: int = 3) -> list[Tensor]:
     """A batch of 7 and a batch of 1, with noise, and with black and white images, whose activations are larger."""
     generator = torch.Generator().manual_seed(0)
-    noise = torch.randint(0, 256, (5, 3, image_size, image_size), dtype=torch.uint8, generator=generator)
-    flat = torch.tensor([0, 255], dtype=torch.uint8)[:, None, None, None].expand(-1, 3, image_size, image_size)
+    noise = torch.randint(0, 256, (5, channels, image_size, image_size), dtype=torch.uint8, generator=generator)
+    flat = torch.tensor([0, 255], dtype=torch.uint8)[:, None, None, None].expand(-1, channels, image_size, image_size)
     batch = torch.cat((noise, flat))
     return [batch, batch[:1]]
 

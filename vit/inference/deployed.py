@@ -20,7 +20,7 @@ class Trained:
 
 
 class Deployed(nn.Module):
-    """Images (B, 3, S, S) uint8 -> probabilities (B, C): normalization, network and calibration in one.
+    """Images (B, K, S, S) uint8 -> probabilities (B, C): normalization, network and calibration in one.
 
     A graph cannot decode a file or resize a picture to S, so both steps stay outside.
     """
@@ -40,7 +40,9 @@ def traced(trained: Trained) -> torch.export.ExportedProgram:
     """The graph of `Deployed` for any batch size, without the paths of this machine."""
     module = Deployed(trained).eval().requires_grad_(False)
     side = trained.network.image_size
-    example = torch.zeros(2, 3, side, side, dtype=torch.uint8)  # with a batch of one, one would become the only size
+    example = torch.zeros(
+        2, trained.network.in_chans, side, side, dtype=torch.uint8
+    )  # with a batch of one, one would become the only size
     batch = torch.export.Dim("batch")
     program = torch.export.export(module, (example,), dynamic_shapes=({0: batch},))
     for node in program.graph.nodes:
@@ -66,9 +68,14 @@ def input_words(trained: Trained) -> str:
     """The input of an exported graph in words, for its metadata."""
     plain = trained.description.preprocess
     resized = "both sides" if plain.resize_mode == "squash" else "the shorter side"
-    window = "" if plain.window is None else "; gray values of more than 8 bits: {:g} to 0, {:g} to 255"
+    pairs = list(zip(plain.window[::2], plain.window[1::2], strict=True)) if plain.window else []
+    kind = "gray " if len(pairs) == 1 else ""
+    window = f"; {kind}values of more than 8 bits: " + ", ".join(
+        f"{low:g} to 0, {high:g} to 255" for low, high in pairs
+    )
+    colors = {1: "gray", 3: "RGB"}.get(plain.channels, f"{plain.channels} channels")
     return (
-        f"uint8 (batch, 3, {plain.image_size}, {plain.image_size}): RGB, upright, 0 to 255; {resized} resized "
-        f"to {plain.resize_side} ({plain.interpolation}, antialiased), then the middle square; normalization is inside"
-        + window.format(*plain.window or ())
+        f"uint8 (batch, {plain.channels}, {plain.image_size}, {plain.image_size}): {colors}, upright, 0 to 255; "
+        f"{resized} resized to {plain.resize_side} ({plain.interpolation}, antialiased), then the middle square; "
+        "normalization is inside" + window * bool(pairs)
     )

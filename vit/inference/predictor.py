@@ -261,11 +261,11 @@ def _named(image: Image, index: int) -> _Named:
 def read_input(
     image: str | InMemory, preprocess: Preprocess, name: str = "", reader: ImageReader | None = None
 ) -> Tensor | ImageError:
-    """A file, or an image with that name, as the input of a network (3, S, S) uint8, or the reason for a failure."""
+    """A file, or an image with that name, as the input of a network (C, S, S) uint8, or the reason for a failure."""
     try:
         if not isinstance(image, str):
-            return preprocess(pixels_of(image, name, preprocess.window))
-        return preprocess(read_image(image, preprocess.window, reader))
+            return preprocess(pixels_of(image, name, preprocess.window, preprocess.channels))
+        return preprocess(read_image(image, preprocess.window, reader, preprocess.channels))
     except ImageError as error:
         return error
 

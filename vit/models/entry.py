@@ -8,7 +8,7 @@ from typing import Any
 from vit.models.network import Network, NetworkConfig
 from vit.models.options import Options
 
-_DECIDED = ("image_size", "num_classes", "model")  # by the images, the classes and the name
+_DECIDED = ("image_size", "num_classes", "in_chans", "model")  # by the images, the classes and the name
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,6 @@ class Entry:
         hints = typing.get_type_hints(self.network.config_class)
         return {name: kind for name, kind in hints.items() if name not in _DECIDED}
 
-    def config(self, image_size: int, num_classes: int, options: Mapping[str, Any]) -> NetworkConfig:
+    def config(self, image_size: int, num_classes: int, in_chans: int, options: Mapping[str, Any]) -> NetworkConfig:
         """The values that the network is built from; ValueError where they do not fit together."""
-        return self.network.config_class(image_size=image_size, num_classes=num_classes, **options)
+        return self.network.config_class(image_size=image_size, num_classes=num_classes, in_chans=in_chans, **options)

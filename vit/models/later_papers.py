@@ -154,7 +154,7 @@ def rotary_positions(config: ViTConfig) -> nn.Module:
 
 
 class ConvStem(nn.Module):
-    """Tokens of pixels by convolutions: (B, 3, S, S) -> (B, N, D).
+    """Tokens of pixels by convolutions: (B, K, S, S) -> (B, N, D).
 
     "Early Convolutions Help Transformers See Better" (Xiao et al. 2021, arXiv 2106.14881, section 4 and appendix A):
     four 3x3 convolutions with D / 8, D / 4, D / 2 and D channels, each with batch norm and ReLU, then one 1x1
@@ -165,7 +165,7 @@ class ConvStem(nn.Module):
         super().__init__()
         D = config.embed_dim
         self.patch_size, self.grid_size = config.patch_size, config.grid_size
-        widths = (3, D // 8, D // 4, D // 2, D)
+        widths = (config.in_chans, D // 8, D // 4, D // 2, D)
         num_strided = config.patch_size.bit_length() - 1  # log2(P)
         layers: list[nn.Module] = []
         for number, (before, after) in enumerate(pairwise(widths)):
@@ -180,7 +180,7 @@ class ConvStem(nn.Module):
 
     @property
     def pixel_kernels(self) -> Tensor:
-        """The kernels that read pixels (D / 8, 3, 3, 3)."""
+        """The kernels that read pixels (D / 8, K, 3, 3)."""
         return self.layers.get_submodule("0").get_parameter("weight")
 
 

@@ -55,7 +55,7 @@ class MaskedAutoencoder(nn.Module):
         )
         self.decoder_blocks = nn.ModuleList(Block(decoder, drop_path_rate=0.0) for _ in range(decoder.depth))
         self.decoder_norm = nn.LayerNorm(D, eps=decoder.norm_eps)
-        self.decoder_pred = nn.Linear(D, 3 * decoder.patch_size**2)
+        self.decoder_pred = nn.Linear(D, decoder.in_chans * decoder.patch_size**2)
         self.initialize()
 
     def forward(self, encoder: VisionTransformer, images: Tensor, order: Tensor) -> Tensor:
@@ -63,10 +63,10 @@ class MaskedAutoencoder(nn.Module):
 
         Args:
             encoder: network of the given config. Its head is not computed.
-            images: (B, 3, S, S) normalized images.
+            images: (B, K, S, S) normalized images.
             order: (B, N) int64, the patches of each image in a random order. The first K are visible.
         """
-        predicted = self.decode(self.encode(encoder, images, order), order)  # (B, N, 3 P^2)
+        predicted = self.decode(self.encode(encoder, images, order), order)  # (B, N, K P^2)
         errors = (predicted.float() - self.targets(images)).square().mean(dim=2)  # (B, N)
         return errors.gather(1, order[:, self.num_visible :]).mean()  # "only on masked patches"
 
@@ -84,7 +84,7 @@ class MaskedAutoencoder(nn.Module):
         return encoder.fc_norm(encoder.norm(tokens))  # one of both, or neither, is a norm
 
     def decode(self, tokens: Tensor, order: Tensor) -> Tensor:
-        """Tokens of the encoder (B, X + K, D) -> predicted pixels of all patches in their places (B, N, 3 P^2).
+        """Tokens of the encoder (B, X + K, D) -> predicted pixels of all patches in their places (B, N, K P^2).
 
         "MAE decoder": mask tokens are appended, all tokens return to their places, and get positions.
         """
@@ -95,24 +95,24 @@ class MaskedAutoencoder(nn.Module):
         tokens = torch.cat((prefix, patches), dim=1) + self.decoder_pos_embed  # (B, X + N, D')
         for block in self.decoder_blocks:
             tokens = block(tokens)  # (B, X + N, D')
-        return self.decoder_pred(self.decoder_norm(tokens)[:, self.num_prefix_tokens :])  # (B, N, 3 P^2)
+        return self.decoder_pred(self.decoder_norm(tokens)[:, self.num_prefix_tokens :])  # (B, N, K P^2)
 
     def targets(self, images: Tensor) -> Tensor:
-        """What the decoder predicts: the pixels of each patch, normalized by their mean and deviation (B, N, 3 P^2)."""
-        pixels = patchify(images.float(), self.patch_size)  # (B, N, 3 P^2)
+        """What the decoder predicts: the pixels of each patch, normalized by their mean and deviation (B, N, K P^2)."""
+        pixels = patchify(images.float(), self.patch_size)  # (B, N, K P^2)
         variance, mean = torch.var_mean(pixels, dim=2, keepdim=True)  # twice (B, N, 1)
         return (pixels - mean) / (variance + PIXEL_EPS).sqrt()  # "Reconstruction target"
 
     @torch.no_grad()
     def reconstruct(self, encoder: VisionTransformer, images: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
-        """Pictures for people, both (B, 3, S, S): masked patches in the mean color 0, and filled with predictions.
+        """Pictures for people, both (B, K, S, S): masked patches in the mean color 0, and filled with predictions.
 
         A prediction is a normalized patch. The true mean and deviation of the patch give it its brightness and
         contrast. Visible patches are those of the image.
         """
-        pixels = patchify(images, self.patch_size)  # (B, N, 3 P^2)
+        pixels = patchify(images, self.patch_size)  # (B, N, K P^2)
         variance, mean = torch.var_mean(pixels, dim=2, keepdim=True)  # twice (B, N, 1)
-        predicted = self.decode(self.encode(encoder, images, order), order).float()  # (B, N, 3 P^2)
+        predicted = self.decode(self.encode(encoder, images, order), order).float()  # (B, N, K P^2)
         predicted = predicted * (variance + PIXEL_EPS).sqrt() + mean
         is_masked = order.argsort(dim=1)[:, :, None] >= self.num_visible  # (B, N, 1)
         masked, filled = pixels.masked_fill(is_masked, 0.0), torch.where(is_masked, predicted, pixels)
@@ -146,20 +146,21 @@ def check_encoder(config: ViTConfig) -> None:
 def decoder_config(config: ViTConfig, depth: int) -> ViTConfig:
     """Sizes of the decoder: half the encoder's width, rounded up to whole heads of 32 channels, and plain blocks."""
     num_heads = math.ceil(config.embed_dim / (2 * HEAD_WIDTH))
-    plain = ViTConfig(image_size=config.image_size, patch_size=config.patch_size, norm_eps=config.norm_eps)
+    size, channels = config.image_size, config.in_chans
+    plain = ViTConfig(image_size=size, patch_size=config.patch_size, in_chans=channels, norm_eps=config.norm_eps)
     return replace(plain, embed_dim=num_heads * HEAD_WIDTH, num_heads=num_heads, depth=depth)
 
 
 def patchify(images: Tensor, patch_size: int) -> Tensor:
-    """Images (B, 3, S, S) -> pixels of each patch (B, N, 3 P^2), row by row, the colors of a pixel side by side."""
-    B, G, P = len(images), images.shape[-1] // patch_size, patch_size
-    return images.reshape(B, 3, G, P, G, P).permute(0, 2, 4, 3, 5, 1).reshape(B, G * G, 3 * P * P)
+    """Images (B, K, S, S) -> pixels of each patch (B, N, K P^2), row by row, the channels of a pixel side by side."""
+    B, K, G, P = *images.shape[:2], images.shape[-1] // patch_size, patch_size
+    return images.reshape(B, K, G, P, G, P).permute(0, 2, 4, 3, 5, 1).reshape(B, G * G, K * P * P)
 
 
 def unpatchify(pixels: Tensor, patch_size: int) -> Tensor:
-    """The inverse of `patchify`: pixels (B, N, 3 P^2) -> images (B, 3, S, S)."""
+    """The inverse of `patchify`: pixels (B, N, K P^2) -> images (B, K, S, S)."""
     B, G, P = len(pixels), math.isqrt(pixels.shape[1]), patch_size
-    return pixels.reshape(B, G, G, P, P, 3).permute(0, 5, 1, 3, 2, 4).reshape(B, 3, G * P, G * P)
+    return pixels.reshape(B, G, G, P, P, -1).permute(0, 5, 1, 3, 2, 4).reshape(B, -1, G * P, G * P)
 
 
 def _rows(tokens: Tensor, places: Tensor) -> Tensor:

@@ -16,14 +16,16 @@ class NetworkConfig:
     Attributes:
         image_size: side of an image in pixels, S.
         num_classes: number of classes, C.
+        in_chans: number of channels of an image, K: 3 for red, green and blue.
     """
 
     image_size: int
     num_classes: int
+    in_chans: int = 3
 
 
 class Network(nn.Module, ABC):
-    """Maps normalized images (B, 3, S, S) to logits (B, C).
+    """Maps normalized images (B, K, S, S) to logits (B, C).
 
     A network knows nothing of files, losses or training. Each subclass takes one config of its `config_class`.
     """
@@ -36,10 +38,15 @@ class Network(nn.Module, ABC):
         self.config = config
         self.image_size = config.image_size
         self.num_classes = config.num_classes
+        self.in_chans = config.in_chans
 
     @abstractmethod
     def forward(self, images: Tensor) -> Tensor:
-        """Images (B, 3, S, S), float -> logits (B, C)."""
+        """Images (B, K, S, S), float -> logits (B, C)."""
+
+    def first_kernels(self) -> tuple[str, ...]:
+        """Names of the convolution weights (D, K, h, w) that read pixels, or () where they are not known."""
+        return ()
 
     @abstractmethod
     def no_weight_decay(self) -> set[str]:
@@ -54,7 +61,9 @@ class Network(nn.Module, ABC):
         return {}
 
     def check_images(self, images: Tensor) -> None:
-        """Raise ValueError with both shapes unless `images` is (B, 3, S, S)."""
+        """Raise ValueError with both shapes unless `images` is (B, K, S, S)."""
         size = self.image_size
-        if images.ndim != 4 or images.shape[1:] != (3, size, size):
-            raise ValueError(f"expected images of shape (B, 3, {size}, {size}), got {tuple(images.shape)}")
+        if images.ndim != 4 or images.shape[1:] != (self.in_chans, size, size):
+            raise ValueError(
+                f"expected images of shape (B, {self.in_chans}, {size}, {size}), got {tuple(images.shape)}"
+            )

@@ -15,7 +15,7 @@ Value = bool | int | float | str | tuple[int, ...]
 Options = Mapping[str, Value]
 
 _ZERO_MEANS_NONE = ("num_registers", "layer_scale")
-_DECIDED_ELSEWHERE = ("num_classes", "image_size")
+_DECIDED_ELSEWHERE = ("num_classes", "image_size", "in_chans")
 
 
 def plain_options(values: Mapping[str, object]) -> dict[str, Value]:
@@ -47,7 +47,10 @@ def checked_options(network: str, given: Mapping[str, object], kinds: Mapping[st
     """
     for name in given:
         if name in _DECIDED_ELSEWHERE:
-            raise UsageError(f"model.network.{name} is not set here", "the data and --image_size decide it")
+            raise UsageError(
+                f"model.network.{name} is not set here",
+                "the data, --image_size and --model.preprocess.channels decide it",
+            )
         if name not in kinds:
             raise UsageError(f"{network} has no option {name!r} (model.network.{name})", nearest(name, kinds))
     return {name: _checked(f"model.network.{name}", value, kinds[name]) for name, value in given.items()}

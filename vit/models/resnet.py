@@ -60,13 +60,16 @@ class SmallImageResNet(Network):
             drop_path_rate=config.drop_path_rate,
         )
         stem_width = self.model.conv1.out_channels
-        self.model.conv1 = nn.Conv2d(3, stem_width, kernel_size=3, padding=1, bias=False)
+        self.model.conv1 = nn.Conv2d(config.in_chans, stem_width, kernel_size=3, padding=1, bias=False)
         nn.init.kaiming_normal_(self.model.conv1.weight, mode="fan_out", nonlinearity="relu")
         self.model.maxpool = nn.Identity()
 
     def forward(self, images: Tensor) -> Tensor:
         self.check_images(images)
         return cast(Tensor, self.model(images))
+
+    def first_kernels(self) -> tuple[str, ...]:
+        return ("model.conv1.weight",)
 
     def no_weight_decay(self) -> set[str]:
         return set()

@@ -36,11 +36,13 @@ class NetworkSpec:
         name: name in the catalog or in timm.
         num_classes: number of classes, C.
         options: value of each option that the catalog or the user sets: patch_size, depth, pool, ...
+        in_chans: number of channels of its images, as in `Preprocess`.
     """
 
     name: str
     num_classes: int
     options: Options = field(default_factory=dict)
+    in_chans: int = 3
 
     @classmethod
     def named(cls, name: str, num_classes: int, options: Mapping[str, object] | None = None) -> "NetworkSpec":
@@ -55,7 +57,7 @@ class NetworkSpec:
         return cls(name, num_classes, {**known.options, **checked_options(name, options or {}, known.kinds)})
 
     @classmethod
-    def from_plain(cls, plain: Mapping[str, object], num_classes: int) -> "NetworkSpec":
+    def from_plain(cls, plain: Mapping[str, object], num_classes: int, in_chans: int = 3) -> "NetworkSpec":
         """The network that `to_plain` wrote. Whether the catalog has it shows when it is built.
 
         Raises:
@@ -65,7 +67,9 @@ class NetworkSpec:
         name = plain["name"]
         if not isinstance(name, str):
             raise ValueError(f"the name of the network is {name!r}")
-        return cls(name, num_classes, plain_options({key: value for key, value in plain.items() if key != "name"}))
+        return cls(
+            name, num_classes, plain_options({key: value for key, value in plain.items() if key != "name"}), in_chans
+        )
 
     def to_plain(self) -> dict[str, Value]:
         """{"name": ..., option: value, ...}: the form of YAML, JSON and checkpoints."""
@@ -89,10 +93,10 @@ class NetworkSpec:
         known = entry(self.name)
         options = checked_options(self.name, self.options, known.kinds)
         with self._fitting():
-            return known.config(image_size, self.num_classes, options)
+            return known.config(image_size, self.num_classes, self.in_chans, options)
 
     def build(self, image_size: int) -> "Network":
-        """The network with random weights, for images (B, 3, image_size, image_size).
+        """The network with random weights, for images (B, in_chans, image_size, image_size).
 
         Raises:
             UsageError: as `config`, or timm cannot build it.
@@ -130,7 +134,7 @@ def count(network: "Network") -> Cost:
     side = network.image_size
     was_training = network.training
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        network.eval()(torch.empty(1, 3, side, side, device="meta"))
+        network.eval()(torch.empty(1, network.in_chans, side, side, device="meta"))
     network.train(was_training)
     return Cost(sum(parameter.numel() for parameter in network.parameters()), counter.get_total_flops())
 

@@ -21,8 +21,8 @@ class TimmEntry(Entry):
 
     model: str = ""
 
-    def config(self, image_size: int, num_classes: int, options: Mapping[str, Any]) -> NetworkConfig:
-        return super().config(image_size, num_classes, {"model": self.model, **options})
+    def config(self, image_size: int, num_classes: int, in_chans: int, options: Mapping[str, Any]) -> NetworkConfig:
+        return super().config(image_size, num_classes, in_chans, {"model": self.model, **options})
 
 
 def names(pattern: str) -> list[str]:

@@ -35,7 +35,7 @@ class TimmConfig(NetworkConfig):
 
 
 class TimmNetwork(Network):
-    """Any image model of timm, from random weights: images (B, 3, S, S) -> logits (B, C).
+    """Any image model of timm, from random weights: images (B, K, S, S) -> logits (B, C).
 
     Raises:
         ValueError: timm has no such model, or cannot build it with these values, or for images of this size.
@@ -50,7 +50,12 @@ class TimmNetwork(Network):
         if not timm.is_model(config.model):
             raise ValueError(f"timm has no model {config.model!r}")
         rates = {"drop_rate": config.drop_rate, "drop_path_rate": config.drop_path_rate}
-        options = {"num_classes": config.num_classes, **{name: rate for name, rate in rates.items() if rate}}
+        channels = {} if config.in_chans == 3 else {"in_chans": config.in_chans}
+        options = {
+            "num_classes": config.num_classes,
+            **channels,
+            **{name: rate for name, rate in rates.items() if rate},
+        }
         create = partial(timm.create_model, config.model, pretrained=False, **options)
         try:  # only models for one size (ViT, Swin, ...) take img_size; the others raise TypeError
             self.model = cast(nn.Module, create(img_size=config.image_size))
@@ -68,6 +73,11 @@ class TimmNetwork(Network):
     def forward(self, images: Tensor) -> Tensor:
         self.check_images(images)
         return cast(Tensor, self.model(images))
+
+    def first_kernels(self) -> tuple[str, ...]:
+        named: Any = timm.models.get_pretrained_cfg_value(self.config.model, "first_conv") or ()
+        names = (named,) if isinstance(named, str) else tuple(named)
+        return tuple(f"model.{name}.weight" for name in names)
 
     def no_weight_decay(self) -> set[str]:
         own: set[str] = getattr(self.model, "no_weight_decay", set)()
@@ -112,7 +122,7 @@ def _check_size(create: Callable[..., Any], config: TimmConfig, native_size: int
         except TypeError:
             model = create()
         try:
-            model.eval()(torch.empty(1, 3, config.image_size, config.image_size))
+            model.eval()(torch.empty(1, config.in_chans, config.image_size, config.image_size))
         except NotImplementedError:  # an operation that the meta device does not have
             return
         except (AssertionError, RuntimeError, ValueError) as error:

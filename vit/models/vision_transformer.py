@@ -26,7 +26,7 @@ from vit.models.vit_config import ViTConfig
 
 
 class PatchEmbed(nn.Module):
-    """Cut images into patches, and project each patch to a token: (B, 3, S, S) -> (B, N, D).
+    """Cut images into patches, and project each patch to a token: (B, K, S, S) -> (B, N, D).
 
     `proj` is a strided convolution, as in the state dicts of timm. A reshape and one matrix product compute the same
     sum. They are 3.5 to 5.7 times as fast on a CPU.
@@ -35,17 +35,18 @@ class PatchEmbed(nn.Module):
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()
         self.patch_size, self.grid_size = config.patch_size, config.grid_size
-        self.proj = nn.Conv2d(3, config.embed_dim, config.patch_size, config.patch_size, bias=not config.embed_norm)
+        size, self.in_chans = config.patch_size, config.in_chans
+        self.proj = nn.Conv2d(self.in_chans, config.embed_dim, size, size, bias=not config.embed_norm)
 
     def forward(self, images: Tensor) -> Tensor:
-        B, G, P = images.shape[0], self.grid_size, self.patch_size
-        patches = images.reshape(B, 3, G, P, G, P).permute(0, 2, 4, 1, 3, 5)  # (B, G, G, 3, P, P)
-        patches = patches.reshape(B, G * G, 3 * P * P)  # (B, N, 3 P^2)
+        B, K, G, P = images.shape[0], self.in_chans, self.grid_size, self.patch_size
+        patches = images.reshape(B, K, G, P, G, P).permute(0, 2, 4, 1, 3, 5)  # (B, G, G, K, P, P)
+        patches = patches.reshape(B, G * G, K * P * P)  # (B, N, K P^2)
         return F.linear(patches, self.proj.weight.flatten(1), self.proj.bias)  # (B, N, D)  x_p E of eq. 1
 
     @property
     def pixel_kernels(self) -> Tensor:
-        """The kernels that read pixels (D, 3, P, P)."""
+        """The kernels that read pixels (D, K, P, P)."""
         return self.proj.weight
 
 
@@ -138,7 +139,7 @@ class Block(nn.Module):
 
 
 class VisionTransformer(Network):
-    """Images (B, 3, S, S) -> logits (B, C)."""
+    """Images (B, K, S, S) -> logits (B, C)."""
 
     config_class = ViTConfig
     config: ViTConfig
@@ -173,7 +174,7 @@ class VisionTransformer(Network):
         return self.classify(self.encode(images))  # (B, C)  eq. 4
 
     def encode(self, images: Tensor) -> Tensor:
-        """Images (B, 3, S, S) -> the tokens that the head reads, after all blocks and the last norm (B, R, D)."""
+        """Images (B, K, S, S) -> the tokens that the head reads, after all blocks and the last norm (B, R, D)."""
         self.check_images(images)
         tokens = self.embed(images)  # (B, T, D)  eq. 1
         for block in self.blocks[:-1]:
@@ -183,7 +184,7 @@ class VisionTransformer(Network):
         return self.norm(tokens)  # (B, R, D)  eq. 4
 
     def embed(self, images: Tensor) -> Tensor:
-        """Images (B, 3, S, S) -> z_0 (B, T, D): prefix tokens and patch tokens, with positions (eq. 1)."""
+        """Images (B, K, S, S) -> z_0 (B, T, D): prefix tokens and patch tokens, with positions (eq. 1)."""
         tokens = self.patch_embed(images)  # (B, N, D)
         if self.config.prefix_positions:
             tokens = self.add_positions(self.add_prefix(tokens))  # (B, T, D)
@@ -237,6 +238,9 @@ class VisionTransformer(Network):
         for head in (self.head, self.head_dist):
             if head is not None:
                 nn.init.zeros_(head.weight)  # training starts from equal probabilities (section 3.2)
+
+    def first_kernels(self) -> tuple[str, ...]:
+        return ("patch_embed.layers.0.weight",) if self.config.stem == "conv" else ("patch_embed.proj.weight",)
 
     def no_weight_decay(self) -> set[str]:
         return {"cls_token", "dist_token", "reg_token", "pos_embed", "attn_pool.latent"}

@@ -16,7 +16,8 @@ from markupsafe import Markup
 from vit.data.dataset_names import is_far
 from vit.data.decode import read_image
 from vit.data.image_bytes import ImageError, ImageReader
-from vit.data.preprocess import Window, resize_shorter
+from vit.data.planes import shown
+from vit.data.preprocess import Preprocess, resize_shorter
 from vit.report.page import write_page
 from vit.report.thumbnails import encoded
 
@@ -61,11 +62,14 @@ class Gallery:
         path: the new page.
         model: the model as the user named it.
         reader: reader of images of shards or on other machines; None: files.
+        preprocess: the channels and the window that pictures are read with; None: colors of 8 bits.
     """
 
-    def __init__(self, path: Path, model: str, reader: ImageReader | None = None, window: Window | None = None) -> None:
+    def __init__(
+        self, path: Path, model: str, reader: ImageReader | None = None, preprocess: Preprocess | None = None
+    ) -> None:
         self.path, self.model = path, model
-        self._reader, self._window = reader, window
+        self._reader, self._preprocess = reader, preprocess
         self.num_files = 0
         self.statuses: Counter[str] = Counter()
         self.labels: Counter[str] = Counter()
@@ -99,7 +103,7 @@ class Gallery:
         place = (-rank, -self.num_files)  # of two equal ones, the later goes first
         if len(self._cards) == MAX_PICTURES and place < self._cards[0][:2]:
             return
-        picture = _thumbnail(path, self._reader, self._window) if has_answer else None
+        picture = _thumbnail(path, self._reader, self._preprocess) if has_answer else None
         problem = "" if status == "ok" else f"{status}: {error}" if error else status
         card = Card(path, self._link(path), own, has_answer, probability, problem, picture)
         push = heapq.heappushpop if len(self._cards) == MAX_PICTURES else heapq.heappush
@@ -135,10 +139,12 @@ class Gallery:
             return None
 
 
-def _thumbnail(path: str, reader: ImageReader | None, window: Window | None) -> Markup | None:
+def _thumbnail(path: str, reader: ImageReader | None, preprocess: Preprocess | None) -> Markup | None:
     """The center square of a file's picture, small."""
     try:
-        picture = resize_shorter(read_image(path, window, reader), THUMBNAIL, "bilinear")
+        read = preprocess or Preprocess(THUMBNAIL)
+        pixels = read_image(path, read.window, reader, read.channels)
+        picture = shown(resize_shorter(pixels, THUMBNAIL, "bilinear"))
     except ImageError:
         return None  # the file changed after its prediction
     _, height, width = picture.shape

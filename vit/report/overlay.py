@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional as F
 
+from vit.data.planes import shown
 from vit.explain.explainer import Explanation
 from vit.report.style import plain
 
@@ -16,13 +17,13 @@ _STRONGEST = 0.8  # opacity of the map at its most important pixel
 
 
 def enlarged(image: Tensor) -> Tensor:
-    """Pixels (3, S, S) uint8, repeated until the picture fills 224 pixels, so that edges stay sharp."""
+    """Pixels (C, S, S) uint8 as people see them, repeated to 224 pixels (3, side, side), so that edges stay sharp."""
     times = -(-SIDE // image.shape[-1])
-    return image.repeat_interleave(times, dim=1).repeat_interleave(times, dim=2)
+    return shown(image).repeat_interleave(times, dim=1).repeat_interleave(times, dim=2)
 
 
 def overlay(image: Tensor, importance: Tensor) -> Tensor:
-    """Picture (3, S, S) uint8 in gray under a map (h, w), from dark (least) to yellow (most) -> (3, side, side) uint8.
+    """Picture (C, S, S) uint8 in gray under a map (h, w), from dark (least) to yellow (most) -> (3, side, side) uint8.
 
     Each map is stretched from its least to its largest value, so the colors of two maps do not compare.
     """

@@ -12,7 +12,7 @@ from torch import Tensor
 from vit.checkpoints.run import RunDirectory
 from vit.data.dataset import image_of
 from vit.data.decode import ImageError
-from vit.data.preprocess import Window
+from vit.data.preprocess import COLORS, Window
 from vit.data.samples import Source, label_names
 from vit.inference.scored_rows import ScoredRow
 from vit.report.label_mistakes import NotedLabel
@@ -91,7 +91,7 @@ def pixels_of(run: RunDirectory, source: Source | None, split: str, images: Sequ
         return None
     samples = source.splits[split]
     names = label_names(samples, source.class_names)
-    window = _window(run)
+    window, channels = _window(run)
     indices = {
         (os.path.join(samples.root or "", path), name): index
         for index, (path, name) in enumerate(zip(samples.paths, names, strict=True))
@@ -104,14 +104,16 @@ def pixels_of(run: RunDirectory, source: Source | None, split: str, images: Sequ
     def pixels(index: int) -> Tensor | None:
         try:
             own = found[index]
-            return image_of(samples, own, window)
+            return image_of(samples, own, window, channels)
         except ImageError:
             return None  # the file changed after the measurement
 
     return pixels
 
 
-def _window(run: RunDirectory) -> Window | None:
+def _window(run: RunDirectory) -> tuple[Window | None, int]:
+    """The window and the number of channels of a run's images."""
     config = yaml.safe_load(run.config_path.read_text(encoding="utf-8"))
-    window = ((config.get("model") or {}).get("preprocess") or {}).get("window")  # earlier versions had none
-    return None if window is None else (float(window[0]), float(window[1]))
+    told = (config.get("model") or {}).get("preprocess") or {}
+    window = told.get("window")  # earlier versions had none
+    return None if window is None else tuple(map(float, window)), int(told.get("channels") or COLORS)

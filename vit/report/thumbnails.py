@@ -7,13 +7,15 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms.v2 import functional as TF
 
+from vit.data.planes import shown
 from vit.report.page import inline
 
 LOSSLESS = 64  # pixels: a picture up to this side is stored without loss
 
 
 def encoded(picture: Tensor) -> Markup:
-    """Pixels (3, H, W) uint8 as the source of an <img>."""
+    """Pixels (C, H, W) uint8 as the source of an <img>."""
+    picture = shown(picture)
     buffer = io.BytesIO()
     kind = "PNG" if max(picture.shape[1:]) <= LOSSLESS else "JPEG"
     Image.fromarray(picture.permute(1, 2, 0).numpy()).save(buffer, kind, quality=80)
@@ -21,7 +23,7 @@ def encoded(picture: Tensor) -> Markup:
 
 
 def shrunk(picture: Tensor, side: int) -> Tensor:
-    """The whole picture (3, H, W) with its longer side at most `side` pixels."""
+    """The whole picture (C, H, W) with its longer side at most `side` pixels."""
     _, height, width = picture.shape
     longer = max(height, width)
     if longer <= side:

@@ -202,6 +202,8 @@ def key_of(recipe: Recipe, inputs: Inputs) -> str:
             del values[part][name]
     if values["model"]["preprocess"]["window"] is None:
         del values["model"]["preprocess"]["window"]
+    if values["model"]["preprocess"]["channels"] in (None, 3):
+        del values["model"]["preprocess"]["channels"]
     values["data"] = {name: value for name, value in values["data"].items() if name not in _UNDECIDING_DATA}
     if recipe.model.init_from is not None:
         values["model"]["init_from"] = inputs.weight_hashes[recipe.model.init_from]

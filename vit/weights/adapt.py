@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vit.data.preprocess import COLORS
 from vit.models.heads import classifier_names
 from vit.models.network import Network
 from vit.models.vision_transformer import VisionTransformer
@@ -66,13 +67,13 @@ def adapt(
         ValueError: names are missing or unexpected, or shapes differ; the text lists them.
     """
     expected, taken = network.state_dict(), dict(weights)
-    resampled: dict[str, str] = {}
+    resampled = _other_channels(network, taken)
     if isinstance(network, VisionTransformer):
-        resampled = _resample(network, taken)
+        resampled = _joined(resampled, _resample(network, taken))
     elif not _same_shapes(network, taken):
         sized = network.resized(taken)
         taken |= sized
-        resampled = dict.fromkeys(sized, f"by timm, for {network.image_size} pixels")
+        resampled |= dict.fromkeys(sized, f"by timm, for {network.image_size} pixels")
     initialized: dict[str, str] = {}
     for name in sorted(head_names(network)):
         if name not in taken:
@@ -101,6 +102,37 @@ def _same_shapes(network: Network, weights: Mapping[str, Tensor]) -> bool:
         for name, value in network.state_dict().items()
         if name in weights and name not in heads
     )
+
+
+def kernels_for_channels(kernels: Tensor, in_chans: int) -> Tensor:
+    """Kernels that read red, green and blue (D, 3, h, w) for another number of channels (D, in_chans, h, w).
+
+    One channel gets the sum of the three kernels: equal channels give the same tokens. More channels repeat red, green
+    and blue, times 3 / in_chans. As timm's `adapt_input_conv`.
+    """
+    values = kernels.float()
+    if in_chans == 1:
+        return values.sum(dim=1, keepdim=True).to(kernels.dtype)
+    repeated = values.repeat(1, -(-in_chans // COLORS), 1, 1)[:, :in_chans]
+    return (repeated * (COLORS / in_chans)).to(kernels.dtype)
+
+
+def _other_channels(network: Network, weights: dict[str, Tensor]) -> dict[str, str]:
+    """Replace kernels of three colors where the network has another number of channels; {name: how}."""
+    done: dict[str, str] = {}
+    if network.in_chans == COLORS:
+        return done
+    for name in network.first_kernels():
+        kernels = weights.get(name)
+        if kernels is not None and kernels.ndim == 4 and kernels.shape[1] == COLORS:
+            weights[name] = kernels_for_channels(kernels, network.in_chans)
+            how = "the sum of three kernels" if network.in_chans == 1 else "kernels of RGB repeated"
+            done[name] = f"{COLORS} -> {network.in_chans} channels, {how}"
+    return done
+
+
+def _joined(first: dict[str, str], then: dict[str, str]) -> dict[str, str]:
+    return first | {name: f"{first[name]}; {how}" if name in first else how for name, how in then.items()}
 
 
 def _resample(network: VisionTransformer, weights: dict[str, Tensor]) -> dict[str, str]:

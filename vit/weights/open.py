@@ -10,6 +10,7 @@ from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.load import expected_weights, read_described
 from vit.checkpoints.model_path import check_local
 from vit.checkpoints.run import start_of
+from vit.data.preprocess import COLORS
 from vit.errors import CheckpointError, first_line
 from vit.models.options import Options, Value
 from vit.weights.file import FOLDER_FILES, read_metadata, read_weights_file
@@ -84,7 +85,7 @@ def _exported(source: str, path: Path, words: str) -> Pretrained:
     found = _described(source, "vit export", weights, description, "the file")
     if not description.class_names:
         return replace(found, format="vit pretrain")
-    if options.get("stem") == "conv" or is_rotary:  # shapes show neither
+    if options.get("stem") == "conv" or is_rotary or description.preprocess.channels != COLORS:  # shapes show neither
         is_fixed = options.get("pos_embed") == "sincos2d" and "pos_embed" in weights  # fixed positions as a tensor
         held: Options = {"pos_embed": "learned"} if is_fixed else {}
         network = OwnNetwork(description.spec.name, description.preprocess.image_size, {**options, **held})
@@ -104,6 +105,8 @@ def _described(source: str, format: str, weights: Weights, description: Descript
     }
     if preprocess.window is not None:
         values["window"] = preprocess.window
+    if preprocess.channels != COLORS:
+        values["channels"] = preprocess.channels
     network = OwnNetwork(description.spec.name, preprocess.image_size, description.spec.options)
     return Pretrained(
         source, format, weights, len(class_names), class_names, values, told_by, network=network,

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 from vit.data.preprocess import Interpolation, ResizeMode, Window
 
-Channels = tuple[float, float, float]  # red, green, blue
+Channels = tuple[float, ...]  # of red, green and blue, or of each channel
 Config = Mapping[str, Any]  # JSON from elsewhere
 
 
@@ -23,6 +23,7 @@ class PreprocessValues(TypedDict, total=False):
     crop_fraction: float
     resize_mode: ResizeMode
     window: Window
+    channels: int
 
 
 @dataclass(frozen=True)

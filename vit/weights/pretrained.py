@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vit.checkpoints.label_rules import LabelRules
@@ -134,8 +134,8 @@ class Pretrained:
             UsageError: the network has no such option, or cannot be built for this image size.
         """
         own = self.own_network(given)
-        spec = NetworkSpec.named(own.name, num_classes, own.options)
         preprocess = Preprocess(image_size or own.image_size, **self.preprocess)
+        spec = replace(NetworkSpec.named(own.name, num_classes, own.options), in_chans=preprocess.channels)
         network = spec.build(preprocess.image_size)
         return FilledNetwork(network, spec, preprocess, self.fill(network))
 

@@ -145,7 +145,7 @@ def _measure(ours: Engine, other: OpenVinoEngine, flops: int, folder: ConvertedL
     """Time both engines in turns, and remember the times."""
     side = ours.preprocess.image_size
     count = max(1, min(FEW_IMAGES, int(FLOPS_PER_PASS / flops)))
-    images = torch.zeros(count, 3, side, side, dtype=torch.uint8)
+    images = torch.zeros(count, ours.preprocess.channels, side, side, dtype=torch.uint8)
     seconds = {ours.name: float("inf"), other.name: float("inf")}
     for _ in range(1 + ROUNDS):  # the first passes allocate and compile, and are never the fastest
         for engine in (ours, other):

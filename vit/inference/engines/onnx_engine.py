@@ -60,7 +60,10 @@ class OnnxEngine:
         self.preprocess, self.temperature = self.description.preprocess, self.description.temperature
         self.rules = self.description.multilabel
         side, self._count = self.preprocess.image_size, len(self.description.class_names)
-        expected = [(INPUT, "tensor(uint8)", [3, side, side])], [(OUTPUT, "tensor(float)", [self._count])]
+        expected = (
+            [(INPUT, "tensor(uint8)", [self.preprocess.channels, side, side])],
+            [(OUTPUT, "tensor(float)", [self._count])],
+        )
         if (inputs, outputs) != expected:
             raise CheckpointError(f"{path} has inputs {inputs} and outputs {outputs}, not {expected}", _FIX)
         if told.get("precision") == "int8":

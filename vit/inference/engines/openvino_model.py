@@ -49,7 +49,7 @@ def convert(trained: Trained, what: str) -> OpenVinoModel:
     except Exception as error:  # torch.export and openvino have their own classes for every failure
         name = trained.description.spec.name
         raise UsageError(f"{what}: openvino cannot compute {name}: {first_line(error)}", _OTHER) from error
-    graph.reshape([-1, 3, trained.network.image_size, trained.network.image_size])
+    graph.reshape([-1, trained.network.in_chans, trained.network.image_size, trained.network.image_size])
     graph.inputs[0].tensor.set_names({INPUT})
     graph.outputs[0].tensor.set_names({OUTPUT})
     for key, text in {
@@ -109,8 +109,12 @@ def _check_graph(graph: "openvino.Model", description: Description, path: Path) 
     if foreign or any(kind.name in _SUBGRAPHS for kind in kinds):
         raise CheckpointError(f"{path} has operators that 'vit export' does not write", _FIX)
     side, count = description.preprocess.image_size, len(description.class_names)
+    channels = description.preprocess.channels
     found = _ports(graph.inputs), _ports(graph.outputs)
-    expected = [(INPUT, "u8", f"[?,3,{side},{side}]")], [(OUTPUT, "f32", f"[?,{count}]")]
+    expected = (
+        [(INPUT, "u8", f"[?,{channels},{side},{side}]")],
+        [(OUTPUT, "f32", f"[?,{count}]")],
+    )
     if found != expected:
         raise CheckpointError(f"{path} has inputs {found[0]} and outputs {found[1]}, not {expected}", _FIX)
 

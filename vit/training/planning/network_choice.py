@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from vit.data.gray_window import measured_window
-from vit.data.preprocess import Preprocess
+from vit.data.preprocess import COLORS, Preprocess, is_window
 from vit.data.samples import Samples, Source
 from vit.errors import UsageError
 from vit.models.network import Network
@@ -11,7 +11,7 @@ from vit.models.options import Options, plain_options
 from vit.models.spec import Cost, NetworkSpec, count
 from vit.training.lora import layers_to_adapt
 from vit.training.planning.automatic_network import automatic_network
-from vit.training.recipes.recipe import ModelConfig
+from vit.training.recipes.recipe import ModelConfig, PreprocessConfig
 from vit.weights.open import open_pretrained
 from vit.weights.preprocess_config import PreprocessValues
 from vit.weights.pretrained import Pretrained
@@ -70,9 +70,11 @@ def wanted_network(model: ModelConfig) -> WantedNetwork:
     options = plain_options({name: value for name, value in model.network.items() if name != "name"})
     name, image_size = str(model.network.get("name", AUTO)), model.preprocess.image_size
     pretrained = None
-    is_open = any(value is None for key, value in vars(model.preprocess).items() if key != "window")
+    is_open = any(value is None for key, value in vars(model.preprocess).items() if key not in ("window", "channels"))
     if model.init_from is not None and (name == AUTO or is_open):
         pretrained = open_pretrained(model.init_from)  # a run's config.yaml has everything filled in
+    if model.init_from is None:
+        _check_lengths(model.preprocess, model.preprocess.channels or COLORS)
     if name != AUTO:
         return WantedNetwork(_checked(name, options, image_size, model.lora), image_size, options, pretrained)
     if pretrained is None:
@@ -107,18 +109,49 @@ def choose_network(model: ModelConfig, wanted: WantedNetwork, images: Source, nu
     spec = replace(spec, num_classes=num_classes)
     told: PreprocessValues = {} if wanted.pretrained is None else wanted.pretrained.preprocess
     given = {key: value for key, value in vars(model.preprocess).items() if value is not None}
-    if model.preprocess.window is not None and not model.preprocess.window[0] < model.preprocess.window[1]:
-        low, high = model.preprocess.window
-        raise UsageError(f"--model.preprocess.window [{low:g}, {high:g}] is empty", "give a low and a higher value")
-    preprocess = Preprocess(**{**told, **given, "image_size": image_size or spec.default_image_size})
+    image_size = image_size or spec.default_image_size
+    preprocess = _preprocess(Preprocess(**{**told, **given, "image_size": image_size}), model.preprocess)
+    spec = replace(spec, in_chans=preprocess.channels)
     shapes = spec.build_empty(preprocess.image_size)
     if wanted.pretrained is not None:
         wanted.pretrained.check_fit(shapes, wanted.options)
     return ChosenNetwork(spec, wanted.options, preprocess, count(shapes), shapes)
 
 
+def _check_lengths(given: PreprocessConfig, channels: int) -> None:
+    """Raise UsageError unless the given means and deviations are one for each channel."""
+    for name, values in (("mean", given.mean), ("std", given.std)):
+        if values is not None and len(values) != channels:
+            raise UsageError(
+                f"--model.preprocess.{name} has {len(values)} values for {channels} channels", "give one for each"
+            )
+
+
+def _preprocess(wanted: Preprocess, given: PreprocessConfig) -> Preprocess:
+    """The preprocessing with one mean and one deviation for each channel.
+
+    Raises:
+        UsageError: the user gave another number of values, or a window that is empty.
+    """
+    channels, window = wanted.channels, wanted.window
+    _check_lengths(given, channels)
+    if window is not None and given.window is not None and not is_window(window, channels):
+        shown = ", ".join(f"{value:g}" for value in window)
+        fix = "give a low and a higher value" + (", or two for each channel" if channels > 1 else "")
+        raise UsageError(f"--model.preprocess.window [{shown}] is empty or of the wrong length", fix)
+    if window is not None and not is_window(window, channels):
+        wanted = replace(wanted, window=None)  # of weights for other channels
+    mean, std = (
+        values if len(values) == channels else (round(sum(values) / len(values), 6),) * channels
+        for values in (wanted.mean, wanted.std)
+    )
+    return replace(wanted, mean=mean, std=std)
+
+
 def windowed(network: ChosenNetwork, train: Samples) -> ChosenNetwork:
     """The same network with the window that training images of more than 8 bits need, if the recipe leaves it open."""
     if network.preprocess.window is not None:
         return network
-    return replace(network, preprocess=replace(network.preprocess, window=measured_window(train)))
+    return replace(
+        network, preprocess=replace(network.preprocess, window=measured_window(train, network.preprocess.channels))
+    )

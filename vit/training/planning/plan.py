@@ -8,8 +8,9 @@ import torch
 
 from vit.data.augment import Augment, preset
 from vit.data.module import ImageDataModule, LoaderOptions
-from vit.data.preprocess import Preprocess
+from vit.data.preprocess import COLORS, Preprocess
 from vit.data.samples import Source
+from vit.errors import UsageError
 from vit.inference.devices import choose_precision
 from vit.models.network import Network
 from vit.models.spec import Cost, NetworkSpec
@@ -174,7 +175,7 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
 def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork, machine: Machine) -> P:
     """The plan of a recipe whose images and network are chosen."""
     network = windowed(network, source.splits["train"])
-    augment = _choose_augment(recipe.augment, network.preprocess.image_size, source.name)
+    augment = _choose_augment(recipe.augment, network.preprocess, source.name)
     schedule = choose_schedule(recipe, len(source.splits["train"]), machine.world_size)
     check_batch_norm(network.shapes, network.spec.name, schedule.batch_size // recipe.optim.accumulate, recipe)
     return kind(
@@ -216,8 +217,21 @@ def choose_images(recipe: Recipe, found: Source) -> tuple[Recipe, Source]:
     return recipe, chosen_part(source, recipe)
 
 
-def _choose_augment(config: AugmentConfig, image_size: int, data: str) -> Augment:
-    base = preset(config.name, image_size, mirrored=data not in UNMIRRORED)
+def _choose_augment(config: AugmentConfig, preprocess: Preprocess, data: str) -> Augment:
+    """The augmentation. RandAugment is left out where images are neither gray nor RGB: its colors are those of light.
+
+    Raises:
+        UsageError: the user asks for RandAugment of such images.
+    """
+    base = preset(config.name, preprocess.image_size, mirrored=data not in UNMIRRORED)
+    if preprocess.channels not in (1, COLORS):
+        if config.randaugment:
+            raise UsageError(
+                f"--augment.randaugment {config.randaugment} changes colors, and images have {preprocess.channels} "
+                "channels",
+                "leave it out",
+            )
+        base = replace(base, randaugment=0)
     given = {key: value for key, value in vars(config).items() if key != "name" and value is not None}
     return replace(base, **given)
 

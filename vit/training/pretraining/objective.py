@@ -80,6 +80,6 @@ def feature_width(network: Network) -> int:
     device, was_training = next(network.parameters()).device, network.training
     network.eval()  # batch norm needs more than one image in training
     size = network.image_size
-    width = network(torch.zeros(1, 3, size, size, device=device)).flatten(1).shape[1]
+    width = network(torch.zeros(1, network.in_chans, size, size, device=device)).flatten(1).shape[1]
     network.train(was_training)
     return int(width)

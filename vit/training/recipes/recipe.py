@@ -10,7 +10,7 @@ from typing import Literal
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveInt
 
 from vit.data.dataset_names import TableColumns
-from vit.training.recipes.ranges import Area, Finite, Magnitude, NonNegative, Positive, Seed, Share
+from vit.training.recipes.ranges import Area, ChannelCount, Finite, Magnitude, NonNegative, Positive, Seed, Share
 
 NetworkValue = bool | int | float | str | list[int]
 
@@ -81,22 +81,26 @@ class PreprocessConfig:
     Args:
         image_size: side of the network's input in pixels (the network's own).
         crop_fraction: fraction of the resized shorter side that the center crop keeps (1).
-        mean: mean of red, green and blue in images from 0 to 1 (ImageNet's).
-        std: standard deviation of red, green and blue in images from 0 to 1 (ImageNet's).
+        mean: mean of each channel in images from 0 to 1 (ImageNet's; without three channels the average of its three).
+        std: standard deviation of each channel in images from 0 to 1 (as mean).
         interpolation: interpolation of resized images (bicubic).
         resize_mode: sides that are resized before the crop (shortest). shortest: the shorter side, to the input's side.
             squash: both sides.
-        window: gray values that become black and white in images of more than 8 bits, such as [0, 4095]. null: those
-            that 0.1 % of the pixels of training images lie below and above, if such images are among them.
+        window: values that become black and white in images of more than 8 bits, such as [0, 4095]; or two for each
+            channel. null: those that 0.1 % of the pixels of training images lie below and above, if such images are
+            among them.
+        channels: number of channels of an image (3). 1: gray. 3: red, green and blue. 2, or 4 to 16: TIFF files with as
+            many channels.
     """
 
     image_size: PositiveInt | None = None
     crop_fraction: Area | None = None
-    mean: tuple[Finite, Finite, Finite] | None = None
-    std: tuple[Positive, Positive, Positive] | None = None
+    mean: tuple[Finite, ...] | None = None
+    std: tuple[Positive, ...] | None = None
     interpolation: Literal["bilinear", "bicubic"] | None = None
     resize_mode: Literal["shortest", "squash"] | None = None
-    window: tuple[Finite, Finite] | None = None
+    window: tuple[Finite, ...] | None = None
+    channels: ChannelCount | None = None
 
 
 @dataclass

@@ -1,0 +1,78 @@
+"""Images of one channel and of four, from training to prediction, explanation and export."""
+
+import numpy as np
+import pytest
+import tifffile
+import yaml
+from PIL import Image
+
+from tests.runs import run_folder
+from tests.tables import rows
+
+pytestmark = pytest.mark.usefixtures("here")
+TINY = ("--network", "vit_nano_patch2_8", "--image_size", 8, "--model.network.depth", 1, "--data.num_workers", 0,
+        "--augment.name", "none", "--epochs", 12, "--batch_size", 8, "--wandb", "off")  # fmt: skip
+
+
+def written(folder, channels: int):
+    """Images of 16 bits; the class is the channel that is brighter, or the brightness of a single channel."""
+    rng = np.random.default_rng(0)
+    for label in range(3):
+        (folder / f"class{label}").mkdir(parents=True)
+        for number in range(24):
+            values = rng.integers(900, 1000, (channels, 12, 12)).astype(np.uint16)
+            values[(label + 1) % channels] += 100 * label if channels == 1 else 200
+            kind = {"planarconfig": "separate"} if channels > 1 else {}
+            tifffile.imwrite(
+                folder / f"class{label}" / f"{number:02}.tif", values if channels > 1 else values[0],
+                photometric="minisblack", **kind,
+            )  # fmt: skip
+    return folder
+
+
+@pytest.mark.faults("I23")
+@pytest.mark.parametrize("channels", [1, 4])
+def test_channels_from_training_to_export(channels, vit, here):
+    data = written(here / "images", channels)
+    options = (*TINY, "--model.preprocess.channels", channels)
+    answer = vit("train", data, *options, "--out", "runs")
+    assert answer.code == 0, answer.err
+    assert f"{channels} channel" in answer.out and "values from 900 to" in answer.out
+    run = run_folder(here / "runs")
+    kept = yaml.safe_load((run / "config.yaml").read_text())["model"]["preprocess"]
+    assert kept["channels"] == channels and len(kept["mean"]) == len(kept["std"]) == channels
+    assert len(kept["window"]) == (2 if channels == 1 else 8)
+    assert vit("predict", run, data, "--recursive", "--output", "p.csv", "--gallery").code == 0
+    found = rows(here / "p.csv")
+    assert np.mean([row["label"] == row["path"].split("/")[-2] for row in found]) > 0.95
+    assert vit("evaluate", run).code == 0
+    image = data / "class0" / "00.tif"
+    assert vit("explain", run, image, "--output", "explained", "--method", "rollout").code == 0
+    assert vit("export", run, "--format", "onnx", "--output", "model.onnx").code == 0
+    assert vit("predict", "model.onnx", data, "--recursive", "--output", "q.csv").code == 0
+    assert [row["label"] for row in rows(here / "q.csv")] == [row["label"] for row in found]
+    answer = vit("export", run, "--format", "timm", "--output", "t.safetensors")
+    assert answer.code == 2 and f"the network sees {channels}" in answer.err
+
+
+@pytest.mark.faults("I23")
+def test_images_with_other_channels_are_named_in_their_rows(vit, here):
+    data = written(here / "images", 4)
+    assert vit("train", data, *TINY, "--model.preprocess.channels", 4, "--out", "runs").code == 0
+    Image.new("RGB", (12, 12)).save(here / "color.png")
+    assert vit("predict", run_folder(here / "runs"), here / "color.png", "--output", "p.csv").code in (0, 3, 5)
+    (row,) = rows(here / "p.csv")
+    assert row["status"] == "unreadable" and "3 channels, and the model sees 4" in row["error"]
+
+
+@pytest.mark.faults("I24")
+def test_contradictions_of_channels_are_refused(vit, here):
+    data = written(here / "images", 4)
+    answer = vit("train", data, *TINY, "--model.preprocess.channels", 4, "--augment.randaugment", 2)
+    assert answer.code == 2 and "--augment.randaugment 2" in answer.err
+    answer = vit("train", data, *TINY, "--model.preprocess.channels", 4, "--model.preprocess.mean", "[0.5,0.5,0.5]")
+    assert answer.code == 2 and "--model.preprocess.mean has 3 values for 4 channels" in answer.err
+    answer = vit("train", data, *TINY, "--model.preprocess.channels", 17)
+    assert answer.code == 2 and "channels" in answer.err
+    answer = vit("train", data, *TINY, "--model.network.in_chans", 4)
+    assert answer.code == 2 and "--model.preprocess.channels" in answer.err

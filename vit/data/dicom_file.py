@@ -1,0 +1,120 @@
+"""DICOM images, by pydicom (extra `dicom`). Nothing but pixels and their window leaves this module
+
+The first frame is read. Stored values become those of the modality (rescale slope and intercept, or its table). The
+window of the model is one of these values. Without one, the window or table of values of interest in the file decides.
+Error texts hold no value of the file, because such values may name a person.
+"""
+
+import io
+import logging
+import os
+from typing import Any
+
+import numpy as np
+
+from vit.data.image_bytes import ImageError
+from vit.data.planes import Planes, check_planes
+from vit.data.preprocess import Window
+
+_PREFIX = slice(128, 132)
+_DEFLATED = b"1.2.840.10008.1.2.1.99"  # its whole data set would be unpacked before any limit
+_INVERTED, _GRAY, _COLOR = "MONOCHROME1", "MONOCHROME2", ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT")
+
+
+def is_dicom(data: bytes) -> bool:
+    """Whether bytes begin as a DICOM file."""
+    return data[_PREFIX] == b"DICM"
+
+
+def dicom_header(data: bytes, path: str | os.PathLike[str], check_size: Any) -> Any:
+    """The header of a DICOM image within the limits; no pixel is decoded.
+
+    Raises:
+        ImageError: the file is damaged, has no image, or one larger than the limits or of an unknown kind.
+    """
+    import pydicom
+
+    logging.getLogger("pydicom").setLevel(logging.CRITICAL + 1)  # its lines may hold values of the file
+    try:
+        if _DEFLATED in data:
+            raise ImageError(path, "unreadable", "a deflated DICOM; save it uncompressed")
+        header = pydicom.dcmread(io.BytesIO(data), stop_before_pixels=True)
+        rows, columns = int(header.Rows), int(header.Columns)
+        samples, bits = int(header.SamplesPerPixel), int(header.BitsAllocated)
+        kind = str(header.PhotometricInterpretation)
+    except ImageError:
+        raise
+    except AttributeError as error:
+        raise ImageError(path, "unreadable", "a DICOM without an image") from error
+    except Exception as error:
+        raise _damaged(path, error) from error
+    check_size((columns, rows), path)
+    if bits not in (1, 8, 16, 32, 64) or samples not in (1, 3):
+        raise ImageError(path, "unreadable", "a DICOM with an unusual number of bits or samples")
+    if kind not in (_INVERTED, _GRAY, *_COLOR):
+        raise ImageError(path, "unreadable", "a DICOM with a palette or unusual colors")
+    if (samples == 3) != (kind in _COLOR) or (samples == 3 and bits != 8):
+        raise ImageError(path, "unreadable", "a DICOM whose colors and bits do not fit together")
+    check_planes(samples, rows, columns, 8, path)
+    return header
+
+
+def read_dicom(data: bytes, path: str | os.PathLike[str], window: Window | None, check_size: Any) -> Planes:
+    """The planes of a DICOM image: values of the modality; or, without a window of the model, those of interest.
+
+    Raises:
+        ImageError: as `dicom_header`, or the pixels are damaged or compressed in a way that is not read.
+    """
+    header = dicom_header(data, path, check_size)
+    from pydicom.pixels import apply_modality_lut, apply_voi_lut, pixel_array
+
+    try:
+        values = pixel_array(io.BytesIO(data), index=0)
+        if values.shape[:2] != (int(header.Rows), int(header.Columns)) or values.ndim > 3:
+            raise ValueError("other sides than its header")
+        if values.ndim == 3:
+            return Planes(np.ascontiguousarray(values.transpose(2, 0, 1)))
+        is_inverted = str(header.PhotometricInterpretation) == _INVERTED
+        modality = apply_modality_lut(values, header)
+        stored = int(header.BitsStored)
+        if window is None and has_own_window(header):
+            if "VOILUTSequence" in header:
+                bits = int(header.VOILUTSequence[0].LUTDescriptor[2])
+                low, high = 0.0, float(2 ** min(max(bits, 1), 16) - 1)
+            else:
+                low, high = _output_range(values, header)
+            return Planes(apply_voi_lut(modality, header).astype(np.float64)[None], (low, high), is_inverted)
+        is_changed = modality is not values and not np.array_equal(modality, values)
+        if not is_changed and stored == 8 and values.dtype == np.uint8:
+            return Planes(values[None], None, is_inverted)
+        own = None if is_changed or values.dtype.kind != "u" else (0.0, float(2**stored - 1))
+        return Planes(np.asarray(modality)[None], own, is_inverted)
+    except ImageError:
+        raise
+    except Exception as error:
+        raise _damaged(path, error) from error
+
+
+def has_own_window(header: Any) -> bool:
+    """Whether a file says which of its values are of interest."""
+    return "VOILUTSequence" in header or ("WindowCenter" in header and "WindowWidth" in header)
+
+
+def _output_range(values: Any, header: Any) -> tuple[float, float]:
+    """The range that pydicom's `apply_windowing` maps a window to: all values that the file's bits can be."""
+    stored, is_signed = int(header.BitsStored), bool(int(header.PixelRepresentation))
+    low = -(2.0 ** (stored - 1)) if is_signed else 0.0
+    high = 2.0 ** (stored - 1) - 1 if is_signed else 2.0**stored - 1
+    if header.get("ModalityLUTSequence"):
+        low, high = 0.0, 2.0 ** int(header.ModalityLUTSequence[0].LUTDescriptor[2]) - 1
+    elif "RescaleSlope" in header and "RescaleIntercept" in header:
+        slope, intercept = float(header.RescaleSlope), float(header.RescaleIntercept)
+        low, high = low * slope + intercept, high * slope + intercept  # below the window is `low`, also if it is larger
+    return low, high
+
+
+def _damaged(path: str | os.PathLike[str], error: Exception) -> ImageError:
+    """Without the text of the cause, which may hold values of the file."""
+    if isinstance(error, (RuntimeError, NotImplementedError)):
+        return ImageError(path, "unreadable", "a DICOM whose compression is not read; save it uncompressed")
+    return ImageError(path, "unreadable", f"damaged DICOM: {type(error).__name__}")
