@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from vit.data import decode, formats
+from vit.data import formats, image_header
 from vit.data.augment import Augment, ImageAugment
 from vit.data.decode import ImageError, decode_image, read_image
 from vit.data.formats import has_image_extension
@@ -221,7 +221,7 @@ def test_a_damaged_avif_or_heic_is_one_error(kind: str) -> None:
 
 @pytest.mark.faults("I15")
 def test_a_heic_without_its_reader_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (decode, formats):
+    for module in (image_header, formats):
         monkeypatch.setattr(module, "has_heif", lambda: False)
     assert not has_image_extension(Path("a.heic")) and has_image_extension(Path("a.avif"))
     with pytest.raises(ImageError, match=r"a HEIC photograph; to read it: pip install 'vit-lightning\[heif\]'"):

@@ -79,3 +79,16 @@ def test_values_that_are_not_numbers_are_one_error() -> None:
         decode_image(encoded(np.full((8, 8), np.nan, np.float32), "TIFF"), window=(0, 1))
     with pytest.raises(ImageError, match="without a window"):
         decode_image(encoded(np.full((8, 8), 1e6, np.float32), "TIFF"))
+
+
+@pytest.mark.faults("I16")
+@pytest.mark.parametrize("kind", ["PNG", "TIFF"])
+@pytest.mark.parametrize(("most", "is_read"), [(255, False), (4095, False), (4096, True), (0, True)])
+def test_values_that_would_be_almost_black_are_not_read_without_a_window(kind: str, most: int, is_read: bool) -> None:
+    values = np.minimum(RAMP + 1, most)
+    if is_read:
+        assert decode_image(encoded(values.astype(np.uint16), kind)).max() == most >> 8
+        return
+    with pytest.raises(ImageError, match=f"16-bit values up to {most:,} of 65,535 would be almost black"):
+        decode_image(encoded(values.astype(np.uint16), kind))
+    assert decode_image(encoded(values.astype(np.uint16), kind), window=(0, most)).max() == 255

@@ -4,20 +4,19 @@ import io
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pydicom
 import pytest
 import tifffile
 import torch
 from PIL import Image
-from pydicom.dataset import FileDataset, FileMetaDataset
-from pydicom.uid import ExplicitVRLittleEndian, generate_uid
 
-from vit.data import decode, formats, tiff_file
+from tests.science_files import PERSON, dicom, tiff
+from vit.data import decode, formats, image_header, tiff_file
 from vit.data.check import check
-from vit.data.decode import ImageError, decode_image, image_format
+from vit.data.decode import ImageError, decode_image
 from vit.data.formats import has_image_extension
 from vit.data.gray_window import measured_window
+from vit.data.image_header import image_format
 from vit.data.planes import gray_of
 from vit.data.samples import Samples
 from vit.data.sources import open_source
@@ -25,34 +24,6 @@ from vit.data.sources import open_source
 RNG = np.random.default_rng(0)
 BANDS = RNG.integers(0, 256, (5, 20, 30), dtype=np.uint8)
 DEEP = RNG.integers(100, 3000, (5, 20, 30)).astype(np.uint16)
-PERSON = "Doe^Jane^Secret"
-
-
-def tiff(values: npt.NDArray[np.generic], **options: object) -> bytes:
-    buffer = io.BytesIO()
-    tifffile.imwrite(buffer, values, **options)
-    return buffer.getvalue()
-
-
-def dicom(values: npt.NDArray[np.generic], photometric: str = "MONOCHROME2", **elements: object) -> bytes:
-    meta = FileMetaDataset()
-    meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID = generate_uid(), generate_uid()
-    meta.TransferSyntaxUID = ExplicitVRLittleEndian
-    made = FileDataset("", {}, file_meta=meta, preamble=b"\0" * 128)
-    made.PatientName, made.PatientID = PERSON, "4711"
-    made.SamplesPerPixel = 3 if values.ndim == 3 and values.shape[-1] == 3 else 1
-    made.Rows, made.Columns = values.shape[:2]
-    made.PhotometricInterpretation = photometric
-    if made.SamplesPerPixel == 3:
-        made.PlanarConfiguration = 0
-    made.BitsAllocated = made.BitsStored = 8 * values.itemsize
-    made.HighBit, made.PixelRepresentation = made.BitsStored - 1, int(values.dtype.kind == "i")
-    for name, value in elements.items():
-        setattr(made, name, value)
-    made.PixelData = values.tobytes()
-    buffer = io.BytesIO()
-    made.save_as(buffer, enforce_file_format=True)
-    return buffer.getvalue()
 
 
 @pytest.mark.faults("I17")
@@ -108,7 +79,10 @@ def test_each_channel_has_its_window() -> None:
     window = tuple(float(v) for low in range(5) for v in (100 + low, 2000 + low))
     expected = [np.rint(np.clip((plane - 100.0 - low) / 1900, 0, 1) * 255) for low, plane in enumerate(DEEP)]
     assert np.array_equal(decode_image(data, window=window, channels=5).numpy(), np.stack(expected))
-    assert np.array_equal(decode_image(data, channels=5).numpy(), DEEP >> 8)
+    with pytest.raises(ImageError, match="16-bit values up to 2,999 of 65,535 would be almost black without a window"):
+        decode_image(data, channels=5)
+    bright = tiff(DEEP * 20, photometric="minisblack", planarconfig="separate")
+    assert np.array_equal(decode_image(bright, channels=5).numpy(), (DEEP * 20) >> 8)
     floats = tiff(DEEP.astype(np.float32) - 500, photometric="minisblack", planarconfig="separate")
     with pytest.raises(ImageError, match="without a window"):
         decode_image(floats, channels=5)
@@ -202,7 +176,7 @@ def test_without_the_extra_the_reason_names_it(reader: str, extra: str, monkeypa
 @pytest.mark.faults("I22")
 def test_limits_hold_before_anything_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     data = tiff(BANDS, photometric="minisblack", planarconfig="separate")
-    monkeypatch.setattr(decode, "MAX_PIXELS", 500)
+    monkeypatch.setattr(image_header, "MAX_PIXELS", 500)
     for content in (data, dicom(BANDS[0])):
         with pytest.raises(ImageError, match="the limit is 500 pixels") as caught:
             decode_image(content, channels=5)
@@ -242,7 +216,7 @@ def test_changed_bytes_give_an_image_or_one_error(kind: str) -> None:
             changed[int(rng.integers(0, head if rng.random() < 0.8 else len(data)))] = int(rng.integers(0, 256))
         content = bytes(changed[: int(rng.integers(1, len(data)))] if rng.random() < 0.1 else changed)
         try:
-            pixels = decode_image(content, channels=channels)
+            pixels = decode_image(content, window=(100, 3000), channels=channels)
             assert pixels.dtype == torch.uint8 and len(pixels) == channels
             outcomes.add("image")
         except ImageError as error:

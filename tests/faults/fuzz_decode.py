@@ -25,14 +25,15 @@ def main() -> None:
 
     import atheris
 
-    with atheris.instrument_imports(include=["PIL"]):
+    with atheris.instrument_imports(include=["PIL", "tifffile", "pydicom"]):
         from PIL import Image
 
         Image.init()
     from tests.data.test_decode_hostile import sound_files
-    from vit.data import decode
+    from vit.data import decode, image_header
+    from vit.data.planes import ChannelsError
 
-    decode.MAX_PIXELS = MAX_PIXELS
+    image_header.MAX_PIXELS = MAX_PIXELS
     for name, content in sound_files().items():
         (corpus / name).write_bytes(content)
     runs, images = 0, 0
@@ -41,7 +42,10 @@ def main() -> None:
         nonlocal runs, images
         runs += 1
         try:
-            decode.decode_image(data)
+            try:
+                decode.decode_image(data)
+            except ChannelsError as error:
+                decode.decode_image(data, channels=error.found)
             images += 1
         except decode.ImageError:
             pass

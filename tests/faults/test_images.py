@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.data.test_decode_hostile import encoded, read_by_a_child, sound_files
-from vit.data.decode import MAX_SCANS, ImageError, decode_image
+from vit.data.decode import ImageError, decode_image
+from vit.data.image_header import MAX_SCANS
+from vit.data.planes import ChannelsError
 
 SOUND = sound_files()
 ROOT = Path(__file__).parents[2]
@@ -38,6 +40,14 @@ def changed(data, changes):
     return bytes(content)
 
 
+def decode_with_its_channels(data, name):
+    """What a model for as many channels as the file has sees."""
+    try:
+        return decode_image(data, name)
+    except ChannelsError as error:
+        return decode_image(data, name, channels=error.found)
+
+
 kinds = st.sampled_from(["set", "set", "insert", "delete", "cut"])
 values = st.binary(min_size=1, max_size=8) | st.sampled_from([b"\xff\xff\xff\xff", bytes(4), b"\x7f\xff\xff\xff"])
 changes = st.lists(st.tuples(kinds, st.floats(0, 1, exclude_max=True), values), min_size=1, max_size=6)
@@ -49,13 +59,13 @@ changes = st.lists(st.tuples(kinds, st.floats(0, 1, exclude_max=True), values), 
 def test_changed_files_are_images_or_one_error(name, changes):
     started = time.process_time()
     try:
-        found = decode_image(changed(SOUND[name], changes), name)
+        found = decode_with_its_channels(changed(SOUND[name], changes), name)
     except ImageError as error:
         found = error
     if isinstance(found, ImageError):
         assert found.kind in ("unreadable", "not_image", "too_large") and found.reason and found.path == name
     else:
-        assert found.ndim == 3 and found.shape[0] == 3 and found.dtype.itemsize == 1
+        assert found.ndim == 3 and found.dtype.itemsize == 1
     assert time.process_time() - started < 10
 
 

@@ -11,8 +11,6 @@ So do TIFF files of many channels (tifffile) and DICOM images (pydicom).
 
 import io
 import os
-import threading
-import warnings
 
 import numpy as np
 import numpy.typing as npt
@@ -22,52 +20,18 @@ from torch import Tensor
 from torchvision.io import ImageReadMode, decode_jpeg
 
 from vit.data.dicom_file import dicom_header, is_dicom, read_dicom
-from vit.data.formats import FORMATS, INSTALL_DICOM, INSTALL_HEIF, INSTALL_TIFF, has_dicom, has_heif, has_tifffile
+from vit.data.formats import INSTALL_DICOM, INSTALL_TIFF, has_dicom, has_tifffile
 from vit.data.image_bytes import ImageError as ImageError
 from vit.data.image_bytes import ImageReader, read_bytes
-from vit.data.planes import Planes, as_pixels, with_channels
+from vit.data.image_header import check_size, no_warnings, opened
+from vit.data.planes import Planes, ValuesError, as_pixels, with_channels
 from vit.data.preprocess import COLORS, Window
 from vit.data.tiff_file import is_tiff, read_tiff
 
-MAX_PIXELS = 64_000_000
-MAX_ASPECT = 50
-MAX_SCANS = 100  # of a JPEG: ten are usual; each scan is a pass over all pixels, and takes as little as 36 bytes
 BACKGROUND = 255  # white, below transparent pixels
 
 _ORIENTATION_TAG = 0x0112
 _SAMPLES_TAG = 277
-_AVIF_BRANDS = (b"avif", b"avis")
-_HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"hevm", b"hevs", b"mif1", b"msf1")
-_OPENED = tuple(name for name in FORMATS if name not in ("MPO", "HEIF", "DICOM"))  # an MPO opens as a JPEG
-_SCAN = b"\xff\xda"  # marker of a scan; inside a scan, 00 or a restart follows ff
-
-
-class _NoWarnings:
-    """Silences warnings inside a `with` block, in any number of threads.
-
-    `warnings.catch_warnings` is not safe in threads: if two blocks overlap, warnings stay silenced for ever.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._inside = 0
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if self._inside == 0:
-                self._filters = warnings.catch_warnings()
-                self._filters.__enter__()
-                warnings.simplefilter("ignore")
-            self._inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
-                self._filters.__exit__(None, None, None)
-
-
-_no_warnings = _NoWarnings()
 
 
 def read_image(
@@ -102,15 +66,15 @@ def decode_image(
     Raises:
         ImageError: the bytes are not an image, damaged, or larger than the limits; or have other channels.
     """
-    with _no_warnings:  # readers warn of odd metadata, which do not matter here
+    with no_warnings:  # readers warn of odd metadata, which do not matter here
         planes = _planes(data, path, window, channels)
         if planes is None:
             pixels = _decoded(data, path, window)
         else:
             try:
                 pixels = as_pixels(planes, window if len(window or ()) in (0, 2, 2 * len(planes.values)) else None)
-            except ValueError as error:
-                raise ImageError(path, "unreadable", _first_line(error)) from error
+            except ValuesError as error:
+                raise ImageError(path, "unreadable", str(error)) from error
         return with_channels(pixels, channels, path)
 
 
@@ -150,8 +114,8 @@ def _of_pillow(data: bytes, path: str | os.PathLike[str], window: Window | None,
 
 def _decoded(data: bytes, path: str | os.PathLike[str], window: Window | None) -> Tensor:
     """The pixels of any other format (3, H, W) uint8."""
-    with _no_warnings:
-        image = _opened(data, path)
+    with no_warnings:
+        image = opened(data, path)
         try:
             if image.format == "JPEG" and image.mode in ("L", "RGB"):
                 return _upright(
@@ -172,11 +136,11 @@ def deep_values(
     Raises:
         ImageError: the bytes are not an image, damaged, or larger than the limits.
     """
-    with _no_warnings:
+    with no_warnings:
         planes = _planes(data, path, None, channels)
         if planes is not None:
             return planes.values if planes.is_deep and (planes.window is None or not is_dicom(data)) else None
-        image = _opened(data, path)
+        image = opened(data, path)
         if not _is_deep(image):
             return None
         try:
@@ -188,64 +152,11 @@ def deep_values(
 
 def check_header(data: bytes, path: str | os.PathLike[str]) -> None:
     """Raise ImageError if the bytes do not begin as an image within the limits. No pixel is decoded."""
-    with _no_warnings:
+    with no_warnings:
         if is_dicom(data) and has_dicom():
             dicom_header(data, path, check_size)
         elif not is_tiff(data) or _of_pillow(data, path, None, COLORS) is None:
-            _opened(data, path)
-
-
-def _opened(data: bytes, path: str | os.PathLike[str]) -> Image.Image:
-    """Pillow's image, with only the header read."""
-    try:
-        image = Image.open(io.BytesIO(data), formats=_formats(data))
-    except Image.DecompressionBombError as error:
-        raise ImageError(path, "too_large", f"more pixels than the limit of {MAX_PIXELS:,}") from error
-    except Exception as error:
-        raise ImageError(path, "not_image", _not_an_image(data)) from error
-    check_size(image.size, path)
-    if image.format in ("JPEG", "MPO") and data.count(_SCAN) > MAX_SCANS:
-        raise ImageError(path, "too_large", f"{data.count(_SCAN):,} scans in a JPEG; the limit is {MAX_SCANS}")
-    return image
-
-
-def image_format(data: bytes) -> str:
-    """The format of encoded bytes, one of FORMATS; empty for any other format."""
-    if is_dicom(data):
-        return "DICOM"
-    if is_tiff(data):
-        return "TIFF"
-    with _no_warnings:
-        try:
-            return Image.open(io.BytesIO(data), formats=_formats(data)).format or ""
-        except Exception:  # noqa: BLE001  an untrusted header may raise anything
-            return ""
-
-
-def _formats(data: bytes) -> tuple[str, ...]:
-    """The formats that bytes are tried as. pillow-heif is imported where they may be HEIF."""
-    if _brand(data) not in _HEIF_BRANDS or not has_heif():
-        return _OPENED
-    from pillow_heif import register_heif_opener
-
-    register_heif_opener(thumbnails=False)
-    return (*_OPENED, "HEIF")
-
-
-def _brand(data: bytes) -> bytes:
-    """The kind of an ISO media file, such as heic or avif; empty for other files."""
-    return data[8:12] if data[4:8] == b"ftyp" else b""
-
-
-def check_size(size: tuple[int, int], path: str | os.PathLike[str]) -> None:
-    """Raise ImageError if (width, height) exceeds the limits."""
-    width, height = size
-    if width < 1 or height < 1:
-        raise ImageError(path, "unreadable", f"{width}x{height} pixels")
-    if width * height > MAX_PIXELS:
-        raise ImageError(path, "too_large", f"{width}x{height} pixels; the limit is {MAX_PIXELS:,} pixels")
-    if max(size) > MAX_ASPECT * min(size):
-        raise ImageError(path, "too_large", f"{width}x{height} pixels; the limit is a ratio of {MAX_ASPECT} to 1")
+            opened(data, path)
 
 
 def _upright(pixels: Tensor, image: Image.Image) -> Tensor:
@@ -273,7 +184,7 @@ def from_pillow(image: Image.Image, path: str | os.PathLike[str], window: Window
         ImageError: the image is damaged.
     """
     try:
-        with _no_warnings:
+        with no_warnings:
             if window is not None and _has_deep_color(image):
                 raise ImageError(path, "unreadable", "16 bits for a color; a window needs gray values")
             if image.format != "HEIF":  # it opens at its primary picture, which need not be the first
@@ -283,6 +194,8 @@ def from_pillow(image: Image.Image, path: str | os.PathLike[str], window: Window
             return _upright(_pixels(image, window), image)
     except ImageError:
         raise
+    except ValuesError as error:
+        raise ImageError(path, "unreadable", str(error)) from error
     except Exception as error:
         raise _damaged(image, path, error) from error
 
@@ -322,17 +235,3 @@ def _color(image: Image.Image) -> Tensor:
 
 def _first_line(error: Exception) -> str:
     return (str(error) or type(error).__name__).splitlines()[0][:200]
-
-
-def _not_an_image(data: bytes) -> str:
-    """The reason why bytes are not an image, with the kinds of files that are common among images."""
-    start = data[:64].lstrip().lower()
-    if start.startswith((b"<!doctype", b"<html")):
-        return "an HTML page, not an image"
-    if start.startswith(b"version https://git-lfs"):
-        return "a git-lfs pointer, not the image itself"
-    if _brand(data) in _AVIF_BRANDS:
-        return "a damaged AVIF"
-    if _brand(data) in _HEIF_BRANDS:
-        return "a damaged HEIC" if has_heif() else f"a HEIC photograph; to read it: {INSTALL_HEIF}"
-    return f"not one of {', '.join(FORMATS)}"

@@ -6,7 +6,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from vit.data.decode import check_size, from_pillow
+from vit.data.decode import from_pillow
+from vit.data.image_header import check_size
 from vit.data.planes import with_channels
 from vit.data.preprocess import COLORS, Window
 from vit.errors import UsageError

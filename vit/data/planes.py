@@ -13,7 +13,12 @@ from vit.data.image_bytes import ImageError
 from vit.data.preprocess import COLORS, Window
 
 MAX_VALUE_BYTES = 768_000_000  # of decoded planes: 64 million pixels of three 32-bit values
+_DARKEST = 4096  # below it the high bytes of an image are fewer than 16 levels, as of a camera of 12 bits
 _LUMA = (19_595, 38_470, 7_471)  # of 65,536: ITU-R BT.601, as Pillow's "L"
+
+
+class ValuesError(ValueError):
+    """Values of more than 8 bits that are no gray levels."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ def as_pixels(planes: Planes, window: Window | None) -> Tensor:
     values of 16 bits.
 
     Raises:
-        ValueError: values need a window, and there is none; or they are not finite.
+        ValuesError: values need a window, and there is none; or they are not finite.
     """
     values = planes.values
     window = window or planes.window or planes.full_range
@@ -65,14 +70,16 @@ def without_window(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Values of more than 8 bits as gray levels: the high byte of 16 bits; floats from 0 to 255, or from 0 to 1.
 
     Raises:
-        ValueError: the values are others, and only a window says which of them are black and white.
+        ValuesError: the values are others, and only a window says which of them are black and white.
     """
     if values.dtype.kind == "f":
         if not np.isfinite(values).all() or values.min() < 0 or values.max() > 255:
-            raise ValueError("floating-point pixels outside 0 to 255 are not gray values without a window")
+            raise ValuesError("floating-point pixels outside 0 to 255 are not gray values without a window")
         return values * 255 if values.max() <= 1 else values
     if values.min() < 0 or values.max() > 65_535:
-        raise ValueError(f"{8 * values.itemsize}-bit integers outside 0 to 65535 are not gray values without a window")
+        raise ValuesError(f"{8 * values.itemsize}-bit integers outside 0 to 65535 are not gray values without a window")
+    if 0 < values.max() < _DARKEST:
+        raise ValuesError(f"16-bit values up to {values.max():,} of 65,535 would be almost black without a window")
     return values >> 8
 
 
@@ -80,7 +87,7 @@ def seen_through(values: npt.NDArray[Any], window: Window) -> npt.NDArray[Any]:
     """Values from 0 to 255: those of a window (low, high), in equal steps."""
     low, high = window
     if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise ValueError("pixels that are not finite numbers")
+        raise ValuesError("pixels that are not finite numbers")
     return np.rint(np.clip((values.astype(np.float64) - low) / (high - low), 0, 1) * 255)
 
 

@@ -19,10 +19,11 @@ import numpy as np
 from PIL import Image
 
 from vit.data.dataset_names import INDEX_NAME
-from vit.data.decode import check_header, image_format
+from vit.data.decode import check_header
 from vit.data.draws import seed_of
 from vit.data.formats import FORMATS_OF
 from vit.data.image_bytes import ImageError, content_hash
+from vit.data.image_header import image_format
 from vit.data.samples import Samples, Source, label_names
 from vit.data.shards.index import ShardIndex, write_index
 from vit.data.split import SPLITS

@@ -1,0 +1,117 @@
+"""Headers of encoded images: format and size, within limits, before any pixel is decoded"""
+
+import io
+import os
+import threading
+import warnings
+
+from PIL import Image
+
+from vit.data.dicom_file import is_dicom
+from vit.data.formats import FORMATS, INSTALL_HEIF, has_heif
+from vit.data.image_bytes import ImageError
+from vit.data.tiff_file import is_tiff
+
+MAX_PIXELS = 64_000_000
+MAX_ASPECT = 50
+MAX_SCANS = 100  # of a JPEG: ten are usual; each scan is a pass over all pixels, and takes as little as 36 bytes
+
+_AVIF_BRANDS = (b"avif", b"avis")
+_HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"hevm", b"hevs", b"mif1", b"msf1")
+_OPENED = tuple(name for name in FORMATS if name not in ("MPO", "HEIF", "DICOM"))  # an MPO opens as a JPEG
+_SCAN = b"\xff\xda"  # marker of a scan; inside a scan, 00 or a restart follows ff
+
+
+class NoWarnings:
+    """Silences warnings inside a `with` block, in any number of threads.
+
+    `warnings.catch_warnings` is not safe in threads: if two blocks overlap, warnings stay silenced for ever.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._filters = warnings.catch_warnings()
+                self._filters.__enter__()
+                warnings.simplefilter("ignore")
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._filters.__exit__(None, None, None)
+
+
+no_warnings = NoWarnings()
+
+
+def opened(data: bytes, path: str | os.PathLike[str]) -> Image.Image:
+    """Pillow's image, with only the header read."""
+    try:
+        image = Image.open(io.BytesIO(data), formats=_formats(data))
+    except Image.DecompressionBombError as error:
+        raise ImageError(path, "too_large", f"more pixels than the limit of {MAX_PIXELS:,}") from error
+    except Exception as error:
+        raise ImageError(path, "not_image", _not_an_image(data)) from error
+    check_size(image.size, path)
+    if image.format in ("JPEG", "MPO") and data.count(_SCAN) > MAX_SCANS:
+        raise ImageError(path, "too_large", f"{data.count(_SCAN):,} scans in a JPEG; the limit is {MAX_SCANS}")
+    return image
+
+
+def image_format(data: bytes) -> str:
+    """The format of encoded bytes, one of FORMATS; empty for any other format."""
+    if is_dicom(data):
+        return "DICOM"
+    if is_tiff(data):
+        return "TIFF"
+    with no_warnings:
+        try:
+            return Image.open(io.BytesIO(data), formats=_formats(data)).format or ""
+        except Exception:  # noqa: BLE001  an untrusted header may raise anything
+            return ""
+
+
+def _formats(data: bytes) -> tuple[str, ...]:
+    """The formats that bytes are tried as. pillow-heif is imported where they may be HEIF."""
+    if _brand(data) not in _HEIF_BRANDS or not has_heif():
+        return _OPENED
+    from pillow_heif import register_heif_opener
+
+    register_heif_opener(thumbnails=False)
+    return (*_OPENED, "HEIF")
+
+
+def _brand(data: bytes) -> bytes:
+    """The kind of an ISO media file, such as heic or avif; empty for other files."""
+    return data[8:12] if data[4:8] == b"ftyp" else b""
+
+
+def check_size(size: tuple[int, int], path: str | os.PathLike[str]) -> None:
+    """Raise ImageError if (width, height) exceeds the limits."""
+    width, height = size
+    if width < 1 or height < 1:
+        raise ImageError(path, "unreadable", f"{width}x{height} pixels")
+    if width * height > MAX_PIXELS:
+        raise ImageError(path, "too_large", f"{width}x{height} pixels; the limit is {MAX_PIXELS:,} pixels")
+    if max(size) > MAX_ASPECT * min(size):
+        raise ImageError(path, "too_large", f"{width}x{height} pixels; the limit is a ratio of {MAX_ASPECT} to 1")
+
+
+def _not_an_image(data: bytes) -> str:
+    """The reason why bytes are not an image, with the kinds of files that are common among images."""
+    start = data[:64].lstrip().lower()
+    if start.startswith((b"<!doctype", b"<html")):
+        return "an HTML page, not an image"
+    if start.startswith(b"version https://git-lfs"):
+        return "a git-lfs pointer, not the image itself"
+    if _brand(data) in _AVIF_BRANDS:
+        return "a damaged AVIF"
+    if _brand(data) in _HEIF_BRANDS:
+        return "a damaged HEIC" if has_heif() else f"a HEIC photograph; to read it: {INSTALL_HEIF}"
+    return f"not one of {', '.join(FORMATS)}"
