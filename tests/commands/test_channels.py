@@ -31,6 +31,7 @@ def written(folder, channels: int):
 
 
 @pytest.mark.faults("I23")
+@pytest.mark.filterwarnings("ignore")  # of MLflow, about its own types
 @pytest.mark.parametrize("channels", [1, 4])
 def test_channels_from_training_to_export(channels, vit, here):
     data = written(here / "images", channels)
@@ -53,6 +54,36 @@ def test_channels_from_training_to_export(channels, vit, here):
     assert [row["label"] for row in rows(here / "q.csv")] == [row["label"] for row in found]
     answer = vit("export", run, "--format", "timm", "--output", "t.safetensors")
     assert answer.code == 2 and f"the network sees {channels}" in answer.err
+    example = saved_example(run / "checkpoints" / "best.ckpt", here / "mlflow")
+    assert example["status"].tolist() == ["ok"]
+
+
+def saved_example(checkpoint, folder):
+    """What a model of MLflow answers to its own example."""
+    from mlflow import pyfunc
+    from mlflow.models import Model
+
+    from vit.inference.mlflow_model import save_mlflow_model
+
+    save_mlflow_model(checkpoint, folder)
+    return pyfunc.load_model(str(folder)).predict(Model.load(str(folder)).load_input_example(str(folder)))
+
+
+@pytest.mark.faults("I23")
+def test_a_training_without_the_number_of_channels_names_it(vit, here):
+    answer = vit("train", written(here / "images", 4), *TINY, "--out", "runs")
+    assert answer.code == 3 and "--model.preprocess.channels 4, if all images are like this one" in answer.err
+
+
+@pytest.mark.faults("I23")
+def test_a_pretraining_and_lora_see_all_channels(vit, here):
+    data = written(here / "images", 4)
+    options = (*TINY[:-8], "--batch_size", 8, "--wandb", "off", "--model.preprocess.channels", 4, "--out", "runs")
+    assert vit("pretrain", data, *options, "--epochs", 2, "--method", "mae").code == 0
+    backbone = run_folder(here / "runs")
+    answer = vit("train", data, *options, "--epochs", 2, "--init_from", backbone, "--model.lora", 2)
+    assert answer.code == 0, answer.err
+    assert "4 channels" in answer.out
 
 
 @pytest.mark.faults("I23")

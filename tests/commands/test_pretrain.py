@@ -315,6 +315,11 @@ def test_a_run_of_the_other_kind_is_not_resumed(vit, colors, tmp_path, monkeypat
     assert answer.code == 2 and "its network has no classes" in answer.err
 
 
+@pytest.mark.parametrize("config", ["pretrain_mae", "pretrain_diet", "pretrain_mae_further", "pretrain_diet_further"])
+def test_a_recipe_of_a_method_names_the_method(vit, config):
+    assert f"method: {config.split('_')[1]}" in vit("pretrain", "--config", config, "--print_config").out
+
+
 def test_the_help_hides_what_a_pretraining_does_not_use(vit):
     said = vit("pretrain", "--help").out
     assert "--method" in said and "--data.unlabelled" in said

@@ -10,7 +10,7 @@ from vit.data.batch import Batch
 from vit.data.decode import decode_image
 from vit.data.draws import hashed
 from vit.data.image_bytes import ImageError
-from vit.data.planes import with_channels
+from vit.data.planes import ChannelsError, with_channels
 from vit.data.preprocess import COLORS, Preprocess, Window, resize_shorter
 from vit.data.sampler import Key
 from vit.data.samples import Labels, Samples
@@ -167,9 +167,11 @@ class ImageDataset(Dataset[Batch]):
                 failure = error
                 if candidate == index:
                     self.unreadable[index] = str(error)
-        raise DataError(
-            f"{failure}", "fix or remove the file; 'vit data check' lists all files that cannot be read"
-        ) from failure
+        if isinstance(failure, ChannelsError):
+            fix = f"--model.preprocess.channels {failure.found}, if all images are like this one"
+        else:
+            fix = "fix or remove the file"
+        raise DataError(f"{failure}", f"{fix}; 'vit data check' lists all files that cannot be read") from failure
 
     def _image(self, index: int) -> Tensor:
         return image_of(self.samples, index, self.preprocess.window, self.preprocess.channels)

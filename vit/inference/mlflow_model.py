@@ -12,9 +12,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 from PIL import Image
 
+from vit.checkpoints.load import read_described
 from vit.data.image_bytes import BytesReader
+from vit.data.preprocess import COLORS
 from vit.inference.predictor import Predictor, load
 
 if TYPE_CHECKING:
@@ -70,6 +73,7 @@ def save_mlflow_model(checkpoint: Path, folder: Path) -> None:
         from mlflow.models import ModelSignature
         from mlflow.types import ColSpec, Schema
 
+        channels = read_described(checkpoint)[0].preprocess.channels
         texts = [ColSpec("string", name) for name in ("label", "labels", "status", "error")]
         texts.insert(2, ColSpec("double", "probability"))
         pyfunc.save_model(
@@ -77,15 +81,21 @@ def save_mlflow_model(checkpoint: Path, folder: Path) -> None:
             loader_module=__name__,
             data_path=str(checkpoint),
             signature=ModelSignature(Schema([ColSpec("binary", COLUMN)]), Schema(texts)),
-            input_example=pd.DataFrame({COLUMN: [_gray_image()]}),
+            input_example=pd.DataFrame({COLUMN: [_gray_image(channels)]}),
             pip_requirements=[f"vit-lightning=={version('vit-lightning')}"],
         )
 
 
-def _gray_image() -> bytes:
+def _gray_image(channels: int) -> bytes:
     """An image for the example, which shows nothing of the data."""
     file = io.BytesIO()
-    Image.new("RGB", (32, 32), (128, 128, 128)).save(file, "PNG")
+    if channels in (1, COLORS):
+        Image.new("RGB", (32, 32), (128, 128, 128)).save(file, "PNG")
+    else:
+        import tifffile
+
+        gray = np.full((channels, 32, 32), 128, dtype=np.uint8)
+        tifffile.imwrite(file, gray, photometric="minisblack", planarconfig="separate")
     return file.getvalue()
 
 
