@@ -30,7 +30,7 @@ from vit.data.samples import Samples
 from vit.data.sources import open_source
 from vit.inference.engine import Engine
 from vit.inference.files import list_files
-from vit.inference.predictor import read_input
+from vit.inference.prediction import read_input
 from vit.training.run_images import images_of_run
 
 NEIGHBORS = (1, 5, 10, 50)

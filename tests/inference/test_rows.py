@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vit.csv_files import records
 from vit.errors import ResourceError, UsageError
-from vit.inference.predictor import Prediction
+from vit.inference.prediction import Prediction
 from vit.inference.rows import JsonLinesWriter, from_json, merge, open_writer, to_json
 
 TOP = (("cat", 0.5), ("dög, the", 0.25), ("=1+1", 0.125))

@@ -6,7 +6,7 @@ import time
 import pytest
 from fastapi.testclient import TestClient
 
-from vit.inference.predictor import Prediction
+from vit.inference.prediction import Prediction
 from vit.serving.app import Limits, create_app
 from vit.serving.batching import Batcher, FullError
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from vit.inference.predictor import Prediction, Predictor
+    from vit.inference.prediction import Prediction
+    from vit.inference.predictor import Predictor
 
 HERE = "127.0.0.1"
 PICTURE = 480  # pixels of the longer side

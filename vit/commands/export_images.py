@@ -34,7 +34,7 @@ def calibration_images(model: Path, preprocess: Preprocess, calibration: str | N
     from vit.data.image_bytes import ImageError
     from vit.data.loader import labeled_images
     from vit.inference.files import list_images
-    from vit.inference.predictor import read_input
+    from vit.inference.prediction import read_input
 
     if calibration is None:
         samples = _of_run(model, "--calibration IMAGES").splits["train"]

@@ -21,7 +21,8 @@ from vit.launch import is_first
 
 if TYPE_CHECKING:
     from vit.data.image_bytes import ImageReader
-    from vit.inference.predictor import Prediction, Predictor
+    from vit.inference.prediction import Prediction
+    from vit.inference.predictor import Predictor
     from vit.inference.rows import RowWriter
     from vit.report.gallery import Gallery
 

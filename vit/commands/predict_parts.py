@@ -20,7 +20,7 @@ from vit.layout import PartsLayout
 if TYPE_CHECKING:
     from vit.data.image_bytes import ImageReader
     from vit.inference.manifest import Manifest, RowsAsked
-    from vit.inference.predictor import Prediction
+    from vit.inference.prediction import Prediction
     from vit.inference.rows import ParquetWriter
 
 _SHOWN = 5  # missing or damaged parts in an error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vit.console import Reporter, percent
 
 if TYPE_CHECKING:
-    from vit.inference.predictor import Prediction
+    from vit.inference.prediction import Prediction
 
 DECIDED = ("ok", "unsure", "novel")  # statuses of images that could be read
 SHOWN_BAD = 10

@@ -15,7 +15,7 @@ from vit.data.image_bytes import read_bytes
 from vit.data.preprocess import Preprocess
 from vit.data.threads import decode_threads
 from vit.export.format import Classify, Peer
-from vit.inference.predictor import read_input
+from vit.inference.prediction import read_input
 
 TOLERANCE = 1e-4  # of a probability
 TIE = 1e-6  # of a probability; closer classes may change their order with the order of a sum

@@ -16,7 +16,7 @@ from vit.atomic_files import atomic_write, remove_partial
 from vit.checkpoints.locking import hold
 from vit.errors import first_line
 from vit.inference.manifest import Manifest
-from vit.inference.predictor import Prediction
+from vit.inference.prediction import Prediction
 from vit.inference.rows import ParquetWriter, parquet_text
 from vit.layout import PartsLayout
 

@@ -2,24 +2,19 @@
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import cast
 
-import numpy as np
 import torch
-from PIL.Image import Image as PillowImage
 from torch import Tensor
 
 from vit.checkpoints import load as checkpoint
 from vit.checkpoints.label_rules import LabelRules
-from vit.checkpoints.novelty import UNLIKE, Novelty
+from vit.checkpoints.novelty import Novelty
 from vit.checkpoints.run import checkpoint_of
 from vit.checkpoints.tta_file import FittedTta
 from vit.checkpoints.validation_scores import ValidationScores
-from vit.data.decode import read_image
 from vit.data.image_bytes import ImageError, ImageReader
-from vit.data.in_memory import TAKEN, InMemory, name_of, pixels_of
 from vit.data.preprocess import Preprocess
 from vit.errors import UsageError
 from vit.inference.answers import AnswerRule
@@ -32,49 +27,11 @@ from vit.inference.engines.openvino_engine import OpenVinoEngine
 from vit.inference.engines.openvino_model import read as read_openvino
 from vit.inference.files import list_images
 from vit.inference.pipeline import rows_of
+from vit.inference.prediction import Image, Named, Prediction, is_one, named, read_input, status_of
 from vit.inference.scored_labels import above
 from vit.inference.tta import NUM_VIEWS, AugmentedEngine, Tta
 
-Image = str | os.PathLike[str] | InMemory
-_Named = tuple[str, str | InMemory]  # name of the row, and the image
-Status = Literal["ok", "unsure", "novel", "unreadable", "not_image", "too_large"]
-
 BATCH_SIZE = 64
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """The prediction for one file. Every file has exactly one.
-
-    Attributes:
-        path: path as given or listed.
-        status: "ok", or the reason for a missing label. "unsure": the probability is too low for a label. "novel": the
-            image is unlike the training images.
-        label: most probable class; "" without a label, and from a model that gives an image several labels.
-        probability: probability of the most probable class; None without an image, and with several labels.
-        top: most probable classes with their probabilities, in falling order. Of several labels, these need not be
-            above their thresholds.
-        error: reason for a missing label; "" otherwise.
-        engine: what computed the probabilities: "torch", "openvino" or "onnxruntime"; "" without an image.
-        labels: of a model that gives several labels: the labels of the image, most probable first. Of others: the
-            prediction set, or () where none was asked for.
-        novelty: fraction of the validation images that are more like the training images; None where it is not known.
-    """
-
-    path: str
-    status: Status
-    label: str = ""
-    probability: float | None = None
-    top: tuple[tuple[str, float], ...] = ()
-    error: str = ""
-    engine: str = ""
-    labels: tuple[str, ...] = ()
-    novelty: float | None = None
-
-    @property
-    def is_unlike(self) -> bool:
-        """Whether the image is unlike the training images: its novelty is 0.95 or more."""
-        return self.novelty is not None and self.novelty >= UNLIKE
 
 
 class Predictor:
@@ -145,12 +102,12 @@ class Predictor:
             recursive: whether to read folders in folders.
             batch_size: number of images in a forward pass.
         """
-        inputs = cast(list[Image], [images] if _is_one(images) else list(cast(Iterable[Image], images)))
+        inputs = cast(list[Image], [images] if is_one(images) else list(cast(Iterable[Image], images)))
         names = [item for item in inputs if isinstance(item, str | os.PathLike)]
         if len(names) == len(inputs):
             listed = list_images(names, recursive)
             return self.predict_files(listed.paths, top_k, batch_size, listed.reader)
-        return self._predict([_named(item, index) for index, item in enumerate(inputs)], top_k, batch_size)
+        return self._predict([named(item, index) for index, item in enumerate(inputs)], top_k, batch_size)
 
     def predict_files(
         self,
@@ -163,11 +120,11 @@ class Predictor:
         return self._predict([(path, path) for path in paths], top_k, batch_size, reader)
 
     def _predict(
-        self, named: Sequence[_Named], top_k: int, batch_size: int, reader: ImageReader | None = None
+        self, named: Sequence[Named], top_k: int, batch_size: int, reader: ImageReader | None = None
     ) -> Iterator[Prediction]:
         """A Prediction for each (name, image)."""
 
-        def read(one: _Named) -> tuple[str, Tensor | ImageError]:
+        def read(one: Named) -> tuple[str, Tensor | ImageError]:
             return one[0], read_input(one[1], self.preprocess, one[0], reader)
 
         return rows_of(self.engine, named, batch_size, read, lambda part: self._predict_batch(part, top_k))
@@ -180,7 +137,7 @@ class Predictor:
             count = min(top_k, len(self.class_names))
             answers = self._answers([path for path, _ in read], probabilities, novelty, count)
         return [
-            Prediction(path, _status(image), error=image.reason) if isinstance(image, ImageError) else next(answers)
+            Prediction(path, status_of(image), error=image.reason) if isinstance(image, ImageError) else next(answers)
             for path, image in part
         ]
 
@@ -240,38 +197,6 @@ class Predictor:
                 yield Prediction(path, "novel", "", None, top, reason, engine, (), novel)
             else:
                 yield Prediction(path, "ok", "", None, top, "", engine, labels, novel)
-
-
-def _is_one(images: object) -> bool:
-    """Whether this is a single path or image."""
-    if isinstance(images, np.ndarray | Tensor):
-        return images.ndim < 4
-    return isinstance(images, str | os.PathLike | PillowImage) or not isinstance(images, Iterable)
-
-
-def _named(image: Image, index: int) -> _Named:
-    """An image with the name of its row. Raises UsageError for objects of other types."""
-    if isinstance(image, str | os.PathLike):
-        return os.fspath(image), os.fspath(image)
-    if not isinstance(image, PillowImage | np.ndarray | Tensor):
-        raise UsageError(f"image {index} is of type {type(image).__name__}", TAKEN)
-    return name_of(image, index), image
-
-
-def read_input(
-    image: str | InMemory, preprocess: Preprocess, name: str = "", reader: ImageReader | None = None
-) -> Tensor | ImageError:
-    """A file, or an image with that name, as the input of a network (C, S, S) uint8, or the reason for a failure."""
-    try:
-        if not isinstance(image, str):
-            return preprocess(pixels_of(image, name, preprocess.window, preprocess.channels))
-        return preprocess(read_image(image, preprocess.window, reader, preprocess.channels))
-    except ImageError as error:
-        return error
-
-
-def _status(error: ImageError) -> Status:
-    return "not_image" if error.kind == "not_image" else "too_large" if error.kind == "too_large" else "unreadable"
 
 
 def load(

@@ -18,7 +18,7 @@ from vit.atomic_files import atomic_write
 from vit.csv_files import TableWriter, create
 from vit.errors import ResourceError
 from vit.inference.files import check_output
-from vit.inference.predictor import Prediction
+from vit.inference.prediction import Prediction
 from vit.inference.scored_label_rows import PROBABILITY
 
 DIGITS = 6

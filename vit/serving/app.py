@@ -15,7 +15,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.exceptions import HTTPException
 
-from vit.inference.predictor import Prediction
+from vit.inference.prediction import Prediction
 from vit.inference.rows import to_json
 from vit.serving.batching import Batcher, FullError
 from vit.serving.requests import Room, Upload, read_upload

@@ -8,7 +8,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from vit.data.image_bytes import BytesReader
-from vit.inference.predictor import Prediction, Predictor
+from vit.inference.prediction import Prediction
+from vit.inference.predictor import Predictor
 
 
 class FullError(Exception):

@@ -1,0 +1,89 @@
+"""One image in, and what is said of it: the input of a prediction and its answer"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from PIL.Image import Image as PillowImage
+from torch import Tensor
+
+from vit.checkpoints.novelty import UNLIKE
+from vit.data.decode import read_image
+from vit.data.image_bytes import ImageError, ImageReader
+from vit.data.in_memory import TAKEN, InMemory, name_of, pixels_of
+from vit.data.preprocess import Preprocess
+from vit.errors import UsageError
+
+Image = str | os.PathLike[str] | InMemory
+Named = tuple[str, str | InMemory]  # name of the row, and the image
+Status = Literal["ok", "unsure", "novel", "unreadable", "not_image", "too_large"]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The prediction for one file. Every file has exactly one.
+
+    Attributes:
+        path: path as given or listed.
+        status: "ok", or the reason for a missing label. "unsure": the probability is too low for a label. "novel": the
+            image is unlike the training images.
+        label: most probable class; "" without a label, and from a model that gives an image several labels.
+        probability: probability of the most probable class; None without an image, and with several labels.
+        top: most probable classes with their probabilities, in falling order. Of several labels, these need not be
+            above their thresholds.
+        error: reason for a missing label; "" otherwise.
+        engine: what computed the probabilities: "torch", "openvino" or "onnxruntime"; "" without an image.
+        labels: of a model that gives several labels: the labels of the image, most probable first. Of others: the
+            prediction set, or () where none was asked for.
+        novelty: fraction of the validation images that are more like the training images; None where it is not known.
+    """
+
+    path: str
+    status: Status
+    label: str = ""
+    probability: float | None = None
+    top: tuple[tuple[str, float], ...] = ()
+    error: str = ""
+    engine: str = ""
+    labels: tuple[str, ...] = ()
+    novelty: float | None = None
+
+    @property
+    def is_unlike(self) -> bool:
+        """Whether the image is unlike the training images: its novelty is 0.95 or more."""
+        return self.novelty is not None and self.novelty >= UNLIKE
+
+
+def is_one(images: object) -> bool:
+    """Whether this is a single path or image."""
+    if isinstance(images, np.ndarray | Tensor):
+        return images.ndim < 4
+    return isinstance(images, str | os.PathLike | PillowImage) or not isinstance(images, Iterable)
+
+
+def named(image: Image, index: int) -> Named:
+    """An image with the name of its row. Raises UsageError for objects of other types."""
+    if isinstance(image, str | os.PathLike):
+        return os.fspath(image), os.fspath(image)
+    if not isinstance(image, PillowImage | np.ndarray | Tensor):
+        raise UsageError(f"image {index} is of type {type(image).__name__}", TAKEN)
+    return name_of(image, index), image
+
+
+def read_input(
+    image: str | InMemory, preprocess: Preprocess, name: str = "", reader: ImageReader | None = None
+) -> Tensor | ImageError:
+    """A file, or an image with that name, as the input of a network (C, S, S) uint8, or the reason for a failure."""
+    try:
+        if not isinstance(image, str):
+            return preprocess(pixels_of(image, name, preprocess.window, preprocess.channels))
+        return preprocess(read_image(image, preprocess.window, reader, preprocess.channels))
+    except ImageError as error:
+        return error
+
+
+def status_of(error: ImageError) -> Status:
+    """The status of an image that could not be read."""
+    return "not_image" if error.kind == "not_image" else "too_large" if error.kind == "too_large" else "unreadable"
