@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
@@ -22,6 +23,7 @@ from tests.faults.recording import (  # noqa: F401  hooks of pytest
     pytest_itemcollected,
 )
 from tests.mlflow_store import mlflow_out, mlflow_tables  # noqa: F401  fixtures
+from tests.slurm import write_answer
 
 settings.register_profile("vit", derandomize=True, deadline=None, database=None)
 settings.load_profile("vit")
@@ -202,3 +204,13 @@ def scene() -> Callable[..., Image.Image]:
         return Image.fromarray(colors).resize((width, height), Image.Resampling.BICUBIC)
 
     return draw
+
+
+@pytest.fixture
+def slurm_answers(tmp_path_factory, monkeypatch):
+    """Gives SLURM's commands an answer, an error and an exit code."""
+    folder = tmp_path_factory.mktemp("slurm_commands")
+    for command in ("sbatch", "srun", "squeue", "scontrol"):
+        write_answer(folder, command)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return partial(write_answer, folder)

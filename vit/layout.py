@@ -327,6 +327,11 @@ class PartsLayout:
         """Lock of the process that writes the manifest."""
         return self.path / "manifest.lock"
 
+    @property
+    def jobs_dir(self) -> Path:
+        """Logs of tasks of a cluster."""
+        return self.path / "jobs"
+
     def part_path(self, number: int) -> Path:
         """The rows of a part, numbered from 0."""
         return self.path / f"part-{number:05}.parquet"

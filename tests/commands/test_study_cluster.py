@@ -1,17 +1,15 @@
 """Studies, cross-validations and probes on a cluster: SLURM and Ray here, tasks that end early, lost machines."""
 
 import json
-import os
 import shutil
 import sys
 import time
 from collections.abc import Iterator
-from functools import partial
 
 import pytest
 
 from tests.processes import environment, finish, start, until
-from tests.slurm import IS_HERE, WHY, Slurm, slurm, write_answer
+from tests.slurm import IS_HERE, WHY, Slurm, slurm
 from vit.csv_files import records
 from vit.data.threads import available_cores
 from vit.study.cluster import follow
@@ -100,16 +98,6 @@ def images(tmp_path, monkeypatch, draw_classes):
     monkeypatch.chdir(tmp_path)
     draw_classes(tmp_path / "colors", ("blue", "green", "red"), 20, side=8)
     return tmp_path
-
-
-@pytest.fixture
-def slurm_answers(tmp_path_factory, monkeypatch):
-    """Gives SLURM's commands an answer, an error and an exit code."""
-    folder = tmp_path_factory.mktemp("slurm_commands")
-    for command in ("sbatch", "srun", "squeue", "scontrol"):
-        write_answer(folder, command)
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-    return partial(write_answer, folder)
 
 
 @pytest.fixture(scope="module")

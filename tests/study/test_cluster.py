@@ -14,7 +14,7 @@ from tests.slurm import write_answer
 from vit.errors import UsageError
 from vit.study.cluster import ClusterOptions, batches, follow
 from vit.study.grid import Cell
-from vit.study.slurm import _alive, _largest_array
+from vit.study.slurm import alive, largest_array
 from vit.training.recipes.recipe import ModelConfig, Recipe
 
 
@@ -96,21 +96,21 @@ def test_tasks_that_squeue_lists_are_alive(answers):
     answers(
         "squeue", "12 0 13\n12 3 12\n15 N/A 15\n"
     )  # %F %K %i: array, task, job; the last task has the array's number
-    assert _alive(["12_0", "12_1", "12_3", "15"]) == {"12_0", "12_3", "15"}
+    assert alive(["12_0", "12_1", "12_3", "15"]) == {"12_0", "12_3", "15"}
 
 
 def test_a_job_that_slurm_has_forgotten_has_ended(answers):
     answers("squeue", err="slurm_load_jobs error: Invalid job id specified", code=1)
-    assert _alive(["12_0"]) == set()
+    assert alive(["12_0"]) == set()
 
 
 def test_a_controller_that_does_not_answer_ends_nothing(answers):
     answers("squeue", err="slurm_load_jobs error: Unable to contact slurm controller", code=1)
-    assert _alive(["12_0"]) == {"12_0"}
+    assert alive(["12_0"]) == {"12_0"}
 
 
 def test_the_size_of_arrays_is_that_of_the_cluster(answers):
     answers("scontrol", "KillWait = 30 sec\nMaxArraySize            = 11\nMaxJobCount = 10000\n")
-    assert _largest_array() == 11
+    assert largest_array() == 11
     answers("scontrol", err="cannot contact", code=1)
-    assert _largest_array() == 1001
+    assert largest_array() == 1001

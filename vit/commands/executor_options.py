@@ -1,4 +1,4 @@
-"""Options that say where cells run, shared by `vit study`, `vit crossval` and `vit probe`"""
+"""Options that say where cells run, shared by `vit study`, `vit crossval`, `vit probe` and `vit predict --parts`"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -14,7 +14,7 @@ from vit.training.recipes.values import plain_values
 
 @dataclass(frozen=True)
 class ExecutorOptions:
-    """Where cells run, and how many at a time. A cell is one training of a study, one fold, or one linear probe.
+    """Where cells run, and how many at a time. A cell is a training, a fold, a linear probe, or a task of --parts.
 
     Attributes:
         jobs: number of cells at a time; null: one for each GPU, or for each CPU core; on a cluster, as many tasks as it

@@ -5,11 +5,13 @@ import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from vit.commands.answer_options import AnswerOptions, check_separator
 from vit.commands.arguments import ModelOrExport, Paths, PositiveInt, StrPath, new_file, path_list
-from vit.commands.predict_parts import merge_parts, predict_in_parts
+from vit.commands.executor_options import ExecutorOptions
+from vit.commands.predict_cluster import check_where, predict_on_cluster
+from vit.commands.predict_parts import PartsJob, merge_parts, predict_in_parts
 from vit.commands.prediction_setup import PredictionSetup
 from vit.commands.prediction_tally import DECIDED, PredictionSummary, PredictionTally, gallery_page, show_predictions
 from vit.console import ProgressReport, Reporter
@@ -51,6 +53,7 @@ def predict(
     parts: StrPath | None = None,
     rows_per_part: PositiveInt = 50_000,
     merge: StrPath | None = None,
+    **where: Annotated[Any, ExecutorOptions],
 ) -> PredictionSummary:
     """Label images with a trained model: one row for each file, in a stable order.
 
@@ -85,6 +88,7 @@ def predict(
         rows_per_part: number of rows of a part
         merge: folder of --parts, in place of a model and images. Checks that every image has exactly one row, and
             writes all rows to --output, if it is given
+        where: executor="slurm", jobs=4, cluster={"time": "2h"}, with `parts`: tasks of a cluster compute the parts
 
     Returns:
         The file with the rows, and counts of files and labels. With `parts`, counts of what this process computed.
@@ -105,14 +109,18 @@ def predict(
         raise UsageError(
             f"vit predict needs {'IMAGES' if model else 'MODEL and IMAGES'}", "as in 'vit predict RUN photos/'"
         )
+    on = ExecutorOptions(**where)
+    check_where(on, parts is not None)
     wanted = AnswerOptions.checked(reject_below, target_accuracy, coverage, sets, reject_novel, tta)
     columns = TableColumns(image_column)
     setup = PredictionSetup(model, wanted, top_k, probabilities, device, precision, engine)
     if parts is not None:
         if output is not None or gallery:
             raise UsageError("--parts writes a folder, and takes no --output and no --gallery", "leave them out")
-        folder = Path(parts).expanduser()
-        return predict_in_parts(setup, inputs, folder, recursive, rows_per_part, batch_size, on_bad == "fail", columns)
+        job = PartsJob(setup, inputs, Path(parts).expanduser(), recursive, rows_per_part, batch_size, columns)
+        if on.executor != "local":
+            return predict_on_cluster(job, on, on_bad == "fail")
+        return predict_in_parts(job, on_bad == "fail")
     rows_file = _rows_file(output, gallery)
     setup.check()
     listed = list_images(inputs, recursive, columns)

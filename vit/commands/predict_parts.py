@@ -2,8 +2,8 @@
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,45 +26,66 @@ if TYPE_CHECKING:
 _SHOWN = 5  # missing or damaged parts in an error
 
 
-def predict_in_parts(
-    setup: PredictionSetup,
-    images: Sequence[StrPath],
-    folder: Path,
-    recursive: bool,
-    rows_per_part: int,
-    batch_size: int,
-    fail_on_bad: bool,
-    columns: TableColumns,
-) -> PredictionSummary:
-    """Compute the parts that no other process has computed or computes now, until all are there.
+@dataclass(frozen=True)
+class PartsJob:
+    """What `vit predict --parts` was asked for.
 
-    Args:
+    Attributes:
         setup: the model, and what was asked of it.
         images: IMAGES; they are listed once, by the first process.
         folder: folder of the parts.
         recursive: whether folders in folders are read.
         rows_per_part: number of rows of a part.
         batch_size: number of files computed at once.
-        fail_on_bad: whether files without a label are an error.
         columns: columns of a table that are given by name.
+    """
+
+    setup: PredictionSetup
+    images: Sequence[StrPath]
+    folder: Path
+    recursive: bool
+    rows_per_part: int
+    batch_size: int
+    columns: TableColumns
+
+    def listed(self) -> ListedImages:
+        """The images and what reads them."""
+        return list_images(self.images, self.recursive, self.columns)
+
+    def open_manifest(self, list_paths: Callable[[], Sequence[str]]) -> "Manifest":
+        """The manifest, written where there is none.
+
+        Args:
+            list_paths: function that lists the images, which is called where there is no manifest.
+        """
+        from vit.inference.manifest import open_manifest
+
+        return open_manifest(PartsLayout(self.folder), _asked(self), list_paths)
+
+
+def predict_in_parts(job: PartsJob, fail_on_bad: bool) -> PredictionSummary:
+    """Compute the parts that no other process has computed or computes now, until all are there.
+
+    Args:
+        fail_on_bad: whether files without a label are an error.
 
     Returns:
         Counts of what this process computed.
     """
+    setup = job.setup
     setup.check()
-    files, reporter = PartsLayout(folder), Reporter()
+    files, reporter = PartsLayout(job.folder), Reporter()
     listed: list[ListedImages] = []
 
-    from vit.inference.manifest import open_manifest
     from vit.inference.parts import claimed, write_part
     from vit.inference.rows import ParquetWriter
 
     def list_paths() -> Sequence[str]:
-        listed.append(list_images(images, recursive, columns))
+        listed.append(job.listed())
         return listed[0].paths
 
-    manifest = open_manifest(files, _asked(setup, images, recursive, rows_per_part, columns), list_paths)
-    reader = listed[0].reader if listed else _reader(images, recursive, columns, manifest)
+    manifest = job.open_manifest(list_paths)
+    reader = listed[0].reader if listed else _reader(job, manifest)
     num_there = len(files.finished())
     reporter.notice(f"{num_there:,} of {manifest.num_parts:,} parts are there ({manifest.num_rows:,} images in all)")
     tally = PredictionTally()
@@ -81,16 +102,26 @@ def predict_in_parts(
         with ProgressReport(reporter, "file") as progress:
             for number in claimed(files, manifest):
                 before = _rows_there(files, manifest)
-                found = predictor.predict_files(manifest.paths(number), num_ranked, batch_size, reader)
+                found = predictor.predict_files(manifest.paths(number), num_ranked, job.batch_size, reader)
                 watched = _watched(found, tally, progress, before, manifest.num_rows)
                 write_part(files, manifest, number, watched, open_rows)
-    summary = tally.summary(folder, gallery=False)
+    summary = tally.summary(job.folder, gallery=False)
     if summary.num_files:
         show_predictions(reporter, summary, tally)
-    if summary.num_files and (summary.num_unlabeled if fail_on_bad else summary.num_unlabeled == summary.num_files):
-        raise BadInputsError(f"{summary.num_unlabeled} files have no label", f"see the rows in {folder}")
-    reporter.next_command(f"vit predict --merge {shlex.quote(str(folder))} --output predictions.parquet")
+    check_labeled(summary, fail_on_bad)
+    reporter.next_command(merge_command(job.folder))
     return summary
+
+
+def check_labeled(summary: PredictionSummary, fail_on_bad: bool) -> None:
+    """Raise BadInputsError where no file has a label, or some have none and that is an error."""
+    if summary.num_files and (summary.num_unlabeled if fail_on_bad else summary.num_unlabeled == summary.num_files):
+        raise BadInputsError(f"{summary.num_unlabeled} files have no label", f"see the rows in {summary.output}")
+
+
+def merge_command(folder: Path) -> str:
+    """The command that merges the parts of a folder."""
+    return f"vit predict --merge {shlex.quote(str(folder))} --output predictions.parquet"
 
 
 def merge_parts(folder: Path, output: Path | None) -> PredictionSummary:
@@ -135,28 +166,27 @@ def merge_parts(folder: Path, output: Path | None) -> PredictionSummary:
         reporter.line(f"{found.num_rows:,} rows in {output}")
         reporter.next_command("vit evaluate MODEL LABELED_FOLDER")
     else:
-        reporter.next_command(f"vit predict --merge {shlex.quote(str(folder))} --output predictions.parquet")
+        reporter.next_command(merge_command(folder))
     unlabeled = sum(count for status, count in found.statuses.items() if status not in DECIDED)
     return PredictionSummary(output or folder, None, found.num_rows, unlabeled, found.statuses.get("unsure", 0), {})
 
 
-def _asked(
-    setup: PredictionSetup, images: Sequence[StrPath], recursive: bool, rows_per_part: int, columns: TableColumns
-) -> "RowsAsked":
+def _asked(job: PartsJob) -> "RowsAsked":
     from vit.inference.manifest import RowsAsked
 
-    names = [os.fspath(one) if is_far(os.fspath(one)) else str(Path(one).expanduser()) for one in images]
+    setup = job.setup
+    names = [os.fspath(one) if is_far(os.fspath(one)) else str(Path(one).expanduser()) for one in job.images]
     is_relative = any(not Path(name).is_absolute() and not is_far(name) and not name.startswith(HUB) for name in names)
     options = {
-        **asdict(setup.wanted), "top_k": setup.top_k, "probabilities": setup.probabilities, "recursive": recursive,
-        "precision": setup.precision, "engine": setup.engine, "image_column": columns.image,
+        **asdict(setup.wanted), "top_k": setup.top_k, "probabilities": setup.probabilities, "recursive": job.recursive,
+        "precision": setup.precision, "engine": setup.engine, "image_column": job.columns.image,
     }  # fmt: skip
     return RowsAsked(
         images=tuple(names),
         folder=str(Path.cwd()) if is_relative else "",
         model=_model_hash(Path(setup.model)),
         options={name: str(value) for name, value in options.items()},
-        rows_per_part=rows_per_part,
+        rows_per_part=job.rows_per_part,
     )
 
 
@@ -170,12 +200,10 @@ def _model_hash(model: Path) -> str:
     return "+".join(file_hash(part) for part in parts)
 
 
-def _reader(
-    images: Sequence[StrPath], recursive: bool, columns: TableColumns, manifest: "Manifest"
-) -> "ImageReader | None":
+def _reader(job: PartsJob, manifest: "Manifest") -> "ImageReader | None":
     """What reads the images of a manifest that another process has written; None for files."""
-    if any(is_parquet(os.fspath(one)) for one in images) or any(is_far(path) for path in manifest.paths(0)[:1]):
-        return list_images(images, recursive, columns).reader
+    if any(is_parquet(os.fspath(one)) for one in job.images) or any(is_far(path) for path in manifest.paths(0)[:1]):
+        return job.listed().reader
     return None
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from vit.atomic_files import write_json
 from vit.checkpoints.locking import is_held
@@ -70,9 +70,19 @@ class ClusterOptions:
         return found
 
 
+class Task(Protocol):
+    """What a cluster runs. A cluster stores it, so its values are plain."""
+
+    def __call__(self) -> None:
+        """Do the work."""
+
+    def saved(self) -> "Task":
+        """End the work, of which nothing is lost, and give what is left to do."""
+
+
 @dataclass(frozen=True)
 class CellBatch:
-    """Cells of one task, trained one after another. A cluster stores it, so its values are plain.
+    """A task that trains cells one after another.
 
     Attributes:
         study: folder of the study, or of the cross-validation.

@@ -1,6 +1,6 @@
-"""Cells as tasks of a Ray cluster
+"""Tasks of a Ray cluster: cells of studies, and parts of predictions
 
-Ray places the tasks and starts those of a lost machine elsewhere. Results are the files of the cells: Ray's object
+Ray places the tasks and starts those of a lost machine elsewhere. Results are the files that tasks write: Ray's object
 store never holds them.
 """
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vit.errors import UsageError, install
-from vit.study.cluster import CellBatch, ClusterOptions, batches, follow, without_result
+from vit.study.cluster import ClusterOptions, Task, batches, follow, without_result
 
 if TYPE_CHECKING:
     from vit.study.grid import Cell
@@ -51,26 +51,27 @@ def run_on_ray(
     found = {str(number): batch for number, batch in enumerate(made)}
     ray.init(log_to_driver=False, ignore_reinit_error=True, include_dashboard=False)
     try:
-        tasks = _Tasks(ray, found, options, jobs)
+        tasks = RayTasks(ray, found, options, jobs)
         follow(study, {name: batch.cells for name, batch in found.items()}, tasks.alive, tasks.problem, notify)
     finally:
         ray.shutdown()
 
 
-class _Tasks:
+class RayTasks:
     """Tasks of Ray, of which a part runs at a time.
 
     Args:
         ray: the library.
-        found: {name: cells}.
+        found: {name: task}.
         options: what a task asks for.
         jobs: largest number of tasks at a time; None: all are given to Ray at once.
     """
 
-    def __init__(self, ray: Any, found: Mapping[str, CellBatch], options: ClusterOptions, jobs: int | None) -> None:
+    def __init__(self, ray: Any, found: Mapping[str, Task], options: ClusterOptions, jobs: int | None) -> None:
         self.ray, self.jobs = ray, jobs or len(found)
         memory = {"memory": int(options.memory * 1e9)} if options.memory else {}
-        self.remote = ray.remote(num_cpus=options.cpus, num_gpus=options.gpus, max_retries=_RETRIES, **memory)(_train)
+        self.remote = ray.remote(num_cpus=options.cpus, num_gpus=options.gpus, max_retries=_RETRIES, **memory)(_run)
+        self.names = list(found)
         self.waiting = list(found.items())
         self.running: dict[str, Any] = {}
 
@@ -81,8 +82,8 @@ class _Tasks:
             ended = set(ready)
             self.running = {name: task for name, task in self.running.items() if task not in ended}
         while self.waiting and len(self.running) < self.jobs:
-            name, batch = self.waiting.pop(0)
-            self.running[name] = self.remote.remote(batch)
+            name, task = self.waiting.pop(0)
+            self.running[name] = self.remote.remote(task)
         return set(names) & (self.running.keys() | {name for name, _ in self.waiting})
 
     def problem(self, name: str) -> str:
@@ -90,8 +91,8 @@ class _Tasks:
         return "Ray's task has ended without a result (its worker was lost, or memory was not sufficient)"
 
 
-def _train(batch: CellBatch) -> None:
-    batch()
+def _run(task: Task) -> None:
+    task()
 
 
 def check_ray(options: ClusterOptions) -> None:

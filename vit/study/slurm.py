@@ -1,7 +1,7 @@
-"""Cells as an array of SLURM jobs, through submitit
+"""Tasks as an array of SLURM jobs, through submitit
 
 submitit queues a task once more when its time is over or it is preempted (SIGUSR2). Before that, `checkpoint` ends the
-running cell, which saves its state.
+work of the task, such as a running cell, which saves its state.
 """
 
 import json
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from vit.atomic_files import write_json
 from vit.errors import StoppedError, UsageError, install
 from vit.layout import CellsLayout
-from vit.study.cluster import CellBatch, ClusterOptions, batches, follow, without_result
+from vit.study.cluster import ClusterOptions, Task, batches, follow, without_result
 from vit.training.recipes.ranges import seconds
 
 if TYPE_CHECKING:
@@ -34,14 +34,20 @@ _ARRAY_SIZE = 1001  # SLURM's default
 
 
 @dataclass(frozen=True)
-class SlurmBatch(CellBatch):
-    """A `CellBatch` that submitit queues once more when its time is over."""
+class SlurmTask:
+    """A task that submitit queues once more when its time is over."""
+
+    task: Task
+
+    def __call__(self) -> None:
+        """Do the work."""
+        self.task()
 
     def checkpoint(self) -> "DelayedSubmission":
-        """What submitit queues: the same cells, of which the finished ones are passed over."""
+        """What submitit queues: what is left to do."""
         from submitit.helpers import DelayedSubmission
 
-        return DelayedSubmission(self.saved())
+        return DelayedSubmission(SlurmTask(self.task.saved()))
 
 
 def run_on_slurm(
@@ -74,14 +80,14 @@ def run_on_slurm(
     check_slurm()
     left = {cell.folder.as_posix(): cell for cell in without_result(study, cells)}
     before = _submitted(files)
-    tasks = {name: [left[one] for one in before[name] if one in left] for name in _alive(before)}
+    tasks = {name: [left[one] for one in before[name] if one in left] for name in alive(before)}
     queued = {cell.folder for found in tasks.values() for cell in found}
     new = [cell for cell in left.values() if cell.folder not in queued]
     found = batches(study, new, options, group, digests)
-    largest = _largest_array()
+    largest = largest_array()
     for start in range(0, len(found), largest):
         part = found[start : start + largest]
-        names = _submit(files.jobs_dir, part, options, jobs)
+        names = submit(files.jobs_dir, part, options, jobs)
         tasks |= {name: list(batch.cells) for name, batch in zip(names, part, strict=True)}
         write_json(files.submitted_path, {name: [str(cell.folder) for cell in own] for name, own in tasks.items()})
 
@@ -89,13 +95,18 @@ def run_on_slurm(
         return f"SLURM's task {name} has ended without a result (see {files.jobs_dir}/{name}_0_log.err)"
 
     try:
-        follow(study, tasks, _alive, problem, notify)
+        follow(study, tasks, alive, problem, notify)
     except KeyboardInterrupt as error:
-        numbers = " ".join(sorted({name.partition("_")[0] for name in _alive(tasks)}))
-        raise StoppedError(
-            130, f"interrupted; SLURM's jobs {numbers} go on", f"to end them: scancel {numbers}; "
-            "to wait for them, give the same command again",
-        ) from error  # fmt: skip
+        raise interrupted(tasks) from error
+
+
+def interrupted(names: Collection[str]) -> StoppedError:
+    """The error of Ctrl-C while tasks wait or run: they go on."""
+    numbers = " ".join(sorted({name.partition("_")[0] for name in alive(names)}))
+    return StoppedError(
+        130, f"interrupted; SLURM's jobs {numbers} go on", f"to end them: scancel {numbers}; "
+        "to wait for them, give the same command again",
+    )  # fmt: skip
 
 
 def check_slurm() -> None:
@@ -109,8 +120,17 @@ def check_slurm() -> None:
         )
 
 
-def _submit(folder: Path, found: Sequence[CellBatch], options: ClusterOptions, jobs: int | None) -> list[str]:
-    """Queue tasks as one array; returns their names, such as 4711_0."""
+def submit(folder: Path, tasks: Sequence[Task], options: ClusterOptions, jobs: int | None) -> list[str]:
+    """Queue tasks as one array; returns their names, such as 4711_0.
+
+    Args:
+        folder: folder of their logs.
+        tasks: tasks, not more than `largest_array`.
+        jobs: largest number of tasks at a time; None: as many as SLURM allows.
+
+    Raises:
+        UsageError: SLURM refuses the job.
+    """
     import submitit
 
     extra = dict(word.partition("=")[::2] for word in shlex.split(options.sbatch))
@@ -120,7 +140,7 @@ def _submit(folder: Path, found: Sequence[CellBatch], options: ClusterOptions, j
         timeout_min=math.ceil(seconds(options.time, "--cluster.time") / 60),
         cpus_per_task=options.cpus,
         slurm_signal_delay_s=_SIGNAL_SECONDS,
-        slurm_array_parallelism=jobs or len(found),
+        slurm_array_parallelism=jobs or len(tasks),
         **({"gpus_per_node": options.gpus} if options.gpus else {}),
         **({"mem_gb": options.memory} if options.memory else {}),
         **({"slurm_partition": options.partition} if options.partition else {}),
@@ -128,7 +148,7 @@ def _submit(folder: Path, found: Sequence[CellBatch], options: ClusterOptions, j
     )
     try:
         with executor.batch():
-            queued = [executor.submit(SlurmBatch(**vars(batch))) for batch in found]
+            queued = [executor.submit(SlurmTask(task)) for task in tasks]
     except submitit.core.utils.FailedJobError as error:
         words = re.sub(r"^.*?sbatch: error: ", "", " ".join(str(error).split()))
         raise UsageError(f"SLURM refuses the job: {words[:300]}", "change --cluster.*") from error
@@ -143,7 +163,7 @@ def _submitted(files: CellsLayout) -> dict[str, list[str]]:
     return found
 
 
-def _alive(names: Collection[str]) -> set[str]:
+def alive(names: Collection[str]) -> set[str]:
     """Tasks that wait or run. squeue is asked, because sacct answers only where SLURM keeps accounts."""
     numbers = sorted({name.partition("_")[0] for name in names})
     if not numbers:
@@ -156,7 +176,7 @@ def _alive(names: Collection[str]) -> set[str]:
     return set(names) & {f"{job}_{task}" if task.isdigit() else job for job, task, _ in listed}
 
 
-def _largest_array() -> int:
+def largest_array() -> int:
     """The number of tasks that SLURM takes in one array."""
     done = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True, check=False)  # noqa: S607
     found = re.search(r"MaxArraySize\s*=\s*(\d+)", done.stdout)

@@ -1,0 +1,122 @@
+"""`vit predict --parts` on a cluster: SLURM and Ray here, tasks that end early, and options that do not fit."""
+
+import shutil
+import sys
+from collections.abc import Iterator
+
+import pytest
+from PIL import Image
+
+from tests.processes import environment, finish, start, until
+from tests.slurm import IS_HERE, WHY, Slurm, slurm
+from vit.commands import predict_cluster
+
+PATIENT = 600  # seconds, on a busy machine
+ON_SLURM = ("--executor", "slurm", "--jobs", "2")
+
+
+@pytest.fixture
+def command(digits_run, here):
+    """A prediction of 24 pictures, one of them damaged, in 5 parts."""
+    for number in range(23):
+        (here / "pictures").mkdir(exist_ok=True)
+        Image.new("L", (8, 8), 10 * number).save(here / "pictures" / f"{number:02}.png")
+    (here / "pictures" / "23.png").write_text("no image")
+    return "predict", digits_run.path, "pictures", "--parts", "parts", "--rows_per_part", "5"
+
+
+@pytest.mark.faults("K20")
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--jobs", "2"), "--jobs without a cluster"),
+        (("--executor", "slurm"), "--executor slurm without --jobs"),
+        ((*ON_SLURM, "--cluster.cells_per_task", "2"), "--cluster.cells_per_task with vit predict"),
+        ((*ON_SLURM, "--cluster.tyme", "2h"), "did you mean 'time'"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(vit, command, here, slurm_answers, options, words):
+    answer = vit(*command, *options)
+    assert answer.code == 2 and words in answer.err, answer.err
+    assert not (here / "parts").exists()
+
+
+@pytest.mark.faults("K20")
+def test_a_cluster_needs_parts_and_sbatch(vit, command, here, slurm_answers, monkeypatch):
+    answer = vit(*command[:3], *ON_SLURM)
+    assert answer.code == 2 and "--executor slurm without --parts" in answer.err
+    monkeypatch.setenv("PATH", "/nonexistent")
+    answer = vit(*command, *ON_SLURM)
+    assert answer.code == 2 and "this machine has no sbatch" in answer.err
+    assert not (here / "parts").exists()
+
+
+@pytest.mark.faults("K22", simulated="SLURM's commands are scripts with its words")
+def test_a_queue_that_refuses_the_tasks_is_quoted(vit, command, slurm_answers):
+    slurm_answers("sbatch", err="sbatch: error: Batch job submission failed: Invalid account\n", code=1)
+    answer = vit(*command, *ON_SLURM)
+    assert answer.code == 2 and "SLURM refuses the job: Batch job submission failed: Invalid account" in answer.err
+
+
+@pytest.mark.faults("K23", simulated="SLURM's commands are scripts, and its tasks never begin")
+def test_tasks_that_end_without_their_parts_are_an_error_and_the_rest_follows(
+    vit, command, here, slurm_answers, monkeypatch
+):
+    monkeypatch.setattr(predict_cluster, "_POLL", 0.01)
+    monkeypatch.setattr(predict_cluster, "_GRACE", 0.05)
+    slurm_answers("sbatch", "Submitted batch job 12\n")
+    slurm_answers("squeue")
+    answer = vit(*command, *ON_SLURM)
+    assert answer.code == 5 and "5 of 5 parts are missing" in answer.err and "parts/jobs" in answer.err
+    assert vit(*command).code == 0  # without a cluster, into the same folder
+    answer = vit(*command, *ON_SLURM)
+    assert answer.code == 0 and "5 of 5 parts are there" in answer.err
+    assert "24 images, each with exactly one row, in 5 parts" in vit("predict", "--merge", "parts").out
+
+
+@pytest.fixture
+def cluster(tmp_path_factory) -> Iterator[Slurm]:
+    with slurm(environment(tmp_path_factory.mktemp("slurm"))) as found:
+        yield found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not IS_HERE, reason=WHY)
+@pytest.mark.faults("K23")
+def test_tasks_of_slurm_compute_all_parts_and_a_lost_one_is_made_good(vit, command, here, cluster, monkeypatch):
+    for name, value in cluster.variables.items():
+        monkeypatch.setenv(name, value)
+    on_slurm = (*command, *ON_SLURM, "--cluster.cpus", "1")
+    process = start(here, *on_slurm, real=True)
+    until(lambda: list((here / "parts").glob("part-*")), PATIENT)
+    cluster.ask("scancel", "--user=root")
+    out, said = finish(here, process, PATIENT)
+    assert process.returncode in (0, 5), out + said  # 0: all parts were there before the tasks were cancelled
+    process = start(here, *on_slurm, real=True)
+    out, said = finish(here, process, PATIENT)
+    assert process.returncode == 0, out + said
+    assert (
+        "24 images, each with exactly one row, in 5 parts: 1 not_image, 23 ok" in vit("predict", "--merge", "parts").out
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.faults("A20")
+def test_tasks_of_ray_compute_all_parts(vit, command, here, monkeypatch, tmp_path_factory):
+    ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    machines = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+    monkeypatch.chdir(here)
+    try:
+        monkeypatch.setenv("RAY_ADDRESS", machines.address)
+        process = start(here, *command, "--executor", "ray", "--jobs", "2", "--cluster.cpus", "1", real=True)
+        out, said = finish(here, process, PATIENT)
+        assert process.returncode == 0 and "2 tasks of RAY" in said, out + said
+        assert "24 images, each with exactly one row, in 5 parts" in vit("predict", "--merge", "parts").out
+    finally:
+        ray.shutdown()
+        machines.shutdown()
+        shutil.rmtree("/tmp/ray", ignore_errors=True)
+    assert sys.modules["ray"]
