@@ -199,8 +199,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("A19", "a study on SLURM: a partition that does not exist, more cells than an array takes, a task whose "
               "time is over", "the partition is refused; the other cells end with the numbers of one machine"),
         Fault("A20", "a study on Ray loses a machine", "its cells are trained on another one"),
-        Fault("K23", "vit study, crossval, probe: a task of a cluster ends without a result",
-              "its cells fail with the reason and the path of SLURM's log; the same command trains them (3 where no "
+        Fault("K23", "vit study, crossval, probe, predict --parts: a task of a cluster ends without a result",
+              "its cells or parts are named with the path of SLURM's log; the same command computes them (3 where no "
               "cell is finished)", 5),
     ),
     "Networks of timm, and licences": (
