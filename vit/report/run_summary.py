@@ -42,7 +42,7 @@ def advice(num_right: int, num_images: int, classes: Sequence[ClassRow]) -> list
     lowest = min(named, key=lambda row: float(row.recall[0]), default=None)
     if lowest is not None and found.value - float(lowest.recall[0]) / 100 > UNEVEN:
         where = f"{lowest.name}, of which {float(lowest.recall[0]):.1f} % are found"
-        steps.append(f"Look at the images of {where}: wrong labels, or too few training images.")
+        steps.append(f"Look at the images of {where}. Wrong labels and too few training images are common causes.")
     elif num_right < num_images:
         steps.append("Look at the worst images on the page: some of their labels may be wrong.")
     half = (found.high - found.low) / 2
