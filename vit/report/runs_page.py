@@ -3,12 +3,12 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import quote
 
 from vit.checkpoints.run_list import RunSummary
 from vit.console import duration, interval
 from vit.errors import ResourceError
 from vit.layout import RunLayout
+from vit.report.links import link_to
 from vit.report.page import write_page
 from vit.report.scripts import scripts
 
@@ -41,4 +41,4 @@ def write_runs_page(path: Path, folder: Path, found: Sequence[RunSummary]) -> No
 def _link(page: Path, run: RunSummary) -> str:
     """The address of a run's report, relative to the page; "" where it has none."""
     report = RunLayout(run.path).report_path
-    return "./" + quote(os.fsencode(os.path.relpath(report, page.parent))) if report.is_file() else ""
+    return f"./{link_to(report, page)}" if report.is_file() else ""
