@@ -275,7 +275,7 @@ def test_a_page_has_the_numbers_of_the_terminal_and_the_images(run, here, capsys
     assert links == {"#images", "#first-0", "#other-0"} <= {f"#{one['id']}" for _, one in page.tags if "id" in one}
 
 
-@pytest.mark.faults("S12")
+@pytest.mark.faults("K9")
 def test_a_page_never_takes_the_place_of_a_file(run, here):
     (here / "mine.html").write_text("mine")
     run("a", ["cat"] * 5)

@@ -148,7 +148,7 @@ def test_pairs_without_a_page_are_told_where_to_be_seen(vit, photos):
     assert "--page FILE shows the images of each pair side by side" in vit("data", "check", "photos").out
 
 
-@pytest.mark.faults("S13")
+@pytest.mark.faults("K9")
 def test_the_page_never_takes_the_place_of_a_file(vit, photos, here):
     (here / "mine.html").write_text("mine")
     answer = vit("data", "check", "photos", "--page", "mine.html")

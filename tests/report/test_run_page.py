@@ -214,7 +214,9 @@ def test_files_that_are_gone_have_no_picture(make, tmp_path):
     write_run_report(run, replace(source, splits={"test": files}))
     html = run.report_path.read_text()
     images = [image for image in Page(html).of("img") if "jpeg" in image["src"]]
-    assert {image["alt"] for image in images} == {"1.png"} and len(images) == 3, "in its cell, among the worst and the least confident"
+    assert {image["alt"] for image in images} == {"1.png"} and len(images) == 3, (
+        "in its cell, among the worst and the least confident"
+    )
     with Image.open(io.BytesIO(base64.b64decode(images[0]["src"].partition(",")[2]))) as picture:
         assert picture.size == (128, 85)
     assert html.count("no picture") == 15

@@ -115,4 +115,6 @@ def _facts(measurement: "Measurement") -> list[tuple[str, str]]:
 
 
 def _class_rows(rows: "Sequence[ClassMetrics]") -> list[tuple[str, int, str, str, str]]:
-    return [(row.class_name, row.num_images, f"{row.precision:.3f}", f"{row.recall:.3f}", f"{row.f1:.3f}") for row in rows]
+    return [
+        (row.class_name, row.num_images, f"{row.precision:.3f}", f"{row.recall:.3f}", f"{row.f1:.3f}") for row in rows
+    ]

@@ -201,7 +201,9 @@ def _pair_row(number: int, pair: RunPair, sections: Sequence[ImageSection]) -> P
     anchors = [f"{side}-{number}" if f"{side}-{number}" in shown else "" for side in ("first", "other")]
     test = pair.test
     ps = p_value(test.p), p_value(pair.p_adjusted)
-    return PairRow(letters(number + 2)[-1], _cell(pair.gap), test.only_first, test.only_second, *ps, (anchors[0], anchors[1]))
+    return PairRow(
+        letters(number + 2)[-1], _cell(pair.gap), test.only_first, test.only_second, *ps, (anchors[0], anchors[1])
+    )
 
 
 def _mean_accuracy(error: Interval) -> str:

@@ -159,9 +159,7 @@ def _pictures_each(sizes: Sequence[int]) -> int:
     return 2
 
 
-def _matrix(
-    tested: Tested, class_names: Sequence[str], anchors: set[str]
-) -> list[tuple[str, int, list[MatrixCell]]]:
+def _matrix(tested: Tested, class_names: Sequence[str], anchors: set[str]) -> list[tuple[str, int, list[MatrixCell]]]:
     counts = confusion(tested.labels, tested.predictions, len(class_names))
     rows = []
     for label, row in enumerate(counts.tolist()):

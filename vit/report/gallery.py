@@ -104,7 +104,15 @@ class Gallery:
             return
         picture = _thumbnail(path, self._reader, self._preprocess) if has_answer else None
         problem = "" if status == "ok" else f"{status}: {error}" if error else status
-        card = Card(path, link_to(path, self.path) if self._reader is None or is_far(path) else None, own, has_answer, probability, problem, picture)
+        card = Card(
+            path,
+            link_to(path, self.path) if self._reader is None or is_far(path) else None,
+            own,
+            has_answer,
+            probability,
+            problem,
+            picture,
+        )
         push = heapq.heappushpop if len(self._cards) == MAX_PICTURES else heapq.heappush
         push(self._cards, (*place, card))
 

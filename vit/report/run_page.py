@@ -37,6 +37,7 @@ from vit.report.run_tables import (
 from vit.report.scripts import scripts
 from vit.study.wording import Cell
 
+
 @dataclass(frozen=True)
 class RunContent:
     """Everything that the template prints."""

@@ -13,9 +13,7 @@ FEW_TRAINING_IMAGES = 20_000  # with fewer, pretrained weights are advised
 _MIN_IMAGES = 10  # of a class that is named
 
 
-def result_lines(
-    title: str, num_right: int, num_images: int, split: str, cells: Sequence[CellImages]
-) -> list[str]:
+def result_lines(title: str, num_right: int, num_images: int, split: str, cells: Sequence[CellImages]) -> list[str]:
     """Title, accuracy with its interval, and the most frequent mistake.
 
     Args:
