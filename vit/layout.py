@@ -175,6 +175,11 @@ class EvaluationLayout:
         return self.path / "predictions.csv"
 
     @property
+    def report_path(self) -> Path:
+        """Page with metrics, figures and pictures."""
+        return self.path / "report.html"
+
+    @property
     def confusion_matrix_path(self) -> Path:
         """Figure of the confusion matrix."""
         return self.path / "confusion_matrix.png"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.report.pages import Page
 from vit.checkpoints.result import RunResult
 from vit.commands.command_line import run_command
 from vit.commands.compare import compare
@@ -63,7 +64,7 @@ def test_two_runs(run, capsys):
     assert row.split()[-4:] == ["20", "5", "0.004", "0.004"], "one comparison needs no correction"
     assert "25 images have different labels, the 20 with the largest difference in loss" in out
     assert "94.png  cat   dog (90%)  cat (90%)" in out
-    assert out.strip().splitlines()[-1] == "Next: vit compare a b --output disagreements.csv"
+    assert out.strip().splitlines()[-1] == "Next: vit compare a b --page compared.html"
     assert sorted(os.listdir()) == ["a", "b"]
 
 
@@ -247,3 +248,64 @@ def test_several_seeds_are_taken_together(run, capsys):
     assert 0.001 < float(words[6]) < 0.05 and words[6] == words[7], "McNemar's p of 8 images is 0.008"
     compare(["vit0", "cnn0"])
     assert "McNemar" in capsys.readouterr().out, "one seed each: the trained models alone"
+
+
+def two_pages(run, here, page="page/compared.html"):
+    run("a", ["cat"] * 90 + ["dog"] * 10)
+    run("b", ["cat"] * 70 + ["dog"] * 20 + ["cat"] * 5 + ["dog"] * 5, network="resnet")
+    compare(["a", "b"], page=page)
+    return Page((here / page).read_text())
+
+
+def test_a_page_has_the_numbers_of_the_terminal_and_the_images(run, here, capsys):
+    page = two_pages(run, here)
+    out = capsys.readouterr()
+    assert "page in page/compared.html" in out.out and out.out.splitlines()[-1].startswith("Next: vit predict a ")
+    assert "the page has no pictures" in out.err
+    for words in (
+        "A is more accurate than B: A minus B is +15.00 points",
+        "90.00 % (82.56 to 94.48) 90 10",
+        "Only A is right, not B : 20".replace(" :", ":"),
+        "Only B is right, not A: 5",
+        "8 more are in the list of",
+    ):
+        assert words in page.text, words
+    assert len(page.of("svg")) == 0 and len(page.of("img")) == 1, "one figure, and no picture without the images"
+    links = {link["href"] for link in page.of("a")}
+    assert links == {"#images", "#first-0", "#other-0"} <= {f"#{one['id']}" for _, one in page.tags if "id" in one}
+
+
+@pytest.mark.faults("K9")
+def test_a_page_never_takes_the_place_of_a_file(run, here):
+    (here / "mine.html").write_text("mine")
+    run("a", ["cat"] * 5)
+    run("b", ["cat"] * 4 + ["dog"], network="resnet")
+    with pytest.raises(UsageError, match="--page mine.html exists"):
+        compare(["a", "b"], page="mine.html")
+    assert (here / "mine.html").read_text() == "mine"
+    with pytest.raises(ResourceError, match="choose another --page"):
+        compare(["a", "b"], page="mine.html/page.html")
+
+
+@pytest.mark.faults("H1")
+def test_hostile_names_are_text_on_the_page(run, here):
+    names = [f"<script>alert({place})</script>" for place in range(6)]
+    run("a", [*names[:3], *names[1:4]], labels=names, paths=[f"{name}.png" for name in names])
+    run("b", names[::-1], labels=names, paths=[f"{name}.png" for name in names], network="<b>")
+    compare(["a", "b"], page="page.html")
+    page = Page((here / "page.html").read_text())
+    assert len(page.of("script")) == 1 and page.text.count("<script>alert(") >= 10 and not page.of("b")[0]
+
+
+def test_runs_of_several_seeds_have_a_page(run, here):
+    for seed in range(3):
+        for name, right in (("vit", 8 - seed), ("resnet", 4 + seed)):
+            folder = run(f"{name}{seed}", ["cat"] * right + ["dog"] * (10 - right), network=name)
+            (folder / "config.yaml").write_text(f"model:\n  network: {{name: {name}}}\nseed: {seed}\n")
+            result = json.loads((folder / "result.json").read_text())
+            (folder / "result.json").write_text(json.dumps({**result, "seed": seed}))
+    folders = [f"{name}{seed}" for seed in range(3) for name in ("vit", "resnet")]
+    compare(folders, page="page.html")
+    page = Page((here / "page.html").read_text())
+    assert "Runs that differ in their seed alone are together." in page.text
+    assert "Accuracy of vit minus that of the other recipe" in page.text and "resnet 3 +" in page.text

@@ -6,6 +6,7 @@ import shutil
 import pytest
 from PIL import Image
 
+from tests.report.pages import Page
 from tests.tables import rows
 from vit.data.check import Finding
 
@@ -116,3 +117,49 @@ def test_help_is_that_of_all_actions(vit):
     said = vit("data", "--help").out
     assert said == vit("data", "-h").out
     assert all(vit("data", action, "-h").out.strip() in said for action in ("check", "pack", "index"))
+
+
+def test_a_page_shows_equal_images_side_by_side(vit, photos, here):
+    train = photos / "train"
+    shutil.copy(train / "=cat" / "0.png", photos / "test" / "dog" / "copy.png")
+    for place in range(8):
+        shutil.copy(train / "dog" / "1.png", train / "dog" / f"again{place}.png")
+    (train / "dog" / "<script>alert(1)<.jpg").write_text("<html>")
+    Image.new("RGB", (40, 40), (1, 2, 3)).save(train / "dog" / "black.png")
+    answer = vit("data", "check", "photos", "--page", "pages/check.html")
+    assert answer.code == 5 and "page in pages/check.html" in answer.out
+    page = Page((here / "pages" / "check.html").read_text())
+    titles = ["The same image in two splits", "The same image with two labels", "The same image twice", "One color"]
+    places = [page.text.index(f" {title} ") for title in titles]
+    assert places == sorted(places), "images in two splits come first"
+    groups = [
+        [image["alt"] for image in Page(part).of("img")] for part in page.html.split('<div class="group pair">')[1:]
+    ]
+    both = ["photos/train/=cat/0.png", "photos/test/dog/copy.png"]
+    assert groups[0] == groups[1] == both
+    assert len(groups[2]) >= 6 and "3 more images of this group" in page.text
+    assert {"href": "../photos/test/dog/copy.png"} in page.of("a"), "a picture opens its file"
+    assert page.text.count("<script>alert(1)<.jpg") == 2 and len(page.of("script")) == 1
+    assert "an HTML page, not an image" in page.text and str(here) not in page.html
+
+
+def test_pairs_without_a_page_are_told_where_to_be_seen(vit, photos):
+    shutil.copy(photos / "train" / "=cat" / "0.png", photos / "train" / "=cat" / "copy.png")
+    assert "--page FILE shows the images of each pair side by side" in vit("data", "check", "photos").out
+
+
+@pytest.mark.faults("K9")
+def test_the_page_never_takes_the_place_of_a_file(vit, photos, here):
+    (here / "mine.html").write_text("mine")
+    answer = vit("data", "check", "photos", "--page", "mine.html")
+    assert answer.code == 2 and "--page mine.html exists" in answer.err
+    assert (here / "mine.html").read_text() == "mine" and not (here / "data_check.csv").exists()
+
+
+def test_the_page_of_several_labels_and_of_arrays(vit, labels_csv, here):
+    answer = vit("data", "check", labels_csv, "--page", "labels.html")
+    assert answer.code in (0, 5), answer.err
+    assert "90 images, 3 labels" in Page((here / "labels.html").read_text()).text
+    assert vit("data", "check", "digits", "--page", "digits.html").code in (0, 5)
+    page = Page((here / "digits.html").read_text())
+    assert "1,797 images, 10 classes" in page.text and not [link for link in page.of("a") if link["href"][0] != "#"]

@@ -3,11 +3,13 @@
 import csv
 import json
 import os
+import re
 import shutil
 
 import pytest
 from PIL import Image
 
+from tests.report.pages import Page
 from tests.runs import run_folder
 from tests.tables import rows
 
@@ -42,11 +44,15 @@ def test_a_run_gives_the_numbers_of_its_result_again(vit, digits_run, here):
     assert f"temperature        {found['temperature']:.3f}; without it" in answer.out
     assert found["images"] == len(predictions(here / "again")) == 359
     assert sorted(os.listdir("again")) == [
-        "confusion_matrix.png", "metrics.json", "predictions.csv", "reliability.png"
+        "confusion_matrix.png", "metrics.json", "predictions.csv", "reliability.png", "report.html"
     ]  # fmt: skip
     accuracy = result["metrics"]["acc1"]
     share = f"{100 * accuracy['value']:.2f} % ({100 * accuracy['low']:.2f} to {100 * accuracy['high']:.2f})"
     assert f"accuracy           {share}" in answer.out
+    page = Page((here / "again" / "report.html").read_text())
+    wrong = sum(row["label"] != row["predicted"] for row in predictions(here / "again"))
+    assert f"{359 - wrong} of 359 images are predicted right" in page.text and "page in again" in answer.out
+    assert sum(int(words) for words in re.findall(r"taken for \d: (\d+) of", page.text)) == wrong
     assert answer.out.strip().splitlines()[-1].startswith("Next: vit predict ")
 
 
@@ -85,6 +91,8 @@ def test_classes_are_matched_by_name(vit, colors_run, colors, here):
     assert len(whole) == 42 and len(part) == 28
     assert all(row == whole[row["path"]] for row in part)
     assert {row["label"] for row in part} == {"green", "red"}
+    page = Page((here / "part" / "report.html").read_text())
+    assert "These images have no image of 1 classes: blue." in page.text
     found = measured(here / "part")
     assert found["classes"] == ["blue", "green", "red"]
     assert [row["images"] for row in found["per_class"]] == [0, 14, 14]

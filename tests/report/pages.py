@@ -8,6 +8,7 @@ class Page(HTMLParser):
 
     def __init__(self, html):
         super().__init__()
+        self.html = html
         self.tags, self.words, self.comments = [], [], []
         self.feed(html)
         self.close()

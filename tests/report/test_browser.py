@@ -1,12 +1,17 @@
 """Every page in a real browser: readable for all (axe-core finds nothing), as wide as a phone, and without errors."""
 
+import shutil
+
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.browser import browser  # noqa: F401  a fixture
 from vit.report.study_page import write_study_report
 
-PAGES = ("run", "labels", "gallery", "explain", "inspect", "study", "crossval", "pretrain", "runs")
+PAGES = (
+    "run", "labels", "gallery", "explain", "inspect", "study", "crossval", "pretrain", "runs",
+    "evaluation", "compare", "check",
+)  # fmt: skip
 TINY = (
     "--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--image_size", 8, "--batch_size", 8,
     "--wandb", "off", "--data.num_workers", 0,
@@ -23,15 +28,25 @@ def pages(tmp_path_factory, vit, digits_run, labels_run, mixed, colors, study):
         ("explain", digits_run.path, picture, "--output", out / "explain"),
         ("inspect", digits_run.path, picture, "--output", out / "inspect"),
         ("crossval", colors, "--folds", 2, "--jobs", 1, *TINY, "--optim.steps", 6, "--out", out / "crossval"),
+        ("evaluate", digits_run.path, "--output", out / "evaluation"),
         ("pretrain", colors, *TINY, "--epochs", 1, "--out", out / "pretrain"),
     ):
         answer = vit(*command, drawn=True)
         assert answer.code == 0, answer.err
     assert vit("runs", out, "--page", out / "runs.html").code == 0
+    assert vit("train", "digits", *TINY, "--optim.steps", 9, "--seed", 4, "--out", out / "other").code == 0
+    (other,) = (path.parent for path in (out / "other").rglob("result.json"))
+    assert vit("compare", digits_run.path, other, "--page", out / "compare.html").code == 0
+    photos = out / "photos"
+    shutil.copytree(colors, photos)
+    shutil.copy(photos / "blue" / "00.png", photos / "red" / "copy.png")
+    (photos / "red" / "broken.png").write_bytes(b"no image")
+    assert vit("data", "check", photos, "--page", out / "check.html", "--output", out / "list.csv").code == 5
     write_study_report(study(failed=2, target=0.97), out)
     found = {"run": digits_run.path / "report.html", "labels": labels_run.path / "report.html"}
     found |= {"gallery": out / "gallery.html", "runs": out / "runs.html", "study": out / "report.html"}
-    for name in ("explain", "inspect", "crossval", "pretrain"):
+    found |= {name: out / f"{name}.html" for name in ("compare", "check")}
+    for name in ("evaluation", "explain", "inspect", "crossval", "pretrain"):
         (found[name],) = (path for path in (out / name).rglob("*.html"))
     return found
 

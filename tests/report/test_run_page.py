@@ -1,9 +1,11 @@
 """The page of a run: its numbers and pictures, text that stays text, also in a real browser."""
 
 import base64
+import hashlib
 import io
 import json
 import os
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -26,10 +28,12 @@ from vit.report.run_page import write_run_report
 ALLOWED = {
     "html": {"lang"}, "head": set(), "meta": {"charset", "http-equiv", "content", "name"}, "title": set(),
     "style": set(), "body": set(), "main": set(),
-    "h1": set(), "h2": set(), "h3": set(), "p": {"class"}, "div": {"class", "tabindex"},
-    "figure": {"class", "tabindex"}, "img": {"src", "alt", "loading"}, "figcaption": set(), "table": set(),
-    "thead": set(), "tbody": set(), "tr": set(), "th": {"class"}, "td": {"class"}, "small": set(), "b": set(),
-    "span": {"class"}, "details": set(), "summary": set(), "pre": set(),
+    "h1": set(), "h2": {"id"}, "h3": set(), "p": {"class", "data-filters", "hidden"}, "div": {"class", "tabindex"},
+    "figure": {"class", "tabindex"}, "img": {"src", "alt", "loading"}, "figcaption": set(), "table": {"class", "id"},
+    "thead": set(), "tbody": set(), "tr": set(), "th": {"class"}, "td": {"class", "data-value", "style"},
+    "small": set(), "b": set(), "span": {"class", "id", "role"}, "details": {"class"}, "summary": set(),
+    "pre": {"id", "tabindex"}, "a": {"href"}, "section": {"class", "id"}, "script": set(), "label": set(),
+    "input": {"type"}, "button": {"type", "data-copies", "hidden"},
 }  # fmt: skip
 HOSTILE = [
     "<script>document.title='owned'</script>", '"><img src=x onerror="document.title=\'owned\'">', "</td></table>",
@@ -92,7 +96,12 @@ def check(page):
     for image in page.of("img"):
         assert image["src"].startswith(("data:image/svg+xml;base64,", "data:image/png;base64,"))
     (policy,) = [meta["content"] for meta in page.of("meta") if "http-equiv" in meta]
-    assert policy == "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    (script,) = re.findall(r"<script>(.*)</script>", page.html, re.DOTALL)
+    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert policy == f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'"
+    places = {attributes["id"] for _, attributes in page.tags if "id" in attributes}
+    assert {link["href"] for link in page.of("a")} <= {f"#{place}" for place in places}
+    assert all(cell["style"].startswith("--shade:") for cell in page.of("td") if "style" in cell)
 
 
 def pictures(page):
@@ -143,15 +152,21 @@ def test_the_page_tells_the_run(make):
 def test_its_pictures_are_the_images_in_the_right_place(make):
     run, source = make()
     page = page_of(run, source)
-    wrong, worst, doubtful = 3, 6, 6
-    assert len(pictures(page)) == wrong + worst + doubtful and len(page.of("img")) == len(pictures(page)) + 4
+    cells, worst, doubtful = 6, 6, 6
+    assert len(pictures(page)) == cells + worst + doubtful and len(page.of("img")) == len(pictures(page)) + 3
     for image in pictures(page):
         with Image.open(io.BytesIO(base64.b64decode(image["src"].partition(",")[2]))) as picture:
             index = int(image["alt"].removesuffix(".png"))
             assert np.array_equal(np.asarray(picture)[..., 0], source.splits["test"].arrays[index])
     names = [image["alt"] for image in pictures(page)]
     assert names[-6:] == [f"{i}.png" for i in (5, 4, 3, 2, 1, 0)]  # the least sure first
-    assert set(names[3:6]) == {"1.png", "2.png", "4.png"}  # the largest losses are the mistakes
+    assert set(names[6:9]) == {"1.png", "2.png", "4.png"}  # the largest losses are the mistakes
+    cells = {attributes["id"]: attributes["class"] for attributes in page.of("section")}
+    assert cells == {
+        "images-0-0": "cell", "images-1-1": "cell", "images-2-2": "cell",
+        "images-0-1": "cell open t0 p1", "images-1-2": "cell open t1 p2",
+    }  # fmt: skip
+    assert list(cells)[:3] == ["images-0-0", "images-1-1", "images-2-2"], "hidden images stand right below the matrix"
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -159,7 +174,7 @@ def test_hostile_names_stay_text(make, text):
     run, source = make((text, f"{text}2", "owl"), [f"{text}{i}" for i in range(6)])
     page = page_of(run, source)
     check(page)
-    assert [len(page.of(tag)) for tag in ("html", "head", "body", "style", "title", "script")] == [1] * 5 + [0]
+    assert [len(page.of(tag)) for tag in ("html", "head", "body", "style", "title", "script")] == [1] * 6
     if text.isprintable():
         assert page.text.count(text) >= 20
 
@@ -174,7 +189,7 @@ def test_a_browser_shows_hostile_names_and_runs_nothing(make, browser):  # noqa:
     check(page)  # the browser's own tree, after it has run what it would run
     assert shown.title() == "vit_tiny on photos"
     assert page.text.count(script) >= 10 and page.text.count(image) >= 10
-    assert len(page.of("img")) == 4 + 3 + 6 + 6
+    assert len(page.of("img")) == 3 + 6 + 6 + 6
 
 
 @pytest.mark.parametrize("what", ["no source", "other images", "no test images"])
@@ -199,10 +214,77 @@ def test_files_that_are_gone_have_no_picture(make, tmp_path):
     write_run_report(run, replace(source, splits={"test": files}))
     html = run.report_path.read_text()
     images = [image for image in Page(html).of("img") if "jpeg" in image["src"]]
-    assert {image["alt"] for image in images} == {"1.png"} and len(images) == 3
+    assert {image["alt"] for image in images} == {"1.png"} and len(images) == 3, (
+        "in its cell, among the worst and the least confident"
+    )
     with Image.open(io.BytesIO(base64.b64decode(images[0]["src"].partition(",")[2]))) as picture:
         assert picture.size == (128, 85)
-    assert html.count("no picture") == 12
+    assert html.count("no picture") == 15
+
+
+def test_a_number_opens_its_images_without_a_script(make, browser):  # noqa: F811
+    run, source = make()
+    write_run_report(run, source)
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(run.report_path.as_uri())
+
+    def shown():
+        return set(page.locator("section:visible h3").all_inner_texts())
+
+    mistakes = {"cat taken for dog: 2 of 3", "dog taken for owl: 1 of 2"}
+    assert shown() == mistakes
+    page.locator(".matrix td a[href='#images-1-1']").click()
+    assert shown() == mistakes | {"dog, predicted right: 1 of 2"}
+    assert page.locator("section:visible img[alt='3.png']").count() == 1
+    assert not page.locator("button:visible, input:visible").count(), "what needs a script is not shown"
+    context.close()
+
+
+def test_missed_images_of_a_class_are_opened_together(make, browser):  # noqa: F811
+    labels = [label for label in range(12) for _ in range(3)]
+    guesses = [(label + turn) % 12 for label in range(12) for turn in (1, 1, 2)]
+    run, source = make([f"class{place}" for place in range(12)], labels=labels, guesses=guesses)
+    write_run_report(run, source)
+    page = browser.new_page()
+    page.goto(run.report_path.as_uri())
+    found = page.locator("section.t9:visible h3")
+    assert found.count() == 0
+    page.locator("a[href='#missed-9']").click()
+    assert found.all_inner_texts() == ["class9 taken for class10: 2 of 3", "class9 taken for class11: 1 of 3"]
+    page.locator("a[href='#false-9']").click()
+    texts = page.locator("section.p9:visible h3").all_inner_texts()
+    assert texts == ["class8 taken for class9: 2 of 3", "class7 taken for class9: 1 of 3"]
+    page.get_by_role("searchbox").fill("class9 class11")
+    assert page.locator("#class-table tbody tr:visible").count() == 1
+    page.close()
+
+
+def test_pictures_of_cells_are_bounded(make):
+    rng = np.random.default_rng(0)
+    labels, guesses = rng.integers(0, 30, 4000).tolist(), rng.integers(0, 30, 4000).tolist()
+    page = page_of(*make([f"class{place}" for place in range(30)], labels=labels, guesses=guesses))
+    check(page)
+    assert len(pictures(page)) <= 400 + 24 + 24
+    assert "more are in predictions/test.csv. These have the largest loss." in page.text
+
+
+def test_the_summary_can_be_copied(make, browser):  # noqa: F811
+    run, source = make()
+    write_run_report(run, source)
+    page = browser.new_page()
+    page.goto(run.report_path.as_uri())
+    page.get_by_text("A summary to send").click()
+    text = page.locator("#summary").inner_text()
+    assert text.splitlines()[:3] == [
+        "vit_tiny on photos",
+        "Accuracy: 50.00 % (95 % interval 18.76 to 81.24), 3 of 6 test images",
+        "Most frequent mistake: cat taken for dog, 2 of 3 images",
+    ]
+    assert "What to do next:" in text and str(run.path.parent) not in text
+    page.get_by_role("button", name="Copy").click()
+    assert page.get_by_role("button", name="Copied").count() == 1
+    page.close()
 
 
 def test_a_run_without_a_mistake(make):
@@ -225,7 +307,7 @@ def test_many_classes(make):
     names = [f"class{i}" for i in range(200)]
     page = page_of(*make(names, labels=list(range(200)), guesses=[i - i % 2 for i in range(200)]))
     check(page)
-    assert "The 60 classes with the lowest F1 of 200." in page.text
+    assert len(re.findall(r"class\d+ taken for class\d+: 1 of 1", page.text)) == 100, "every mistake has its image"
 
 
 @pytest.mark.parametrize(

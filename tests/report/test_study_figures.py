@@ -27,6 +27,10 @@ HOSTILE = (
 FIGURES = (learning_curves, gaps, price)
 
 
+def legends(figure):
+    return figure.legends  # beside the axes, where they hide nothing
+
+
 def labels(axis):
     return [label.get_text() for label in axis.get_ticklabels()]
 
@@ -41,7 +45,7 @@ def test_hostile_names_are_drawn(study, draw, name):
     assert ElementTree.fromstring(rendered(draw(findings), "svg")).tag.endswith("svg")
     shown = plain(name, 40)
     texts = [text.get_text().strip() for axes in figure.axes for text in axes.texts]
-    texts += [text.get_text().strip() for axes in figure.axes if axes.get_legend() for text in axes.get_legend().texts]
+    texts += [text.get_text().strip() for legend in legends(figure) for text in legend.texts]
     assert any(shown in text for text in texts)
 
 
@@ -96,7 +100,8 @@ def test_every_seed_is_a_point_and_every_mean_has_its_interval(study):
 
 
 def test_what_is_estimated_is_dashed_and_ends_at_four_times_the_largest_size(study):
-    (axes,) = learning_curves(study()).axes
+    figure = learning_curves(study())
+    (axes,) = figure.axes
     dashed = [line for line in axes.lines if line.get_linestyle() == "--"]
     solid = [line for line in axes.lines if line.get_linestyle() == "-" and len(line.get_xdata()) > 10]
     assert len(dashed) == len(solid) == 2
@@ -104,14 +109,25 @@ def test_what_is_estimated_is_dashed_and_ends_at_four_times_the_largest_size(stu
         assert min(line.get_xdata()) == 10000 and max(line.get_xdata()) == pytest.approx(40000)
     for line in solid:
         assert max(line.get_xdata()) == 10000
-    assert any("estimated" in text.get_text() for text in axes.get_legend().texts)
+    assert any("estimated" in text.get_text() for text in legends(figure)[0].texts)
 
 
 def test_without_a_supported_fit_nothing_is_estimated(study):
-    (axes,) = learning_curves(study(fitted=False)).axes
+    figure = learning_curves(study(fitted=False))
+    (axes,) = figure.axes
     assert not [line for line in axes.lines if line.get_linestyle() == "--"] and not axes.collections[2:]
     assert max(x for line in axes.lines for x in np.atleast_1d(line.get_xdata())) < 11000
-    assert not any("estimated" in text.get_text() for text in axes.get_legend().texts)
+    assert not any("estimated" in text.get_text() for text in legends(figure)[0].texts)
+
+
+@pytest.mark.parametrize("draw", [learning_curves, price])
+@pytest.mark.parametrize("count", [1, 4])
+def test_the_legend_hides_no_mark_and_no_error_bar(study, draw, count):
+    figure = draw(study(names=("a", "b_with_a_long_name", "c_with_a_long_name_too", "d")[:count]))
+    figure.get_layout_engine().execute(figure)
+    (axes,), (legend,) = figure.axes, legends(figure)
+    assert not legend.get_window_extent().overlaps(axes.get_tightbbox())
+    assert legend.get_window_extent().x0 >= 0 and legend.get_window_extent().x1 <= figure.bbox.x1
 
 
 def test_an_error_of_nothing_is_drawn_at_half_an_image(study):

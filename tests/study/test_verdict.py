@@ -22,6 +22,8 @@ def test_the_verdict_of_a_clear_study():
     twice = rf"an error of {percent} for vit with 20,000, and of {percent} for cnn with 20,000\."
     assert re.search("With twice the images the fitted curves expect " + twice, words)
     assert "2,000 optimizer steps at every size" in words and "more than 10,000 images were not measured." in words
+    assert "; corrected p < 0.001)." in words and words.startswith(found.headline) and found.next_steps == []
+    assert found.sentences[0] == "That holds at every measured size, from 100 to 10,000 images."
     assert "lacks" not in words and words.count(". ") <= 4
 
 
@@ -97,12 +99,14 @@ def test_variants_at_one_size_are_set_beside_the_first():
         "Not to be told apart from it: same (" in found.verdict
         and "the effect of more images is not known" in found.verdict
     )
+    assert found.headline == "More accurate than plain: better, by a test with a correction for all comparisons."
     p_values = sorted((one.differences[0].p, one.differences[0].p_adjusted) for one in found.comparisons)
     assert p_values[0][1] == pytest.approx(3 * p_values[0][0], abs=1e-9), (
         "the smallest of three is tested three times as hard"
     )
     apart = [run("a", 100, 0, 9), run("b", 100, 1, 9), run("c", 100, 2, 9)]
-    assert "Not tested: b; c." in summarize(apart, {}, [], None).verdict
+    apart = summarize(apart, {}, [], None)
+    assert "Not tested: b; c." in apart.verdict and apart.headline.startswith("At 100 images, compared with a")
 
 
 def test_what_would_narrow_an_open_answer():

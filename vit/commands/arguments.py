@@ -47,11 +47,11 @@ def path_text(path: StrPath | None) -> str | None:
     return None if path is None else os.fspath(path)
 
 
-def new_file(wanted: StrPath) -> Path:
-    """The path of --output; UsageError where it exists, because nothing is overwritten."""
+def new_file(wanted: StrPath, option: str = "--output") -> Path:
+    """The path of a file to write; UsageError where it exists, because nothing is overwritten."""
     path = Path(wanted).expanduser()
     if path.exists():
-        raise UsageError(f"--output {path} exists", "give another name, or remove it")
+        raise UsageError(f"{option} {path} exists", "give another name, or remove it")
     return path
 
 

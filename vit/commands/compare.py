@@ -1,23 +1,22 @@
 """`vit compare RUN RUN...`: differences between trained models on the same test images"""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-from vit.commands.arguments import StrPath, new_file
+from vit.commands.arguments import StrPath, new_file, path_text
 from vit.commands.command_line import Metavar
-from vit.commands.finished_runs import FinishedRun, read_runs
 from vit.console import Reporter, interval, p_value, percent
 from vit.csv_files import new_table
-from vit.errors import ResourceError
-from vit.layout import RunLayout
+from vit.errors import ResourceError, VitError
+from vit.study.finished_runs import FinishedRun, read_runs
 
 if TYPE_CHECKING:
     from vit.study.findings import Difference, Interval
-    from vit.study.paired import McNemar
     from vit.study.repeats import Repeated
+    from vit.study.run_comparison import RunComparison, RunPair
 
 SHOWN = 20
 _COLUMNS = ("predicted", "probability", "loss")  # of each run in the list of disagreements
@@ -40,12 +39,21 @@ class Comparison:
     disagreements: list[str]
 
 
-def compare(runs: Annotated[Sequence[StrPath], Metavar("RUN")], *, output: StrPath | None = None) -> Comparison:
+def compare(
+    runs: Annotated[Sequence[StrPath], Metavar("RUN")],
+    *,
+    output: StrPath | None = None,
+    page: StrPath | None = None,
+    root: StrPath | None = None,
+) -> Comparison:
     """Compare finished runs on the test images that they share: the first with each of the others.
 
     Args:
         runs: two or more run folders
         output: new CSV with a row for each image with different labels; null: none
+        page: new HTML page with all tables, a figure of the differences, and the images on which the runs differ;
+            null: none
+        root: for the pictures of the page: folder of torchvision data sets; null: the folder of the training
 
     Returns:
         Accuracies, differences and disagreements.
@@ -57,115 +65,74 @@ def compare(runs: Annotated[Sequence[StrPath], Metavar("RUN")], *, output: StrPa
         vit compare runs/photos/vit_tiny_patch16_224/20260101-120000 runs/photos/resnet18/20260101-130000
     """
     list_file = None if output is None else new_file(output)
+    page_file = None if page is None else new_file(page, "--page")
     finished = read_runs(runs)
-    comparison, disagreements = _compared(finished)
+
+    from vit.study.run_comparison import compare_runs
+
+    found = compare_runs(finished)
     reporter = Reporter()
-    _show_accuracies(reporter, finished, comparison)
-    groups = _repeated(finished)
-    if groups:
-        _show_repeated(reporter, groups)
+    _show_accuracies(reporter, found)
+    if found.groups:
+        _show_repeated(reporter, found)
     else:
-        _show_pairs(reporter, finished, comparison)
-    _show_options(reporter, finished)
-    _show_disagreements(reporter, finished, disagreements)
+        _show_pairs(reporter, found)
+    _show_options(reporter, found)
+    _show_disagreements(reporter, found)
+    in_order = sorted(found.disagreements)
     if list_file is not None:
-        _write(list_file, finished, disagreements)
-        reporter.line(f"\n{len(disagreements):,} rows in {list_file}")
-    reporter.next_command(_next(finished, list_file is None and bool(disagreements)))
-    return comparison
-
-
-def _compared(runs: Sequence[FinishedRun]) -> tuple[Comparison, list[int]]:
-    """The comparison, and the indices of the images that not all runs give the same label."""
-    from vit.study.paired import paired_gap
-
-    first, *others = runs
-    labels = zip(*([row.predicted for row in run.rows] for run in runs), strict=True)
-    disagreements = [index for index, guesses in enumerate(labels) if len(set(guesses)) > 1]
-    comparison = Comparison(
-        len(first.rows),
-        {run.name: _accuracy(run) for run in runs},
-        {other.name: paired_gap(first.correct, other.correct) for other in others},
-        [first.rows[index].path for index in disagreements],
+        _write(list_file, finished, in_order)
+        reporter.line(f"\n{len(in_order):,} rows in {list_file}")
+    if page_file is not None:
+        _write_page(reporter, page_file, found, path_text(root))
+        reporter.line(f"\npage in {page_file}")
+    reporter.next_command(_next(finished, page_file is None and bool(in_order)))
+    return Comparison(
+        found.num_images,
+        {run.name: accuracy for run, accuracy in zip(finished, found.accuracies, strict=True)},
+        {pair.other.name: pair.gap for pair in found.pairs},
+        [finished[0].rows[index].path for index in in_order],
     )
-    return comparison, disagreements
 
 
-def _accuracy(run: FinishedRun) -> "Interval":
-    from vit.inference.intervals import Metric
-    from vit.study.findings import Interval
-
-    accuracy = Metric.fraction(int(run.correct.sum()), len(run.rows))
-    return Interval(accuracy.value, accuracy.low, accuracy.high)
-
-
-def _repeated(runs: Sequence[FinishedRun]) -> "list[Repeated]":
-    """Recipes with several seeds; empty where each recipe has one seed."""
-    from vit.study.repeats import Run, repeated
-
-    return repeated([Run(run.name, run.network, run.seed, _recipe(run.path), ~run.correct) for run in runs])
-
-
-def _recipe(run: Path) -> dict[str, Any]:
-    """The recipe of a run as plain values; empty where it cannot be read."""
-    import yaml
-
-    from vit.training.recipes.values import todays_names
-
-    try:
-        found = yaml.safe_load(RunLayout(run).config_path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
-        return {}
-    return todays_names(found) if isinstance(found, dict) else {}
-
-
-def _show_accuracies(reporter: Reporter, runs: Sequence[FinishedRun], comparison: Comparison) -> None:
-    reporter.line(f"{comparison.num_images:,} test images of {runs[0].data}; 95 % intervals")
+def _show_accuracies(reporter: Reporter, found: "RunComparison") -> None:
+    reporter.line(f"{found.num_images:,} test images of {found.runs[0].data}; 95 % intervals")
     rows = []
-    for run in runs:
-        accuracy, right = comparison.accuracies[run.name], int(run.correct.sum())
+    for run, accuracy in zip(found.runs, found.accuracies, strict=True):
+        right = int(run.correct.sum())
         shown = interval(accuracy.value, accuracy.low or 0.0, accuracy.high or 0.0)
         rows.append((run.name, shown, f"{right:,}", f"{len(run.rows) - right:,}"))
     reporter.table(("run", "accuracy", "right", "wrong"), rows)
 
 
-def _show_pairs(reporter: Reporter, runs: Sequence[FinishedRun], comparison: Comparison) -> None:
+def _show_pairs(reporter: Reporter, found: "RunComparison") -> None:
     """The first run with each other run, over the test images alone."""
-    from vit.study.paired import hochberg, mcnemar
-
-    first, *others = runs
-    reporter.line(f"\nAccuracy of {first.name} minus that of each other run, on the same images")
-    tests = [mcnemar(first.correct, other.correct) for other in others]
-    corrected = hochberg([test.p for test in tests])
-    rows = [
-        _pair(other.name, comparison.differences[other.name], test, p)
-        for other, test, p in zip(others, tests, corrected, strict=True)
-    ]
+    reporter.line(f"\nAccuracy of {found.runs[0].name} minus that of each other run, on the same images")
     columns = ("against", "difference in points", "only first right", "only other right", "McNemar's p", "p corrected")
-    reporter.table(columns, rows)
+    reporter.table(columns, [_pair(pair) for pair in found.pairs])
     reporter.line(
         "\nThe intervals are about these trained models; another seed gives others, and 'vit study' trains them."
     )
-    if len(others) > 1:
-        reporter.line(f"The last column is corrected for {len(others)} comparisons (Hochberg); the intervals are not.")
+    count = len(found.pairs)
+    if count > 1:
+        reporter.line(f"The last column is corrected for {count} comparisons (Hochberg); the intervals are not.")
 
 
-def _pair(name: str, gap: "Interval", test: "McNemar", corrected: float) -> tuple[str, ...]:
+def _pair(pair: "RunPair") -> tuple[str, ...]:
+    gap, test = pair.gap, pair.test
     around = "" if gap.low is None or gap.high is None else f" ({100 * gap.low:+.2f} to {100 * gap.high:+.2f})"
     only = (f"{test.only_first:,}", f"{test.only_second:,}")
-    return name, f"{100 * gap.value:+.2f}{around}", *only, p_value(test.p), p_value(corrected)
+    return pair.other.name, f"{100 * gap.value:+.2f}{around}", *only, p_value(test.p), p_value(pair.p_adjusted)
 
 
-def _show_repeated(reporter: Reporter, groups: "Sequence[Repeated]") -> None:
+def _show_repeated(reporter: Reporter, found: "RunComparison") -> None:
     """Recipes over their seeds and the test images."""
-    from vit.study.repeats import differences
-
     reporter.line("\nRuns that differ in their seed alone, together; intervals are about other seeds and test images")
-    reporter.table(("network", "seeds", "mean accuracy"), [_mean_accuracy(group) for group in groups])
-    if len(groups) > 1:
-        reporter.line(f"\nAccuracy of {groups[0].name} minus that of the others, paired by seed and test image")
+    reporter.table(("network", "seeds", "mean accuracy"), [_mean_accuracy(group) for group in found.groups])
+    if found.differences:
+        reporter.line(f"\nAccuracy of {found.groups[0].name} minus that of the others, paired by seed and test image")
         columns = ("against", "common seeds", "difference in points", "p", "p corrected", "2x seeds", "2x test images")
-        reporter.table(columns, [_repeated_row(name, one) for name, one in differences(groups)])
+        reporter.table(columns, [_repeated_row(name, one) for name, one in found.differences])
 
 
 def _mean_accuracy(group: "Repeated") -> tuple[str, str, str]:
@@ -188,36 +155,20 @@ def _repeated_row(name: str, one: "Difference | None") -> tuple[str, ...]:
     return name, f"{len(one.seeds)}", around, p_value(one.p), p_value(one.p_adjusted), *more
 
 
-def _show_options(reporter: Reporter, runs: Sequence[FinishedRun]) -> None:
+def _show_options(reporter: Reporter, found: "RunComparison") -> None:
     """The options that differ between the recipes of the runs."""
-    recipes = [_flat(_recipe(run.path)) for run in runs]
-    names = sorted({name for recipe in recipes for name in recipe})
-    rows = [(name, *(recipe.get(name, "") for recipe in recipes)) for name in names]
-    different = [row for row in rows if len(set(row[1:])) > 1]
-    if different:
+    if found.options:
         reporter.line("\nOptions that differ")
-        reporter.table(("option", *(run.name for run in runs)), different)
+        reporter.table(("option", *(run.name for run in found.runs)), found.options)
 
 
-def _flat(values: Mapping[str, Any], above: str = "") -> dict[str, str]:
-    """Nested values by their dotted names, as text."""
-    flat: dict[str, str] = {}
-    for name, value in values.items():
-        flat |= _flat(value, f"{above}{name}.") if isinstance(value, dict) else {f"{above}{name}": f"{value}"}
-    return flat
-
-
-def _show_disagreements(reporter: Reporter, runs: Sequence[FinishedRun], disagreements: Sequence[int]) -> None:
+def _show_disagreements(reporter: Reporter, found: "RunComparison") -> None:
     """The images with the largest differences between the losses of the runs."""
-
-    def spread(index: int) -> float:
-        losses = [run.rows[index].loss for run in runs]
-        return max(losses) - min(losses)
-
+    runs, disagreements = found.runs, found.disagreements
     if not disagreements:
         reporter.line("\nThe runs give every image the same label.")
         return
-    shown = sorted(disagreements, key=spread, reverse=True)[:SHOWN]
+    shown = disagreements[:SHOWN]
     most = f", the {SHOWN} with the largest difference in loss" * (len(shown) < len(disagreements))
     reporter.line(f"\n{len(disagreements):,} images have different labels{most}")
     rows = []
@@ -240,8 +191,23 @@ def _write(path: Path, runs: Sequence[FinishedRun], disagreements: Sequence[int]
         raise ResourceError(f"cannot write {path}: {error.strerror}", "choose another --output") from error
 
 
-def _next(runs: Sequence[FinishedRun], unwritten: bool) -> str:
-    if unwritten:
-        return f"vit compare {' '.join(shlex.quote(str(run.path)) for run in runs)} --output disagreements.csv"
+def _write_page(reporter: Reporter, path: Path, found: "RunComparison", root: str | None) -> None:
+    from vit.checkpoints.run import RunDirectory
+    from vit.commands.recipe_options import read_recipe
+    from vit.report.compare_page import write_compare_page
+    from vit.training.run_images import images_of_run
+
+    run = RunDirectory(found.runs[0].path)
+    source = None
+    try:
+        source = images_of_run(run, read_recipe(run.config_path), root)
+    except VitError as error:
+        reporter.notice(f"the page has no pictures: {error}")
+    write_compare_page(path, found, source)
+
+
+def _next(runs: Sequence[FinishedRun], unseen: bool) -> str:
+    if unseen:
+        return f"vit compare {' '.join(shlex.quote(str(run.path)) for run in runs)} --page compared.html"
     best = max(runs, key=lambda run: int(run.correct.sum()))
     return f"vit predict {shlex.quote(str(best.path))} FOLDER_OF_IMAGES"

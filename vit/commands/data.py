@@ -34,6 +34,7 @@ def check(
     image_column: str | None = None,
     label_column: str | None = None,
     output: StrPath | None = None,
+    page: StrPath | None = None,
     strict: bool = False,
 ) -> "CheckResult":
     """Check a data set for broken, odd, duplicate and mislabeled images, and for test images among training images.
@@ -50,6 +51,7 @@ def check(
         image_column: column of images in a parquet table; null: the only one, or the one with a usual name
         label_column: column of labels in a parquet table; null: the only one, or the one with a usual name
         output: list of what to fix; null: data_check.csv, or data_check-2.csv, ...
+        page: new HTML page with counts, sizes, equal images side by side, and pictures of other problems; null: none
         strict: exit code 5 for warnings too
 
     Returns:
@@ -63,6 +65,7 @@ def check(
         vit data check photos/ --output photos_to_fix.csv
     """
     list_file = free_name(Path("data_check.csv")) if output is None else new_file(output)
+    page_file = None if page is None else new_file(page, "--page")
     name, root, folder = os.fspath(data), path_text(root), None if labels is None else Path(labels).expanduser()
 
     columns = TableColumns(image_column, label_column)
@@ -81,6 +84,13 @@ def check(
     found = _counts(checked)
     reporter.line(f"\n{found}, listed with what to do in {list_file}" if checked.findings else "\nnothing found")
     failed = checked.errors > 0 or (strict and bool(checked.findings))
+    if page_file is not None:
+        from vit.report.check_page import write_check_page
+
+        write_check_page(page_file, source, checked, list_file.name)
+        reporter.line(f"\npage in {page_file}")
+    elif any(finding.other_path for finding in checked.findings):
+        reporter.line("--page FILE shows the images of each pair side by side")
     again = f"vit data check {shlex.quote(name)}" + (f" --root {shlex.quote(root)}" if root else "")
     train = f"vit train {shlex.quote(name)}" + (f" --data.root {shlex.quote(root)}" if root else "")
     corrected = None if folder is None else check_labels(source, folder, list_file, reporter)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal
 from vit.checkpoints.model_path import check_model
 from vit.commands.arguments import ModelOrExport, StrPath, new_folder, path_text
 from vit.commands.multilabel_evaluation import measured_labels
-from vit.commands.shown_answers import show_answers
+from vit.commands.single_label_evaluation import MeasuredImages
 from vit.commands.tta_options import fit_tta, warn_of_mirror
-from vit.console import Reporter, interval, percent
+from vit.console import Reporter
 from vit.data.dataset_names import TableColumns, check_data, is_parquet
 from vit.errors import BadInputsError, UsageError
 from vit.inference.engines.engine_names import EngineName, check_engine
@@ -20,13 +20,10 @@ from vit.layout import EvaluationLayout, RunLayout
 
 if TYPE_CHECKING:
     from vit.data.samples import Samples, Source
-    from vit.inference.metrics import ClassMetrics, Measurement
+    from vit.inference.metrics import Measurement
     from vit.inference.multilabel_metrics import MultilabelMeasurement
     from vit.inference.predictor import Predictor
-    from vit.inference.scored_images import ScoredImages
     from vit.inference.scored_labels import Scored
-
-SHOWN_CLASSES = 20
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,7 @@ class Evaluation:
     """Files and metrics of `vit.evaluate`.
 
     Attributes:
-        folder: folder with metrics.json, predictions.csv and figures.
+        folder: folder with metrics.json, predictions.csv, figures and report.html.
         measurement: all metrics with 95 % intervals; `measurement.metrics.acc1.value` is the accuracy, and of a model
             that gives several labels, `measurement.metrics.map.value` is the mean average precision.
         unreadable: reason for each image that could not be read.
@@ -138,11 +135,15 @@ def evaluate(
             several.write(files)
             several.show(reporter)
         else:
-            _write(files, measurement, scored, predictor.class_names)
-            _show(reporter, measurement)
+            measured = MeasuredImages(scored, measurement, predictor.class_names)
+            measured.write(files)
+            measured.show(reporter)
+            measured.write_page(files, predictor.preprocess, model, source.name, chosen, samples, seen, tta)
         if predictor.licence is not None:
             reporter.line(f"\nlicence of the first weights: {licence_words(predictor.licence)}")
         reporter.line(f"\nmetrics.json, predictions.csv and figures in {found.folder}")
+        if files.report_path.is_file():
+            reporter.line(f"page in {files.report_path}")
         reporter.next_command(f"vit predict {shlex.quote(model)} FOLDER_OF_IMAGES")
         _check_all_readable(found)
     return found
@@ -225,55 +226,6 @@ def _write_metrics(found: Evaluation, class_names: tuple[str, ...]) -> Evaluatio
     more = {"engine": found.engine, "tta": found.tta, "left_out": left_out, "classes": list(class_names)}
     write_json(files.metrics_path, {**found.measurement.to_dict(), **more})
     return files
-
-
-def _write(
-    files: EvaluationLayout, measurement: "Measurement", scored: "ScoredImages", class_names: tuple[str, ...]
-) -> None:
-    from vit.inference.scored_rows import write_scored
-    from vit.report.figures import confusion_matrix, reliability, save
-
-    write_scored(files.predictions_path, scored, class_names)
-    if measurement.confusion is not None:
-        save(confusion_matrix(measurement.confusion, class_names), files.confusion_matrix_path)
-    save(reliability(scored.correct, scored.confidences, scored.uncalibrated), files.reliability_path)
-
-
-def _show(reporter: Reporter, measurement: "Measurement") -> None:
-    reporter.line(f"{measurement.num_images:,} images; 95 % intervals")
-    reporter.facts(_facts(measurement))
-    worst = sorted(measurement.per_class, key=lambda row: row.f1)[:SHOWN_CLASSES]
-    count = len(measurement.per_class)
-    lowest = f"\nthe {len(worst)} classes with the lowest F1 of {count}"
-    reporter.line(lowest if count > len(worst) else "\nby class, lowest F1 first")
-    reporter.table(("class", "images", "precision", "recall", "F1"), [_class_row(row) for row in worst])
-    if measurement.answers is not None:
-        show_answers(reporter, measurement.answers)
-
-
-def _facts(measurement: "Measurement") -> list[tuple[str, str]]:
-    from vit.inference.metrics import NAMES
-
-    metrics, ece, nll = measurement.metrics, measurement.metrics.ece, measurement.metrics.nll
-    words = {
-        "acc1": interval(metrics.acc1.value, metrics.acc1.low, metrics.acc1.high),
-        "ece": f"{percent(ece.value)} ({percent(ece.chance)} by chance, were it calibrated)",
-        "nll": f"{nll.value:.4f} ({nll.low:.4f} to {nll.high:.4f})",
-    }
-    for name in ("acc5", "balanced_accuracy", "macro_f1"):
-        metric = getattr(metrics, name)
-        if metric is not None:
-            words[name] = interval(metric.value, metric.low, metric.high)
-    facts = [(name, words[key]) for key, name in NAMES.items() if key in words]
-    if measurement.temperature != 1:
-        before = measurement.uncalibrated
-        without = f"calibration error {percent(before.ece.value)}, log-loss {before.nll.value:.4f}"
-        facts.append(("temperature", f"{measurement.temperature:.3f}; without it {without}"))
-    return facts
-
-
-def _class_row(row: "ClassMetrics") -> tuple[str, int, str, str, str]:
-    return row.class_name, row.num_images, f"{row.precision:.3f}", f"{row.recall:.3f}", f"{row.f1:.3f}"
 
 
 def _check_all_readable(found: Evaluation) -> None:

@@ -11,6 +11,7 @@ from jsonargparse import ActionConfigFile, Namespace
 from vit.checkpoints.model_path import check_model, check_weights
 from vit.commands.parser import Parser
 from vit.data.dataset_names import KNOWN, check_data
+from vit.errors import DataError
 from vit.layout import is_of_pretraining
 from vit.models.network_names import check_network
 from vit.training.recipes.pretrain_recipe import UNUSED, Method, PretrainDataConfig, PretrainRecipe
@@ -146,8 +147,21 @@ def to_recipe(parser: Parser, config: Namespace) -> Recipe:
 
 
 def read_recipe(path: Path) -> Recipe:
-    """The recipe in the config.yaml of a run, which an earlier version may have written."""
-    return parse_recipe(path.read_text(encoding="utf-8"))
+    """The recipe in the config.yaml of a run, which an earlier version may have written.
+
+    Raises:
+        DataError: the file holds no recipe.
+    """
+    import yaml
+
+    try:
+        text = path.read_text(encoding="utf-8")
+        is_recipe = isinstance(yaml.safe_load(text), dict)
+    except (OSError, ValueError, yaml.YAMLError):
+        is_recipe = False
+    if not is_recipe:
+        raise DataError(f"{path} holds no recipe", "restore it, or train again")
+    return parse_recipe(text)
 
 
 def parse_recipe(text: str) -> Recipe:

@@ -59,7 +59,7 @@ def runs(
     if not place.is_dir():
         raise UsageError(f"there is no folder {place}", "give the folder of your runs: vit runs FOLDER")
     table_file = None if output is None else new_file(output)
-    page_file = None if page is None else new_file(page)
+    page_file = None if page is None else new_file(page, "--page")
     found = sorted((run for run in list_runs(place) if run.has_words(only)), key=lambda run: run.started, reverse=True)
     if not found:
         words = f" with the words {only!r}" if only else ""

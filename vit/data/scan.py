@@ -1,7 +1,7 @@
 """One pass over all images of a source, on all cores, which keeps 800 bytes of each image."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,6 +78,25 @@ class ImageList:
     def describe(self, image: int) -> tuple[str, str, str]:
         """Split, class name or labels, and path of an image."""
         return self.splits[self.split_numbers[image]], self._names[self.labels[image]], self.path(image)
+
+    def places(self, wanted: Set[tuple[str, str]]) -> dict[tuple[str, str], int]:
+        """Places in this list of images by their split and their path."""
+        found: dict[tuple[str, str], int] = {}
+        for image, number in enumerate(self.split_numbers.tolist()):
+            key = self.splits[number], self.path(image)
+            if key in wanted:
+                found.setdefault(key, image)
+        return found
+
+    def picture(self, image: int) -> Tensor | None:
+        """Pixels of an image (3, H, W), as the scan sees them; None where it cannot be read."""
+        part, index = self._parts[self.split_numbers[image]], self._index_in_split(image)
+        try:
+            if part.arrays is not None:
+                return image_of(part, index)
+            return self._pixels(part.encoded(index), part.name(index))[0]
+        except (ImageError, ChangedError):
+            return None
 
     def prepare(self, images: range) -> None:
         """Fetch images that are read next, where they are on other machines."""

@@ -1,7 +1,6 @@
 """Predictions with thumbnails as one HTML page: the least certain first, with a filter by label"""
 
 import heapq
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +8,6 @@ from datetime import date
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-from urllib.parse import quote
 
 from markupsafe import Markup
 
@@ -18,6 +16,7 @@ from vit.data.decode import read_image
 from vit.data.image_bytes import ImageError, ImageReader
 from vit.data.planes import shown
 from vit.data.preprocess import Preprocess, resize_shorter
+from vit.report.links import link_to
 from vit.report.page import write_page
 from vit.report.thumbnails import encoded
 
@@ -105,7 +104,15 @@ class Gallery:
             return
         picture = _thumbnail(path, self._reader, self._preprocess) if has_answer else None
         problem = "" if status == "ok" else f"{status}: {error}" if error else status
-        card = Card(path, self._link(path), own, has_answer, probability, problem, picture)
+        card = Card(
+            path,
+            link_to(path, self.path) if self._reader is None or is_far(path) else None,
+            own,
+            has_answer,
+            probability,
+            problem,
+            picture,
+        )
         push = heapq.heappushpop if len(self._cards) == MAX_PICTURES else heapq.heappush
         push(self._cards, (*place, card))
 
@@ -126,17 +133,6 @@ class Gallery:
             "novel": self.statuses["novel"],
         }
         write_page(self.path, "gallery.html", content)
-
-    def _link(self, path: str) -> str | None:
-        """Address of a file, seen from the page. Every part of a path is quoted, so that none is a scheme."""
-        if is_far(path):
-            return quote(path, safe=":/?=&%") if path.startswith("https://") else None
-        if self._reader is not None:
-            return None
-        try:
-            return quote(os.fsencode(os.path.relpath(path, self.path.parent)))
-        except ValueError:  # on another drive, or no path at all
-            return None
 
 
 def _thumbnail(path: str, reader: ImageReader | None, preprocess: Preprocess | None) -> Markup | None:

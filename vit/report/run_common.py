@@ -12,6 +12,7 @@ from vit.report.inline_figure import drawn
 from vit.report.run_tables import facts
 from vit.training.range_test import RangeTest
 
+MOST_CLASSES = 1000  # rows of a table of classes
 MOST_PICTURES = 24  # of the worst images, and of the least confident
 EXPLAINED = 6  # right and wrong images with a map each
 

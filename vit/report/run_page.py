@@ -18,36 +18,24 @@ from vit.inference.metrics import MOST_IN_CONFUSION, confusion
 from vit.inference.scored_rows import ScoredRow, read_scored
 from vit.report.answer_tables import UnsureContent, unsure_content
 from vit.report.class_sizes import class_sizes, recall_by_size
+from vit.report.confusion_images import MOST_IN_MATRIX, ConfusionContent, confusion_content
 from vit.report.figures import confusion_matrix, reliability
 from vit.report.inline_figure import drawn
 from vit.report.multilabel_page import label_content
 from vit.report.page import write_page
-from vit.report.run_common import EXPLAINED, MOST_PICTURES, CommonContent, common_content
+from vit.report.run_common import EXPLAINED, MOST_CLASSES, MOST_PICTURES, CommonContent, common_content
 from vit.report.run_pictures import Card, ExplainedCard, Pictures, pixels_of
+from vit.report.run_summary import advice, result_lines, training_advice, training_lines, with_next_steps
 from vit.report.run_tables import (
     ClassRow,
     MetricRow,
     Tested,
     class_rows,
     metric_rows,
-    mistakes,
     share,
 )
+from vit.report.scripts import scripts
 from vit.study.wording import Cell
-
-OF_A_PAIR = 6  # pictures of a frequent mistake
-MOST_CLASSES = 60
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A frequent mistake with some of its images."""
-
-    label: str
-    predicted: str
-    count: int
-    total: int
-    cards: list[Card]
 
 
 @dataclass(frozen=True)
@@ -66,7 +54,8 @@ class RunContent:
     recall_by_size: Markup
     num_classes: int
     confusion: Markup | None
-    pairs: list[Pair]
+    confusions: ConfusionContent
+    summary: list[str]
     worst: list[Card]
     doubtful: list[Card]
     explained: list[tuple[str, list[ExplainedCard]]]
@@ -99,7 +88,7 @@ def write_run_report(run: RunDirectory, source: Source | None, result: RunResult
         content = _content(result, class_names, split, rows, pictures)
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise DataError(f"{run.path} is damaged: {error}", "restore its files, or train again") from error
-    write_page(run.report_path, "run.html", {**vars(content.common), **vars(content)})
+    write_page(run.report_path, "run.html", {**vars(content.common), **vars(content), **scripts("table.js", "copy.js")})
 
 
 def _content(
@@ -108,6 +97,10 @@ def _content(
     run, tested = pictures.run, Tested.of(rows, class_names)
     sizes = _training_images(run, class_names)
     num_right = int(tested.correct.sum())
+    classes = class_rows(tested, class_names, sizes)[:MOST_CLASSES]
+    name = run.scored_path(split).relative_to(run.path).as_posix()
+    confusions = confusion_content(tested, class_names, pictures, name, [row.number for row in classes])
+    common = common_content(run, result)
     return RunContent(
         split=split,
         num_images=len(rows),
@@ -116,27 +109,34 @@ def _content(
         metrics=metric_rows(result),
         temperature=result.temperature,
         has_pictures=pictures.pixels is not None,
-        common=common_content(run, result),
-        classes=class_rows(tested, class_names, sizes)[:MOST_CLASSES],
+        common=common,
+        classes=classes,
         recall_by_size=drawn(recall_by_size(class_sizes(sizes, tested.labels, tested.correct, class_names))),
         num_classes=len(class_names),
         confusion=_confusion(tested, class_names),
-        pairs=[
-            Pair(
-                class_names[one.label],
-                class_names[one.predicted],
-                len(one.indices),
-                one.total,
-                pictures.cards(one.indices[:OF_A_PAIR]),
-            )
-            for one in mistakes(tested)
-        ],
+        confusions=confusions,
+        summary=_summary(result, common, split, num_right, classes, confusions),
         worst=pictures.cards(tested.by_loss[:MOST_PICTURES]),
         doubtful=pictures.cards(tested.by_confidence()[:MOST_PICTURES]),
         explained=_explained(tested, pictures, class_names),
         reliability=drawn(reliability(tested.correct, tested.confidences, tested.uncalibrated)),
         unsure=_unsure(result, tested, class_names),
     )
+
+
+def _summary(
+    result: RunResult,
+    common: CommonContent,
+    split: str,
+    num_right: int,
+    classes: Sequence[ClassRow],
+    confusions: ConfusionContent,
+) -> list[str]:
+    num_images = result.num_images[split]
+    lines = result_lines(f"{common.network} on {common.data}", num_right, num_images, split, confusions.cells)
+    lines += [*training_lines(result, common.first_weights), f"Run {common.folder}"]
+    steps = [*training_advice(result, common.first_weights), *advice(num_right, num_images, classes)]
+    return with_next_steps(lines, steps)
 
 
 def _training_images(run: RunDirectory, class_names: Sequence[str]) -> Labels:
@@ -153,8 +153,8 @@ def _unsure(result: RunResult, tested: Tested, class_names: Sequence[str]) -> Un
 
 
 def _confusion(tested: Tested, class_names: Sequence[str]) -> Markup | None:
-    if len(class_names) > MOST_IN_CONFUSION:
-        return None
+    if not MOST_IN_MATRIX < len(class_names) <= MOST_IN_CONFUSION:
+        return None  # a small one is a table
     return drawn(confusion_matrix(confusion(tested.labels, tested.predictions, len(class_names)), class_names))
 
 

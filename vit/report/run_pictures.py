@@ -14,6 +14,7 @@ from vit.data.dataset import image_of
 from vit.data.decode import ImageError
 from vit.data.preprocess import COLORS, Window
 from vit.data.samples import Source, label_names
+from vit.data.threads import decode_threads
 from vit.inference.scored_rows import ScoredRow
 from vit.report.label_mistakes import NotedLabel
 from vit.report.run_attention import overlays
@@ -46,21 +47,45 @@ class ExplainedCard:
     map: Markup
 
 
-class Pictures:
-    """The images of a run's rows.
+class Cards:
+    """Cards of measured images.
 
     Args:
-        run: run whose best checkpoint explains images.
-        pixels: pixels of an image by its index in `rows`, or None where the images are not those of the run.
+        rows: what is known of each image.
+        pixels: pixels of an image by its index in `rows`, or None where the images are not those that were measured.
     """
 
-    def __init__(self, run: RunDirectory, rows: Sequence[Row], pixels: Pixels | None) -> None:
-        self.run, self.rows, self.pixels = run, rows, pixels
+    def __init__(self, rows: Sequence[Row], pixels: Pixels | None) -> None:
+        self.rows, self.pixels = rows, pixels
         self._thumbnail = cache(self._shrunk)
 
     def cards(self, indices: Sequence[int]) -> list[Card]:
         """Cards of some images."""
         return [Card(self.rows[index], self._thumbnail(index)) for index in indices]
+
+    def prepare(self, indices: Sequence[int]) -> None:
+        """Read many images on all cores, so that their cards need no time."""
+        if self.pixels is None:
+            return
+        with decode_threads() as parallel:
+            for _ in parallel(self._thumbnail, indices):
+                pass
+
+    def _shrunk(self, index: int) -> Markup | None:
+        image = self.pixels(index) if self.pixels else None
+        return None if image is None else encoded(shrunk(image, THUMBNAIL))
+
+
+class Pictures(Cards):
+    """The images of a run's rows.
+
+    Args:
+        run: run whose best checkpoint explains images.
+    """
+
+    def __init__(self, run: RunDirectory, rows: Sequence[Row], pixels: Pixels | None) -> None:
+        super().__init__(rows, pixels)
+        self.run = run
 
     def explained(self, indices: Sequence[int], class_names: Sequence[str]) -> list[ExplainedCard]:
         """Cards with maps. Empty where the images are gone or the network cannot be explained.
@@ -74,10 +99,6 @@ class Pictures:
         readable = [(row, image, name) for row, image, name in found if image is not None]
         maps = overlays(self.run, [image for _, image, _ in readable], [name for _, _, name in readable])
         return [ExplainedCard(row, *both) for (row, *_), both in zip(readable, maps, strict=False)]
-
-    def _shrunk(self, index: int) -> Markup | None:
-        image = self.pixels(index) if self.pixels else None
-        return None if image is None else encoded(shrunk(image, THUMBNAIL))
 
 
 def pixels_of(run: RunDirectory, source: Source | None, split: str, images: Sequence[tuple[str, str]]) -> Pixels | None:

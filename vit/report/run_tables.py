@@ -20,7 +20,6 @@ from vit.weights.licence import licence_words
 
 Metrics = Mapping[str, Mapping[str, float]]
 
-MOST_PAIRS = 8
 MOST_LEFT_OUT = 20
 
 
@@ -84,36 +83,23 @@ class ClassRow:
     """A class: how many of its images were found, and with which other classes it was confused.
 
     Attributes:
-        training_images: number of its training images.
+        number: its place among the model's outputs.
+        training_images: number of its training images; None if not known.
         missed: number of its images with another prediction.
         false_alarms: number of other images that were predicted as this class.
-        taken_for: the two most frequent wrong predictions for its images.
+        taken_for: the two most frequent wrong predictions for its images: (class, its number, images).
     """
 
+    number: int
     name: str
-    training_images: int
+    training_images: int | None
     num_images: int
     recall: Cell
     precision: float
     f1: float
     missed: int
     false_alarms: int
-    taken_for: str
-
-
-@dataclass(frozen=True)
-class Mistake:
-    """Images of one class with the same wrong prediction.
-
-    Attributes:
-        total: number of images of the true class.
-        indices: the images, largest loss first.
-    """
-
-    label: int
-    predicted: int
-    total: int
-    indices: list[int]
+    taken_for: list[tuple[str, int, int]]
 
 
 def share(count: int, total: int) -> Cell:
@@ -135,11 +121,11 @@ def metric_row(title: str, name: str, after: Metrics, before: Metrics) -> Metric
     return MetricRow(title, _metric(name, after[name]), _metric(name, before.get(name)))
 
 
-def class_rows(tested: Tested, class_names: Sequence[str], training_images: Labels) -> list[ClassRow]:
+def class_rows(tested: Tested, class_names: Sequence[str], training_images: Labels | None = None) -> list[ClassRow]:
     """A row for each class, lowest F1 first.
 
     Args:
-        training_images: (C,) number of training images of each class.
+        training_images: (C,) number of training images of each class; None if not known.
     """
     taken_for: list[Counter[int]] = [Counter() for _ in class_names]
     for label, predicted in zip(tested.labels.tolist(), tested.predictions.tolist(), strict=True):
@@ -151,29 +137,19 @@ def class_rows(tested: Tested, class_names: Sequence[str], training_images: Labe
         right = wrong.pop(number, 0)
         rows.append(
             ClassRow(
+                number=number,
                 name=class_names[number],
-                training_images=int(training_images[number]),
+                training_images=None if training_images is None else int(training_images[number]),
                 num_images=right + wrong.total(),
                 recall=share(right, right + wrong.total()),
                 precision=measured.precision,
                 f1=measured.f1,
                 missed=wrong.total(),
                 false_alarms=int(called[number]) - right,
-                taken_for=", ".join(f"{class_names[other]} ({count})" for other, count in wrong.most_common(2)),
+                taken_for=[(class_names[other], other, count) for other, count in wrong.most_common(2)],
             )
         )
     return sorted(rows, key=lambda row: row.f1)
-
-
-def mistakes(tested: Tested) -> list[Mistake]:
-    """The most frequent pairs of true and predicted class."""
-    pairs: dict[tuple[int, int], list[int]] = {}
-    for index in tested.by_loss:
-        if not tested.correct[index]:
-            pairs.setdefault((int(tested.labels[index]), int(tested.predictions[index])), []).append(index)
-    most = sorted(pairs.items(), key=lambda pair: (-len(pair[1]), pair[0]))[:MOST_PAIRS]
-    totals = np.bincount(tested.labels)
-    return [Mistake(label, predicted, int(totals[label]), found) for (label, predicted), found in most]
 
 
 def facts(result: RunResult) -> list[tuple[str, str]]:

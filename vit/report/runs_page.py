@@ -1,27 +1,16 @@
 """The page of `vit runs`: a table of all runs, to sort and to filter"""
 
-import base64
-import hashlib
 import os
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
-from urllib.parse import quote
-
-from markupsafe import Markup
 
 from vit.checkpoints.run_list import RunSummary
 from vit.console import duration, interval
 from vit.errors import ResourceError
 from vit.layout import RunLayout
+from vit.report.links import link_to
 from vit.report.page import write_page
-
-
-def table_script() -> tuple[Markup, str]:
-    """The script that sorts and filters tables of the class "sortable", and its hash for the page's policy."""
-    text = (files("vit.report") / "templates" / "table.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
-    return Markup(text), f"sha256-{digest}"  # noqa: S704  our own file
+from vit.report.scripts import scripts
 
 
 def write_runs_page(path: Path, folder: Path, found: Sequence[RunSummary]) -> None:
@@ -30,7 +19,6 @@ def write_runs_page(path: Path, folder: Path, found: Sequence[RunSummary]) -> No
     Raises:
         ResourceError: the page cannot be written.
     """
-    script, script_hash = table_script()
     rows = [
         {
             "run": run,
@@ -42,7 +30,7 @@ def write_runs_page(path: Path, folder: Path, found: Sequence[RunSummary]) -> No
         }
         for run in found
     ]
-    content = {"folder": str(folder), "rows": rows, "script": script, "script_hash": script_hash}
+    content = {"folder": str(folder), "rows": rows, **scripts("table.js")}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_page(path, "runs.html", content)
@@ -53,4 +41,4 @@ def write_runs_page(path: Path, folder: Path, found: Sequence[RunSummary]) -> No
 def _link(page: Path, run: RunSummary) -> str:
     """The address of a run's report, relative to the page; "" where it has none."""
     report = RunLayout(run.path).report_path
-    return "./" + quote(os.fsencode(os.path.relpath(report, page.parent))) if report.is_file() else ""
+    return f"./{link_to(report, page)}" if report.is_file() else ""

@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -46,7 +47,7 @@ def learning_curves(findings: Findings) -> Figure:
         axes.axvline(sizes[-1], color="gray", linewidth=0.7, linestyle=":")
         handles.append(Line2D([], [], color="gray", linestyle="--"))
         labels.append("estimated beyond the measured sizes")
-    axes.legend(handles, labels, frameon=False, loc="lower left")
+    _legend(figure, handles, labels)
     axes.set(ylabel="test error (%)")
     length = budget_words(findings.protocol)
     title = "Test error by number of training images" + (f"; budget: {length}" if length else "")
@@ -81,8 +82,15 @@ def price(findings: Findings) -> Figure:
     axes.margins(y=0.12)
     axes.grid(axis="y", color="0.92")
     axes.set(xlabel="training time (log scale); the number at a point: training images", ylabel="test accuracy (%)")
-    axes.legend(frameon=False, loc="lower right")
+    _legend(figure, *axes.get_legend_handles_labels())
     return figure
+
+
+def _legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str]) -> None:
+    """A legend below the axes, where it hides neither marks nor error bars."""
+    widest = max((len(text) for text in labels), default=0)
+    columns = max(1, min(len(labels), 120 // (widest + 8)))
+    figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=columns)
 
 
 def _label_end(axes: Axes, end: float) -> None:

@@ -14,6 +14,8 @@ from vit.layout import RunLayout
 from vit.report.gap_figures import gaps
 from vit.report.inline_figure import drawn
 from vit.report.page import write_page
+from vit.report.run_summary import with_next_steps
+from vit.report.scripts import scripts
 from vit.report.study_figures import learning_curves, price
 from vit.report.style import rendered
 from vit.report.variants import variants
@@ -63,7 +65,10 @@ class StudyContent:
     """Everything that the template prints."""
 
     data: str
-    verdict: list[str]
+    headline: list[str]
+    sentences: list[str]
+    next_steps: list[str]
+    summary: list[str]
     budget: str
     tuning: str
     curves: Markup
@@ -116,7 +121,7 @@ def write_study_report(findings: Findings, folder: Path) -> None:
     content = _content(findings, figure, read_backbones(study.backbones_path))
     with atomic_write(study.curve_path) as partial:
         partial.write_bytes(rendered(figure, "png", dpi=160))
-    write_page(study.report_path, "study.html", vars(content))
+    write_page(study.report_path, "study.html", {**vars(content), **scripts("table.js", "copy.js")})
 
 
 def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) -> StudyContent:
@@ -125,7 +130,10 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
     several = findings.comparisons if len(sizes) > 1 else []  # with one size, the table of variants holds them
     return StudyContent(
         data=in_words(protocol.get("data")) or "images",
-        verdict=[line for line in findings.verdict.splitlines() if line.strip()],
+        headline=_headline(findings),
+        sentences=findings.sentences,
+        next_steps=findings.next_steps,
+        summary=_summary(findings),
         budget=budget_words(protocol),
         tuning=in_words(protocol.get("tuning")),
         curves=drawn(curves),
@@ -153,6 +161,24 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
         correlations=[(series.name, values) for series in findings.series if (values := _correlations(series))],
         least_seeds=min((len(point.seeds) for own in points.values() for point in own.values()), default=0),
     )
+
+
+def _headline(findings: Findings) -> list[str]:
+    return [line for line in (findings.headline or findings.verdict).splitlines() if line.strip()]
+
+
+def _summary(findings: Findings) -> list[str]:
+    """The study in a few plain lines, with what to do next."""
+    sizes = f"{', '.join(f'{size:,}' for size in findings.sizes)} training images"
+    lines = [f"Study of {in_words(findings.protocol.get('data')) or 'images'}: {sizes}"]
+    lines += _headline(findings)
+    for series in findings.series:
+        for point in series.points[-1:]:
+            value, around = _error(point)
+            lines.append(f"{series.name} with {point.num_images:,} images: test error {value} % ({around})")
+    if words := budget_words(findings.protocol):
+        lines.append(f"Budget: {words}")
+    return with_next_steps(lines, findings.next_steps)
 
 
 def _variants(findings: Findings) -> list[tuple[str, Cell, DifferenceRow | None]]:

@@ -1,7 +1,7 @@
 """What a study found, as typed values: rows of results.csv, and all of summary.json"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -223,6 +223,9 @@ class Findings:
 
     Attributes:
         verdict: paragraph for a reader who reads nothing else.
+        headline: the answer in one sentence, with interval and p where there are some; "" where it was not told.
+        sentences: the rest of the verdict without its advice.
+        next_steps: what would make the answer better known.
         target: accuracy of `Fit.for_target`, or None without a target.
         num_test_images: number of test images, which all runs share.
     """
@@ -234,6 +237,9 @@ class Findings:
     num_test_images: int
     protocol: Protocol
     failed: list[FailedCell]
+    headline: str = ""
+    sentences: list[str] = field(default_factory=list)
+    next_steps: list[str] = field(default_factory=list)
 
     @property
     def sizes(self) -> list[int]:

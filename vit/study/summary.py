@@ -44,14 +44,18 @@ def summarize(
     series = [_series(name, cells[name], wrong, target) for name, wrong in answers.items()]
     compared = compare_with_first(answers) if answers else []
     comparisons = [replace(one, words=comparison_words(one)) for one in compared]
+    told = verdict(series, comparisons, protocol, failed, results)
     return Findings(
-        verdict=verdict(series, comparisons, protocol, failed, results),
+        verdict=told.text,
         series=series,
         comparisons=comparisons,
         target=target,
         num_test_images=len(results[0].correct) if results else 0,
         protocol=protocol,
         failed=list(failed),
+        headline=told.headline,
+        sentences=told.sentences,
+        next_steps=told.next_steps,
     )
 
 

@@ -1,11 +1,30 @@
 """The verdict of a study: one paragraph for a reader who reads nothing else"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from vit.console import p_value
 from vit.study.findings import CellResult, Comparison, Difference, FailedCell, Interval, Protocol, Series
 from vit.study.wording import LINEAR_PROBE, budget_words, outcome, percent_words
 
 FEW_PASSES = 3.0  # over the images of the largest size
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a study says.
+
+    Attributes:
+        headline: the answer, with interval and p where there are some.
+        sentences: what else was found, and under which conditions.
+        next_steps: what would make the answer better known.
+        text: all of it as one paragraph.
+    """
+
+    headline: str
+    sentences: list[str]
+    next_steps: list[str]
+    text: str
 
 
 def verdict(
@@ -14,32 +33,58 @@ def verdict(
     protocol: Protocol,
     failed: Sequence[FailedCell],
     results: Sequence[CellResult],
-) -> str:
+) -> Told:
     """The largest size, the other sizes, the effect of more images, the conditions, and warnings about the budget."""
     right = f"A test image is right if {protocol['right']}." if "right" in protocol else ""
-    sentences = [*_sentences(series, comparisons, protocol, failed), right]
+    found, narrow, more = _sentences(series, comparisons, protocol, failed)
+    few = ""
     if protocol.get("budget") != LINEAR_PROBE:  # a head is fitted until it no longer changes
-        sentences += [_more_steps(results), _few_passes(results)]
-    return " ".join(filter(None, sentences))
+        right = " ".join(filter(None, (right, _more_steps(results))))
+        few = _few_passes(results)
+    headline = _headline(comparisons) or found[0]
+    again = "The same 'vit study' command tries the failed cells again." if failed and series else ""
+    return Told(
+        headline,
+        [sentence for sentence in [*found, *more, right] if sentence and sentence != headline],
+        [step for step in (narrow, few, again) if step],
+        " ".join(filter(None, [*found, narrow, *more, right, few])),
+    )
 
 
 def _sentences(
     series: Sequence[Series], comparisons: Sequence[Comparison], protocol: Protocol, failed: Sequence[FailedCell]
-) -> list[str]:
+) -> tuple[list[str], str, list[str]]:
+    """(what was found, what would narrow it, the effect of more images and the conditions)."""
     if not series:
-        return [f"No run has finished; {len(failed)} failed."]
+        return [f"No run has finished; {len(failed)} failed."], "", []
     first = series[0].points[-1]
     found = [_at_largest(one, series) for one in comparisons] or [
         f"At {first.num_images:,} images {series[0].name} errs on {percent_words(first.mean)} of the test images."
     ]
-    conditions = _conditions(series, protocol, failed)
+    narrow, conditions = _what_would_narrow(comparisons), _conditions(series, protocol, failed)
     if len({point.num_images for one in series for point in one.points}) == 1:
-        found = [_beside_first(comparisons, first.num_images)] if len(comparisons) > 1 else found
+        found = _beside_first(comparisons, first.num_images) if len(comparisons) > 1 else found
         unknown = "Only one size was measured, so the effect of more images is not known."
-        return [*found, _what_would_narrow(comparisons), unknown, conditions]
+        return found, narrow, [unknown, conditions]
     changes = [_elsewhere(one) for one in comparisons] or [""]
     pairs = [sentence for pair in zip(found, changes, strict=True) for sentence in pair]  # "they" means the two before
-    return [*pairs, _what_would_narrow(comparisons), _with_twice(series), conditions]
+    return pairs, narrow, [_with_twice(series), conditions]
+
+
+def _headline(comparisons: Sequence[Comparison]) -> str:
+    """The answer where several series were compared at one size; "" where the first sentence is the answer."""
+    if len(comparisons) < 2 or any(len(one.differences) > 1 for one in comparisons):
+        return ""
+    tested = [one for one in comparisons if one.differences and one.differences[0].is_tested]
+    if not tested:
+        return ""
+    better = [one.second for one in tested if one.differences[0].is_significant and one.differences[0].side > 0]
+    first = comparisons[0].first
+    if better:
+        return f"More accurate than {first}: {' and '.join(better)}, by a test with a correction for all comparisons."
+    return (
+        f"None of {len(tested)} others is more accurate than {first}, by a test with a correction for all comparisons."
+    )
 
 
 def _at_largest(comparison: Comparison, series: Sequence[Series]) -> str:
@@ -57,14 +102,21 @@ def _at_largest(comparison: Comparison, series: Sequence[Series]) -> str:
         best, other = (0, 1) if one.gap.value < 0 else (1, 0)
         return (
             f"{at} use {names[best]} rather than {names[other]}: its error is {errors[best]} against {errors[other]}, "
-            f"{100 * abs(one.gap.value):.2f} points less (95 % interval {100 * low:.2f} to {100 * high:.2f})."
+            f"{100 * abs(one.gap.value):.2f} points less "
+            f"(95 % interval {100 * low:.2f} to {100 * high:.2f}; corrected p {_p(one)})."
         )
     excludes_zero = one.gap.low > 0 or one.gap.high < 0
     return (
         f"{at} {names[0]} and {names[1]} cannot be told apart: the errors are {errors[0]} and {errors[1]}, a "
         f"difference of {100 * one.gap.value:.2f} points (95 % interval {100 * one.gap.low:.2f} to "
-        f"{100 * one.gap.high:.2f}" + (", which is not corrected for the number of tests)." if excludes_zero else ").")
+        f"{100 * one.gap.high:.2f}{', which is not corrected for the number of tests' * excludes_zero}; corrected p "
+        f"{_p(one)})."
     )
+
+
+def _p(one: Difference) -> str:
+    shown = p_value(one.p_adjusted)
+    return shown if shown.startswith("<") else f"= {shown}"
 
 
 def _what_would_narrow(comparisons: Sequence[Comparison]) -> str:
@@ -87,7 +139,7 @@ def _what_would_narrow(comparisons: Sequence[Comparison]) -> str:
     return ""
 
 
-def _beside_first(comparisons: Sequence[Comparison], num_images: int) -> str:
+def _beside_first(comparisons: Sequence[Comparison], num_images: int) -> list[str]:
     """Several series at one size, each against the first: worse, better, or not to be told apart."""
     groups: dict[str, list[str]] = {"Worse": [], "Better": [], "Not to be told apart from it": [], "Not tested": []}
     for one in comparisons:
@@ -99,11 +151,11 @@ def _beside_first(comparisons: Sequence[Comparison], num_images: int) -> str:
         clear = "Worse" if more.value > 0 else "Better"
         kind = clear if one.differences[0].is_significant else "Not to be told apart from it"
         groups[kind].append(f"{one.second} ({_points(more)})")
-    found = " ".join(f"{kind}: {'; '.join(names)}." for kind, names in groups.items() if names)
-    return (
+    return [
         f"At {num_images:,} images, compared with {comparisons[0].first}, in points of error with 95 % intervals, and "
-        f"tested with a correction for {len(comparisons)} comparisons. {found}"
-    )
+        f"tested with a correction for {len(comparisons)} comparisons.",
+        *(f"{kind}: {'; '.join(names)}." for kind, names in groups.items() if names),
+    ]
 
 
 def _minus(value: float | None) -> float | None:

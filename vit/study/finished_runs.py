@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.arguments import StrPath
 from vit.errors import DataError, UsageError
 from vit.inference.scored_rows import ScoredRow, read_scored
 
@@ -45,7 +44,7 @@ class FinishedRun:
         return np.array([row.label == row.predicted for row in self.rows], dtype=bool)
 
 
-def read_runs(folders: Sequence[StrPath]) -> list[FinishedRun]:
+def read_runs(folders: Sequence[str | os.PathLike[str]]) -> list[FinishedRun]:
     """Runs that were tested on the same images.
 
     Raises:

@@ -1,0 +1,120 @@
+"""What `vit evaluate` writes and shows of a model that gives an image one class"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit.commands.shown_answers import show_answers
+from vit.console import Reporter, interval, percent
+from vit.layout import EvaluationLayout
+
+if TYPE_CHECKING:
+    from vit.data.preprocess import Preprocess
+    from vit.data.samples import Samples
+    from vit.inference.metrics import ClassMetrics, Measurement
+    from vit.inference.scored_images import ScoredImages
+
+SHOWN_CLASSES = 20
+
+
+@dataclass(frozen=True)
+class MeasuredImages:
+    """Measured images and their metrics.
+
+    Attributes:
+        scored: the images.
+        measurement: all metrics.
+        class_names: classes of the model.
+    """
+
+    scored: "ScoredImages"
+    measurement: "Measurement"
+    class_names: tuple[str, ...]
+
+    def write(self, files: EvaluationLayout) -> None:
+        """Write a row for every image, and figures."""
+        from vit.inference.scored_rows import write_scored
+        from vit.report.figures import confusion_matrix, reliability, save
+
+        scored, counts = self.scored, self.measurement.confusion
+        write_scored(files.predictions_path, scored, self.class_names)
+        if counts is not None:
+            save(confusion_matrix(counts, self.class_names), files.confusion_matrix_path)
+        save(reliability(scored.correct, scored.confidences, scored.uncalibrated), files.reliability_path)
+
+    def write_page(
+        self,
+        files: EvaluationLayout,
+        preprocess: "Preprocess",
+        model: str,
+        data: str,
+        split: str,
+        samples: "Samples",
+        seen: Mapping[str, int],
+        tta: str | None,
+    ) -> None:
+        """Write the page of the evaluation.
+
+        Args:
+            preprocess: preprocessing of the model.
+            model: the model as the user named it.
+            data: name of the data set.
+            split: split of the data set.
+            samples: images that were measured.
+            seen: number of images that were left out, by the split of the run.
+            tta: the test-time augmentation; None: one view.
+        """
+        from vit.report.evaluation_page import EvaluatedImages, write_evaluation_page
+
+        images = EvaluatedImages(model, _network(model), data, split, samples, preprocess, seen, tta)
+        write_evaluation_page(files, images, self.measurement, self.scored, self.class_names)
+
+    def show(self, reporter: Reporter) -> None:
+        """Show all metrics on the terminal."""
+        measurement = self.measurement
+        reporter.line(f"{measurement.num_images:,} images; 95 % intervals")
+        reporter.facts(_facts(measurement))
+        worst = sorted(measurement.per_class, key=lambda row: row.f1)[:SHOWN_CLASSES]
+        count = len(measurement.per_class)
+        lowest = f"\nthe {len(worst)} classes with the lowest F1 of {count}"
+        reporter.line(lowest if count > len(worst) else "\nby class, lowest F1 first")
+        reporter.table(("class", "images", "precision", "recall", "F1"), _class_rows(worst))
+        if measurement.answers is not None:
+            show_answers(reporter, measurement.answers)
+
+
+def _network(model: str) -> str:
+    """The network of a run; of another file its name."""
+    from vit.checkpoints.run import RunDirectory
+    from vit.commands.recipe_options import read_recipe
+
+    run = RunDirectory.around(Path(model))
+    return Path(model).name if run is None else str(read_recipe(run.config_path).model.network["name"])
+
+
+def _facts(measurement: "Measurement") -> list[tuple[str, str]]:
+    from vit.inference.metrics import NAMES
+
+    metrics, ece, nll = measurement.metrics, measurement.metrics.ece, measurement.metrics.nll
+    words = {
+        "acc1": interval(metrics.acc1.value, metrics.acc1.low, metrics.acc1.high),
+        "ece": f"{percent(ece.value)} ({percent(ece.chance)} by chance, were it calibrated)",
+        "nll": f"{nll.value:.4f} ({nll.low:.4f} to {nll.high:.4f})",
+    }
+    for name in ("acc5", "balanced_accuracy", "macro_f1"):
+        metric = getattr(metrics, name)
+        if metric is not None:
+            words[name] = interval(metric.value, metric.low, metric.high)
+    facts = [(name, words[key]) for key, name in NAMES.items() if key in words]
+    if measurement.temperature != 1:
+        before = measurement.uncalibrated
+        without = f"calibration error {percent(before.ece.value)}, log-loss {before.nll.value:.4f}"
+        facts.append(("temperature", f"{measurement.temperature:.3f}; without it {without}"))
+    return facts
+
+
+def _class_rows(rows: "Sequence[ClassMetrics]") -> list[tuple[str, int, str, str, str]]:
+    return [
+        (row.class_name, row.num_images, f"{row.precision:.3f}", f"{row.recall:.3f}", f"{row.f1:.3f}") for row in rows
+    ]

@@ -1,0 +1,244 @@
+"""The page of `vit data check`: counts, sizes, duplicates side by side, and every other problem with its picture"""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from vit.data.check import CheckResult, Finding, Sizes
+from vit.data.dataset_names import is_far
+from vit.data.samples import Labels, Source
+from vit.data.scan import ImageList
+from vit.data.threads import decode_threads
+from vit.errors import ResourceError
+from vit.report.class_counts import class_counts
+from vit.report.inline_figure import drawn
+from vit.report.links import link_to
+from vit.report.page import write_page
+from vit.report.scripts import scripts
+from vit.report.thumbnails import encoded, shrunk
+
+THUMBNAIL = 144  # pixels of the longer side
+MOST_PICTURES = 600  # of the whole page
+MOST_GROUPS = 40  # groups of equal images of one kind
+PER_GROUP = 6  # images of a group
+PER_KIND = 12  # images of any other kind
+MOST_ROWS = 1000  # of the table of all findings
+PAIRS = {  # kinds of findings about two images, in the order of the page
+    "same_image_across_splits": "The same image in two splits",
+    "near_duplicate_across_splits": "Nearly the same image in two splits",
+    "label_conflict": "The same image with two labels",
+    "near_label_conflict": "Nearly the same image with two labels",
+    "duplicate": "The same image twice",
+    "near_duplicate": "Nearly the same image twice",
+}
+
+Place = tuple[str, str]  # split and path
+
+
+@dataclass(frozen=True)
+class CheckCard:
+    """An image of a finding; `picture` is None where it cannot be read or the page is full."""
+
+    split: str
+    label: str
+    path: str
+    detail: str
+    link: str | None
+    picture: Markup | None
+
+
+@dataclass(frozen=True)
+class PairSection:
+    """Groups of images that are equal, or nearly so.
+
+    Attributes:
+        num_groups: number of all groups.
+        groups: the shown ones: (number of images, some of them, what is known of them).
+    """
+
+    kind: str
+    title: str
+    severity: str
+    suggestion: str
+    num_groups: int
+    groups: list[tuple[int, list[CheckCard], str]]
+
+
+@dataclass(frozen=True)
+class KindSection:
+    """Images with another problem."""
+
+    kind: str
+    title: str
+    severity: str
+    suggestion: str
+    count: int
+    cards: list[CheckCard]
+
+
+@dataclass(frozen=True)
+class SplitRow:
+    """A split: its images and their sides."""
+
+    name: str
+    num_images: int
+    sizes: Sizes
+    ratio: str
+
+
+def write_check_page(path: Path, source: Source, checked: CheckResult, list_file: str) -> None:
+    """Write the page.
+
+    Args:
+        list_file: name of the list with all findings.
+
+    Raises:
+        ResourceError: the page cannot be written.
+    """
+    findings = checked.findings
+    groups = {kind: _groups([one for one in findings if one.kind == kind]) for kind in PAIRS}
+    others = {
+        kind: [one for one in findings if one.kind == kind]
+        for kind in dict.fromkeys(one.kind for one in findings if one.path and one.kind not in (*PAIRS, "unreadable"))
+    }
+    cards = _Cards(path, source)
+    for pairs in groups.values():
+        cards.want([place for group in pairs[:MOST_GROUPS] for place in group.places[:PER_GROUP]])
+    for own in others.values():
+        cards.want([(one.split, one.path) for one in own[:PER_KIND]])
+    cards.read()
+    kinds = Counter((one.severity, one.kind) for one in findings)
+    suggestions = {one.kind: one.suggestion for one in reversed(findings)}
+    content = {
+        "data": source.name,
+        "kind_of_label": "label" if source.is_multilabel else "class",
+        "num_classes": len(source.class_names),
+        "num_images": sum(checked.num_images.values()),
+        "errors": checked.errors,
+        "warnings": len(findings) - checked.errors,
+        "splits": _split_rows(checked),
+        "classes": drawn(class_counts(_nonempty(checked), source.class_names, "images")),
+        "kinds": [(severity, kind, count, suggestions[kind]) for (severity, kind), count in kinds.items()],
+        "linked": {kind for kind in kinds_of(findings) if kind in PAIRS or kind in others or kind == "unreadable"},
+        "pairs": [_pair_section(kind, found, cards, findings) for kind, found in groups.items() if found],
+        "unreadable": [one for one in findings if one.kind == "unreadable"][:MOST_ROWS],
+        "others": [_kind_section(kind, own, cards) for kind, own in others.items()],
+        "findings": findings[:MOST_ROWS],
+        "num_findings": len(findings),
+        "list_file": list_file,
+        **scripts("table.js"),
+    }
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_page(path, "check.html", content)
+    except OSError as error:
+        raise ResourceError(f"cannot write {path}: {error.strerror}", "choose another --page") from error
+
+
+def kinds_of(findings: Sequence[Finding]) -> set[str]:
+    """The kinds of some findings."""
+    return {one.kind for one in findings}
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Images that pairs join, in the order of the list."""
+
+    places: list[Place]
+    labels: dict[Place, str]
+    detail: str
+
+
+def _groups(findings: Sequence[Finding]) -> list[_Group]:
+    """Pairs that share an image together, in the order of their first pair."""
+    parents: dict[Place, Place] = {}
+
+    def root(place: Place) -> Place:
+        while parents.setdefault(place, place) != place:
+            parents[place] = parents[parents[place]]
+            place = parents[place]
+        return place
+
+    labels: dict[Place, str] = {}
+    details: dict[Place, str] = {}
+    for one in findings:
+        other, place = (one.other_split, one.other_path), (one.split, one.path)
+        labels |= {other: one.other_label, place: one.label}
+        details[place] = one.detail
+        parents[root(place)] = root(other)
+    members: dict[Place, list[Place]] = {}
+    for place in labels:
+        members.setdefault(root(place), []).append(place)
+    return [
+        _Group(places, labels, next((details[place] for place in places if place in details), ""))
+        for places in members.values()
+    ]
+
+
+class _Cards:
+    """Pictures of the images of findings, read on all cores, up to the bound of the page."""
+
+    def __init__(self, page: Path, source: Source) -> None:
+        self._page, self._images = page, ImageList(source)
+        self._files = {split: part.arrays is None and part.reader is None for split, part in source.splits.items()}
+        self._wanted: dict[Place, None] = {}
+        self._pictures: dict[Place, Markup | None] = {}
+
+    def want(self, places: Sequence[Place]) -> None:
+        """Images whose pictures are asked for later; those beyond the bound have none."""
+        for place in places:
+            if len(self._wanted) < MOST_PICTURES:
+                self._wanted[place] = None
+
+    def read(self) -> None:
+        """Read the wanted pictures."""
+        numbers = self._images.places(self._wanted.keys())
+        with decode_threads() as parallel:
+            self._pictures = dict(zip(numbers, parallel(self._thumbnail, numbers.values()), strict=True))
+
+    def card(self, place: Place, label: str, detail: str = "") -> CheckCard:
+        """The card of an image."""
+        split, path = place
+        has_file = self._files[split] or is_far(path)
+        link = link_to(path, self._page) if has_file and os.fspath(path) else None
+        return CheckCard(split, label, path, detail, link, self._pictures.get(place))
+
+    def _thumbnail(self, image: int) -> Markup | None:
+        pixels = self._images.picture(image)
+        return None if pixels is None else encoded(shrunk(pixels, THUMBNAIL))
+
+
+def _pair_section(kind: str, groups: Sequence[_Group], cards: _Cards, findings: Sequence[Finding]) -> PairSection:
+    first = next(one for one in findings if one.kind == kind)
+    shown = [
+        (
+            len(group.places),
+            [cards.card(place, group.labels[place]) for place in group.places[:PER_GROUP]],
+            group.detail,
+        )
+        for group in groups[:MOST_GROUPS]
+    ]
+    return PairSection(kind, PAIRS[kind], first.severity, first.suggestion, len(groups), shown)
+
+
+def _kind_section(kind: str, findings: Sequence[Finding], cards: _Cards) -> KindSection:
+    shown = [cards.card((one.split, one.path), one.label, one.detail) for one in findings[:PER_KIND]]
+    title, first = kind.replace("_", " ").capitalize(), findings[0]
+    return KindSection(kind, title, first.severity, first.suggestion, len(findings), shown)
+
+
+def _split_rows(checked: CheckResult) -> list[SplitRow]:
+    rows = []
+    for split, counts in checked.counts.items():
+        present = counts[counts > 0]
+        ratio = f"{present.max() / present.min():.1f}" if len(present) else ""
+        rows.append(SplitRow(split, checked.num_images[split], checked.sizes[split], ratio))
+    return rows
+
+
+def _nonempty(checked: CheckResult) -> dict[str, Labels]:
+    return {split: counts for split, counts in checked.counts.items() if counts.sum()} or dict(checked.counts)

@@ -1,0 +1,282 @@
+"""The page of `vit compare`: accuracies, paired differences, options that differ, and images with different labels"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from vit.checkpoints.run import RunDirectory
+from vit.console import interval, p_value
+from vit.data.samples import Source
+from vit.errors import ResourceError
+from vit.report.difference_figure import DifferenceBar, difference_figure
+from vit.report.inline_figure import drawn
+from vit.report.page import write_page
+from vit.report.run_pictures import Cards, pixels_of
+from vit.report.scripts import scripts
+from vit.study.findings import ALPHA, Difference, Interval
+from vit.study.finished_runs import FinishedRun
+from vit.study.run_comparison import RunComparison, RunPair
+from vit.study.wording import Cell
+
+PER_SECTION = 12  # pictures
+MOST_PICTURES = 240  # of all sections together
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What one run says of an image."""
+
+    run: str
+    predicted: str
+    probability: float
+    is_right: bool
+
+
+@dataclass(frozen=True)
+class ComparedCard:
+    """An image with the labels that the runs give it."""
+
+    path: str
+    label: str
+    guesses: list[Guess]
+    picture: Markup | None
+
+
+@dataclass(frozen=True)
+class ImageSection:
+    """Images that runs give different labels.
+
+    Attributes:
+        anchor: name of its place on the page.
+        title: what the images have in common.
+        count: number of all such images.
+    """
+
+    anchor: str
+    title: str
+    count: int
+    cards: list[ComparedCard]
+
+
+@dataclass(frozen=True)
+class PairRow:
+    """A difference as the page prints it, and the anchors of its images."""
+
+    name: str
+    gap: Cell
+    only_first: int
+    only_second: int
+    p: str
+    p_adjusted: str
+    anchors: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class GroupRow:
+    """A recipe with several seeds."""
+
+    name: str
+    num_seeds: int
+    accuracy: str
+
+
+@dataclass(frozen=True)
+class GroupDifferenceRow:
+    """The first recipe against another one, over seeds and test images."""
+
+    name: str
+    seeds: str
+    gap: Cell
+    p: str
+    p_adjusted: str
+
+
+def letters(count: int) -> list[str]:
+    """Short names of runs: A, B, ..., Z, then numbers."""
+    return [chr(ord("A") + place) if place < 26 else f"{place + 1}" for place in range(count)]
+
+
+def write_compare_page(path: Path, found: RunComparison, source: Source | None) -> None:
+    """Write the page.
+
+    Args:
+        source: the images of the first run. With None, or with other images, the page has no pictures.
+
+    Raises:
+        ResourceError: the page cannot be written.
+    """
+    first = found.runs[0]
+    rows = [(row.path, row.label) for row in first.rows]
+    pictures = Cards(first.rows, pixels_of(RunDirectory(first.path), source, "test", rows))
+    sections = _sections(found, pictures)
+    content: dict[str, object] = {
+        "data": first.data,
+        "num_images": found.num_images,
+        "headline": _headline(found),
+        "runs": _run_rows(found),
+        "pairs": [] if found.groups else [_pair_row(number, pair, sections) for number, pair in enumerate(found.pairs)],
+        "groups": [GroupRow(one.name, len(one.wrong), _mean_accuracy(one.error)) for one in found.groups],
+        "group_differences": [_group_row(name, one) for name, one in found.differences],
+        "figure": _figure(found),
+        "letters": letters(len(found.runs)),
+        "options": found.options,
+        "num_disagreements": len(found.disagreements),
+        "sections": sections,
+        "has_pictures": pictures.pixels is not None,
+        **scripts("table.js", "copy.js"),
+    }
+    content["summary"] = _summary(found)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_page(path, "compare.html", content)
+    except OSError as error:
+        raise ResourceError(f"cannot write {path}: {error.strerror}", "choose another --page") from error
+
+
+def _run_rows(found: RunComparison) -> list[tuple[str, str, str, int, int]]:
+    """(letter, name, accuracy, right, wrong) of every run."""
+    rows = []
+    for letter, run, accuracy in zip(letters(len(found.runs)), found.runs, found.accuracies, strict=True):
+        right = int(run.correct.sum())
+        shown = interval(accuracy.value, accuracy.low or 0.0, accuracy.high or 0.0)
+        rows.append((letter, _long_name(run), shown, right, len(run.rows) - right))
+    return rows
+
+
+def _long_name(run: FinishedRun) -> str:
+    """Network and folder of a run, without the folders above."""
+    return f"{run.network}/{run.path.resolve().name}"
+
+
+def _headline(found: RunComparison) -> list[str]:
+    """The answer in a sentence for each other run or recipe."""
+    if found.differences:
+        return [
+            _told(found.groups[0].name, name, _accuracy_gap(one), one.p_adjusted, "seeds and test images")
+            for name, one in found.differences
+            if one is not None and one.reach is not None
+        ]
+    if found.groups:
+        return []
+    others = letters(len(found.runs))[1:]
+    return [
+        _told("A", letter, pair.gap, pair.p_adjusted, "test images")
+        for letter, pair in zip(others, found.pairs, strict=True)
+    ]
+
+
+def _told(first: str, other: str, gap: Interval, p: float, over: str) -> str:
+    low, high = (0.0 if end is None else end for end in (gap.low, gap.high))
+    numbers = f"{100 * gap.value:+.2f} points (95 % interval {100 * low:+.2f} to {100 * high:+.2f}; p {_p(p)})"
+    if p >= ALPHA:
+        return f"{first} and {other} cannot be told apart: {numbers}, over {over}."
+    ahead, behind = (first, other) if gap.value > 0 else (other, first)
+    return f"{ahead} is more accurate than {behind}: {first} minus {other} is {numbers}, over {over}."
+
+
+def _p(p: float) -> str:
+    shown = p_value(p)
+    return shown if shown.startswith("<") else f"= {shown}"
+
+
+def _summary(found: RunComparison) -> list[str]:
+    first = found.runs[0]
+    lines = [f"{len(found.runs)} runs on {found.num_images:,} test images of {first.data}"]
+    lines += [f"{letter}: {name}, accuracy {accuracy}" for letter, name, accuracy, _, _ in _run_rows(found)]
+    steps = ["More test images or more seeds (vit study) narrow the intervals."]
+    if not found.groups:
+        steps = ["These intervals are about these trained models: vit study trains several seeds of each."]
+    return [*lines, *_headline(found), "What to do next:", *(f"- {step}" for step in steps)]
+
+
+def _cell(gap: Interval) -> Cell:
+    around = "" if gap.low is None or gap.high is None else f"{100 * gap.low:+.2f} to {100 * gap.high:+.2f}"
+    return f"{100 * gap.value:+.2f}", around
+
+
+def _pair_row(number: int, pair: RunPair, sections: Sequence[ImageSection]) -> PairRow:
+    shown = {section.anchor for section in sections}
+    anchors = [f"{side}-{number}" if f"{side}-{number}" in shown else "" for side in ("first", "other")]
+    test = pair.test
+    ps = p_value(test.p), p_value(pair.p_adjusted)
+    return PairRow(
+        letters(number + 2)[-1], _cell(pair.gap), test.only_first, test.only_second, *ps, (anchors[0], anchors[1])
+    )
+
+
+def _mean_accuracy(error: Interval) -> str:
+    if error.low is None or error.high is None:
+        return f"{100 - 100 * error.value:.2f} %"
+    return interval(1 - error.value, 1 - error.high, 1 - error.low)
+
+
+def _accuracy_gap(one: Difference) -> Interval:
+    """A difference of accuracies from one of errors."""
+    low, high = (None if end is None else -end for end in (one.gap.high, one.gap.low))
+    return Interval(-one.gap.value, low, high)
+
+
+def _group_row(name: str, one: Difference | None) -> GroupDifferenceRow:
+    if one is None:
+        return GroupDifferenceRow(name, "none", ("", ""), "", "")
+    ps = ("", "") if one.reach is None else (p_value(one.p), p_value(one.p_adjusted))
+    return GroupDifferenceRow(name, f"{len(one.seeds)}", _cell(_accuracy_gap(one)), *ps)
+
+
+def _figure(found: RunComparison) -> Markup | None:
+    if found.groups:
+        bars = [
+            DifferenceBar(name, _accuracy_gap(one), one.p_adjusted)
+            for name, one in found.differences
+            if one is not None
+        ]
+        first = found.groups[0].name
+    else:
+        others = letters(len(found.runs))[1:]
+        bars = [
+            DifferenceBar(f"{letter}: {_long_name(pair.other)}", pair.gap, pair.p_adjusted)
+            for letter, pair in zip(others, found.pairs, strict=True)
+        ]
+        first = "A"
+    return drawn(difference_figure(first, bars)) if bars else None
+
+
+def _sections(found: RunComparison, pictures: Cards) -> list[ImageSection]:
+    """Images by who is right; for recipes with several seeds one section."""
+    if found.groups:
+        groups = [("images", "Different labels, largest difference in loss first", found.disagreements)]
+    else:
+        first, groups = found.runs[0], []
+        for number, pair in enumerate(found.pairs):
+            other, letter = pair.other, letters(number + 2)[-1]
+            for side, title, wanted in (
+                ("first", f"Only A is right, not {letter}", (True, False)),
+                ("other", f"Only {letter} is right, not A", (False, True)),
+                ("wrong", f"A and {letter} are wrong in different ways", (False, False)),
+            ):
+                indices = [
+                    index
+                    for index in found.disagreements
+                    if tuple(row.label == row.predicted for row in (first.rows[index], other.rows[index])) == wanted
+                    and first.rows[index].predicted != other.rows[index].predicted
+                ]
+                if indices:
+                    groups.append((f"{side}-{number}", title, indices))
+    each = min(4 * PER_SECTION if found.groups else PER_SECTION, max(2, MOST_PICTURES // max(1, len(groups))))
+    groups_shown = groups[: MOST_PICTURES // each]
+    pictures.prepare([index for _, _, indices in groups_shown for index in indices[:each]])
+    return [
+        ImageSection(anchor, title, len(indices), _cards(found, pictures, indices[:each]))
+        for anchor, title, indices in groups_shown
+    ]
+
+
+def _cards(found: RunComparison, pictures: Cards, indices: Sequence[int]) -> list[ComparedCard]:
+    cards = []
+    for index, card in zip(indices, pictures.cards(indices), strict=True):
+        rows = list(zip(letters(len(found.runs)), (run.rows[index] for run in found.runs), strict=True))
+        guesses = [Guess(name, row.predicted, row.probability, row.label == row.predicted) for name, row in rows]
+        cards.append(ComparedCard(rows[0][1].path, rows[0][1].label, guesses, card.picture))
+    return cards

@@ -1,0 +1,165 @@
+"""The page of `vit evaluate`: metrics, classes, confusions with their images, and the most confident errors"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+from torch import Tensor
+
+from vit.data.dataset import image_of
+from vit.data.image_bytes import ImageError
+from vit.data.preprocess import Preprocess
+from vit.data.samples import Samples
+from vit.inference.metrics import MOST_IN_CONFUSION, NAMES, Measurement
+from vit.inference.scored_images import ScoredImages
+from vit.inference.scored_rows import ScoredRow
+from vit.layout import EvaluationLayout
+from vit.report.answer_tables import UnsureContent, unsure_content
+from vit.report.confusion_images import MOST_IN_MATRIX, ConfusionContent, confusion_content
+from vit.report.figures import confusion_matrix, reliability
+from vit.report.inline_figure import drawn
+from vit.report.page import write_page
+from vit.report.run_common import MOST_CLASSES, MOST_PICTURES
+from vit.report.run_pictures import Card, Cards, Pixels
+from vit.report.run_summary import advice, result_lines, with_next_steps
+from vit.report.run_tables import ClassRow, MetricRow, Tested, class_rows, metric_row, share
+from vit.report.scripts import scripts
+from vit.study.wording import Cell
+
+
+@dataclass(frozen=True)
+class EvaluatedImages:
+    """The images of an evaluation, and what is said about them.
+
+    Attributes:
+        model: the model as the user named it.
+        network: name of its network.
+        data: name of the data set.
+        split: split of the data set.
+        samples: the images, of which those that could not be read are not among the scored ones.
+        preprocess: the preprocessing of the model: pictures are read with its channels and its window.
+        seen: number of images that were left out because the training used them, by split.
+        tta: the test-time augmentation; None: one view of each image.
+    """
+
+    model: str
+    network: str
+    data: str
+    split: str
+    samples: Samples
+    preprocess: Preprocess
+    seen: Mapping[str, int]
+    tta: str | None = None
+
+
+@dataclass(frozen=True)
+class EvaluationContent:
+    """Everything that the template prints."""
+
+    model: str
+    network: str
+    data: str
+    split: str
+    tta: str | None
+    seen: dict[str, int]
+    num_images: int
+    num_right: int
+    num_classes: int
+    accuracy: Cell
+    metrics: list[MetricRow]
+    temperature: float
+    has_pictures: bool
+    classes: list[ClassRow]
+    absent: list[str]
+    confusion: Markup | None
+    confusions: ConfusionContent
+    worst: list[Card]
+    doubtful: list[Card]
+    reliability: Markup
+    unsure: UnsureContent | None
+    unreadable: list[tuple[str, str]]
+    summary: list[str]
+
+
+def write_evaluation_page(
+    files: EvaluationLayout,
+    images: EvaluatedImages,
+    measurement: Measurement,
+    scored: ScoredImages,
+    class_names: Sequence[str],
+) -> None:
+    """Write report.html into the folder of an evaluation."""
+    rows = scored_rows(scored, class_names)
+    tested = Tested.of(rows, class_names)
+    pictures = Cards(rows, _pixels(images, scored))
+    classes = class_rows(tested, class_names)
+    measured = [row for row in classes if row.num_images or row.false_alarms][:MOST_CLASSES]
+    confusions = confusion_content(
+        tested, class_names, pictures, files.predictions_path.name, [row.number for row in measured]
+    )
+    num_right = int(tested.correct.sum())
+    after, before = measurement.metrics.to_dict(), measurement.uncalibrated.to_dict()
+    small = len(class_names) <= MOST_IN_MATRIX or len(class_names) > MOST_IN_CONFUSION
+    answers = measurement.answers
+    content = EvaluationContent(
+        model=Path(images.model).name,
+        network=images.network,
+        data=images.data,
+        split=images.split,
+        tta=images.tta,
+        seen={name: count for name, count in images.seen.items() if count},
+        num_images=len(rows),
+        num_right=num_right,
+        num_classes=len(class_names),
+        accuracy=share(num_right, len(rows)),
+        metrics=[metric_row(title, name, after, before) for name, title in NAMES.items() if name in after],
+        temperature=measurement.temperature,
+        has_pictures=True,
+        classes=measured,
+        absent=[row.name for row in classes if not row.num_images],
+        confusion=None if small or measurement.confusion is None
+        else drawn(confusion_matrix(measurement.confusion, class_names)),
+        confusions=confusions,
+        worst=pictures.cards(tested.by_loss[:MOST_PICTURES]),
+        doubtful=pictures.cards(tested.by_confidence()[:MOST_PICTURES]),
+        reliability=drawn(reliability(tested.correct, tested.confidences, tested.uncalibrated)),
+        unsure=None if answers is None
+        else unsure_content(answers, tested.correct, tested.confidences, class_names),
+        unreadable=list(scored.left_out.items()),
+        summary=_summary(images, num_right, len(rows), confusions, measured),
+    )  # fmt: skip
+    write_page(files.report_path, "evaluation.html", {**vars(content), **scripts("table.js", "copy.js")})
+
+
+def scored_rows(scored: ScoredImages, class_names: Sequence[str]) -> list[ScoredRow]:
+    """A row for every image, as predictions.csv has them."""
+    columns = (scored.labels, scored.predictions, scored.confidences, scored.losses, scored.uncalibrated)
+    return [
+        ScoredRow(path, class_names[label], class_names[guess], *map(float, numbers))
+        for path, label, guess, *numbers in zip(scored.paths, *columns, strict=True)
+    ]
+
+
+def _summary(
+    images: EvaluatedImages, num_right: int, num_images: int, confusions: ConfusionContent, classes: Sequence[ClassRow]
+) -> list[str]:
+    lines = result_lines(f"{images.network} on {images.data}", num_right, num_images, images.split, confusions.cells)
+    return with_next_steps(lines, advice(num_right, num_images, classes))
+
+
+def _pixels(images: EvaluatedImages, scored: ScoredImages) -> Pixels:
+    """Pixels of an image by its place among the scored ones, which lack those that could not be read."""
+    samples, window, channels = images.samples, images.preprocess.window, images.preprocess.channels
+    places: list[int] = []
+    for index, path in enumerate(samples.paths):
+        if len(places) < len(scored.paths) and path == scored.paths[len(places)]:
+            places.append(index)
+
+    def pixels(place: int) -> Tensor | None:
+        try:
+            return image_of(samples, places[place], window, channels)
+        except (ImageError, IndexError):
+            return None  # the file changed after the measurement
+
+    return pixels

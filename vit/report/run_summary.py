@@ -1,0 +1,72 @@
+"""A summary to send: the result of a run or an evaluation in a few plain lines, with what to do next"""
+
+from collections.abc import Sequence
+
+from vit.checkpoints.result import RunResult
+from vit.inference.intervals import Metric
+from vit.report.confusion_images import CellImages
+from vit.report.run_tables import ClassRow
+
+WIDE = 0.02  # half width of an interval: beyond it more test images are advised
+UNEVEN = 0.15  # a class whose recall lies so far below the accuracy is named
+FEW_TRAINING_IMAGES = 20_000  # with fewer, pretrained weights are advised
+_MIN_IMAGES = 10  # of a class that is named
+
+
+def result_lines(title: str, num_right: int, num_images: int, split: str, cells: Sequence[CellImages]) -> list[str]:
+    """Title, accuracy with its interval, and the most frequent mistake.
+
+    Args:
+        cells: cells of the confusion matrix with pictures.
+    """
+    found = Metric.fraction(num_right, num_images)
+    around = f"95 % interval {100 * found.low:.2f} to {100 * found.high:.2f}"
+    images = f"{split} images" if split != "all" else "images"
+    lines = [
+        title,
+        f"Accuracy: {100 * found.value:.2f} % ({around}), {num_right:,} of {num_images:,} {images}",
+    ]
+    worst = next((cell for cell in cells if cell.is_open), None)
+    if worst is not None:
+        where = f"{worst.label_name} taken for {worst.predicted_name}"
+        lines.append(f"Most frequent mistake: {where}, {worst.count:,} of {worst.total:,} images")
+    return lines
+
+
+def advice(num_right: int, num_images: int, classes: Sequence[ClassRow]) -> list[str]:
+    """What to do next, as far as the measured images say."""
+    found, steps = Metric.fraction(num_right, num_images), []
+    named = [row for row in classes if row.num_images >= _MIN_IMAGES]
+    lowest = min(named, key=lambda row: float(row.recall[0]), default=None)
+    if lowest is not None and found.value - float(lowest.recall[0]) / 100 > UNEVEN:
+        where = f"{lowest.name}, of which {float(lowest.recall[0]):.1f} % are found"
+        steps.append(f"Look at the images of {where}. Wrong labels and too few training images are common causes.")
+    elif num_right < num_images:
+        steps.append("Look at the worst images on the page: some of their labels may be wrong.")
+    half = (found.high - found.low) / 2
+    if half > WIDE:
+        steps.append(f"The accuracy is known to ±{100 * half:.1f} points: more test images would make that narrower.")
+    return steps
+
+
+def training_lines(result: RunResult, first_weights: str) -> list[str]:
+    """How the run was trained."""
+    images = result.num_images.get("train", 0)
+    return [
+        f"Trained on {images:,} images for {result.epochs:,.4g} epochs, seed {result.seed}; {first_weights} at first",
+    ]
+
+
+def training_advice(result: RunResult, first_weights: str) -> list[str]:
+    """What to do next, as far as the training says."""
+    steps = []
+    if result.best_epoch + 1 >= result.epochs > 1:
+        steps.append("The last epoch was the best one: a longer training may be better.")
+    if first_weights == "random weights" and result.num_images.get("train", 0) < FEW_TRAINING_IMAGES:
+        steps.append("With so few images pretrained weights are often better: vit probe DATA compares some.")
+    return steps
+
+
+def with_next_steps(lines: Sequence[str], steps: Sequence[str]) -> list[str]:
+    """The lines of a summary with its advice below."""
+    return [*lines, "What to do next:", *(f"- {step}" for step in steps)] if steps else list(lines)

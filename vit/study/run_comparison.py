@@ -1,0 +1,119 @@
+"""Finished runs side by side on the test images that they share: accuracies, paired tests, options, disagreements"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from vit.inference.intervals import Metric
+from vit.layout import RunLayout
+from vit.study.findings import Difference, Interval
+from vit.study.finished_runs import FinishedRun
+from vit.study.paired import McNemar, hochberg, mcnemar, paired_gap
+from vit.study.repeats import Repeated, Run, differences, repeated
+from vit.training.recipes.values import todays_names
+
+
+@dataclass(frozen=True)
+class RunPair:
+    """The first run and another one, over the test images alone.
+
+    Attributes:
+        other: the other run.
+        gap: accuracy of the first run minus that of the other one.
+        test: McNemar's test.
+        p_adjusted: its p, corrected for all pairs (Hochberg).
+    """
+
+    other: FinishedRun
+    gap: Interval
+    test: McNemar
+    p_adjusted: float
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """What runs have in common and what not.
+
+    Attributes:
+        runs: the runs; each other one is compared with the first.
+        accuracies: accuracy of each run, with an interval over the test images.
+        pairs: the first run against each other one.
+        groups: recipes with several seeds; empty where each recipe has one.
+        differences: the first recipe against each other one, over seeds and test images; None without common seeds.
+        options: options that differ: name, and the value of each run; "" where a run does not have the option.
+        disagreements: indices of the images with different predicted labels, largest difference in loss first.
+    """
+
+    runs: Sequence[FinishedRun]
+    accuracies: list[Interval]
+    pairs: list[RunPair]
+    groups: list[Repeated]
+    differences: list[tuple[str, Difference | None]]
+    options: list[tuple[str, ...]]
+    disagreements: list[int]
+
+    @property
+    def num_images(self) -> int:
+        """Number of common test images."""
+        return len(self.runs[0].rows)
+
+
+def compare_runs(runs: Sequence[FinishedRun]) -> RunComparison:
+    """Compare runs that were tested on the same images."""
+    first, *others = runs
+    recipes = [_recipe(run) for run in runs]
+    tests = [mcnemar(first.correct, other.correct) for other in others]
+    gaps = [paired_gap(first.correct, other.correct) for other in others]
+    corrected = hochberg([test.p for test in tests])
+    groups = repeated(
+        [Run(run.name, run.network, run.seed, own, ~run.correct) for run, own in zip(runs, recipes, strict=True)]
+    )
+    return RunComparison(
+        runs,
+        [_accuracy(run) for run in runs],
+        [RunPair(*row) for row in zip(others, gaps, tests, corrected, strict=True)],
+        groups,
+        differences(groups) if len(groups) > 1 else [],
+        _different_options(recipes),
+        _disagreements(runs),
+    )
+
+
+def _accuracy(run: FinishedRun) -> Interval:
+    accuracy = Metric.fraction(int(run.correct.sum()), len(run.rows))
+    return Interval(accuracy.value, accuracy.low, accuracy.high)
+
+
+def _recipe(run: FinishedRun) -> dict[str, Any]:
+    """The recipe of a run as plain values; empty where it cannot be read."""
+    try:
+        found = yaml.safe_load(RunLayout(run.path).config_path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
+    return todays_names(found) if isinstance(found, dict) else {}
+
+
+def _different_options(recipes: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    values = [_flat(recipe) for recipe in recipes]
+    names = sorted({name for own in values for name in own})
+    rows = [(name, *(own.get(name, "") for own in values)) for name in names]
+    return [row for row in rows if len(set(row[1:])) > 1]
+
+
+def _flat(values: Mapping[str, Any], above: str = "") -> dict[str, str]:
+    """Nested values by their dotted names, as text."""
+    flat: dict[str, str] = {}
+    for name, value in values.items():
+        flat |= _flat(value, f"{above}{name}.") if isinstance(value, dict) else {f"{above}{name}": f"{value}"}
+    return flat
+
+
+def _disagreements(runs: Sequence[FinishedRun]) -> list[int]:
+    def spread(index: int) -> float:
+        losses = [run.rows[index].loss for run in runs]
+        return max(losses) - min(losses)
+
+    labels = zip(*([row.predicted for row in run.rows] for run in runs), strict=True)
+    return sorted((index for index, guesses in enumerate(labels) if len(set(guesses)) > 1), key=spread, reverse=True)
