@@ -157,12 +157,14 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused, with the options that go with the data", 2),
         Fault("K19", "vit probe: two backbones of one name, DATA that is not there, images with several labels",
               "refused before a feature is computed; DATA that is not there ends with 3", 2),
-        Fault("K20", "vit study, crossval, probe, predict --parts: options of a cluster without a cluster, an unknown one, one that Ray "
-              "does not have, or no SLURM on this machine",
+        Fault("K20", "vit study, crossval, probe, predict --parts: options of a cluster without a cluster, an unknown "
+              "one, one that Ray does not have, or no SLURM on this machine",
               "refused before an image is read, with the nearest name", 2),
-        Fault("K21", "vit study, crossval, probe, predict --parts: --executor slurm without submitit, --executor ray without Ray",
+        Fault("K21", "vit study, crossval, probe, predict --parts: --executor slurm without submitit, --executor ray "
+              "without Ray",
               "refused before an image is read, with the command that installs it", 2),
-        Fault("K22", "vit study, crossval, probe, predict --parts: SLURM refuses the tasks", "nothing is computed; SLURM's words", 2),
+        Fault("K22", "vit study, crossval, probe, predict --parts: SLURM refuses the tasks",
+              "nothing is computed; SLURM's words", 2),
     ),
     "Learning without labels": (
         Fault("L1", "a folder without images for vit pretrain", "refused, with what lies in it instead", 3),
