@@ -15,7 +15,7 @@ WINDOWS = """
 import os, pkgutil, signal, sys
 from importlib import import_module
 import lightning.pytorch, matplotlib.figure, pyarrow.parquet, scipy.stats, sklearn.datasets
-import timm, torch._dynamo, torch.distributed.checkpoint, torchvision, wandb
+import timm, torch._dynamo, torch.distributed.checkpoint, torchvision, uvicorn, wandb
 for name in ("O_NONBLOCK", "O_CLOEXEC", "O_DIRECTORY", "mkfifo", "nice", "sched_getaffinity", "fork", "getuid"):
     delattr(os, name)
 for name in ("SIGUSR1", "SIGUSR2", "SIGPIPE", "SIGHUP", "pthread_sigmask", "sigtimedwait"):

@@ -231,6 +231,8 @@ def test_every_finding_kind_has_a_place_in_the_report(bad):
         "very_large",
         "imbalance",
         "group_across_splits",
+        "channels",
+        "more_than_8_bits",
     }
 
 

@@ -14,11 +14,13 @@ from pydicom.dataset import FileDataset, FileMetaDataset
 from pydicom.uid import ExplicitVRLittleEndian, generate_uid
 
 from vit.data import decode, formats, tiff_file
+from vit.data.check import check
 from vit.data.decode import ImageError, decode_image, image_format
 from vit.data.formats import has_image_extension
 from vit.data.gray_window import measured_window
 from vit.data.planes import gray_of
 from vit.data.samples import Samples
+from vit.data.sources import open_source
 
 RNG = np.random.default_rng(0)
 BANDS = RNG.integers(0, 256, (5, 20, 30), dtype=np.uint8)
@@ -248,6 +250,28 @@ def test_changed_bytes_give_an_image_or_one_error(kind: str) -> None:
             reasons.append(error.reason)
     assert not any(PERSON in reason for reason in reasons)
     assert {"image", "unreadable"} <= outcomes
+
+
+@pytest.mark.faults("I25")
+def test_a_check_names_channels_and_depth(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        for number in range(4):
+            values = RNG.integers(1000, 1200, (4, 32, 32)).astype(np.uint16)
+            content = tiff(values, photometric="minisblack", planarconfig="separate")
+            (tmp_path / name / f"{number}.tif").write_bytes(content)
+    Image.fromarray(RNG.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(tmp_path / "a" / "9.png")
+    found = check(open_source(str(tmp_path)), lambda done, total: None).findings
+    kinds = {(finding.kind, finding.path.rpartition("/")[2]): finding for finding in found}
+    assert kinds["channels", "9.png"].detail == "3 channels; most images have 4"
+    assert kinds["channels", ""].suggestion == "train with --model.preprocess.channels 4"
+    assert kinds["more_than_8_bits", ""].detail.startswith("8 of 9 images")
+    assert not {"unreadable", "one_color", "duplicate", "near_duplicate"} & {finding.kind for finding in found}
+
+
+def test_fewer_bits_than_8_are_all_of_them() -> None:
+    bits = dicom(np.array([[0, 1]], np.uint8), BitsStored=1, HighBit=0)
+    assert decode_image(bits)[0].tolist() == [[0, 255]]
 
 
 def test_the_readers_are_those_of_the_extras() -> None:

@@ -364,5 +364,5 @@ def test_a_missing_package_is_named_with_its_extra(trained, tmp_path, monkeypatc
 
 
 def test_every_format_is_a_format():
-    assert set(FORMATS) == {"onnx", "openvino", "pt2", "safetensors", "timm", "hf"}
+    assert set(FORMATS) == {"coreml", "onnx", "openvino", "pt2", "safetensors", "timm", "hf"}
     assert all(isinstance(chosen, Format) for chosen in FORMATS.values())

@@ -118,6 +118,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "their rows say so; training, evaluation, prediction, explanation and export keep 1 to 16 channels"),
         Fault("I24", "channels beside a mean, a RandAugment or a network option of other channels",
               "refused before an image is read", 2),
+        Fault("I25", "a data set with images of other channels, or of more than 8 bits beside 8",
+              "`vit data check` names the images and what to do"),
     ),
     "Configs and command line": (
         Fault("K1", "a misspelled command, option, key or value; a path that does not exist",

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from vit.data.duplicates import Match, exact_matches, near_matches
 from vit.data.groups import leaks
 from vit.data.label_text import PRESENT
+from vit.data.preprocess import COLORS
 from vit.data.samples import Labels, Samples, Source
 from vit.data.scan import ImageList, ScannedImages, scan_images
 
@@ -36,6 +37,8 @@ KINDS = (  # in the order of a report
     "odd_shape",
     "one_color",
     "very_large",
+    "channels",
+    "more_than_8_bits",
     "empty_class",
     "rare_class",
     "imbalance",
@@ -119,6 +122,7 @@ def check(source: Source, progress: Callable[[int, int], None]) -> CheckResult:
     counts = {split: _counted(source.splits[split], len(source.class_names)) for split in images.splits}
     findings = [
         *_image_findings(images, scanned),
+        *_pixel_findings(images, scanned),
         *_pair_findings(images, scanned, source.is_multilabel),
         *_group_findings(source),
         *_class_findings(source.class_names, counts, source.is_multilabel),
@@ -158,6 +162,33 @@ def _image_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Findi
         for image in np.flatnonzero(chosen & scanned.readable).tolist():
             height, width = scanned.sides[image].tolist()
             yield found(image, kind, f"{width}x{height} pixels", suggestion)
+
+
+def _pixel_findings(images: ImageList, scanned: ScannedImages) -> Iterator[Finding]:
+    """Images whose pixels are unlike those of most: other channels, or more than 8 bits beside 8."""
+    readable = scanned.readable
+    if not readable.any():
+        return
+    counts = np.bincount(scanned.channels[readable])
+    usual = int(counts.argmax())
+    for image in np.flatnonzero(readable & (scanned.channels != usual)).tolist():
+        split, label, path = images.describe(image)
+        detail = f"{scanned.channels[image]} channels; most images have {usual}"
+        yield Finding("warning", "channels", split, label, path, detail=detail, suggestion="convert or remove it")
+    if usual != COLORS:
+        detail = f"{counts[usual]:,} images have {usual} channels"
+        yield Finding(
+            "warning", "channels", detail=detail, suggestion=f"train with --model.preprocess.channels {usual}"
+        )
+    deep = readable & scanned.deep
+    if not deep.any():
+        return
+    if deep.sum() == readable.sum():
+        detail, suggestion = f"all {deep.sum():,} images", "nothing: a training measures the range of their values"
+    else:
+        detail = f"{deep.sum():,} of {readable.sum():,} images, such as {images.path(int(np.flatnonzero(deep)[0]))}"
+        suggestion = "bring all images to one depth: a window changes the deep ones alone"
+    yield Finding("warning", "more_than_8_bits", detail=detail, suggestion=suggestion)
 
 
 def _tiny(scanned: ScannedImages) -> npt.NDArray[np.bool_]:

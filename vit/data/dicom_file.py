@@ -87,8 +87,11 @@ def read_dicom(data: bytes, path: str | os.PathLike[str], window: Window | None,
         is_changed = modality is not values and not np.array_equal(modality, values)
         if not is_changed and stored == 8 and values.dtype == np.uint8:
             return Planes(values[None], None, is_inverted)
-        own = None if is_changed or values.dtype.kind != "u" else (0.0, float(2**stored - 1))
-        return Planes(np.asarray(modality)[None], own, is_inverted)
+        full = None if is_changed or values.dtype.kind != "u" or stored > 16 else (0.0, float(2**stored - 1))
+        modality = np.asarray(modality)
+        if modality.dtype == np.uint8:  # fewer than 8 bits stored, or rescaled: not gray levels as they stand
+            modality = modality.astype(np.uint16)
+        return Planes(modality[None], None, is_inverted, full)
     except ImageError:
         raise
     except Exception as error:

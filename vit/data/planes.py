@@ -24,11 +24,13 @@ class Planes:
         values: (C, H, W) of the file's type.
         window: values that the file itself says are black and white; None: it says nothing.
         is_inverted: whether the lowest value is white.
+        full_range: all values that the bits of the file can be; None: those of its type.
     """
 
     values: npt.NDArray[Any]
     window: Window | None = None
     is_inverted: bool = False
+    full_range: Window | None = None
 
     @property
     def is_deep(self) -> bool:
@@ -46,7 +48,7 @@ def as_pixels(planes: Planes, window: Window | None) -> Tensor:
         ValueError: values need a window, and there is none; or they are not finite.
     """
     values = planes.values
-    window = window or planes.window
+    window = window or planes.window or planes.full_range
     if not planes.is_deep:
         levels = values * np.uint8(255) if values.dtype == np.bool_ else values
     elif window is not None:
@@ -115,10 +117,22 @@ def shown(pixels: Tensor) -> Tensor:
     return pixels[:COLORS]
 
 
-def wrong_channels(path: str | os.PathLike[str], found: int, channels: int) -> ImageError:
+class ChannelsError(ImageError):
+    """An image that can be read, with another number of channels than the model's.
+
+    Attributes:
+        found: number of its channels.
+    """
+
+    found: int = 0
+
+
+def wrong_channels(path: str | os.PathLike[str], found: int, channels: int) -> ChannelsError:
     """The error of an image whose number of channels is not the model's."""
     count = "1 channel" if found == 1 else f"{found} channels"
-    return ImageError(path, "unreadable", f"{count}, and the model sees {channels} (model.preprocess.channels)")
+    error = ChannelsError(path, "unreadable", f"{count}, and the model sees {channels} (model.preprocess.channels)")
+    error.found = found
+    return error
 
 
 def check_planes(channels: int, height: int, width: int, item_bytes: int, path: str | os.PathLike[str]) -> None:

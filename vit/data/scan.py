@@ -1,16 +1,22 @@
 """One pass over all images of a source, on all cores, which keeps 800 bytes of each image."""
 
+import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 from vit.data.dataset import image_of
-from vit.data.decode import ImageError, decode_image, image_format
+from vit.data.decode import ImageError, decode_image, deep_values, image_format
 from vit.data.formats import FORMATS_OF
+from vit.data.gray_window import measured_window
 from vit.data.image_hashes import THUMBNAIL_SIZE, Bytes, ImageHashes, hash_image
 from vit.data.label_text import label_text
+from vit.data.planes import ChannelsError, shown
+from vit.data.preprocess import COLORS, Window
 from vit.data.samples import Labels, Source
 from vit.data.shards.reader import ChangedError
 from vit.data.split import SPLITS
@@ -18,6 +24,23 @@ from vit.data.threads import decode_threads
 
 NO_LABEL = "(no label)"  # in a table, of an image that may have several labels
 _PER_TASK = 32  # images that a thread takes at a time
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What is kept of one readable image.
+
+    Attributes:
+        hashes: hashes of its pixels.
+        format: format of its file; empty for arrays.
+        channels: number of its channels, 3 for gray.
+        is_deep: whether its values have more than 8 bits.
+    """
+
+    hashes: ImageHashes
+    format: str
+    channels: int
+    is_deep: bool
 
 
 class ImageList:
@@ -37,6 +60,7 @@ class ImageList:
         rows = np.concatenate([part.labels for part in self._parts])
         self.labels: Labels = rows
         self._names: Sequence[str] = source.class_names
+        self._lock, self._windows = threading.Lock(), dict[int, Window | None]()
         if source.is_multilabel:
             sets, numbers = np.unique(rows, axis=0, return_inverse=True)
             self.labels = numbers.reshape(-1)
@@ -61,18 +85,35 @@ class ImageList:
             own = [image - first for image in images if first <= image < first + len(part)]
             part.prepare(own)
 
-    def scan(self, image: int) -> tuple[ImageHashes, str] | ImageError:
-        """The hashes of an image and the format of its file (empty for arrays), or why the file cannot be read."""
+    def scan(self, image: int) -> Scan | ImageError:
+        """What is kept of an image, or why the file cannot be read."""
         part, index = self._parts[self.split_numbers[image]], self._index_in_split(image)
         if part.arrays is not None:
-            return hash_image(image_of(part, index)), ""
+            return Scan(hash_image(image_of(part, index)), "", COLORS, False)
         try:
             data = part.encoded(index)
-            return hash_image(decode_image(data, part.name(index))), image_format(data)
+            pixels, channels = self._pixels(data, part.name(index))
+            is_deep = deep_values(data, part.name(index), channels) is not None
+            return Scan(hash_image(pixels), image_format(data), channels, is_deep)
         except ImageError as error:
             return error
         except ChangedError as error:
             return ImageError(part.name(index), "unreadable", error.problem)
+
+    def _pixels(self, data: bytes, name: str) -> tuple[Tensor, int]:
+        """What a training sees of an image (3, H, W): of many channels the first three; and their number."""
+        try:
+            return decode_image(data, name, self._window(COLORS)), COLORS
+        except ChannelsError as error:
+            pixels = decode_image(data, name, self._window(error.found), error.found)
+            return shown(pixels).contiguous(), error.found
+
+    def _window(self, channels: int) -> Window | None:
+        """The window that a training measures, once for each number of channels."""
+        with self._lock:
+            if channels not in self._windows:
+                self._windows[channels] = measured_window(self._parts[0], channels)
+            return self._windows[channels]
 
     def _index_in_split(self, image: int) -> int:
         return image - int(self._starts[self.split_numbers[image]])
@@ -84,6 +125,8 @@ class ScannedImages:
     Attributes:
         readable: (n,) whether the image could be decoded; the arrays below are zero where not.
         sides: (n, 2) height and width in pixels.
+        channels: (n,) number of channels; gray images count as 3, because a training reads both alike.
+        deep: (n,) whether the values have more than 8 bits, and no window of their own.
         spreads: (n,) largest difference between two pixels of one channel, in gray levels.
         perceptual_hashes: (n,) 64 bits each.
         thumbnails: (n, 768) pictures of 16x16 pixels.
@@ -94,6 +137,8 @@ class ScannedImages:
     def __init__(self, num_images: int) -> None:
         self.readable = np.zeros(num_images, dtype=np.bool_)
         self.sides = np.zeros((num_images, 2), dtype=np.int32)
+        self.channels = np.zeros(num_images, dtype=np.uint8)
+        self.deep = np.zeros(num_images, dtype=np.bool_)
         self.spreads = np.zeros(num_images, dtype=np.uint8)
         self.perceptual_hashes: npt.NDArray[np.uint64] = np.zeros(num_images, dtype=np.uint64)
         self.thumbnails: Bytes = np.zeros((num_images, THUMBNAIL_SIZE), dtype=np.uint8)
@@ -130,7 +175,7 @@ def scan_images(images: ImageList, progress: Callable[[int, int], None]) -> Scan
     scanned = ScannedImages(total)
     parts = [range(start, min(start + _PER_TASK, total)) for start in range(0, total, _PER_TASK)]
 
-    def scan(part: range) -> list[tuple[ImageHashes, str] | ImageError]:
+    def scan(part: range) -> list[Scan | ImageError]:
         images.prepare(part)
         return [images.scan(image) for image in part]
 
@@ -140,8 +185,9 @@ def scan_images(images: ImageList, progress: Callable[[int, int], None]) -> Scan
                 if isinstance(result, ImageError):
                     scanned.reasons[image] = result.reason
                     continue
-                hashes, file_format = result
-                scanned.add(image, hashes)
+                file_format = result.format
+                scanned.add(image, result.hashes)
+                scanned.channels[image], scanned.deep[image] = result.channels, result.is_deep
                 ending = Path(images.path(image)).suffix.lower()
                 if file_format and file_format not in FORMATS_OF.get(ending, (file_format,)):
                     scanned.formats[image] = file_format
