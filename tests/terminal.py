@@ -86,7 +86,9 @@ class Terminal:
     @property
     def text(self) -> str:
         """Everything that is on the screen, and that has left it at the top."""
-        above = ("".join(line[column].data for column in range(self._screen.columns)) for line in self._screen.history.top)
+        above = (
+            "".join(line[column].data for column in range(self._screen.columns)) for line in self._screen.history.top
+        )
         return "\n".join(line.rstrip() for line in (*above, *self._screen.display))
 
     @property

@@ -86,7 +86,9 @@ def test_names_that_a_shell_would_run_are_left_out(here, monkeypatch):
 def completed(shell, words, script, folder, lines):
     """What is on the line of a real shell in a terminal after each text and TAB."""
     found = []
-    with Terminal([shell, *words], folder, {"PS1": "$ ", "ZDOTDIR": str(folder), "HOME": str(folder)}, columns=100) as shown:
+    with Terminal(
+        [shell, *words], folder, {"PS1": "$ ", "ZDOTDIR": str(folder), "HOME": str(folder)}, columns=100
+    ) as shown:
         shown.wait_for("$")
         if shell == "bash":
             shown.press(f"source {script}\r")

@@ -190,4 +190,3 @@ def _short(text: str) -> str:
     first = re.split(r"[;:.]\s|\.$", " ".join(text.split()))[0]
     shown = first if len(first) <= _LONGEST else f"{first[: first.rindex(' ', 0, _LONGEST)]} ..."
     return shown.replace("%", "%%")
-

@@ -51,7 +51,9 @@ class TrainProgress(Listener):
             values[self.followed] = percent(row[f"val/{self.followed}"])
         self.add(int(row["epoch"]) + 1, values, row)
 
-    def add(self, number: int, values: Mapping[str, str], row: Mapping[str, float], log_line: str | None = None) -> None:
+    def add(
+        self, number: int, values: Mapping[str, str], row: Mapping[str, float], log_line: str | None = None
+    ) -> None:
         """Add a row to the table. A terminal also shows speed and time.
 
         Args:
