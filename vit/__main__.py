@@ -55,6 +55,7 @@ _LOST_WORKER_WORDS = (
     "smaller --batch_size"
 )
 HELP = """usage: vit COMMAND ... [--debug]
+       vit --print_completion bash|zsh|fish
 
 Vision Transformers for image classification.
 
@@ -102,6 +103,11 @@ def _dispatch(arguments: list[str]) -> int:
         print(__version__)
         return 0
     name, *rest = arguments
+    if name.partition("=")[0] == "--print_completion":
+        from vit.commands.completion import completion_script
+
+        print(completion_script(name.partition("=")[2] or "".join(rest[:1]), COMMANDS), end="")
+        return 0
     if name not in COMMANDS:
         raise UsageError(f"there is no command {name!r}", nearest(name, COMMANDS))
     try:

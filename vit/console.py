@@ -1,18 +1,24 @@
 """Terminal output: lines, tables and progress; control characters in names are escaped."""
 
 import math
+import re
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 LOG_EVERY_SECONDS = 15.0  # between two lines of progress in a log
 LOG_WIDTH = 160  # characters
+LEAST_WIDTH = 20  # of the text beside a name, in a narrow terminal
+PATH_INDENT = 4  # of a path that is too long beside its name
+HEAD_EVERY = 20  # rows between two heads of a table that grows
+_SHELL_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\\.|[^\s'"\\])+""")
 
 
 def harmless(text: str) -> str:
@@ -37,11 +43,11 @@ class Reporter:
 
     def line(self, text: str = "") -> None:
         """Print a line of the result. A line break at the start of the text gives an empty line."""
-        self.out.print("\n" * text.startswith("\n") + harmless(text.removeprefix("\n")))
+        _print(self.out, text)
 
     def notice(self, text: str) -> None:
         """Print a message that is not part of the result."""
-        self.err.print("\n" * text.startswith("\n") + harmless(text.removeprefix("\n")))
+        _print(self.err, text)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
         """Print a table. Columns of numbers are aligned to the right."""
@@ -59,11 +65,15 @@ class Reporter:
         pairs = list(facts)
         width = max(len(name) for name, _ in pairs)
         for name, value in pairs:
-            self.line(f"  {name:<{width}}  {value}")
+            _print(self.out, value, f"  {harmless(name):<{width}}  ")
 
     def next_command(self, command: str) -> None:
-        """Print the next useful command: the last line of every command."""
-        self.line(f"\nNext: {command}")
+        """Print the next useful command: the last line of every command. A narrow terminal breaks it as a shell would."""
+        text = f"Next: {harmless(command)}"
+        first, *words = _SHELL_WORD.findall(text)
+        if self.out.file.isatty() and " ".join([first, *words]) == text:
+            text = "\n".join(_lines([first, *(f" {word}" for word in words)], self.out.width, 4, " \\"))
+        self.out.print(f"\n{text}")
 
 
 class _PlainConsole(Console):
@@ -88,8 +98,74 @@ def _console(is_terminal: bool, quiet: bool, stderr: bool = False) -> Console:
     )
 
 
+def _print(console: Console, text: str, beside: str = "") -> None:
+    """Print text beside a name. A terminal gets lines that are broken between words; a long path stays whole."""
+    if text.startswith("\n"):
+        console.print()
+    whole = beside + harmless(text.removeprefix("\n"))
+    if console.file.isatty():
+        indent = cell_len(beside) or len(whole) - len(whole.lstrip(" "))
+        start, (first, *words) = whole[:indent], re.findall(r" *[^ ]+(?: %)?", whole[indent:]) or [""]
+        if beside and cell_len(whole[:indent] + first) > console.width:
+            start, indent, first, words = beside.rstrip(), PATH_INDENT, "", [" " * console.width + first, *words]
+        whole = "\n".join(_lines([start + first, *words], max(console.width, indent + LEAST_WIDTH), indent))
+    console.print(whole)
+
+
+def _lines(words: Sequence[str], width: int, indent: int, ending: str = "") -> list[str]:
+    """Lines of words with the spaces before them; all but the last have an ending."""
+    lines = [words[0]]
+    for word in words[1:]:
+        if cell_len(lines[-1] + word + ending) <= width:
+            lines[-1] += word
+        else:
+            lines.append(" " * indent + word.lstrip(" "))
+    return [line + ending for line in lines[:-1]] + lines[-1:]
+
+
+class GrowingTable:
+    """A table that gets its rows one by one, each in a fixed layout; in a log, a line of names and values for each row.
+
+    Args:
+        widths: {name: characters} of the columns, which a longer name widens.
+    """
+
+    def __init__(self, reporter: Reporter, widths: Mapping[str, int]) -> None:
+        self.reporter = reporter
+        self.widths = {name: max(width, cell_len(name)) for name, width in widths.items()}
+        self._rows = 0
+
+    def row(self, values: Mapping[str, str], log_line: str | None = None) -> None:
+        """Print a row.
+
+        Args:
+            values: {name: value}; a column without a value stays empty.
+            log_line: the line in a log; None: all names and values.
+        """
+        if not _draws(self.reporter):
+            self.reporter.notice(log_line or "  ".join(f"{name} {value}" for name, value in values.items() if value))
+            return
+        has_head = self._rows % HEAD_EVERY == 0
+        gap = 2 if sum(self.widths.values()) + 2 * len(self.widths) <= self.reporter.err.width else 1
+        table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold", show_header=has_head)
+        for name, width in self.widths.items():
+            table.add_column(Text(harmless(name)), justify="right", width=width, no_wrap=True)
+        table.add_row(*(Text(harmless(values.get(name, ""))) for name in self.widths))
+        self.reporter.err.print(table, soft_wrap=False)
+        self._rows += 1
+
+
+def _draws(reporter: Reporter) -> bool:
+    """Whether progress is drawn: on a terminal that can move its cursor."""
+    return sys.stderr.isatty() and not reporter.err.is_dumb_terminal
+
+
 class _TimeLeft(ProgressColumn):
     """Time left, counted down between updates. Rich's column uses the progress of the last half minute alone."""
+
+    def get_table_column(self) -> Column:
+        """A column that stays whole in a narrow terminal, where the bar is shortened."""
+        return Column(no_wrap=True)
 
     def render(self, task: Task) -> Text:
         """Time until the field `ends`, if it is known."""
@@ -131,7 +207,7 @@ class ProgressReport:
             self._first = now, share
         elapsed, gained = now - self._first[0], share - self._first[1]
         left = elapsed / gained * (1 - share) if gained > 0 else None
-        if sys.stderr.isatty():
+        if _draws(self.reporter):
             self._draw(f"{done:,}/{total:,}", words, share, None if left is None else now + left)
         elif now - self._printed >= LOG_EVERY_SECONDS or (done == total and now - self._started >= LOG_EVERY_SECONDS):
             self._printed = now

@@ -7,32 +7,45 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from PIL import Image
 
 import vit.commands.demo as module
+from tests.browser import CHROMIUM, LACKING
+from vit.checkpoints.run import RunDirectory
+from vit.commands.demo_facts import NUM_EXAMPLES, examples_of, heading_of
+from vit.commands.recipe_options import read_recipe
+from vit.console import interval
 from vit.data.preprocess import Preprocess
+from vit.data.split import read_splits
 from vit.explain.explainer import Explainer
 from vit.inference.devices import choose_device
 from vit.inference.engine import Engine
 from vit.inference.predictor import Predictor, load
 from vit.models.spec import create_network
 from vit.report.overlay import overlay
+from vit.training.run_images import images_of_run
 
 BEGIN = """
 import json, sys
 from pathlib import Path
-from vit.commands.demo import HERE, build, launch
+from vit.commands.demo import HERE, Page, build, launch
+from vit.commands.demo_facts import examples_of, heading_of
 from vit.inference.predictor import load
 run, uploads, *paths = sys.argv[1:]
 predictor = load(run, "cpu")
+Path(uploads).mkdir()
+what = Page(predictor, 3, heading_of(Path(run), predictor), examples_of(Path(run), Path(uploads)))
 """
 BUILT = """
-page = build(predictor, 3)
+page = build(what)
 pictures, classes, problems, rows = page.fns[0].fn(paths)
 empty = page.fns[0].fn(None)
 seen, words = page.fns[1].fn(rows)
@@ -47,10 +60,30 @@ print(json.dumps({
     "turns": sorted({one.concurrency_id for one in page.fns.values()}),
 }))
 """
+VISITED = """
+import html, shutil
+from playwright.sync_api import sync_playwright
+page, address = launch(what, HERE, None, Path(uploads))
+with sync_playwright() as playwright:
+    browser = playwright.chromium.launch(executable_path=paths[0], args=["--no-sandbox", "--disable-gpu"])
+    tab = browser.new_page(viewport={"width": 1280, "height": 1200})
+    tab.goto(address)
+    tab.wait_for_selector(".thumbnail-lg")
+    examples = tab.locator(".thumbnail-lg").count()
+    captions = tab.locator(".caption-label").all_inner_texts()
+    heading = tab.locator("h1").all_inner_texts(), tab.title(), tab.locator(".prose p").all_inner_texts()
+    tab.locator(".thumbnail-lg").nth(2).click()
+    tab.wait_for_selector("h2")
+    answer = tab.locator("h2").first.inner_text()
+    browser.close()
+page.close(verbose=False)
+print(json.dumps({"examples": examples, "captions": captions, "heading": heading, "answer": answer.strip(),
+                  "paths": [example.path for example in what.examples]}))
+"""
 SERVED = """
 import urllib.request
 from gradio_client import Client, handle_file
-page, address = launch(predictor, 3, HERE, None, Path(uploads))
+page, address = launch(what, HERE, None, Path(uploads))
 html = urllib.request.urlopen(address).read().decode()
 client = Client(address, verbose=False, analytics_enabled=False)
 pictures, classes, _ = client.predict([handle_file(path) for path in paths], api_name="/predict")
@@ -127,3 +160,75 @@ def test_its_server_answers_on_this_machine_alone(digits_run, mixed, tmp_path):
     assert found["captions"] == [f"{row.label} {row.probability:.1%}"]
     assert found["classes"]["label"] == row.label
     assert [one["label"] for one in found["classes"]["confidences"]] == [label for label, _ in row.top]
+
+
+@pytest.mark.slow
+def test_a_browser_sees_the_model_and_its_examples(digits_run, tmp_path):
+    if CHROMIUM is None:
+        pytest.skip(LACKING)
+    before = {path: path.stat().st_mtime_ns for path in digits_run.path.rglob("*")}
+    found = told(VISITED, digits_run, tmp_path, [CHROMIUM])
+    (title,), tab, lines = found["heading"]
+    assert title == "vit_nano_patch2_8, trained on digits" and tab == f"vit demo: {title}"
+    result = RunDirectory(digits_run.path).read_result()
+    accuracy = f"Test accuracy {interval(**result.metrics['acc1'])}, 359 images, 95 % interval"
+    assert accuracy in lines and f"Model: {digits_run.best.name}" in lines
+    assert found["examples"] == NUM_EXAMPLES and len(set(found["captions"])) == NUM_EXAMPLES
+    row = next(load(digits_run.best, "cpu").predict_files([found["paths"][2]], 3))
+    assert found["answer"] == row.label
+    assert before == {path: path.stat().st_mtime_ns for path in digits_run.path.rglob("*")}
+
+
+def test_examples_of_files_are_named_where_they_are(vit, colors, tmp_path):
+    photos = tmp_path / "photos"
+    shutil.copytree(colors, photos)
+    quick = ("--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--epochs", 1, "--wandb", "off")
+    answer = vit("train", photos, *quick, "--out", tmp_path / "out")
+    (config,) = (tmp_path / "out").glob("**/config.yaml")
+    listed = {row.path: row.label for row in read_splits(config.parent / "splits.csv")["validation"]}
+    found = examples_of(config.parent, tmp_path / "none")
+    assert answer.code == 0 and found and {example.path: example.label for example in found}.items() <= listed.items()
+    assert {example.label for example in found[:3]} == {"blue", "green", "red"}
+    Path(found[0].path).unlink()
+    assert examples_of(config.parent, tmp_path / "none") == found[1:]
+    shutil.rmtree(photos)
+    assert examples_of(config.parent, tmp_path / "none") == [] and not (tmp_path / "none").exists()
+
+
+def test_examples_of_a_data_set_in_one_file_are_its_pixels(digits_run, tmp_path):
+    source = images_of_run(RunDirectory(digits_run.path), read_recipe(digits_run.path / "config.yaml"))
+    samples, found = source.splits["validation"], examples_of(digits_run.best, tmp_path)
+    assert len(found) == NUM_EXAMPLES == len({example.label for example in found})
+    for path, label in found:
+        place = int(Path(path).stem.partition("_")[2])
+        assert (np.asarray(Image.open(path)) == samples.arrays[place]).all()
+        assert source.class_names[samples.labels[place]] == label
+
+
+def test_a_model_without_a_run_has_a_name_and_its_validation_accuracy(digits_run, tmp_path):
+    alone = tmp_path / "<b>bird.ckpt"
+    shutil.copy(digits_run.best, alone)
+    heading = heading_of(alone, load(alone, "cpu"))
+    assert heading.title == "vit_nano_patch2_8" and examples_of(alone, tmp_path) == []
+    assert heading.lines[1].startswith("Validation accuracy ") and "<b>" not in heading.html.replace("<p>", "")
+    assert "&lt;b&gt;bird" in heading.html
+
+
+@pytest.mark.parametrize("name", ["result.json", "splits.csv", "config.yaml"])
+def test_a_damaged_run_still_has_a_page(digits_run, tmp_path, name):
+    run = tmp_path / "run"
+    shutil.copytree(digits_run.path, run)
+    (run / name).write_text("{")
+    heading = heading_of(run, load(run, "cpu"))
+    assert heading.title.startswith("vit_nano_patch2_8") and heading.lines[-1] == "Model: run"
+    assert len(examples_of(run, tmp_path)) == (NUM_EXAMPLES if name == "result.json" else 0)
+
+
+def test_others_on_the_network_see_no_images_of_the_run(vit, digits_run, monkeypatch):
+    """The page itself is not served: what it would show is looked at."""
+    shown = []
+    monkeypatch.setattr(module, "launch", lambda what, *_: (shown.append(what), (None, "http://"))[1])
+    monkeypatch.setattr(module.threading, "Event", lambda: SimpleNamespace(wait=lambda: None))
+    for host in (module.HERE, "0.0.0.0"):
+        assert vit("demo", digits_run.path, "--host", host, "--device", "cpu").code == 0
+    assert [len(what.examples) for what in shown] == [NUM_EXAMPLES, 0]

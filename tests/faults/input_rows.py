@@ -165,6 +165,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused before an image is read, with the command that installs it", 2),
         Fault("K22", "vit study, crossval, probe, predict --parts: SLURM refuses the tasks",
               "nothing is computed; SLURM's words", 2),
+        Fault("S11", "vit --print_completion without a shell, for one that it does not know, or without shtab",
+              "refused with the nearest shell, all shells, or the extra to install", 2),
     ),
     "Learning without labels": (
         Fault("L1", "a folder without images for vit pretrain", "refused, with what lies in it instead", 3),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from vit.errors import UsageError
 from vit.study.grid import Budget, Inputs, key_of, make_cells, parse_sizes, shard
-from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.recipe import DataConfig, Recipe
 
 CONTENTS = Inputs("photos", {"train": "a", "validation": "b", "test": "c"}, {"weights.ckpt": "d", "moved.ckpt": "d"})
 
@@ -85,6 +85,12 @@ def test_every_cell_has_a_folder_of_its_own_that_follows_from_what_decides_it():
     assert len(set(folders)) == len(folders) == 16
     assert folders == [cell.folder for cell in cells(choices=("lr=1", "lr=2"))]
     assert {cell.folder for cell in cells(seeds=(0, 1))} < {cell.folder for cell in cells(seeds=(0, 1, 2))}
+
+
+def test_folders_of_two_series_differ_where_a_file_system_ignores_the_case_of_letters():
+    recipes = {"ViT": {"": Recipe()}, "vit": {"": Recipe(seed=1, data=DataConfig(split_seed=1))}}
+    made = make_cells(recipes, (10, 20), (0, 1), Budget.parse("steps:5"), CONTENTS)
+    assert len({str(cell.folder).casefold() for cell in made}) == len(made) == 8
 
 
 def test_the_key_changes_with_all_that_decides_and_with_nothing_else():

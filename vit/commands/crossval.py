@@ -8,6 +8,7 @@ from vit.commands.arguments import PositiveInt, StrPath
 from vit.commands.crossval_plan import CrossvalPlan, make_crossval_plan, show_crossval
 from vit.commands.crossval_report import report_crossval
 from vit.commands.executor_options import EXECUTOR_OPTIONS, ExecutorOptions, add_executor_options
+from vit.commands.parser import Parser
 from vit.commands.recipe_options import make_parser
 from vit.commands.study_progress import StudyProgress
 from vit.commands.train_options import TrainOptions, read_values, read_with
@@ -56,15 +57,20 @@ def crossval(
     return found
 
 
-def main(words: Sequence[str]) -> int:
-    """`vit crossval`: `crossval` with the options of a command line; returns the exit code."""
+def crossval_parser() -> Parser:
+    """The parser of `vit crossval`."""
     parser = make_parser()
     parser.prog, parser.command, parser.description = "vit crossval", "crossval", _ABOUT
     parser.epilog = f"example: {_EXAMPLE}"
     parser.add_argument("--folds", type=PositiveInt, default=5, help="number of folds, 2 or more")
     add_executor_options(parser)
     parser.set_defaults({"out": "crossval"})
-    options, further = read_with(parser, words, ("folds", *EXECUTOR_OPTIONS))
+    return parser
+
+
+def main(words: Sequence[str]) -> int:
+    """`vit crossval`: `crossval` with the options of a command line; returns the exit code."""
+    options, further = read_with(crossval_parser(), words, ("folds", *EXECUTOR_OPTIONS))
     folds, reporter = int(further.pop("folds", 5)), Reporter()
     run_crossval(options, folds, ExecutorOptions.of("crossval", further), reporter)
     if options.dry_run:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vit.checkpoints.model_path import check_model
 from vit.commands.arguments import Model, PositiveInt
+from vit.commands.demo_facts import Example, Heading, examples_of, heading_of
 from vit.console import Reporter, harmless
 from vit.errors import ResourceError, UsageError, VitError, install
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 HERE = "127.0.0.1"
 PICTURE = 480  # pixels of the longer side
+DROP_HEIGHT, EXAMPLE_HEIGHT = 150, 165  # pixels of the place for files, and of the row of examples
 FONTS = ("system-ui", "sans-serif"), ("ui-monospace", "monospace")  # gradio's own fonts come from Google
 
 
@@ -37,11 +39,11 @@ def demo(
     """Serve a page on this machine that labels dropped images, until Ctrl-C.
 
     The page shows labels and probabilities as 'vit predict' gives them, and a map as 'vit explain --method best' draws
-    it. Nothing leaves the machine.
+    it. Validation images of the run are examples, where they are still in their place. Nothing leaves the machine.
 
     Args:
         model: a run folder or a checkpoint
-        host: 0.0.0.0: others on your network can use the page too
+        host: 0.0.0.0: others on your network can use the page too; it then has no examples
         port: null: the first free port from 7860
         top_k: number of classes shown
         device: cpu, cuda or mps; auto: an accelerator if there is one
@@ -62,7 +64,9 @@ def demo(
     predictor = load(model, device)
     reporter = Reporter()
     with tempfile.TemporaryDirectory(prefix="vit-demo-") as uploads:  # dropped images are removed at the end
-        page, address = launch(predictor, top_k, host, port, Path(uploads))
+        heading = heading_of(Path(model).expanduser(), predictor)
+        examples = examples_of(Path(model).expanduser(), Path(uploads)) if host == HERE else []  # others see no images
+        page, address = launch(Page(predictor, top_k, heading, examples), host, port, Path(uploads))
         reporter.line(f"{len(predictor.class_names):,} classes; open {address} in a browser; Ctrl-C ends the page")
         if host != HERE:
             reporter.notice("WARNING: everyone who can reach this machine can use the page, because it has no password")
@@ -73,7 +77,23 @@ def demo(
             page.close(verbose=False)
 
 
-def launch(predictor: "Predictor", top_k: int, host: str, port: int | None, uploads: Path) -> tuple[Any, str]:
+class Page(NamedTuple):
+    """What a page shows.
+
+    Attributes:
+        predictor: the model.
+        top_k: number of classes.
+        heading: what is said of the model.
+        examples: images to choose from.
+    """
+
+    predictor: "Predictor"
+    top_k: int
+    heading: Heading
+    examples: Sequence[Example] = ()
+
+
+def launch(what: Page, host: str, port: int | None, uploads: Path) -> tuple[Any, str]:
     """Start to serve in a separate thread; returns the page of gradio and its address.
 
     Raises:
@@ -86,7 +106,7 @@ def launch(predictor: "Predictor", top_k: int, host: str, port: int | None, uplo
 
     from vit.data.image_bytes import MAX_BYTES
 
-    page = build(predictor, top_k)
+    page = build(what)
     theme = gradio.themes.Default(font=FONTS[0], font_mono=FONTS[1])
     options = {"share": False, "quiet": True, "ssr_mode": False, "footer_links": [], "max_file_size": MAX_BYTES}
     try:
@@ -98,12 +118,14 @@ def launch(predictor: "Predictor", top_k: int, host: str, port: int | None, uplo
     return page, address
 
 
-def build(predictor: "Predictor", top_k: int) -> Any:
+def build(what: Page) -> Any:
     """The page of gradio: dropped files become a gallery, classes and a map of one image, and a list of problems.
 
     Labels show before the map, because the map takes one more backward pass.
     """
     import gradio
+
+    predictor, top_k = what.predictor, what.top_k
 
     def predict(paths: list[str] | None) -> tuple[Any, ...]:
         rows = list(predictor.predict_files(paths or [], top_k))
@@ -111,6 +133,9 @@ def build(predictor: "Predictor", top_k: int) -> Any:
         bad = [f"{harmless(Path(row.path).name)}: {harmless(row.error)}" for row in rows if row.status != "ok"]
         shown = [(_picture(row.path, predictor), _caption(row)) for row in good]
         return shown, _chosen(good, 0), gradio.update(value="\n".join(bad), visible=bool(bad)), good
+
+    def try_example(event: gradio.SelectData) -> tuple[Any, ...]:
+        return predict([example.path for place, example in enumerate(what.examples) if place == event.index])
 
     def choose(rows: list[Any], event: gradio.SelectData) -> dict[str, float] | None:
         return _chosen(rows, event.index)
@@ -124,13 +149,16 @@ def build(predictor: "Predictor", top_k: int) -> Any:
     def look_again(rows: list[Any], event: gradio.SelectData) -> tuple[Any, Any]:
         return look(rows, event.index)
 
-    with gradio.Blocks(title="vit demo", analytics_enabled=False) as page:
-        shown = _widgets(top_k, predictor.multilabel is not None)
+    with gradio.Blocks(title=f"vit demo: {harmless(what.heading.title)}", analytics_enabled=False) as page:
+        shown = _widgets(what)
         one_by_one: dict[str, Any] = {"concurrency_id": "network"}  # a map hooks into the network that predicts
         private = {**one_by_one, "api_visibility": "private"}
         answers = [shown.pictures, shown.class_names, shown.problems, shown.rows]
         dropped = shown.files.change(predict, shown.files, answers, api_name="predict", **one_by_one)
         dropped.then(look, shown.rows, [shown.map, shown.words], **private)
+        if shown.examples is not None:
+            tried = shown.examples.select(try_example, None, answers, **private)
+            tried.then(look, shown.rows, [shown.map, shown.words], **private)
         shown.pictures.select(choose, shown.rows, shown.class_names, **private)
         shown.pictures.select(look_again, shown.rows, [shown.map, shown.words], **private)
     return page
@@ -140,6 +168,7 @@ class _Widgets(NamedTuple):
     """The parts of the page, which are gradio's components."""
 
     files: Any
+    examples: Any
     rows: Any
     pictures: Any
     class_names: Any
@@ -148,27 +177,44 @@ class _Widgets(NamedTuple):
     problems: Any
 
 
-def _widgets(top_k: int, is_multilabel: bool) -> _Widgets:
+def _widgets(what: Page) -> _Widgets:
     """Lay out the page that is being built. Among several labels of an image, none stands above the others."""
     import gradio
 
-    files = gradio.File(label="Drop images here", file_count="multiple", type="filepath")
+    is_multilabel = what.predictor.multilabel is not None
+    gradio.HTML(what.heading.html)
+    files = gradio.File(label="Drop images here", file_count="multiple", type="filepath", height=DROP_HEIGHT)
+    examples = None
+    if what.examples:
+        gradio.HTML("<p>Or choose a validation image, shown with its label in the data set:</p>")
+        examples = gradio.Gallery(
+            [(_picture(example.path, what.predictor), harmless(example.label)) for example in what.examples],
+            label="Validation images",
+            show_label=False,
+            columns=len(what.examples),
+            height=EXAMPLE_HEIGHT,
+            object_fit="contain",
+            allow_preview=False,
+            interactive=False,
+            buttons=["fullscreen"],
+        )
     rows = gradio.State([])
     with gradio.Row():
         pictures = gradio.Gallery(
             label="Choose one to see its classes",
-            columns=4,
+            columns=3,
+            fit_columns=False,
             object_fit="contain",
             scale=2,
             buttons=["download", "fullscreen"],  # gradio's own buttons include one that sends pictures to Hugging Face
         )
         with gradio.Column(scale=1):
-            what = "Labels" if is_multilabel else "Classes"
-            class_names = gradio.Label(label=what, num_top_classes=top_k, show_heading=not is_multilabel)
+            kind = "Labels" if is_multilabel else "Classes"
+            class_names = gradio.Label(label=kind, num_top_classes=what.top_k, show_heading=not is_multilabel)
             picture = gradio.Image(show_label=False, visible=False, interactive=False, buttons=["fullscreen"])
             words = gradio.Textbox(show_label=False, container=False, visible=False, interactive=False)
     problems = gradio.Textbox(label="Could not be read", visible=False, interactive=False)
-    return _Widgets(files, rows, pictures, class_names, picture, words, problems)
+    return _Widgets(files, examples, rows, pictures, class_names, picture, words, problems)
 
 
 def look_at(predictor: "Predictor", path: str) -> "tuple[npt.NDArray[np.uint8] | None, str]":

@@ -22,12 +22,12 @@ class PretrainProgress(TrainProgress):
 
     def row(self, row: dict[str, float], step: int) -> None:
         """Show a row of metrics.csv that ends an epoch, or that measures the weights before the first step."""
-        accuracy = f"  k-NN acc {percent(row[KNN])}" if KNN in row else ""
+        accuracy = {"k-NN acc": percent(row[KNN])} if KNN in row else {}
         if "train/images_per_second" in row:
-            start = f"{self.name} {int(row['epoch']) + 1}/{self.validations}"
-            self.reporter.notice(f"{start}  train loss {row['train/loss']:.3f}{accuracy}")
+            self.add(int(row["epoch"]) + 1, {"train loss": f"{row['train/loss']:.3f}", **accuracy}, row)
         elif accuracy:
-            self.reporter.notice(f"before the first step{accuracy}")
+            line = f"before the first step  k-NN acc {accuracy['k-NN acc']}"
+            self.add(0, {"train loss": "", **accuracy}, row, line)
 
 
 def show_pretrain_result(reporter: Reporter, run: "RunDirectory", result: "RunResult", plan: "PretrainPlan") -> None:

@@ -1,9 +1,11 @@
 """The progress and the result of a training on the terminal"""
 
+import math
 import shlex
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from vit.console import ProgressReport, Reporter, duration, interval, percent
+from vit.console import GrowingTable, ProgressReport, Reporter, duration, interval, percent
 from vit.training.callbacks.listener import Listener
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ class TrainProgress(Listener):
         self.reporter, self.name, self.validations = reporter, name, validations
         self.followed = "" if metric in ("loss", *MAIN) else metric
         self.progress = ProgressReport(reporter, "step")
+        self.table: GrowingTable | None = None  # whose columns the first row decides
 
     def step(self, done: int, total: int, loss: float, images_per_second: float) -> None:
         """Show that an optimizer step ended."""
@@ -37,12 +40,42 @@ class TrainProgress(Listener):
     def row(self, row: dict[str, float], step: int) -> None:
         """Show a row of metrics.csv that has validation metrics."""
         shown = next((name for name in MAIN if f"val/{name}" in row), None)
-        if shown is not None:
-            self.reporter.notice(
-                f"{self.name} {int(row['epoch']) + 1}/{self.validations}  train loss {row['train/loss']:.3f}  "
-                f"val loss {row['val/loss']:.3f}  val {MAIN[shown]} {percent(row[f'val/{shown}'])}"
-                + (f"  {self.followed} {percent(row[f'val/{self.followed}'])}" if self.followed else "")
-            )
+        if shown is None:
+            return
+        values = {
+            "train loss": f"{row['train/loss']:.3f}",
+            "val loss": f"{row['val/loss']:.3f}",
+            f"val {MAIN[shown]}": percent(row[f"val/{shown}"]),
+        }
+        if self.followed:
+            values[self.followed] = percent(row[f"val/{self.followed}"])
+        self.add(int(row["epoch"]) + 1, values, row)
+
+    def add(
+        self, number: int, values: Mapping[str, str], row: Mapping[str, float], log_line: str | None = None
+    ) -> None:
+        """Add a row to the table. A terminal also shows speed and time.
+
+        Args:
+            number: number of the epoch, or of whatever precedes a validation.
+            values: {column: value}.
+            row: row of metrics.csv.
+            log_line: the line in a log; None: all names and values.
+        """
+        start = {self.name: f"{number}/{self.validations}"}
+        if self.table is None:
+            widths = {self.name: 2 * len(str(self.validations)) + 1, **dict.fromkeys(values, 8)}
+            self.table = GrowingTable(self.reporter, {**widths, "images/s": 8, "time": 11})
+        speed = row.get("train/images_per_second", math.nan)
+        self.table.row(
+            {
+                **start,
+                **values,
+                "images/s": "" if math.isnan(speed) else f"{speed:,.0f}",
+                "time": duration(row["seconds"]),
+            },
+            log_line or "  ".join(f"{name} {value}" for name, value in {**start, **values}.items()),
+        )
 
     def notice(self, text: str) -> None:
         """Show a notice."""

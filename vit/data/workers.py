@@ -24,7 +24,8 @@ def begin_worker(worker: int) -> None:
     At equal priority, workers slow the training threads of a CPU up to 10 times. A signal to the whole group (Ctrl-C,
     `scancel`) also reaches workers. A training without workers could not finish its step and save a checkpoint.
     """
-    os.nice(10)
+    if hasattr(os, "nice"):  # not on Windows
+        os.nice(10)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "sigtimedwait"):  # Linux
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)

@@ -126,3 +126,19 @@ def test_odd_names_get_keys_of_their_own_and_broken_images_are_left_out(mixed, t
     assert found.class_names == ("a.b", "other")
     for row in range(len(paths)):
         found.splits["train"].encoded(row)
+
+
+def test_keys_differ_in_more_than_the_case_of_letters(tmp_path):
+    """Two members of a tar would be one file where a file system ignores the case."""
+    for number, name in enumerate(("Hat/one.png", "hat/one.png", "hat/One.png", "hat/two.png")):
+        (tmp_path / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((9, 9, 3), 50 * number, dtype=np.uint8)).save(tmp_path / "photos" / name)
+    source = open_source(str(tmp_path / "photos"))
+    found, _ = packed(source, tmp_path / "shards", 400_000)
+    assert list(found.splits["train"].paths) == ["Hat/one", "hat/One-2", "hat/one-3", "hat/two"]
+    with tarfile.open(tmp_path / "shards" / "train-000000.tar") as tar:
+        names = tar.getnames()
+    assert len({name.casefold() for name in names}) == len(names) == 8
+    assert found.class_names == ("Hat", "hat")
+    both = (found.splits["train"], source.splits["train"])
+    assert all((image_of(both[0], row) == image_of(both[1], row)).all() for row in range(4))

@@ -211,16 +211,19 @@ def _beside(samples: Samples, row: int, text: str) -> tuple[str, bytes]:
 
 
 def _new_key(path: str, taken: set[str]) -> str:
-    """The key of an image: its path without ending. WebDataset ends a key at the first dot of a name."""
+    """The key of an image: its path without ending. WebDataset ends a key at the first dot of a name.
+
+    Keys differ in more than the case of letters, so that shards can be unpacked on macOS and Windows.
+    """
     folder, name = os.path.split(_text(path).replace(os.sep, "/"))
     stem = PurePosixPath(name).stem if PurePosixPath(name).suffix.lower() in FORMATS_OF else name
     parts = [re.sub(r"^\.+", "_", part) for part in folder.split("/") if part]
     base = "/".join([*parts, stem.replace(".", "_")])
     key, number = base, 1
-    while key in taken:
+    while key.casefold() in taken:
         number += 1
         key = f"{base}-{number}"
-    taken.add(key)
+    taken.add(key.casefold())
     return key
 
 
