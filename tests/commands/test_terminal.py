@@ -125,7 +125,18 @@ def test_a_log_has_whole_lines(here):
 
 @pytest.mark.slow
 def test_a_training_in_a_terminal(here):
-    options = "--network vit_nano_patch2_8 --model.network.depth 1 --epochs 12 --wandb off --out runs".split()
+    options = [
+        "--network",
+        "vit_nano_patch2_8",
+        "--model.network.depth",
+        "1",
+        "--epochs",
+        "12",
+        "--wandb",
+        "off",
+        "--out",
+        "runs",
+    ]
     variables = {"PYTHONPATH": str(ROOT), "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
     with Terminal([sys.executable, "-m", "vit", "train", "digits", *options], here, variables) as shown:
         assert shown.finish() == 0, shown.text

@@ -1,0 +1,17 @@
+"""File names of run, evaluation and study folders, each of them only here"""
+
+from vit.layout.conversions import OPENVINO_GRAPH as OPENVINO_GRAPH
+from vit.layout.conversions import ConvertedLayout as ConvertedLayout
+from vit.layout.conversions import MlflowLayout as MlflowLayout
+from vit.layout.parts import PartsLayout as PartsLayout
+from vit.layout.runs import CONFIG as CONFIG
+from vit.layout.runs import EvaluationLayout as EvaluationLayout
+from vit.layout.runs import RunLayout as RunLayout
+from vit.layout.runs import is_of_pretraining as is_of_pretraining
+from vit.layout.runs import tta_path as tta_path
+from vit.layout.studies import CELLS as CELLS
+from vit.layout.studies import FEATURES as FEATURES
+from vit.layout.studies import CellsLayout as CellsLayout
+from vit.layout.studies import CrossvalLayout as CrossvalLayout
+from vit.layout.studies import FeaturesLayout as FeaturesLayout
+from vit.layout.studies import StudyLayout as StudyLayout
