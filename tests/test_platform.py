@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 import vit
+from vit.__main__ import main
 from vit.checkpoints.load import load
 from vit.checkpoints.model_path import check_model, check_weights
 from vit.checkpoints.run import RunDirectory
 from vit.csv_files import records
 from vit.data.dataset_names import FAR, HUB, KNOWN
 from vit.errors import CheckpointError
-from vit.__main__ import main
 
 # Third-party packages are imported first, because they have their own branches for Windows.
 WINDOWS = """
@@ -47,7 +47,7 @@ print([answer.code for answer in answers], *(answer.err for answer in answers))
 # Read by every Python process that finds it on its path: the workers of WORKERS and the cells of a study.
 WITHOUT_POSIX = """
 import os, signal
-for name in ("O_NONBLOCK", "mkfifo", "nice", "fork", "getuid"):
+for name in ("O_NONBLOCK", "mkfifo", "nice", "fork"):
     delattr(os, name)
 for name in ("SIGUSR1", "SIGUSR2", "pthread_sigmask", "sigtimedwait"):
     delattr(signal, name)
@@ -126,16 +126,18 @@ def test_spawned_workers_give_the_numbers_of_forked_ones(colors, tmp_path):
             for path in (one, other)
         ]
         assert tables[0] == tables[1] != [], one
-    for one, other in zip(*(sorted(out.glob("colors/*/*/checkpoints/best.ckpt")) for out in (forked, spawned)), strict=True):
-        weights = [load(path)[0].state_dict() for path in (one, other)]
-        assert all((value == weights[1][name]).all() for name, value in weights[0].items())
+    ((best,), (other,)) = (list(out.glob("colors/*/*/checkpoints/best.ckpt")) for out in (forked, spawned))
+    weights = [load(path)[0].state_dict() for path in (best, other)]
+    assert all((value == weights[1][name]).all() for name, value in weights[0].items())
 
 
-@pytest.mark.parametrize("path", [r"C:\runs\best.ckpt", "C:/runs/best.ckpt", r"\\server\share\best.ckpt", r"D:\weights"])
+@pytest.mark.parametrize(
+    "path", [r"C:\runs\best.ckpt", "C:/runs/best.ckpt", r"\\server\share\best.ckpt", r"D:\weights"]
+)
 def test_a_drive_letter_begins_a_path_and_no_address(path):
     """Such a path is missing here, which is said; it is not taken for an address or the name of a library."""
     for check in (check_model, check_weights):
-        with pytest.raises(CheckpointError, match="there is no (checkpoint|file)"):
+        with pytest.raises(CheckpointError, match=r"there is no (checkpoint|file)"):
             check(path)
     assert not path.startswith((*FAR, HUB)) and path not in KNOWN
 

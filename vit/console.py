@@ -68,7 +68,7 @@ class Reporter:
             _print(self.out, value, f"  {harmless(name):<{width}}  ")
 
     def next_command(self, command: str) -> None:
-        """Print the next useful command: the last line of every command. A narrow terminal breaks it as a shell would."""
+        """Print the next useful command: the last line of every command. A terminal shows lines that a shell joins."""
         text = f"Next: {harmless(command)}"
         first, *words = _SHELL_WORD.findall(text)
         if self.out.file.isatty() and " ".join([first, *words]) == text:

@@ -93,7 +93,7 @@ def completed(shell, words, script, folder, lines):
         if shell == "bash":
             shown.press(f"source {script}\r")
             shown.wait_for(lambda screen: screen.text.count("$") == 2)
-        for number, (typed, wanted) in enumerate(lines):
+        for typed, wanted in lines:
             shown.press(f"\x15{typed}\t")  # Ctrl-U: an empty line
             try:
                 shown.wait_for(lambda screen, wanted=wanted: re.search(rf"\$ {re.escape(wanted)}/?\s*$", screen.text))
