@@ -143,7 +143,7 @@ def test_a_drive_letter_begins_a_path_and_no_address(path):
 
 
 def test_two_names_for_one_folder_give_two_runs(tmp_path, monkeypatch):
-    """On a file system that ignores the case of letters, Photos and photos are one folder; here a link makes them one."""
+    """A link makes one folder of Photos and photos, as a file system does that ignores the case of letters."""
     monkeypatch.setattr(time, "strftime", lambda _: "20260101-120000")
     (tmp_path / "photos").mkdir()
     (tmp_path / "Photos").symlink_to(tmp_path / "photos")
