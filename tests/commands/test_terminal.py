@@ -35,6 +35,7 @@ reporter = Reporter()
 reporter.line("Training " + "a network on images " * 7)
 reporter.facts([("note", "few words " * 12), ("empty", ""), ("accuracy", "x" * 59 + " 61.56 %")])
 reporter.facts([("report  ", "folder/" * 9 + "page.html")])
+reporter.table(("run", "accuracy"), [("folder/" * 12, "61.56 % (56.43 to 66.44)")])
 reporter.line("\\n  " + "indented words " * 8)
 reporter.line("\\u732b" * 30 + " " + "\\u732b" * 30)
 run = "'runs/my photos/vit_tiny_patch16_224/20260101-120000'"
@@ -100,29 +101,35 @@ def test_a_log_has_the_same_as_lines(here):
 def test_long_lines_break_between_words(here):
     shown = ran(WORDS, here)
     assert shown.too_long == 0
-    assert shown.text.rstrip().splitlines() == [
-        "Training a network on images a network on images a network on images a network",
-        "on images a network on images a network on images a network on images",
-        "  note      few words few words few words few words few words few words few",
-        "            words few words few words few words few words few words",
-        "  empty",
-        f"  accuracy  {'x' * 59} 61.56 %",
-        "  report",
-        f"    {'folder/' * 9}page.html",  # a path stays whole
-        "",
-        "  indented words indented words indented words indented words indented words",
-        "  indented words indented words indented words",
-        "\u732b" * 30,  # each is two columns wide
-        "\u732b" * 30,
-        "",
-        "Next: vit predict 'runs/my photos/vit_tiny_patch16_224/20260101-120000' \\",
-        "    FOLDER_OF_IMAGES --gallery --top_k 3",
-    ]
+    assert (
+        shown.text.rstrip().splitlines()
+        == [
+            "Training a network on images a network on images a network on images a network",
+            "on images a network on images a network on images a network on images",
+            "  note      few words few words few words few words few words few words few",
+            "            words few words few words few words few words few words",
+            "  empty",
+            f"  accuracy  {'x' * 59} 61.56 %",
+            "  report",
+            f"    {'folder/' * 9}page.html",  # a path stays whole
+            f"run{' ' * 69}accuracy",
+            f"{('folder/' * 8)[:54]}  61.56 % (56.43 to 66.44)",
+            f"{('folder/' * 12)[54:]}",
+            "",
+            "  indented words indented words indented words indented words indented words",
+            "  indented words indented words indented words",
+            "\u732b" * 30,  # each is two columns wide
+            "\u732b" * 30,
+            "",
+            "Next: vit predict 'runs/my photos/vit_tiny_patch16_224/20260101-120000' \\",
+            "    FOLDER_OF_IMAGES --gallery --top_k 3",
+        ]
+    )
 
 
 def test_a_log_has_whole_lines(here):
     lines = in_a_log(WORDS, here)
-    assert len(lines) == 10 and lines[1] == f"  note      {'few words ' * 12}" and lines[-1].endswith("--top_k 3")
+    assert len(lines) == 12 and lines[1] == f"  note      {'few words ' * 12}" and lines[-1].endswith("--top_k 3")
 
 
 @pytest.mark.slow
