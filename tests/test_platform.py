@@ -47,7 +47,7 @@ print([answer.code for answer in answers], *(answer.err for answer in answers))
 # Read by every Python process that finds it on its path: the workers of WORKERS and the cells of a study.
 WITHOUT_POSIX = """
 import os, signal
-for name in ("O_NONBLOCK", "mkfifo", "nice", "fork", "getuid"):
+for name in ("O_NONBLOCK", "mkfifo", "nice", "fork"):
     delattr(os, name)
 for name in ("SIGUSR1", "SIGUSR2", "pthread_sigmask", "sigtimedwait"):
     delattr(signal, name)
@@ -126,11 +126,9 @@ def test_spawned_workers_give_the_numbers_of_forked_ones(colors, tmp_path):
             for path in (one, other)
         ]
         assert tables[0] == tables[1] != [], one
-    for one, other in zip(
-        *(sorted(out.glob("colors/*/*/checkpoints/best.ckpt")) for out in (forked, spawned)), strict=True
-    ):
-        weights = [load(path)[0].state_dict() for path in (one, other)]
-        assert all((value == weights[1][name]).all() for name, value in weights[0].items())
+    ((best,), (other,)) = (list(out.glob("colors/*/*/checkpoints/best.ckpt")) for out in (forked, spawned))
+    weights = [load(path)[0].state_dict() for path in (best, other)]
+    assert all((value == weights[1][name]).all() for name, value in weights[0].items())
 
 
 @pytest.mark.parametrize(
@@ -139,13 +137,13 @@ def test_spawned_workers_give_the_numbers_of_forked_ones(colors, tmp_path):
 def test_a_drive_letter_begins_a_path_and_no_address(path):
     """Such a path is missing here, which is said; it is not taken for an address or the name of a library."""
     for check in (check_model, check_weights):
-        with pytest.raises(CheckpointError, match="there is no (checkpoint|file)"):
+        with pytest.raises(CheckpointError, match=r"there is no (checkpoint|file)"):
             check(path)
     assert not path.startswith((*FAR, HUB)) and path not in KNOWN
 
 
 def test_two_names_for_one_folder_give_two_runs(tmp_path, monkeypatch):
-    """On a file system that ignores the case of letters, Photos and photos are one folder; here a link makes them one."""
+    """A link makes one folder of Photos and photos, as a file system does that ignores the case of letters."""
     monkeypatch.setattr(time, "strftime", lambda _: "20260101-120000")
     (tmp_path / "photos").mkdir()
     (tmp_path / "Photos").symlink_to(tmp_path / "photos")

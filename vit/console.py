@@ -54,8 +54,9 @@ class Reporter:
         table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
         cells = [[str(cell) for cell in row] for row in rows]
         for column, name in enumerate(columns):
-            numeric = all(row[column][:1].isdigit() or row[column][:1] in "-." for row in cells)
-            table.add_column(name, justify="right" if numeric and cells else "left")
+            numeric = bool(cells) and all(row[column][:1].isdigit() or row[column][:1] in "-." for row in cells)
+            # in a narrow terminal, paths and names are folded before a number is; nothing is left out
+            table.add_column(name, justify="right" if numeric else "left", overflow="fold", no_wrap=numeric)
         for row in cells:
             table.add_row(*(Text(harmless(cell)) for cell in row))
         self.out.print(table, soft_wrap=False)
@@ -68,7 +69,7 @@ class Reporter:
             _print(self.out, value, f"  {harmless(name):<{width}}  ")
 
     def next_command(self, command: str) -> None:
-        """Print the next useful command: the last line of every command. A narrow terminal breaks it as a shell would."""
+        """Print the next useful command: the last line of every command. A terminal shows lines that a shell joins."""
         text = f"Next: {harmless(command)}"
         first, *words = _SHELL_WORD.findall(text)
         if self.out.file.isatty() and " ".join([first, *words]) == text:

@@ -83,7 +83,7 @@ def completion_script(shell: str, commands: Mapping[str, str]) -> str:
 
     whole, known = _whole(commands), _known()
     functions = "\n".join(names.functions[shell] for names in known.values())
-    return shtab.complete(whole, shell, root_prefix="_vit", preamble={shell: functions})
+    return shtab.complete(whole, shell, root_prefix="_vit", preamble=functions)
 
 
 def _known() -> dict[str, _Names]:
