@@ -280,7 +280,7 @@ def test_a_page_never_takes_the_place_of_a_file(run, here):
     (here / "mine.html").write_text("mine")
     run("a", ["cat"] * 5)
     run("b", ["cat"] * 4 + ["dog"], network="resnet")
-    with pytest.raises(UsageError, match="--page mine.html exists"):
+    with pytest.raises(UsageError, match=r"--page mine\.html exists"):
         compare(["a", "b"], page="mine.html")
     assert (here / "mine.html").read_text() == "mine"
     with pytest.raises(ResourceError, match="choose another --page"):
