@@ -10,7 +10,7 @@ from vit.report.study_page import write_study_report
 
 PAGES = (
     "run", "labels", "gallery", "explain", "inspect", "study", "crossval", "pretrain", "runs",
-    "evaluation", "compare", "check",
+    "evaluation", "several", "compare", "check",
 )  # fmt: skip
 TINY = (
     "--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--image_size", 8, "--batch_size", 8,
@@ -29,6 +29,7 @@ def pages(tmp_path_factory, vit, digits_run, labels_run, mixed, colors, study):
         ("inspect", digits_run.path, picture, "--output", out / "inspect"),
         ("crossval", colors, "--folds", 2, "--jobs", 1, *TINY, "--optim.steps", 6, "--out", out / "crossval"),
         ("evaluate", digits_run.path, "--output", out / "evaluation"),
+        ("evaluate", labels_run.path, "--output", out / "several"),
         ("pretrain", colors, *TINY, "--epochs", 1, "--out", out / "pretrain"),
     ):
         answer = vit(*command, drawn=True)
@@ -46,7 +47,7 @@ def pages(tmp_path_factory, vit, digits_run, labels_run, mixed, colors, study):
     found = {"run": digits_run.path / "report.html", "labels": labels_run.path / "report.html"}
     found |= {"gallery": out / "gallery.html", "runs": out / "runs.html", "study": out / "report.html"}
     found |= {name: out / f"{name}.html" for name in ("compare", "check")}
-    for name in ("evaluation", "explain", "inspect", "crossval", "pretrain"):
+    for name in ("evaluation", "several", "explain", "inspect", "crossval", "pretrain"):
         (found[name],) = (path for path in (out / name).rglob("*.html"))
     return found
 

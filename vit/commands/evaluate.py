@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from vit.inference.multilabel_metrics import MultilabelMeasurement
     from vit.inference.predictor import Predictor
     from vit.inference.scored_labels import Scored
+    from vit.report.evaluation_page import EvaluatedImages
 
 
 @dataclass(frozen=True)
@@ -134,11 +135,12 @@ def evaluate(
         if isinstance(scored, ScoredLabels):
             several.write(files)
             several.show(reporter)
+            several.write_page(files, _page_images(model, source.name, chosen, samples, predictor, found))
         else:
             measured = MeasuredImages(scored, measurement, predictor.class_names)
             measured.write(files)
             measured.show(reporter)
-            measured.write_page(files, predictor.preprocess, model, source.name, chosen, samples, seen, tta)
+            measured.write_page(files, _page_images(model, source.name, chosen, samples, predictor, found))
         if predictor.licence is not None:
             reporter.line(f"\nlicence of the first weights: {licence_words(predictor.licence)}")
         reporter.line(f"\nmetrics.json, predictions.csv and figures in {found.folder}")
@@ -226,6 +228,19 @@ def _write_metrics(found: Evaluation, class_names: tuple[str, ...]) -> Evaluatio
     more = {"engine": found.engine, "tta": found.tta, "left_out": left_out, "classes": list(class_names)}
     write_json(files.metrics_path, {**found.measurement.to_dict(), **more})
     return files
+
+
+def _page_images(
+    model: str, data: str, split: str, samples: "Samples", predictor: "Predictor", found: Evaluation
+) -> "EvaluatedImages":
+    """What the page says of the measured images, and reads them with."""
+    from vit.checkpoints.run import RunDirectory
+    from vit.commands.recipe_options import read_recipe
+    from vit.report.evaluation_page import EvaluatedImages
+
+    run = RunDirectory.around(Path(model))
+    network = Path(model).name if run is None else str(read_recipe(run.config_path).model.network["name"])
+    return EvaluatedImages(model, network, data, split, samples, predictor.preprocess, found.seen, found.tta)
 
 
 def _check_all_readable(found: Evaluation) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from vit.inference.intervals import Metric
     from vit.inference.multilabel_metrics import LabelMetrics, MultilabelMeasurement
     from vit.inference.scored_labels import ScoredLabels
+    from vit.report.evaluation_page import EvaluatedImages
 
 SHOWN_LABELS = 20
 
@@ -41,6 +42,12 @@ class MeasuredLabels:
         write_scored_labels(files.predictions_path, self.scored, self.label_names, self.rules.thresholds)
         save(precision_recall(self.scored, self.measurement.per_label), files.precision_recall_path)
         save(label_reliability(self.scored), files.reliability_path)
+
+    def write_page(self, files: EvaluationLayout, images: "EvaluatedImages") -> None:
+        """Write the page of the evaluation."""
+        from vit.report.label_evaluation_page import write_label_evaluation_page
+
+        write_label_evaluation_page(files, images, self.measurement, self.scored, self.rules, self.label_names)
 
     def show(self, reporter: Reporter) -> None:
         """Show all metrics on the terminal."""

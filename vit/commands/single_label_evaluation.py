@@ -1,8 +1,7 @@
 """What `vit evaluate` writes and shows of a model that gives an image one class"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.shown_answers import show_answers
@@ -10,10 +9,9 @@ from vit.console import Reporter, interval, percent
 from vit.layout import EvaluationLayout
 
 if TYPE_CHECKING:
-    from vit.data.preprocess import Preprocess
-    from vit.data.samples import Samples
     from vit.inference.metrics import ClassMetrics, Measurement
     from vit.inference.scored_images import ScoredImages
+    from vit.report.evaluation_page import EvaluatedImages
 
 SHOWN_CLASSES = 20
 
@@ -43,31 +41,10 @@ class MeasuredImages:
             save(confusion_matrix(counts, self.class_names), files.confusion_matrix_path)
         save(reliability(scored.correct, scored.confidences, scored.uncalibrated), files.reliability_path)
 
-    def write_page(
-        self,
-        files: EvaluationLayout,
-        preprocess: "Preprocess",
-        model: str,
-        data: str,
-        split: str,
-        samples: "Samples",
-        seen: Mapping[str, int],
-        tta: str | None,
-    ) -> None:
-        """Write the page of the evaluation.
+    def write_page(self, files: EvaluationLayout, images: "EvaluatedImages") -> None:
+        """Write the page of the evaluation."""
+        from vit.report.evaluation_page import write_evaluation_page
 
-        Args:
-            preprocess: preprocessing of the model.
-            model: the model as the user named it.
-            data: name of the data set.
-            split: split of the data set.
-            samples: images that were measured.
-            seen: number of images that were left out, by the split of the run.
-            tta: the test-time augmentation; None: one view.
-        """
-        from vit.report.evaluation_page import EvaluatedImages, write_evaluation_page
-
-        images = EvaluatedImages(model, _network(model), data, split, samples, preprocess, seen, tta)
         write_evaluation_page(files, images, self.measurement, self.scored, self.class_names)
 
     def show(self, reporter: Reporter) -> None:
@@ -82,15 +59,6 @@ class MeasuredImages:
         reporter.table(("class", "images", "precision", "recall", "F1"), _class_rows(worst))
         if measurement.answers is not None:
             show_answers(reporter, measurement.answers)
-
-
-def _network(model: str) -> str:
-    """The network of a run; of another file its name."""
-    from vit.checkpoints.run import RunDirectory
-    from vit.commands.recipe_options import read_recipe
-
-    run = RunDirectory.around(Path(model))
-    return Path(model).name if run is None else str(read_recipe(run.config_path).model.network["name"])
 
 
 def _facts(measurement: "Measurement") -> list[tuple[str, str]]:

@@ -119,24 +119,27 @@ def confusion_content(
     totals = np.bincount(tested.labels, minlength=len(class_names))
     cells = [
         CellImages(
-            *pair,
-            *(class_names[number] for number in pair),
-            sizes[pair],
-            int(totals[pair[0]]),
-            pictures.cards(found[pair][:each]),
-            pair in wrong[:OPEN],
+            label=label,
+            predicted=predicted,
+            label_name=class_names[label],
+            predicted_name=class_names[predicted],
+            count=sizes[label, predicted],
+            total=int(totals[label]),
+            cards=pictures.cards(found[label, predicted][:each]),
+            is_open=(label, predicted) in wrong[:OPEN],
         )
-        for pair in sorted(shown, key=wrong[:OPEN].__contains__)  # those that are shown at once come last
+        for label, predicted in sorted(shown, key=wrong[:OPEN].__contains__)  # those shown at once come last
     ]
     anchors = {cell.anchor for cell in cells}
     pairs = [
         PairRow(
-            *(class_names[number] for number in pair),
-            sizes[pair],
-            int(totals[pair[0]]),
-            anchor(*pair) if anchor(*pair) in anchors else "",
+            class_names[label],
+            class_names[predicted],
+            sizes[label, predicted],
+            int(totals[label]),
+            anchor(label, predicted) if anchor(label, predicted) in anchors else "",
         )
-        for pair in wrong[:MOST_PAIRS]
+        for label, predicted in wrong[:MOST_PAIRS]
     ]
     has_matrix = len(class_names) <= MOST_IN_MATRIX
     opened = [pair for pair in shown if pair[0] != pair[1]]

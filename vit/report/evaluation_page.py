@@ -92,7 +92,7 @@ def write_evaluation_page(
     """Write report.html into the folder of an evaluation."""
     rows = scored_rows(scored, class_names)
     tested = Tested.of(rows, class_names)
-    pictures = Cards(rows, _pixels(images, scored))
+    pictures = Cards(rows, pixels_of_scored(images, scored.paths))
     classes = class_rows(tested, class_names)
     measured = [row for row in classes if row.num_images or row.false_alarms][:MOST_CLASSES]
     confusions = confusion_content(
@@ -148,12 +148,12 @@ def _summary(
     return with_next_steps(lines, advice(num_right, num_images, classes))
 
 
-def _pixels(images: EvaluatedImages, scored: ScoredImages) -> Pixels:
+def pixels_of_scored(images: EvaluatedImages, paths: Sequence[str]) -> Pixels:
     """Pixels of an image by its place among the scored ones, which lack those that could not be read."""
     samples, window, channels = images.samples, images.preprocess.window, images.preprocess.channels
     places: list[int] = []
     for index, path in enumerate(samples.paths):
-        if len(places) < len(scored.paths) and path == scored.paths[len(places)]:
+        if len(places) < len(paths) and path == paths[len(places)]:
             places.append(index)
 
     def pixels(place: int) -> Tensor | None:

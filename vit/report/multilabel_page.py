@@ -23,7 +23,7 @@ from vit.report.run_pictures import Card, ExplainedCard, Pictures, Pixels, pixel
 from vit.report.run_tables import MetricRow, metric_row
 from vit.study.wording import Cell
 
-MOST_LABELS = 60
+MOST_LABELS = 1000
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class LabelRow:
     """A label: its images, how well they are found, and its rule."""
 
     name: str
-    training_images: int
+    training_images: int | None
     num_known: int
     num_positives: int
     ap: Cell
@@ -93,12 +93,12 @@ def label_content(
         num_labels=len(label_names),
         num_exact=int(scored.exact(rules.thresholds)[judged].sum()),
         num_judged=int(judged.sum()),
-        exact_match=_cell(metrics.exact_match),
-        mean_ap=_cell(metrics.map),
+        exact_match=interval_cell(metrics.exact_match),
+        mean_ap=interval_cell(metrics.map),
         metrics=[metric_row(title, name, values, others) for name, title in NAMES.items() if name in values],
         has_temperatures=any(value != 1 for value in temperatures),
         has_pictures=pixels is not None,
-        labels=_label_rows(found.measurement.per_label, sizes, temperatures)[:MOST_LABELS],
+        labels=label_rows(found.measurement.per_label, sizes, temperatures)[:MOST_LABELS],
         figures={name: drawn(figure) for name, figure in found.figures(sizes).items()},
         mistakes=_pictures(run, mistakes[:MOST_PICTURES], pixels).cards(range(len(mistakes[:MOST_PICTURES]))),
         num_mistaken=len(mistakes),
@@ -117,16 +117,20 @@ def _training_images(run: RunDirectory, label_names: Sequence[str]) -> Labels:
     return np.array([counts[name] for name in label_names], dtype=np.int64)
 
 
-def _label_rows(rows: Sequence[LabelMetrics], sizes: Labels, temperatures: Sequence[float]) -> list[LabelRow]:
-    """A row for each label, lowest average precision first; labels that no image has at the top."""
+def label_rows(rows: Sequence[LabelMetrics], sizes: Labels | None, temperatures: Sequence[float]) -> list[LabelRow]:
+    """A row for each label, lowest average precision first; labels that no image has at the top.
+
+    Args:
+        sizes: (K,) number of training images with each label; None if not known.
+    """
     order = sorted(range(len(rows)), key=lambda k: _value(rows[k].ap))
     return [
         LabelRow(
             name=rows[k].label,
-            training_images=int(sizes[k]),
+            training_images=None if sizes is None else int(sizes[k]),
             num_known=rows[k].num_known,
             num_positives=rows[k].num_positives,
-            ap=_cell(rows[k].ap),
+            ap=interval_cell(rows[k].ap),
             threshold=rows[k].threshold,
             precision=rows[k].precision,
             recall=rows[k].recall,
@@ -142,7 +146,8 @@ def _value(metric: Metric | None) -> float:
     return -1.0 if metric is None else metric.value
 
 
-def _cell(metric: Metric | None) -> Cell:
+def interval_cell(metric: Metric | None) -> Cell:
+    """A metric in percent, and its interval."""
     if metric is None:
         return "", ""
     return f"{100 * metric.value:.2f}", f"{100 * metric.low:.2f} to {100 * metric.high:.2f}"

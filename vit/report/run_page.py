@@ -81,7 +81,9 @@ def write_run_report(run: RunDirectory, source: Source | None, result: RunResult
         split = "test" if "test" in result.num_images else "validation"
         if result.multilabel is not None:
             labels = label_content(run, source, result, class_names, split)
-            write_page(run.report_path, "run_labels.html", {**vars(labels.common), **vars(labels)})
+            write_page(
+                run.report_path, "run_labels.html", {**vars(labels.common), **vars(labels), **scripts("table.js")}
+            )
             return
         rows = read_scored(run.scored_path(split), result.num_images[split])
         pictures = Pictures(run, rows, pixels_of(run, source, split, [(row.path, row.label) for row in rows]))
