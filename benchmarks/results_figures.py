@@ -127,6 +127,7 @@ def _list(claim: Claim, answers: Answers) -> Figure:
     axes.set(xlabel="test error (%), with the 95 % interval", yticks=[-place for place in range(len(names))])
     axes.set_yticklabels([claim.names.get(name, name) for name in names])
     axes.set_xlim(left=0)
+    axes.set_ylim(0.5 - len(names), 0.5)
     axes.grid(axis="x", alpha=0.3)
     return figure
 
@@ -184,7 +185,8 @@ def _conditions(claim: Claim, answers: Answers) -> Figure:
                 _bar(axes, -place - offset, accuracy, index, label, is_flat=True)
     axes.set(xlabel=f"{claim.value} (%), with the 95 % interval", yticks=[-place for place in range(len(shown))])
     axes.set_yticklabels(shown)
-    axes.set_xlim(0, 101)
+    axes.set_xlim(-1, 101)
+    axes.set_ylim(0.5 - len(shown), 0.5)
     axes.grid(axis="x", alpha=0.3)
     figure.legend(frameon=False, loc="outside upper center", ncols=2)
     return figure

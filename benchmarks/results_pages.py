@@ -1,23 +1,25 @@
-"""docs/leaderboard.md and docs/claims.md, written from what evidence/ keeps; no number comes from elsewhere."""
+"""docs/leaderboard.md, docs/claims.md and parts of docs/results.md; their numbers come from evidence/ alone."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from results_blocks import network_lines, with_blocks
 from results_claims import answers_of, claims_page, lines_of
 from results_figures import FIGURES, draw, draw_lines
-from results_rows import ROOT, Answers, Kept, read_rows, seeds_of
-from results_words import accuracy_words, differences, each_seed, hardware, minutes_words, progress, table_line
+from results_rows import ROOT, Answers, Kept, read_rows
+from results_words import accuracy_words, differences, hardware, minutes_words, progress, table_line
 
-BOARD, CLAIMS = ROOT / "docs" / "leaderboard.md", ROOT / "docs" / "claims.md"
+BOARD, CLAIMS, RESULTS = (ROOT / "docs" / f"{name}.md" for name in ("leaderboard", "claims", "results"))
 NOTE = "<!-- written by `make results` from evidence/; edit evidence/rows.toml or benchmarks/results_*.py -->"
 
 
 def write_pages() -> list[Path]:
-    """Write both pages and the figures; returns their paths."""
+    """Write the pages and the figures; returns their paths."""
     rows, claims = read_rows()
     kept = {name: found for name, row in rows.items() if (found := Kept.of(row)) is not None}
     BOARD.write_text(leaderboard(kept), encoding="utf-8")
     CLAIMS.write_text(claims_page(kept, rows, claims, NOTE), encoding="utf-8")
+    RESULTS.write_text(with_blocks(RESULTS.read_text(encoding="utf-8"), kept), encoding="utf-8")
     FIGURES.mkdir(parents=True, exist_ok=True)
     figures = []
     for claim in claims:
@@ -29,7 +31,7 @@ def write_pages() -> list[Path]:
             draw_lines(claim, lines, path)
         if answers is not None or lines is not None:
             figures.append(path)
-    return [BOARD, CLAIMS, *figures]
+    return [BOARD, CLAIMS, RESULTS, *figures]
 
 
 def leaderboard(kept: Mapping[str, Kept]) -> str:
@@ -58,26 +60,14 @@ def leaderboard(kept: Mapping[str, Kept]) -> str:
 
 def _board_lines(kept: Kept) -> Iterator[str]:
     machines, command = hardware(kept), f"`make results ROW={kept.row.name}`"
-    for name, cells in seeds_of(kept.cells):
-        minutes = minutes_words(sum(cell.seconds for cell in cells) / len(cells))
-        yield table_line((
-            kept.row.data, f"{name} (`{cells[0].network}`)", f"{cells[0].parameters:,}",
-            accuracy_words(kept.answers, "", name), _seeds(kept, len(cells)), each_seed(kept.answers, "", name),
-            minutes, machines, command,
-        ))  # fmt: skip
+    for cells in network_lines(kept, kept.answers):
+        yield table_line((kept.row.data, *cells, machines, command))
     if (svc := kept.measured("svc")) is not None:
         yield table_line((
             kept.row.data, "support vector machine (scikit-learn's `SVC`)", "",
             accuracy_words(svc, "", "SVC", is_random=False), "", "nothing is random",
             minutes_words(svc.facts["seconds"]), svc.facts["machine"], command,
         ))  # fmt: skip
-
-
-def _seeds(kept: Kept, found: int) -> str:
-    """The number of seeds of a network, and of how many where runs are missing."""
-    seeds = kept.protocol["seeds"]
-    assert isinstance(seeds, list)
-    return f"{found}" if found == len(seeds) else f"{found} of {len(seeds)}"
 
 
 def _compared_on_board(kept: Kept) -> Iterator[str]:

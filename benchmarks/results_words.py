@@ -124,6 +124,13 @@ def each_seed(answers: Answers, condition: str, series: str) -> str:
     return ", ".join(f"{100 - 100 * wrong.mean():.2f}" for wrong in answers.wrong(condition, series))
 
 
+def seeds_words(kept: Kept, found: int) -> str:
+    """The number of seeds of a network, and of how many where runs are missing."""
+    seeds = kept.protocol["seeds"]
+    assert isinstance(seeds, list)
+    return f"{found}" if found == len(seeds) else f"{found} of {len(seeds)}"
+
+
 def minutes_words(seconds: float) -> str:
     """A time in minutes."""
     return "< 0.1" if seconds < 6 else f"{seconds / 60:.1f}"

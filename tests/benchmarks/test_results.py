@@ -1,4 +1,4 @@
-"""docs/leaderboard.md and docs/claims.md are what evidence/ keeps, and what it keeps was made by its commands."""
+"""Leaderboard, claims and parts of the results are what evidence/ keeps, and its commands made what it keeps."""
 
 import json
 import re
@@ -36,6 +36,8 @@ def test_the_pages_are_written_from_what_is_kept(pages, rows, kept):
     again = 'run "make results"'
     assert pages.BOARD.read_text(encoding="utf-8") == pages.leaderboard(kept), again
     assert pages.CLAIMS.read_text(encoding="utf-8") == pages.claims_page(kept, *rows.read_rows(), pages.NOTE), again
+    text = pages.RESULTS.read_text(encoding="utf-8")
+    assert text == pages.with_blocks(text, kept), again
 
 
 def test_the_figures_show_what_is_kept(pages, rows, kept):
