@@ -34,6 +34,7 @@ class Row:
     data: str
     needs: str = ""
     makes: str = ""
+    starts: str = ""
     study: bool = True
     board: bool = False
     measures: tuple[str, ...] = ()
@@ -49,7 +50,8 @@ class Row:
         if not self.study:
             return "; ".join(f"python benchmarks/{words} {self.name}" for words in self.measures)
         data = f"{MADE / self.name} " if self.makes else ""
-        return f"vit study {data}--config studies/{self.name}" + (" --data.root FOLDER" if self.needs else "")
+        first = f"python benchmarks/{self.starts} {MADE / self.name}`, then `" if self.starts else ""
+        return f"{first}vit study {data}--config studies/{self.name}" + (" --data.root FOLDER" if self.needs else "")
 
 
 @dataclass(frozen=True)
@@ -243,7 +245,8 @@ def read_rows(path: Path = EVIDENCE / "rows.toml") -> tuple[dict[str, Row], list
 def expected_cells(row: Row) -> set[str]:
     """The run folders that the row's command makes for the images that its study.json names.
 
-    A folder's name ends with the hash of everything that decides its result: recipe, images, and length.
+    A folder's name ends with the hash of everything that decides its result: recipe, images, length, and the weights
+    that it starts from. study.json has the hashes of images and weights.
     """
     from vit.commands.study_options import read_words
     from vit.commands.study_series import series_of
@@ -259,7 +262,9 @@ def expected_cells(row: Row) -> set[str]:
         name: {choice: replace(recipe, data=replace(recipe.data, subset=kind)) for choice, recipe in choices.items()}
         for name, choices in series_of(options).items()
     }
-    inputs = Inputs(str(protocol["data"]), fingerprints)
+    weights = protocol.get("weights", {})
+    assert isinstance(weights, dict)
+    inputs = Inputs(str(protocol["data"]), fingerprints, weights)
     return {cell.folder.as_posix() for cell in make_cells(series, sizes, seeds, budget, inputs)}
 
 
