@@ -14,12 +14,8 @@ import tempfile
 from pathlib import Path
 
 METHODS, SEEDS, STEPS = ("mae", "diet"), 5, 1000
-LIKE_THE_STUDY = (
-    "--data.validation",
-    "0.1",
-    "--data.test",
-    "0.2",
-)  # as configs/digits.yaml: no test image is seen
+# The division of configs/digits.yaml, so that no test image is learned from.
+LIKE_THE_STUDY = ("--data.validation", "0.1", "--data.test", "0.2")
 
 
 def words_of(method: str, seed: int, out: Path) -> list[str]:

@@ -1,7 +1,7 @@
 """The parts of docs/results.md that `make results` writes: a table of a row of evidence/ between two comments."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from results_rows import Answers, Kept, seeds_of
 from results_words import accuracy_words, differences, each_seed, minutes_words, progress, seeds_words, table_line
@@ -12,10 +12,11 @@ BLOCK = re.compile(r"<!-- row (\w+), written by `make results` -->\n.*?<!-- end 
 
 
 def with_blocks(text: str, kept: Mapping[str, Kept]) -> str:
-    """The text of a page with each of its blocks written again. A row of which nothing is kept is an error."""
+    """The text of a page with each of its blocks written again."""
 
     def written(found: re.Match[str]) -> str:
-        lines = "\n".join(block(kept[found[1]]))
+        missing = [f"Not measured yet: `make results ROW={found[1]}`."]
+        lines = "\n".join(block(kept[found[1]]) if found[1] in kept else missing)
         return f"<!-- row {found[1]}, written by `make results` -->\n\n{lines}\n\n<!-- end of row -->"
 
     return BLOCK.sub(written, text)
@@ -28,12 +29,21 @@ def block(kept: Kept) -> Iterator[str]:
     yield ""
     names = list(dict.fromkeys(cell.series for cell in kept.cells))
     if len(sizes) == 1:
-        yield from differences(kept.answers, [(name, names[0]) for name in names[1:]])
+        yield from differences(kept.answers, [(name, reference(name, names)) for name in names if name != names[0]])
     else:
         pairs = [(_at(names[0], size), _at(name, size)) for size in sizes for name in names[1:]]
         words = {_at(name, size): f"{name}, {size:,} images" for size in sizes for name in names}
         yield from differences(kept.answers_by_size, pairs, words)
+    seeds = kept.protocol["seeds"]
+    if isinstance(seeds, list) and len(seeds) == 1:
+        yield from ("", "One seed: the intervals are about other test images alone. Other seeds would scatter more.")
     yield from ("", f"{progress(kept)} `make results ROW={kept.row.name}` runs `{kept.row.command}`.")
+
+
+def reference(name: str, names: Sequence[str]) -> str:
+    """The series that another one is compared with: "ViT" for "ViT, stem", or else the first one."""
+    before = name.partition(", ")[0]
+    return before if before in names and before != name else names[0]
 
 
 def network_lines(kept: Kept, answers: Answers) -> Iterator[tuple[str, ...]]:

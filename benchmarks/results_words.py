@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from results_rows import Answers, Kept, seeds_of
 
 from vit.study.findings import ALPHA, Difference, Interval
-from vit.study.paired import difference, hochberg
+from vit.study.paired import Pair, difference, hochberg
 from vit.study.variance_components import NORMAL_QUANTILE, mean_error, wilson
 
 
@@ -20,6 +20,7 @@ class Compared:
         errors: errors of the two on their common seeds.
         found: their difference, first minus second.
         p: p value, corrected for all comparisons of the section.
+        reach: half the 95 % interval of the difference by other test images alone, for these seeds.
     """
 
     condition: str
@@ -28,6 +29,7 @@ class Compared:
     errors: tuple[float, float]
     found: Difference
     p: float
+    reach: float
 
     @property
     def is_apart(self) -> bool:
@@ -45,9 +47,10 @@ class Compared:
         errors = [f"{100 * error:.2f} %" for error in self.errors]
         seeds = f"{len(self.found.seeds)} seeds"
         if not self.found.is_tested:
+            sides = ends(Interval(self.gap.value, self.gap.value - self.reach, self.gap.value + self.reach))
             return (
-                f"{first} and {second} have {errors[0]} and {errors[1]} errors: {100 * self.gap.value:+.2f} points, "
-                "with one seed and so without an interval."
+                f"{first} and {second}: {errors[0]} and {errors[1]} errors, {100 * self.gap.value:+.2f} points "
+                f"({sides} by other test images alone), one seed."
             )
         if not self.is_apart:
             return (
@@ -77,9 +80,16 @@ def _corrected(answers: Answers, wanted: Sequence[tuple[str, str, str]]) -> list
     found = [difference(pair) for pair in shared]
     tested = hochberg([one.p for one in found])
     return [
-        Compared(*names, (float(pair.first.mean()), float(pair.second.mean())), one, p)
+        Compared(*names, (float(pair.first.mean()), float(pair.second.mean())), one, p, reach_by_images(pair))
         for names, pair, one, p in zip(known, shared, found, tested, strict=True)
     ]
+
+
+def reach_by_images(pair: Pair) -> float:
+    """Half the 95 % interval of a difference by other test images alone; at least what one image changes."""
+    by_image = pair.gaps().mean(axis=0)  # (T)
+    error = max(float(by_image.std(ddof=1)) / len(by_image) ** 0.5, 1 / len(by_image))
+    return NORMAL_QUANTILE * error
 
 
 def differences(
@@ -110,9 +120,16 @@ def away_from_zero(interval: Interval) -> str:
 
 
 def accuracy_words(answers: Answers, condition: str, series: str, *, is_random: bool = True) -> str:
-    """Mean accuracy with its interval: over seeds and test images, or over test images where nothing is random."""
+    """Mean accuracy with its interval: over seeds and test images, or over test images alone.
+
+    The latter is for one seed, and where nothing is random.
+    """
     wrong = answers.wrong(condition, series)
-    found = mean_error(wrong) if is_random else wilson(float(wrong.mean()), answers.num_images, NORMAL_QUANTILE)
+    found = (
+        mean_error(wrong)
+        if is_random and len(wrong) > 1
+        else wilson(float(wrong.mean()), answers.num_images, NORMAL_QUANTILE)
+    )
     words = f"{100 - 100 * found.value:.2f} %"
     if found.low is None or found.high is None:
         return words

@@ -69,7 +69,7 @@ def test_a_comparison_without_expectation_decides_nothing(rows, verdict_of):
 def test_one_seed_supports_nothing(rows, verdict_of):
     made = claim(rows, compare=(("a", "b"),), expects=("more",))
     found = verdict_of(made, answers(rows, {"a": 0.1, "b": 0.9}, seeds=1))
-    assert found.label == "Not shown" and "without an interval" in found.sentence
+    assert found.label == "Not shown" and "by other test images alone" in found.sentence
 
 
 def test_kinds_of_images_are_counted(rows, verdict_of):
@@ -101,3 +101,30 @@ def test_series_are_compared_between_kinds_of_images(rows):
     found = rows.Answers(3, {"kind": {"a": {0: np.array([True, False, True])}}}).across()
     assert list(found.correct[""]) == ["a: kind"]
     assert found.only(["b"]).correct == {}
+
+
+def test_one_seed_has_the_interval_of_its_test_images(rows):
+    import results_words
+
+    found = answers(rows, {"a": 0.5, "b": 0.9}, seeds=1)
+    (one,) = results_words.compared(found, [("a", "b")])
+    assert 0.3 < one.gap.value < 0.5
+    assert one.reach == pytest.approx(1.96 * (0.5 * 0.5 + 0.9 * 0.1) ** 0.5 / SIZE**0.5, rel=0.1)
+    assert results_words.accuracy_words(found, "", "b").count("(") == 1
+
+
+def test_blocks_of_a_page_are_written_again_and_missing_rows_are_named():
+    import results_blocks
+
+    text = "a\n<!-- row nothing, written by `make results` -->\nold\n<!-- end of row -->\nb\n"
+    once = results_blocks.with_blocks(text, {})
+    assert "old" not in once and "make results ROW=nothing" in once and once.startswith("a\n") and once.endswith("b\n")
+    assert results_blocks.with_blocks(once, {}) == once
+
+
+def test_a_change_is_compared_with_its_own_recipe():
+    import results_blocks
+
+    names = ["CNN", "CNN, erasing", "ViT", "ViT, stem"]
+    found = [results_blocks.reference(name, names) for name in names[1:]]
+    assert found == ["CNN", "CNN", "ViT"]
