@@ -50,7 +50,7 @@ def claims_page(kept: Mapping[str, Kept], rows: Mapping[str, Row], claims: Seque
         "",
         *_table(claims, verdicts),
         "",
-        "What the verdicts mean:",
+        "What the verdicts mean (2 of 4: two of four comparisons are as the claim says):",
         "",
         *meanings(),
         "",

@@ -59,7 +59,7 @@ class Compared:
             )
         word = "more" if self.gap.value > 0 else "fewer"
         return (
-            f"{first} makes {100 * abs(self.gap.value):.2f} points {word} errors than {second} "
+            f"With {first} there are {100 * abs(self.gap.value):.2f} points {word} errors than with {second} "
             f"({away_from_zero(self.gap)}): {errors[0]} against {errors[1]}, p {p_words(self.p)}, {seeds}."
         )
 

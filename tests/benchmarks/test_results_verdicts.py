@@ -55,7 +55,7 @@ def test_several_comparisons_are_counted_and_each_outcome_has_a_sentence(rows, v
     made = claim(rows, compare=(("a", "b"), ("c", "b")), expects=("more", "more"), names={"a": "the first"})
     found = verdict_of(made, answers(rows, accuracies))
     assert found.label == "Partly supported (1 of 2)"
-    assert "**the first** makes" in found.sentence and "**c** and **b** cannot be told apart" in found.sentence
+    assert "With **the first** there are" in found.sentence and "**c** and **b** cannot be told apart" in found.sentence
     made = claim(rows, compare=(("a", "b"), ("d", "b")), expects=("more", "more"))
     found = verdict_of(made, answers(rows, accuracies))
     assert found.label == "Mixed (1 of 2)" and "points fewer errors" in found.sentence
