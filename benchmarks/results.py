@@ -31,8 +31,8 @@ HERE = Path(__file__).parent
 POLL = 20.0  # seconds
 
 
-def keep(row: Row) -> None:
-    """Note the machine of newly finished cells, and make their results small."""
+def keep(row: Row) -> bool:
+    """Note the machine of newly finished cells, and make their results small. Returns whether there are any."""
     path = row.folder / MACHINES
     known: dict[str, list[str]] = read_json(path)
     noted = {cell for cells in known.values() for cell in cells}
@@ -44,6 +44,7 @@ def keep(row: Row) -> None:
         write_json(path, known)
     for cell in new:
         compact(row.folder / cell / "result.json")
+    return bool(new)
 
 
 def warn_of_other_weights(row: Row) -> None:
@@ -92,7 +93,8 @@ def train(row: Row, jobs: int) -> None:
                 code = process.wait(POLL)
                 break
             except subprocess.TimeoutExpired:
-                keep(row)
+                if keep(row):
+                    write_pages()  # so that a commit at any time has pages of what it keeps
     finally:
         if process.poll() is None:
             process.terminate()

@@ -6,7 +6,7 @@ from pathlib import Path
 from results_blocks import network_lines, with_blocks
 from results_claims import answers_of, claims_page, lines_of
 from results_figures import FIGURES, draw, draw_lines
-from results_rows import ROOT, Answers, Kept, read_rows
+from results_rows import ROOT, Answers, Kept, Row, read_rows
 from results_words import accuracy_words, differences, hardware, minutes_words, progress, table_line
 
 BOARD, CLAIMS, RESULTS = (ROOT / "docs" / f"{name}.md" for name in ("leaderboard", "claims", "results"))
@@ -17,7 +17,7 @@ def write_pages() -> list[Path]:
     """Write the pages and the figures; returns their paths."""
     rows, claims = read_rows()
     kept = {name: found for name, row in rows.items() if (found := Kept.of(row)) is not None}
-    BOARD.write_text(leaderboard(kept), encoding="utf-8")
+    BOARD.write_text(leaderboard(kept, rows), encoding="utf-8")
     CLAIMS.write_text(claims_page(kept, rows, claims, NOTE), encoding="utf-8")
     RESULTS.write_text(with_blocks(RESULTS.read_text(encoding="utf-8"), kept), encoding="utf-8")
     FIGURES.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def write_pages() -> list[Path]:
     return [BOARD, CLAIMS, RESULTS, *figures]
 
 
-def leaderboard(kept: Mapping[str, Kept]) -> str:
+def leaderboard(kept: Mapping[str, Kept], rows: Mapping[str, Row]) -> str:
     """The text of docs/leaderboard.md."""
     lines = ["# Leaderboard", "", NOTE, ""]
     lines += [
@@ -55,6 +55,14 @@ def leaderboard(kept: Mapping[str, Kept]) -> str:
         lines += [f"## `{name}`", "", f"{one.row.title}. {progress(one)}", ""]
         lines += [f"`make results ROW={name}` runs `{one.row.command}`.", ""]
         lines += [*_compared_on_board(one), ""]
+    lines += [
+        "## Hours of every row",
+        "",
+        "Rows that are not on the board belong to [Claims](claims.md) and [Results](results.md).",
+        "",
+    ]
+    lines += [table_line(("row", "content", "runs", "hours", "hardware")), table_line(["---"] * 5)]
+    lines += [_hours(row, kept.get(name)) for name, row in rows.items() if row.study]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -68,6 +76,15 @@ def _board_lines(kept: Kept) -> Iterator[str]:
             accuracy_words(svc, "", "SVC", is_random=False), "", "nothing is random",
             minutes_words(svc.facts["seconds"]), svc.facts["machine"], command,
         ))  # fmt: skip
+
+
+def _hours(row: Row, kept: Kept | None) -> str:
+    """How far a row is, and the hours of its finished runs."""
+    words = (f"`{row.name}`", f"{row.title}; {row.data}")
+    if kept is None:
+        return table_line((*words, "none yet", "", ""))
+    hours = sum(cell.seconds for cell in kept.cells) / 3600
+    return table_line((*words, f"{len(kept.cells)} of {kept.num_listed}", f"{hours:.2f}", hardware(kept)))
 
 
 def _compared_on_board(kept: Kept) -> Iterator[str]:
