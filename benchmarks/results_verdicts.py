@@ -101,6 +101,8 @@ def _share(one: Compared, names: tuple[str, str]) -> str:
     shares = [f"{100 - 100 * error:.2f} %" for error in one.errors]
     kind = one.condition[:1].upper() + one.condition[1:]
     words = f"{kind}: {names[0]} {shares[0]}, {names[1]} {shares[1]}"
+    if not one.found.is_tested:
+        return f"{words}, with one seed."
     if not one.is_apart:
         turned = type(one.gap)(-one.gap.value, *(None if end is None else -end for end in (one.gap.high, one.gap.low)))
         return f"{words}, which cannot be told apart ({ends(turned)} points)."

@@ -128,3 +128,10 @@ def test_a_change_is_compared_with_its_own_recipe():
     names = ["CNN", "CNN, erasing", "ViT", "ViT, stem"]
     found = [results_blocks.reference(name, names) for name in names[1:]]
     assert found == ["CNN", "CNN", "ViT"]
+
+
+def test_a_pair_that_is_measured_with_one_seed_has_a_section_without_a_verdict(rows, verdict_of):
+    correct = answers(rows, {"ViT": 0.1, "CNN": 0.9}, "a kind", seeds=1).correct
+    made = claim(rows, compare=(("ViT", "CNN"),), expects=("less",), measured="conditions")
+    found = verdict_of(made, rows.Answers(SIZE, correct))
+    assert found.label == "Not shown" and "with one seed" in found.sentence
