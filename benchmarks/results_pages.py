@@ -58,8 +58,8 @@ def leaderboard(kept: Mapping[str, Kept], rows: Mapping[str, Row]) -> str:
     lines += [
         "## Hours of every row",
         "",
-        "Rows that are not on the board belong to [Claims](claims.md) and [Results](results.md). Hours are times by the clock, "
-        "also while other work slowed the machine.",
+        "Rows that are not on the board belong to [Claims](claims.md) and [Results](results.md). Hours are times "
+        "by the clock, also while other work slowed the machine.",
         "",
     ]
     lines += [table_line(("row", "content", "runs", "hours", "hardware")), table_line(["---"] * 5)]
