@@ -25,13 +25,14 @@ from timing import processor
 
 from vit.atomic_files import write_json
 from vit.study.folder import ListedCell, StudyDirectory
+from vit.weights.hashing import weights_hash
 
 HERE = Path(__file__).parent
 POLL = 20.0  # seconds
 
 
-def keep(row: Row) -> None:
-    """Note the machine of newly finished cells, and make their results small."""
+def keep(row: Row) -> bool:
+    """Note the machine of newly finished cells, and make their results small. Returns whether there are any."""
     path = row.folder / MACHINES
     known: dict[str, list[str]] = read_json(path)
     noted = {cell for cells in known.values() for cell in cells}
@@ -43,6 +44,17 @@ def keep(row: Row) -> None:
         write_json(path, known)
     for cell in new:
         compact(row.folder / cell / "result.json")
+    return bool(new)
+
+
+def warn_of_other_weights(row: Row) -> None:
+    """Say which weights to start from are not those of the kept cells, which another machine may have made."""
+    if (row.folder / "study.json").is_file():
+        known = StudyDirectory(row.folder).protocol().get("weights", {})
+        assert isinstance(known, dict)
+        other = [name for name, found in known.items() if weights_hash(str(ROOT / name)) != found]
+        if other:
+            print(f"{len(other)} of {len(known)} weights differ from those of the kept cells, which train again")
 
 
 def is_trained(row: Row) -> bool:
@@ -68,6 +80,11 @@ def train(row: Row, jobs: int) -> None:
         folder = ROOT / MADE / row.name
         subprocess.run([sys.executable, str(HERE / script), *arguments, str(folder)], check=True)
         words.insert(1, str(folder))
+    if row.starts:
+        script, *arguments = shlex.split(row.starts)
+        folder = MADE / row.name
+        subprocess.run([sys.executable, str(HERE / script), *arguments, str(folder)], check=True, cwd=ROOT)
+        warn_of_other_weights(row)
     print(f"$ vit {shlex.join(words)}", flush=True)
     process = subprocess.Popen([sys.executable, "-m", "vit", *words], cwd=ROOT)
     try:
@@ -76,7 +93,8 @@ def train(row: Row, jobs: int) -> None:
                 code = process.wait(POLL)
                 break
             except subprocess.TimeoutExpired:
-                keep(row)
+                if keep(row):
+                    write_pages()  # so that a commit at any time has pages of what it keeps
     finally:
         if process.poll() is None:
             process.terminate()

@@ -23,45 +23,50 @@ WIDTH = 7.0  # inches
 
 
 def draw(claim: Claim, answers: Answers, path: Path) -> None:
-    """Draw a claim into a file, whose text "vit" holds its numbers. A file with the same numbers stays as it is."""
-    shown = numbers(answers)
+    """Draw a claim into a file, whose text "vit" holds its numbers. A file with the same content stays as it is."""
+    shown = content(claim, numbers(answers))
     if path.is_file() and stated(path) == shown:
         return
-    if claim.measured:
+    if claim.by_condition:
         figure = _conditions(claim, answers)
     elif claim.drawn:
         figure = _curves(claim, answers)
     else:
-        figure = _list(answers)
+        figure = _list(claim, answers)
     _write(figure, shown, path)
 
 
-def draw_lines(lines: Lines, path: Path) -> None:
+def draw_lines(claim: Claim, lines: Lines, path: Path) -> None:
     """Draw lines of numbers into a file, as `draw` does."""
-    shown = numbers_of_lines(lines)
+    shown = content(claim, numbers_of_lines(lines))
     if path.is_file() and stated(path) == shown:
         return
     figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
     axes = figure.add_subplot()
     factor = 100 if lines.is_share else 1
     for index, name in enumerate(lines.values):
-        color, marker = look(index)
+        (color, marker), label = look(index), claim.names.get(name, name)
         found = [lines.at(name, place) for place in range(len(lines.x))]
         low, high = ([factor * (end if end is not None else one.value) for one, end in ends] for ends in (
             [(one, one.low) for one in found], [(one, one.high) for one in found],
         ))  # fmt: skip
         axes.plot(
-            lines.x, [factor * one.value for one in found], color=color, marker=marker, markersize=4, lw=1, label=name
+            lines.x, [factor * one.value for one in found], color=color, marker=marker, markersize=4, lw=1, label=label
         )
         axes.fill_between(lines.x, low, high, color=color, alpha=0.2, lw=0)
     if lines.is_share:
         axes.set_ylim(bottom=0)
     else:
         axes.set_yscale("log")
-    axes.set(xlabel=lines.x_label, ylabel=f"{lines.y_label}{' (%)' * lines.is_share}")
+    axes.set(xlabel=claim.axis or lines.x_label, ylabel=f"{lines.y_label}{' (%)' * lines.is_share}")
     axes.grid(axis="y", alpha=0.3)
     axes.legend(frameon=False)
     _write(figure, shown, path)
+
+
+def content(claim: Claim, shown: object) -> object:
+    """What decides a figure: its numbers and its words."""
+    return {"numbers": shown, "words": [claim.axis, claim.value, dict(claim.names)]}
 
 
 def numbers_of_lines(lines: Lines) -> dict[str, list[list[float]]]:
@@ -77,7 +82,7 @@ def _write(figure: Figure, shown: object, path: Path) -> None:
 
 
 def stated(path: Path) -> object:
-    """The numbers that a figure holds."""
+    """The numbers and words that a figure holds."""
     with Image.open(path) as picture:
         return json.loads(picture.info.get("vit", "null"))
 
@@ -112,7 +117,7 @@ def _bar(axes: Axes, x: float, y: Interval, index: int, label: str | None, *, is
         axes.errorbar([x], [value], yerr=reach, **style)
 
 
-def _list(answers: Answers) -> Figure:
+def _list(claim: Claim, answers: Answers) -> Figure:
     """Each series with its interval, one below the other."""
     names = list(answers.correct[""])
     figure = Figure(figsize=(WIDTH, 0.7 + 0.32 * len(names)), layout="constrained")
@@ -120,8 +125,9 @@ def _list(answers: Answers) -> Figure:
     for place, name in enumerate(names):
         _bar(axes, -place, _error(answers, "", name), 0, None, is_flat=True)
     axes.set(xlabel="test error (%), with the 95 % interval", yticks=[-place for place in range(len(names))])
-    axes.set_yticklabels(names)
+    axes.set_yticklabels([claim.names.get(name, name) for name in names])
     axes.set_xlim(left=0)
+    axes.set_ylim(0.5 - len(names), 0.5)
     axes.grid(axis="x", alpha=0.3)
     return figure
 
@@ -148,13 +154,13 @@ def _curves(claim: Claim, answers: Answers) -> Figure:
         offset = 1 + 0.02 * (index - (len(lines) - 1) / 2)
         errors = [_error(answers, "", name) for _, name in points]
         for number, ((value, _), error) in enumerate(zip(points, errors, strict=True)):
-            _bar(axes, value * offset, error, index, (rest or None) if number == 0 else None)
+            _bar(axes, value * offset, error, index, (claim.names.get(rest, rest) or None) if number == 0 else None)
         color, _ = look(index)
         axes.plot([value * offset for value, _ in points], [100 * error.value for error in errors], color=color, lw=1)
     axes.set_xscale("log")
     axes.set_xticks(values, [f"{value:g}" for value in values])
     axes.minorticks_off()
-    axes.set(xlabel=claim.axis or claim.drawn, ylabel="test error (%), 95 % interval")
+    axes.set(xlabel=claim.axis or claim.drawn, ylabel="test error (%), with the 95 % interval")
     axes.set_ylim(bottom=0)
     axes.grid(axis="y", alpha=0.3)
     if len(lines) > 1:
@@ -175,10 +181,12 @@ def _conditions(claim: Claim, answers: Answers) -> Figure:
                 error = _error(answers, condition, name)
                 ends = (None if error.high is None else 1 - error.high, None if error.low is None else 1 - error.low)
                 accuracy = Interval(1 - error.value, *ends)
-                _bar(axes, -place - offset, accuracy, index, name if place == 0 else None, is_flat=True)
-    axes.set(xlabel="test accuracy (%), with the 95 % interval", yticks=[-place for place in range(len(shown))])
+                label = claim.names.get(name, name) if place == 0 else None
+                _bar(axes, -place - offset, accuracy, index, label, is_flat=True)
+    axes.set(xlabel=f"{claim.value} (%), with the 95 % interval", yticks=[-place for place in range(len(shown))])
     axes.set_yticklabels(shown)
-    axes.set_xlim(0, 101)
+    axes.set_xlim(-1, 101)
+    axes.set_ylim(0.5 - len(shown), 0.5)
     axes.grid(axis="x", alpha=0.3)
     figure.legend(frameon=False, loc="outside upper center", ncols=2)
     return figure

@@ -56,9 +56,9 @@ class Lines:
         """The mean at one place, and its 95 % t interval; of the logarithms, unless the values are shares."""
         return mean_of(self.values[name][:, place], is_share=self.is_share)
 
-    def table(self) -> Iterator[tuple[str, ...]]:
+    def table(self, names: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
         """Head and rows of the table: a row for some of the places, a column for each line."""
-        yield (self.x_label, *(f"{name}{' (%)' * self.is_share}" for name in self.values))
+        yield (self.x_label, *(f"{names.get(name, name)}{' (%)' * self.is_share}" for name in self.values))
         yield ("---",) * (1 + len(self.values))
         step = max(1, len(self.x) // MOST)
         for place in sorted({*range(0, len(self.x), step), len(self.x) - 1}):
@@ -72,17 +72,30 @@ class Lines:
             return f"{factor * found.value:{form}}"
         return f"{factor * found.value:{form}} ({factor * found.low:{form}} to {factor * found.high:{form}})"
 
-    def sentences(self, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
-        """The ends of each line; of shares the largest distance of the pairs."""
+    def change(self, name: str) -> Interval:
+        """Last value minus first, of shares; otherwise first value over last. With a 95 % t interval."""
+        rows = self.values[name]
+        if self.is_share:
+            return mean_of(rows[:, -1] - rows[:, 0], is_share=True)
+        return mean_of(rows[:, 0] / rows[:, -1], is_share=False)
+
+    def change_words(self, name: str, names: Mapping[str, str]) -> str:
+        """A sentence about both ends of a line, with plain words for its name."""
+        change, shown = self.change(name), names.get(name, name)
         if not self.is_share:
             first, last = (f"{self.x_label} {self.x[place]:g}" for place in (0, -1))
-            for name, rows in self.values.items():
-                ratio = mean_of(rows[:, 0] / rows[:, -1], is_share=False)
-                yield f"- **{name}**: the value at {first} is {self.words(ratio)} times that at {last}."
-        elif not pairs:
-            for name in self.values:
-                ends = " to ".join(f"{self.words(self.at(name, place))} %" for place in (0, -1))
-                yield f"- **{name}**: from {ends}, for {self.x_label} from {self.x[0]:,g} to {self.x[-1]:,g}."
+            return f"**{shown}**: the value at {first} is {self.words(change)} times that at {last}."
+        first, last = (f"{100 * self.at(name, place).value:.1f} %" for place in (0, -1))
+        words = f"**{shown}**: {first} at {self.x[0]:,g} {self.x_label}, and {last} at {self.x[-1]:,g}"
+        if change.low is None or change.high is None:
+            return f"{words}."
+        reach = f"{100 * change.low:+.1f} to {100 * change.high:+.1f}"
+        return f"{words}: {100 * change.value:+.1f} points ({reach})."
+
+    def sentences(self, pairs: Sequence[tuple[str, str]], names: Mapping[str, str]) -> Iterator[str]:
+        """The ends of each line; with pairs of lines the largest distance of each pair."""
+        if not pairs:
+            yield from (f"- {self.change_words(name, names)}" for name in self.values)
         for one, other in pairs:
             gaps = 100 * (self.values[one].mean(axis=0) - self.values[other].mean(axis=0))
             place = int(np.abs(gaps).argmax())

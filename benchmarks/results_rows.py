@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +34,7 @@ class Row:
     data: str
     needs: str = ""
     makes: str = ""
+    starts: str = ""
     study: bool = True
     board: bool = False
     measures: tuple[str, ...] = ()
@@ -49,7 +50,8 @@ class Row:
         if not self.study:
             return "; ".join(f"python benchmarks/{words} {self.name}" for words in self.measures)
         data = f"{MADE / self.name} " if self.makes else ""
-        return f"vit study {data}--config studies/{self.name}" + (" --data.root FOLDER" if self.needs else "")
+        first = f"python benchmarks/{self.starts} {MADE / self.name}`, then `" if self.starts else ""
+        return f"{first}vit study {data}--config studies/{self.name}" + (" --data.root FOLDER" if self.needs else "")
 
 
 @dataclass(frozen=True)
@@ -59,12 +61,29 @@ class Claim:
     name: str
     title: str
     row: str
+    said: str
     text: str
-    compare: tuple[tuple[str, str], ...]
+    compare: tuple[tuple[str, str], ...] = ()
+    expects: tuple[str, ...] = ()
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
     drawn: str = ""
     axis: str = ""
+    value: str = "test accuracy"
     measured: str = ""
     lines: bool = False
+    across: bool = False
+    sizes: bool = False
+
+    @property
+    def by_condition(self) -> bool:
+        """Whether two series are compared under each kind of test images."""
+        return bool(self.measured) and not self.lines and not self.across
+
+    @property
+    def series(self) -> list[str]:
+        """The compared series."""
+        return list(dict.fromkeys(name for pair in self.compare for name in pair))
 
 
 @dataclass(frozen=True)
@@ -97,6 +116,23 @@ class Answers:
             },
             content,
         )
+
+    def across(self) -> "Answers":
+        """The same with every series under every condition as a series of its own, "SERIES: CONDITION"."""
+        found = {
+            f"{series}: {condition}": seeds
+            for condition, by_series in self.correct.items()
+            for series, seeds in by_series.items()
+        }
+        return Answers(self.num_images, {"": found}, self.facts)
+
+    def only(self, names: Sequence[str]) -> "Answers":
+        """The same with these series alone."""
+        found = {
+            condition: {series: seeds for series, seeds in by_series.items() if series in names}
+            for condition, by_series in self.correct.items()
+        }
+        return Answers(self.num_images, {condition: one for condition, one in found.items() if one}, self.facts)
 
     def wrong(self, condition: str, series: str) -> Bools:
         """(k, T) wrong answers of a series, a row for each seed."""
@@ -160,6 +196,14 @@ class Kept:
                 found.setdefault(cell.series, {})[cell.seed] = cell.correct
         return Answers(len(self.cells[0].correct), {"": found})
 
+    @cached_property
+    def answers_by_size(self) -> Answers:
+        """The study's own test images; every series at every size is a series of its own, "SERIES (images=SIZE)"."""
+        found: dict[str, dict[int, Bools]] = {}
+        for cell in sorted(self.cells, key=lambda cell: cell.num_images):
+            found.setdefault(f"{cell.series} (images={cell.num_images})", {})[cell.seed] = cell.correct
+        return Answers(len(self.cells[0].correct), {"": found})
+
     def measured(self, name: str) -> Answers | None:
         """A file of measured/, or None where it was not made yet."""
         path = self.row.folder / "measured" / f"{name}.json"
@@ -186,7 +230,13 @@ def read_rows(path: Path = EVIDENCE / "rows.toml") -> tuple[dict[str, Row], list
         for name, values in content["row"].items()
     }
     claims = [
-        Claim(**{**values, "compare": tuple((first, second) for first, second in values["compare"])})
+        Claim(
+            **{
+                **values,
+                "compare": tuple((first, second) for first, second in values.get("compare", ())),
+                "expects": tuple(values.get("expects", ())),
+            }
+        )
         for values in content["claim"]
     ]
     return rows, claims
@@ -195,7 +245,8 @@ def read_rows(path: Path = EVIDENCE / "rows.toml") -> tuple[dict[str, Row], list
 def expected_cells(row: Row) -> set[str]:
     """The run folders that the row's command makes for the images that its study.json names.
 
-    A folder's name ends with the hash of everything that decides its result: recipe, images, and length.
+    A folder's name ends with the hash of everything that decides its result: recipe, images, length, and the weights
+    that it starts from. study.json has the hashes of images and weights.
     """
     from vit.commands.study_options import read_words
     from vit.commands.study_series import series_of
@@ -211,7 +262,9 @@ def expected_cells(row: Row) -> set[str]:
         name: {choice: replace(recipe, data=replace(recipe.data, subset=kind)) for choice, recipe in choices.items()}
         for name, choices in series_of(options).items()
     }
-    inputs = Inputs(str(protocol["data"]), fingerprints)
+    weights = protocol.get("weights", {})
+    assert isinstance(weights, dict)
+    inputs = Inputs(str(protocol["data"]), fingerprints, weights)
     return {cell.folder.as_posix() for cell in make_cells(series, sizes, seeds, budget, inputs)}
 
 

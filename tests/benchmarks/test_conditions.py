@@ -93,7 +93,7 @@ def test_lines_are_read_as_they_were_written(tmp_path):
     found = Lines.read(tmp_path / "lines.json")
     assert found.machine and (found.values["a"] == lines.values["a"]).all()
     assert found.at("a", 0).value == pytest.approx(2.0)  # the geometric mean of 1 and 4
-    (sentence,) = found.sentences([])
+    (sentence,) = found.sentences([], {})
     assert "0.5 times that at block 2" in sentence
 
 

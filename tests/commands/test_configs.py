@@ -11,9 +11,9 @@ from vit.commands.recipe_options import read_recipe
 from vit.commands.study_options import read_words
 from vit.commands.study_series import series_of
 from vit.models.spec import NetworkSpec
+from vit.study.cell_files import without_cell_files
 from vit.study.grid import Inputs, make_cells
 from vit.training.planning.plan import make_plan
-from vit.training.recipes.recipe import DistillConfig
 from vit.training.recipes.values import plain
 
 CONFIGS = shipped_configs()
@@ -74,8 +74,8 @@ def test_the_digits_recipe_is_the_default(vit, tmp_path, monkeypatch):
 def test_a_study_compares_recipes_that_can_be_built(name):
     given = read_words(["--config", name.removeprefix("studies/")])
     series = {
-        name: {choice: replace(recipe, distill=DistillConfig()) for choice, recipe in choices.items()}
-        for name, choices in series_of(given).items()  # teachers are there once other cells are trained
+        name: {choice: without_cell_files(recipe) for choice, recipe in choices.items()}
+        for name, choices in series_of(given).items()  # teachers and weights are made first
     }
     budget, sizes, seeds = given.grid(60_000)
     cells = make_cells(series, sizes, seeds, budget, Inputs("photos", {}))

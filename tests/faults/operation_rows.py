@@ -233,7 +233,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused, with the options of that network", 2),
         Fault("M6", "a teacher that has trained on validation or test images",
               "a warning with the number of these images, if the teacher is in its run folder"),
-        Fault("M7", "the name of a study's teacher stands for no file, or for several",
+        Fault("M7", "the name of a study's weights or teacher stands for no file, or for several",
               "refused before a cell is trained, with the name as it was read", 2),
     ),
     "Pretraining": (

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.checkpoints.model_path import check_model
+from vit.checkpoints.model_path import check_model, check_weights
 from vit.commands.reading import read_images
 from vit.commands.recipe_options import listed_images
 from vit.commands.study_options import StudyOptions
@@ -108,6 +108,7 @@ class StudyPlan:
             "subsets": self._subsets(),
             **({"right": RIGHT} if self.source.is_multilabel else {}),
             "series": list(self.series),
+            **({"weights": dict(self.inputs.weight_hashes)} if self.inputs.weight_hashes else {}),
             "jobs": share_words(self.options.executor, self.machine),
         }
 
@@ -131,11 +132,12 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     first = _recipes(series)[0]
     listed = listed_images(first)
 
+    from vit.study.cell_files import without_cell_files
     from vit.study.executors import share_of
     from vit.training.planning.images import at_revision
     from vit.training.planning.plan import make_plan
 
-    source = make_plan(replace(first, distill=DistillConfig()), listed).source
+    source = make_plan(without_cell_files(replace(first, distill=DistillConfig())), listed).source
     if "test" not in source.splits:
         raise UsageError("a study needs test images", "give --data.test a fraction above 0")
     contents = read_images(source, reporter)
@@ -215,7 +217,7 @@ def _decided(series: Series, source: "Source") -> Series:
 
     def named(name: str, recipe: Recipe) -> str:
         network, space, values = name.partition(" ")
-        alone = replace(recipe, distill=DistillConfig())
+        alone = replace(recipe, distill=DistillConfig())  # a network that weights of cells decide has a name
         return make_plan(alone).spec.name + space + values if network == "auto" else name
 
     found: Series = {}
@@ -227,15 +229,17 @@ def _decided(series: Series, source: "Source") -> Series:
 
 def _inputs(series: Series, source: "Source", contents: "Contents", sizes: list[int], seeds: list[int]) -> "Inputs":
     """Hashes of the images, weights and teachers that cells learn from."""
-    from vit.study.cell_teachers import with_cell_teacher
+    from vit.study.cell_files import with_cell_files
     from vit.study.grid import Inputs
     from vit.weights.hashing import weights_hash
 
     recipes = _recipes(series)
-    cells = [with_cell_teacher(recipe, size, seed) for recipe in recipes for size in sizes for seed in seeds]
+    cells = [with_cell_files(recipe, size, seed) for recipe in recipes for size in sizes for seed in seeds]
     teachers = {recipe.distill.teacher for recipe in cells} - {None}
     for teacher in sorted(filter(None, teachers)):
         check_model(teacher)
-    files = {recipe.model.init_from for recipe in recipes} | teachers
-    weights = {file: weights_hash(file) for file in files if file is not None}
+    starts = {recipe.model.init_from for recipe in cells} - {None}
+    for start in sorted(filter(None, starts)):
+        check_weights(start)
+    weights = {file: weights_hash(file) for file in sorted(filter(None, starts | teachers))}
     return Inputs(source.name, contents.split_hashes(source), weights)

@@ -1,7 +1,6 @@
 """The recipes that a study compares, from its options"""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from vit.commands.configs import find_config, shipped_configs
@@ -9,7 +8,7 @@ from vit.commands.recipe_options import check_names, make_parser, to_recipe
 from vit.commands.study_options import StudyOptions, items
 from vit.errors import UsageError
 from vit.models.network_names import check_network
-from vit.training.recipes.recipe import DistillConfig, Recipe
+from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.trackers import WandbMode, refuse_register
 
 Series = dict[str, dict[str, Recipe]]  # {name: {tried values: recipe}}
@@ -21,7 +20,7 @@ def series_of(options: StudyOptions) -> Series:
     Raises:
         UsageError: a name or a value is wrong, or the recipes name different data.
     """
-    from vit.study.cell_teachers import has_pattern
+    from vit.study.cell_files import has_weights_pattern, without_cell_files
     from vit.study.spec import make_series
 
     parser = make_parser()
@@ -40,7 +39,9 @@ def series_of(options: StudyOptions) -> Series:
     recipes = [recipe for choices in series.values() for recipe in choices.values()]
     for recipe in recipes:
         refuse_register(recipe, "a study")
-        check_names(replace(recipe, distill=DistillConfig()) if has_pattern(recipe) else recipe)  # cells have names
+        if has_weights_pattern(recipe) and recipe.model.network.get("name", "auto") == "auto":
+            raise UsageError(f"model.init_from {recipe.model.init_from} for the network auto", "name the network")
+        check_names(without_cell_files(recipe))  # cells have the names
     sources = {recipe.data.source for recipe in recipes}
     if len(sources) > 1:
         raise UsageError(f"the recipes name different data: {', '.join(sorted(sources))}", "give DATA")

@@ -14,7 +14,7 @@ from pathlib import Path
 from vit.checkpoints.run import slug
 from vit.errors import UsageError
 from vit.layout import CELLS
-from vit.study.cell_teachers import with_cell_teacher
+from vit.study.cell_files import with_cell_files
 from vit.training.planning.batch_size import automatic_batch_size, batch_multiple, given_batch_size
 from vit.training.recipes.recipe import UNDECIDING, Recipe
 from vit.training.recipes.values import plain
@@ -238,8 +238,8 @@ def make_cells(
             for name, choices in series.items():
                 for choice, recipe in choices.items():
                     data = replace(recipe.data, train_images=num_images, subset_seed=seed)
-                    taught = with_cell_teacher(replace(recipe, data=data, seed=seed), num_images, seed)
-                    whole = budget.apply(taught, num_images)
+                    own = with_cell_files(replace(recipe, data=data, seed=seed), num_images, seed)
+                    whole = budget.apply(own, num_images)
                     ending = f"-{slug(choice)}" if choice else ""
                     folder = f"{slug(name)}/{num_images:07d}/seed{seed}{ending}-{key_of(whole, inputs)}"
                     cells.append(Cell(name, num_images, seed, choice, whole, Path(CELLS) / folder))

@@ -115,7 +115,8 @@ class ModelConfig:
             torchvision's, Hugging Face's, JAX', DINO's, MAE's or CLIP's weights, timm:NAME, torchvision:NAME or
             hf:ORG/NAME. Pretrained weights bring the recipe `finetune`: a small learning rate that falls block by
             block, and few epochs. none: random weights. auto: published weights for a folder or CSV of photographs
-            where no network is chosen and the weights can be had; else random weights.
+            where no network is chosen and the weights can be had; else random weights. In a study {seed} and {images}
+            stand for those of a cell, and * for any text.
         freeze: part of the network that is not trained. backbone: only the last layer is fitted, to features that are
             computed once (a linear probe), which needs init_from and no option of optim.
         lora: rank of LoRA, usually 8 to 32; null: no LoRA. The linear layers (qkv, proj, fc1 and fc2 of a ViT) keep

@@ -1,0 +1,75 @@
+"""Every claim of evidence/rows.toml can be judged, drawn and written, also one that is not measured yet."""
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CLAIMS = [one["name"] for one in tomllib.loads((ROOT / "evidence" / "rows.toml").read_text(encoding="utf-8"))["claim"]]
+
+
+@pytest.fixture(params=CLAIMS)
+def claim(request):
+    from results_rows import read_rows
+
+    return next(one for one in read_rows()[1] if one.name == request.param)
+
+
+def made_up(claim):
+    """Numbers of the form that the row of a claim has."""
+    from results_lines import Lines
+    from results_rows import Answers
+
+    generator = np.random.default_rng(0)
+    if claim.lines:
+        names = [*claim.kinds, *claim.series] or ["a"]
+        values = {name: generator.uniform(0.1, 0.9, (5, 3)) for name in names}
+        return Lines("x", "y", (1.0, 2.0, 3.0), values, "seeds", True, "command", "machine")
+    kinds = ["unchanged", *(claim.kinds or ["noise"])] if claim.by_condition else [""]
+    correct = {
+        kind: {name: {s: generator.random(50) < 0.5 for s in range(5)} for name in claim.series} for kind in kinds
+    }
+    return Answers(50, correct)
+
+
+def test_a_claim_is_judged_and_drawn(claim, tmp_path):
+    from results_figures import draw, draw_lines, stated
+    from results_lines import Lines
+    from results_verdicts import verdict_of
+
+    found, path = made_up(claim), tmp_path / "figure.png"
+    assert verdict_of(claim, found).sentence
+    if isinstance(found, Lines):
+        draw_lines(claim, found, path)
+    else:
+        draw(claim, found, path)
+    assert stated(path)
+
+
+def test_a_claim_says_what_it_expects(claim):
+    words = {"more", "less", "same"}
+    assert len(claim.expects) == (0 if claim.lines and not claim.compare else len(claim.compare))
+    assert set(claim.expects) <= words | {""} and set(claim.kinds.values()) <= words
+    assert words & {*claim.expects, *claim.kinds.values()} or claim.name == "cost"  # whose claim is a number
+
+
+def test_plain_names_are_of_series_that_a_claim_has(claim):
+    from results_figures import without
+
+    known = {*claim.series, *claim.kinds}
+    known |= {without(name, claim.drawn)[0] for name in claim.series} if claim.drawn else set()
+    if not claim.lines:
+        assert claim.names.keys() <= known
+    if any("=" in name for name in claim.series):
+        assert all(name in claim.names for name in claim.series), "names of options are no plain words"
+
+
+def test_a_claim_that_is_not_measured_says_so(claim):
+    from results_claims import claims_page
+    from results_rows import Row
+
+    row = Row(name="nothing_yet", title="", data="")
+    text = claims_page({}, {claim.row: row}, [claim], "")
+    assert f"Not measured yet: `make results ROW={claim.row}`" in text and "| not measured yet |" in text

@@ -1,0 +1,137 @@
+"""The verdict on a claim follows from its numbers: changed numbers change it, and chance supports nothing."""
+
+import numpy as np
+import pytest
+
+SIZE = 400
+
+
+@pytest.fixture
+def rows():
+    import results_rows
+
+    return results_rows
+
+
+@pytest.fixture
+def verdict_of():
+    import results_verdicts
+
+    return results_verdicts.verdict_of
+
+
+def answers(rows, accuracies, condition="", seeds=5):
+    """Networks whose test images are right at random."""
+    generator = np.random.default_rng(0)
+    drawn = {
+        name: {seed: generator.random(SIZE) < accuracy for seed in range(seeds)}
+        for name, accuracy in accuracies.items()
+    }
+    return rows.Answers(SIZE, {condition: drawn})
+
+
+def claim(rows, **values):
+    return rows.Claim(name="c", title="c", row="r", said="s", text="t", **values)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expects", "label"),
+    [
+        (0.5, 0.9, "more", "Supported"),
+        (0.9, 0.5, "more", "Contradicted"),
+        (0.9, 0.5, "less", "Supported"),
+        (0.9, 0.9, "more", "Not shown"),
+        (0.9, 0.9, "same", "Not contradicted"),
+        (0.5, 0.9, "same", "Contradicted"),
+    ],
+)
+def test_one_comparison(rows, verdict_of, one, other, expects, label):
+    found = verdict_of(claim(rows, compare=(("a", "b"),), expects=(expects,)), answers(rows, {"a": one, "b": other}))
+    assert found.label == label
+
+
+def test_several_comparisons_are_counted_and_each_outcome_has_a_sentence(rows, verdict_of):
+    accuracies = {"a": 0.5, "b": 0.9, "c": 0.9, "d": 0.99}
+    made = claim(rows, compare=(("a", "b"), ("c", "b")), expects=("more", "more"), names={"a": "the first"})
+    found = verdict_of(made, answers(rows, accuracies))
+    assert found.label == "Partly supported (1 of 2)"
+    assert "With **the first** there are" in found.sentence and "**c** and **b** cannot be told apart" in found.sentence
+    made = claim(rows, compare=(("a", "b"), ("d", "b")), expects=("more", "more"))
+    found = verdict_of(made, answers(rows, accuracies))
+    assert found.label == "Mixed (1 of 2)" and "points fewer errors" in found.sentence
+
+
+def test_a_comparison_without_expectation_decides_nothing(rows, verdict_of):
+    made = claim(rows, compare=(("a", "b"), ("c", "b")), expects=("", "more"))
+    assert verdict_of(made, answers(rows, {"a": 0.99, "b": 0.9, "c": 0.5})).label == "Supported"
+
+
+def test_one_seed_supports_nothing(rows, verdict_of):
+    made = claim(rows, compare=(("a", "b"),), expects=("more",))
+    found = verdict_of(made, answers(rows, {"a": 0.1, "b": 0.9}, seeds=1))
+    assert found.label == "Not shown" and "by other test images alone" in found.sentence
+
+
+def test_kinds_of_images_are_counted(rows, verdict_of):
+    correct = {}
+    for number in range(4):
+        ahead = 0.6 if number else 0.9
+        correct |= answers(rows, {"ViT": ahead, "CNN": 0.9}, f"kind {number}").correct
+    correct |= answers(rows, {"ViT": 0.9, "CNN": 0.9}, "unchanged").correct
+    made = claim(rows, compare=(("ViT", "CNN"),), expects=("less",), measured="conditions")
+    found = verdict_of(made, rows.Answers(SIZE, correct))
+    assert found.label == "Partly supported (3 of 4)"
+    assert "Of 4 kinds of changed images, ViT is better on 0, and CNN on 3" in found.sentence
+    assert "points lower" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("factor", "expects", "label"),
+    [(0.1, "less", "Supported"), (10.0, "less", "Contradicted"), (1.0, "less", "Not shown")],
+)
+def test_lines_are_judged_by_their_interval(rows, verdict_of, factor, expects, label):
+    import results_lines
+
+    rows_of = np.exp(np.random.default_rng(0).normal(0, 0.1, (5, 2))) * [factor, 1.0]
+    lines = results_lines.Lines("block", "norm", (1.0, 2.0), {"a": rows_of}, "seeds", False, "command")
+    assert verdict_of(claim(rows, lines=True, measured="m", kinds={"a": expects}), lines).label == label
+
+
+def test_series_are_compared_between_kinds_of_images(rows):
+    found = rows.Answers(3, {"kind": {"a": {0: np.array([True, False, True])}}}).across()
+    assert list(found.correct[""]) == ["a: kind"]
+    assert found.only(["b"]).correct == {}
+
+
+def test_one_seed_has_the_interval_of_its_test_images(rows):
+    import results_words
+
+    found = answers(rows, {"a": 0.5, "b": 0.9}, seeds=1)
+    (one,) = results_words.compared(found, [("a", "b")])
+    assert 0.3 < one.gap.value < 0.5
+    assert one.reach == pytest.approx(1.96 * (0.5 * 0.5 + 0.9 * 0.1) ** 0.5 / SIZE**0.5, rel=0.1)
+    assert results_words.accuracy_words(found, "", "b").count("(") == 1
+
+
+def test_blocks_of_a_page_are_written_again_and_missing_rows_are_named():
+    import results_blocks
+
+    text = "a\n<!-- row nothing, written by `make results` -->\nold\n<!-- end of row -->\nb\n"
+    once = results_blocks.with_blocks(text, {})
+    assert "old" not in once and "make results ROW=nothing" in once and once.startswith("a\n") and once.endswith("b\n")
+    assert results_blocks.with_blocks(once, {}) == once
+
+
+def test_a_change_is_compared_with_its_own_recipe():
+    import results_blocks
+
+    names = ["CNN", "CNN, erasing", "ViT", "ViT, stem"]
+    found = [results_blocks.reference(name, names) for name in names[1:]]
+    assert found == ["CNN", "CNN", "ViT"]
+
+
+def test_a_pair_that_is_measured_with_one_seed_has_a_section_without_a_verdict(rows, verdict_of):
+    correct = answers(rows, {"ViT": 0.1, "CNN": 0.9}, "a kind", seeds=1).correct
+    made = claim(rows, compare=(("ViT", "CNN"),), expects=("less",), measured="conditions")
+    found = verdict_of(made, rows.Answers(SIZE, correct))
+    assert found.label == "Not shown" and "with one seed" in found.sentence
