@@ -140,6 +140,13 @@ def test_settings_that_only_training_can_refuse(vit, colors, tmp_path, options, 
     refused(vit("train", colors, "--network", "vit_nano_patch2_8", *options, "--out", tmp_path, *QUICK), 2, *words)
 
 
+def test_muon_without_blocks_is_refused_before_a_run_folder(vit, colors, tmp_path):
+    words = ("--network", "resnet10_small", "--image_size", 16, "--optim.optimizer", "muon", "--wandb", "off")
+    answer = vit("train", colors, *words, "--out", tmp_path / "runs")
+    assert answer.code == 2 and "muon needs a transformer" in answer.err
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.faults("N4", "N8", simulated="the network raises what PyTorch raises")
 @pytest.mark.parametrize("kind", ["GPU", "CPU", "Python"])
 def test_out_of_memory_says_what_to_try(vit, colors, tmp_path, monkeypatch, kind):

@@ -58,6 +58,21 @@ def parameter_groups(network: Trainable, named: Named, config: OptimConfig) -> l
     ]
 
 
+def check_optimizer(network: nn.Module, config: OptimConfig) -> None:
+    """Raise UsageError where the optimizer is not for such a network, whose parameters need no memory."""
+    if config.optimizer == "muon":
+        _matrices_of_blocks(list(network.named_parameters()))
+
+
+def _matrices_of_blocks(named: list[tuple[str, nn.Parameter]]) -> list[tuple[str, nn.Parameter]]:
+    found = [(name, parameter) for name, parameter in named if parameter.ndim == 2 and ".blocks." in f".{name}"]
+    if not found:
+        raise UsageError(
+            "--optim.optimizer muon needs a transformer: it works on matrices of blocks", "give adamw or sgd"
+        )
+    return found
+
+
 def make_optimizer(network: Trainable, config: OptimConfig, fused: bool = True) -> Optimizer:
     """The optimizer of a recipe.
 
@@ -71,11 +86,7 @@ def make_optimizer(network: Trainable, config: OptimConfig, fused: bool = True) 
     named = [(name, parameter) for name, parameter in network.named_parameters() if parameter.requires_grad]
     fused = fused and not any(isinstance(parameter, DTensor) for _, parameter in named)
     if config.optimizer == "muon":
-        hidden = [(name, parameter) for name, parameter in named if parameter.ndim == 2 and ".blocks." in f".{name}"]
-        if not hidden:
-            raise UsageError(
-                "--optim.optimizer muon needs a transformer: it works on matrices of blocks", "give adamw or sgd"
-            )
+        hidden = _matrices_of_blocks(named)
         chosen = {id(parameter) for _, parameter in hidden}
         rest = [(name, parameter) for name, parameter in named if id(parameter) not in chosen]
         return MuonAdamW(parameter_groups(network, hidden, config), parameter_groups(network, rest, config), fused)

@@ -18,7 +18,7 @@ from vit.training.class_balance import ClassBalance, class_balance
 from vit.training.distillation.teacher import Teacher, find_teacher, with_teacher
 from vit.training.distributed.batch_norm import check_batch_norm
 from vit.training.distributed.devices import device_and_world_size
-from vit.training.optim import warmup_steps
+from vit.training.optim import check_optimizer, warmup_steps
 from vit.training.planning.batch_size import AUTO
 from vit.training.planning.compatibility import Machine, check_compatibility
 from vit.training.planning.images import chosen_part, divided, opened_data, subset_seed, with_subset
@@ -177,6 +177,7 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
     network = windowed(network, source.splits["train"])
     augment = _choose_augment(recipe.augment, network.preprocess, source.name)
     schedule = choose_schedule(recipe, len(source.splits["train"]), machine.world_size)
+    check_optimizer(network.shapes, recipe.optim)
     check_batch_norm(network.shapes, network.spec.name, schedule.batch_size // recipe.optim.accumulate, recipe)
     return kind(
         recipe=_with_choices(recipe, source, network, augment, schedule.batch_size, machine),
