@@ -119,6 +119,15 @@ def test_unknown_classes_are_named(vit, colors_run, colors, here):
     assert not (here / "out").exists()
 
 
+@pytest.mark.faults("S12")
+@pytest.mark.parametrize("text", ["", "- a\n", "a: [", "text"])
+def test_a_run_without_a_recipe_is_refused(vit, digits_run, here, text):
+    run = shutil.copytree(digits_run.path, here / "run")
+    (run / "config.yaml").write_text(text)
+    answer = vit("evaluate", run)
+    assert answer.code == 3 and "config.yaml holds no recipe" in answer.err and "Traceback" not in answer.err
+
+
 @pytest.mark.faults("D18")
 def test_a_run_whose_images_changed_is_not_measured_silently(vit, draw_classes, here):
     data = draw_classes(here / "data", ("dark", "light"), 12)

@@ -137,6 +137,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("K8", "relative paths, `~`, spaces; another working folder later",
               "resolved once: a run finds its images and weights from any folder; $VARIABLES are left to the shell"),
         Fault("K9", "the output exists already", "never overwritten: refused, or the next free number is used", 2),
+        Fault("S12", "the config.yaml of a run is empty, damaged, or holds no recipe",
+              "refused with its path; vit compare --page says so, and has no pictures", 3),
         Fault("K10", "the reader of a pipe exits (`vit ... | head`)", "the command ends quietly", 141),
         Fault("K11", "--lora without weights, with --freeze backbone, without peft, for a CNN, or of too high a rank",
               "refused before any data are read, with the option to remove or the package to install", 2),

@@ -283,7 +283,7 @@ def test_the_summary_can_be_copied(make, browser):  # noqa: F811
     ]
     assert "What to do next:" in text and str(run.path.parent) not in text
     page.get_by_role("button", name="Copy").click()
-    assert page.get_by_role("button", name="Copied").count() == 1
+    page.get_by_role("button", name="Copied").wait_for()
     page.close()
 
 

@@ -12,7 +12,7 @@ from vit.data.samples import Source
 from vit.errors import ResourceError
 from vit.report.difference_figure import DifferenceBar, difference_figure
 from vit.report.inline_figure import drawn
-from vit.report.page import write_page
+from vit.report.page import with_next_steps, write_page
 from vit.report.run_pictures import Cards, pixels_of
 from vit.report.scripts import scripts
 from vit.study.findings import ALPHA, Difference, Interval
@@ -188,7 +188,7 @@ def _summary(found: RunComparison) -> list[str]:
     steps = ["More test images or more seeds (vit study) narrow the intervals."]
     if not found.groups:
         steps = ["These intervals are about these trained models: vit study trains several seeds of each."]
-    return [*lines, *_headline(found), "What to do next:", *(f"- {step}" for step in steps)]
+    return with_next_steps([*lines, *_headline(found)], steps)
 
 
 def _cell(gap: Interval) -> Cell:

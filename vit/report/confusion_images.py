@@ -1,5 +1,6 @@
 """The images behind the numbers of a confusion matrix: pictures of every cell, which its number opens"""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -170,7 +171,7 @@ def _matrix(tested: Tested, class_names: Sequence[str], anchors: set[str]) -> li
         cells = [
             MatrixCell(
                 count,
-                round(_DARKEST * count / total) if total else 0,
+                round(_DARKEST * math.sqrt(count / total)) if total else 0,
                 anchor(label, predicted) if anchor(label, predicted) in anchors else "",
             )
             for predicted, count in enumerate(row)

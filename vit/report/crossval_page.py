@@ -10,11 +10,12 @@ from vit.inference.metrics import MOST_IN_CONFUSION, ClassMetrics, confusion, pe
 from vit.report.figures import confusion_matrix
 from vit.report.inline_figure import drawn
 from vit.report.page import write_page
+from vit.report.scripts import scripts
 from vit.study.crossval import CrossvalResult
 from vit.study.wording import Cell, in_words, percents
 
-MOST_CLASSES = 60
-MOST_PAIRS = 8
+MOST_CLASSES = 1000
+MOST_PAIRS = 40
 
 
 @dataclass(frozen=True)
@@ -61,4 +62,4 @@ def write_crossval_page(found: CrossvalResult, path: Path) -> None:
         confusion=drawn(confusion_matrix(confusion(labels, guesses, len(names)), names)) if is_readable else None,
         pairs=[(names[label], names[guess], count) for (label, guess), count in pairs],
     )
-    write_page(path, "crossval.html", vars(content))
+    write_page(path, "crossval.html", {**vars(content), **scripts("table.js")})

@@ -19,10 +19,10 @@ from vit.report.answer_tables import UnsureContent, unsure_content
 from vit.report.confusion_images import MOST_IN_MATRIX, ConfusionContent, confusion_content
 from vit.report.figures import confusion_matrix, reliability
 from vit.report.inline_figure import drawn
-from vit.report.page import write_page
+from vit.report.page import with_next_steps, write_page
 from vit.report.run_common import MOST_CLASSES, MOST_PICTURES
 from vit.report.run_pictures import Card, Cards, Pixels
-from vit.report.run_summary import advice, result_lines, with_next_steps
+from vit.report.run_summary import advice, result_lines
 from vit.report.run_tables import ClassRow, MetricRow, Tested, class_rows, metric_row, share
 from vit.report.scripts import scripts
 from vit.study.wording import Cell

@@ -1,7 +1,7 @@
-"""What all pages share: escaping templates, pictures inside the page, writing"""
+"""What all pages share: escaping templates, pictures inside the page, summaries, writing"""
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader
@@ -30,3 +30,8 @@ def write_page(path: Path, template: str, content: Mapping[str, object]) -> None
 def inline(content: bytes, kind: str) -> Markup:
     """The source of an <img> that needs no other file; `kind` is a media type."""
     return Markup("data:%s;base64,%s") % (kind, base64.b64encode(content).decode("ascii"))
+
+
+def with_next_steps(lines: Sequence[str], steps: Sequence[str]) -> list[str]:
+    """The lines of a summary with its advice below."""
+    return [*lines, "What to do next:", *(f"- {step}" for step in steps)] if steps else list(lines)

@@ -22,10 +22,10 @@ from vit.report.confusion_images import MOST_IN_MATRIX, ConfusionContent, confus
 from vit.report.figures import confusion_matrix, reliability
 from vit.report.inline_figure import drawn
 from vit.report.multilabel_page import label_content
-from vit.report.page import write_page
+from vit.report.page import with_next_steps, write_page
 from vit.report.run_common import EXPLAINED, MOST_CLASSES, MOST_PICTURES, CommonContent, common_content
 from vit.report.run_pictures import Card, ExplainedCard, Pictures, pixels_of
-from vit.report.run_summary import advice, result_lines, training_advice, training_lines, with_next_steps
+from vit.report.run_summary import advice, result_lines, training_advice, training_lines
 from vit.report.run_tables import (
     ClassRow,
     MetricRow,

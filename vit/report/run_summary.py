@@ -65,8 +65,3 @@ def training_advice(result: RunResult, first_weights: str) -> list[str]:
     if first_weights == "random weights" and result.num_images.get("train", 0) < FEW_TRAINING_IMAGES:
         steps.append("With so few images pretrained weights are often better: vit probe DATA compares some.")
     return steps
-
-
-def with_next_steps(lines: Sequence[str], steps: Sequence[str]) -> list[str]:
-    """The lines of a summary with its advice below."""
-    return [*lines, "What to do next:", *(f"- {step}" for step in steps)] if steps else list(lines)

@@ -13,8 +13,7 @@ from vit.errors import DataError
 from vit.layout import RunLayout
 from vit.report.gap_figures import gaps
 from vit.report.inline_figure import drawn
-from vit.report.page import write_page
-from vit.report.run_summary import with_next_steps
+from vit.report.page import with_next_steps, write_page
 from vit.report.scripts import scripts
 from vit.report.study_figures import learning_curves, price
 from vit.report.style import rendered
