@@ -113,6 +113,6 @@ def test_wrong_values_are_refused_as_by_the_command(here):
             call()
     with pytest.raises(CheckpointError, match="there is no checkpoint nothing"):
         vit.predict("nothing", "images")
-    with pytest.raises(TypeError, match="topk"):
+    with pytest.raises(UsageError, match="vit predict has no option topk; did you mean 'top_k'"):
         vit.predict("run", "images", topk=3)
     assert not list(here.iterdir())
