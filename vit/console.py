@@ -49,16 +49,34 @@ class Reporter:
         """Print a message that is not part of the result."""
         _print(self.err, text)
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
-        """Print a table. Columns of numbers are aligned to the right."""
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        title: str | None = None,
+        spare: Sequence[str] = (),
+    ) -> None:
+        """Print a table. Columns of numbers are aligned to the right.
+
+        Args:
+            spare: columns whose values stand elsewhere too; a narrow terminal leaves them out, first to last
+        """
+        cells = [[harmless(str(cell)) for cell in row] for row in rows]
+        shown = list(columns)
+        for name in spare if self.out.file.isatty() else ():
+            widths = [max(map(cell_len, column)) for column in zip(shown, *cells, strict=True)]
+            if sum(widths) + 2 * len(widths) - 2 <= self.out.width:
+                break
+            left_out = shown.index(name)
+            del shown[left_out]
+            cells = [row[:left_out] + row[left_out + 1 :] for row in cells]
         table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-        cells = [[str(cell) for cell in row] for row in rows]
-        for column, name in enumerate(columns):
+        for column, name in enumerate(shown):
             numeric = bool(cells) and all(row[column][:1].isdigit() or row[column][:1] in "-." for row in cells)
-            # in a narrow terminal, paths and names are folded before a number is; nothing is left out
+            # in a narrow terminal, paths and names are folded before a number is
             table.add_column(name, justify="right" if numeric else "left", overflow="fold", no_wrap=numeric)
         for row in cells:
-            table.add_row(*(Text(harmless(cell)) for cell in row))
+            table.add_row(*map(Text, row))
         self.out.print(table, soft_wrap=False)
 
     def facts(self, facts: Iterable[tuple[str, str]]) -> None:

@@ -118,6 +118,7 @@ def test_help_has_the_docstring_and_the_types(capsys):
         ("m a --top_k x", "top_k is x; give a whole number"),
         ("m a --deep=perhaps", "deep is perhaps; give true or false"),
         ("m a --careful maybe", "careful is maybe; give true or false"),
+        ("m a --top_k.x 2", "top_k has no options of its own; give its value: --top_k VALUE"),
         ("m a --deep maybe b", "cannot use the word 'maybe'"),
     ],
 )

@@ -1,5 +1,6 @@
 """On a terminal of 80 columns, progress is drawn and nothing is wider than a line; in a log, lines stay plain."""
 
+import json
 import re
 import subprocess
 import sys
@@ -125,6 +126,23 @@ def test_long_lines_break_between_words(here):
             "    FOLDER_OF_IMAGES --gallery --top_k 3",
         ]
     )
+
+
+def test_paths_of_runs_stay_whole(digits_run, here):
+    """A path of usual length can be copied from `vit runs`: columns that it holds make room for it."""
+    path = here / "runs" / "photos" / "vit_tiny_patch16_224" / "20260101-120000"
+    path.mkdir(parents=True)
+    (path / "config.yaml").write_text("")
+    result = json.loads((digits_run.path / "result.json").read_text())
+    result["metrics"] = {"acc1": {"value": 0.725, "low": 0.5717, "high": 0.8389}}
+    (path / "result.json").write_text(json.dumps(result))
+    script = "import sys; from vit.__main__ import main; sys.argv[1:] = ['runs']; sys.exit(main())"
+    shown, name = ran(script, here), str(path.relative_to(here))
+    assert shown.too_long == 0
+    assert [line.split("  ") for line in shown.text.splitlines()[:2]] == [
+        [*[""] * 8, "accuracy", "run"], ["72.50 % (57.17 to 83.89)", name]
+    ]  # fmt: skip
+    assert in_a_log(script, here)[1].startswith("2026-01-01 12:00  ") and in_a_log(script, here)[1].endswith(name)
 
 
 def test_a_log_has_whole_lines(here):

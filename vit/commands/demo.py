@@ -202,7 +202,7 @@ def _widgets(what: Page) -> _Widgets:
     with gradio.Row():
         pictures = gradio.Gallery(
             label="Choose one to see its classes",
-            columns=3,
+            columns=2,
             fit_columns=False,
             object_fit="contain",
             scale=2,

@@ -98,6 +98,8 @@ class Parser(ArgumentParser):
 def _wrong_value(text: str) -> UsageError | None:
     """The error for a value of another type than its option; None for any other message of the parser."""
     key, value = _KEY.search(text), _VALUE.search(text)
+    if key is not None and "NestedArg" in text:  # --model.lora.rank 2
+        return UsageError(f"{key['key']} has no options of its own", f"give its value: --{key['key']} VALUE")
     if key is None or value is None:
         return None
     given = next(group for group in value.groups() if group is not None)

@@ -66,7 +66,9 @@ def runs(
         raise UsageError(f"{place} has no run{words}", "start one: vit train DATA")
     found.sort(key=_KEYS[sort])
     reporter = Reporter()
-    reporter.table(("started", "data", "network", "images", "accuracy", "time", "run"), map(_row, found[:limit]))
+    columns = ("started", "data", "network", "images", "accuracy", "time", "run")
+    in_path = ("started", "network", "data")  # a run folder is named by them: runs/DATA/NETWORK/START
+    reporter.table(columns, map(_row, found[:limit]), spare=(*in_path, "time", "images"))
     if len(found) > limit:
         reporter.line(f"... and {len(found) - limit:,} more; raise --limit, or give --only words")
     for run in (run for run in found if run.problem):
