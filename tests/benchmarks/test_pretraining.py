@@ -28,6 +28,7 @@ def study(tmp_path, monkeypatch):
     return pretraining.Study(tmp_path / "study", tmp_path / "images")
 
 
+@pytest.mark.slow
 def test_cells_share_pretrainings_and_have_equal_flops(study, capsys):
     import pretraining
     from pretraining_table import show

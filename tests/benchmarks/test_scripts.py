@@ -33,6 +33,7 @@ def test_inference(measured):
     assert found.absent == {**absent, "timm compiled": "left out"}
 
 
+@pytest.mark.slow
 def test_training_steps(measured):
     import training_step
 

@@ -124,6 +124,7 @@ def test_a_disk_that_fills_up_and_one_that_cannot_be_written(colors, tmp_path):
     assert locked[0] == 7 and "Read-only file system" in locked[1] and "--out" in locked[1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("unshare") is None or not can_mount(), reason="may not mount")
 @pytest.mark.faults("D22")
 def test_no_room_for_temporary_files_is_said_and_not_waited_for(colors, tmp_path):
@@ -134,6 +135,7 @@ def test_no_room_for_temporary_files_is_said_and_not_waited_for(colors, tmp_path
     assert done.returncode == 7 and "TMPDIR" in done.stderr, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("unshare") is None or not can_mount(), reason="may not mount")
 @pytest.mark.faults("W7")
 def test_a_disk_that_fills_up_under_wandb_is_one_warning(colors, tmp_path):

@@ -68,6 +68,7 @@ def test_int8_is_measured_on_the_validation_images_of_the_run(vit, digits_run, h
     assert again.code == 5 and rows("rows.csv")[0]["status"] == "not_image"
 
 
+@pytest.mark.slow
 def test_int8_on_given_images(vit, digits_run, colors, draw_classes, here):
     names = [str(number) for number in range(10)]
     draw_classes(here / "labeled", names, 2, side=8)

@@ -191,6 +191,7 @@ def test_a_signal_in_a_measurement_says_how_to_go_on(vit, colors, pretrained, tm
     assert same_end(run, pretrained[0])
 
 
+@pytest.mark.slow
 @pytest.mark.faults("A12")
 def test_two_processes_learn_what_one_learns(colors, tmp_path):
     """Numbers of images are those of the whole list, and the gradients are those of the whole batch."""

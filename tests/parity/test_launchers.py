@@ -66,6 +66,7 @@ def test_the_first_process_decides_what_resume_auto_finds(colors, tmp_path, laun
     assert run_folder(tmp_path / "begun") == run and (run / "result.json").is_file()
 
 
+@pytest.mark.slow
 @linux_only
 @pytest.mark.faults("X11", simulated="real processes with the variables that srun sets; no SLURM is there")
 def test_cells_of_a_study_that_srun_started_train_alone(tmp_path):

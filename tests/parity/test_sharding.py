@@ -61,6 +61,7 @@ def test_averages_and_clipping_are_those_of_one_process(vit, colors, tmp_path, o
         torch.testing.assert_close(averages, expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.slow
 @linux_only
 @pytest.mark.faults("R5", "R6")
 def test_what_two_processes_share_goes_on_anywhere_and_ends_as_if_it_were_whole(vit, colors, tmp_path):
