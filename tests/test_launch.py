@@ -1,8 +1,12 @@
 """Which process a launcher has started: torchrun's variables, derived from those that srun sets for each task."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
-from vit.launch import adopt_srun, forget_launcher, is_first, is_launched, srun_as_torchrun
+from vit.launch import adopt_srun, forget_launcher, is_first, is_launched, srun_as_torchrun, wait_briefly
 
 TASK = {"SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "2", "SLURM_PROCID": "3", "SLURM_LOCALID": "1", "SLURM_NODEID": "1"}
 
@@ -67,3 +71,20 @@ def test_what_a_person_has_set_stays():
 ])  # fmt: skip
 def test_one_process_speaks_whoever_started_them(variables, first):
     assert is_first(variables) == first
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="libgomp is in PyTorch's wheels for Linux")
+def test_threads_that_wait_leave_their_cores_to_other_processes():
+    variables = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+    command = (sys.executable, "-c", "from vit.__main__ import main; main(['--version']); import torch")
+    run = subprocess.run(
+        command, env=variables | {"OMP_DISPLAY_ENV": "verbose"}, capture_output=True, text=True, check=True
+    )  # OpenMP tells its settings when torch is loaded
+    assert "GOMP_SPINCOUNT = '3000'" in run.stderr
+
+
+@pytest.mark.parametrize("chosen", [{"OMP_WAIT_POLICY": "ACTIVE"}, {"GOMP_SPINCOUNT": "7"}])
+def test_threads_wait_as_the_user_chose(chosen):
+    variables = dict(chosen)
+    wait_briefly(variables)
+    assert variables == chosen

@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 
 from vit.errors import UsageError, VitError, is_out_of_memory, nearest
-from vit.launch import adopt_srun
+from vit.launch import adopt_srun, wait_briefly
 from vit.memory import keep_freed_memory
 
 COMMANDS = {
@@ -75,6 +75,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"vit: {_PLATFORM}", file=sys.stderr)
     debug = "--debug" in arguments or bool(os.environ.get("VIT_DEBUG"))
     arguments = [argument for argument in arguments if argument != "--debug"]
+    wait_briefly()
     adopt_srun()
     try:
         code = _dispatch(arguments)

@@ -12,6 +12,20 @@ _STEP = ("SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS")  # variables t
 _SHELLS = ("bash", "interactive")  # SLURM_JOB_NAME of an interactive shell
 
 
+_SPINS = "3000"  # of 300,000 in libgomp: some 10 microseconds, as long as a thread of a small product waits
+
+
+def wait_briefly(variables: MutableMapping[str, str] = os.environ) -> None:
+    """Let threads of OpenMP that wait for each other sleep soon, so that other processes get their cores.
+
+    libgomp, which PyTorch's wheels for Linux contain, otherwise has them spin. Two trainings at once on the same cores
+    are then several times as slow as one after the other; alone, a training loses nothing (docs/performance.md).
+    Must run before torch is imported. Users who chose OMP_WAIT_POLICY or GOMP_SPINCOUNT keep their choice.
+    """
+    if "OMP_WAIT_POLICY" not in variables:
+        variables.setdefault("GOMP_SPINCOUNT", _SPINS)
+
+
 def adopt_srun(variables: MutableMapping[str, str] = os.environ) -> None:
     """Add torchrun's variables to the environment of a task of srun."""
     for name, value in srun_as_torchrun(variables).items():

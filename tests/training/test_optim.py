@@ -132,7 +132,7 @@ def test_a_warm_up_is_never_longer_than_10_000_steps():
 
 
 def test_muon_needs_blocks():
-    with pytest.raises(UsageError, match="muon needs a transformer"):
+    with pytest.raises(UsageError, match="muon, given or of the recipe, needs a transformer"):
         make_optimizer(create_network("resnet10_small", 10), replace(CONFIG, optimizer="muon"))
 
 
