@@ -11,6 +11,7 @@ FOUR_STEPS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.faults("X8")
 def test_two_processes_and_one_end_with_the_same_weights(vit, tmp_path):
     answer = vit("train", *FOUR_STEPS, "--out", tmp_path / "one")

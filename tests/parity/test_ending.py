@@ -19,7 +19,7 @@ OPTIONS = (
 @pytest.mark.parametrize(
     ("launcher", "whom", "number"),
     [
-        ("torchrun", "group", signal.SIGTERM),
+        pytest.param("torchrun", "group", signal.SIGTERM, marks=pytest.mark.slow),
         ("lightning", "main", signal.SIGTERM),
         pytest.param("torchrun", "main", signal.SIGTERM, marks=pytest.mark.slow),
         pytest.param("torchrun", "rank", signal.SIGTERM, marks=pytest.mark.slow),

@@ -53,8 +53,9 @@ def test_a_run_goes_on_by_its_name_where_the_others_do_not_see_it(colors, tmp_pa
 
 
 @linux_only
+@pytest.mark.slow
 @pytest.mark.faults("X8")
-@pytest.mark.parametrize("launcher", ["lightning", pytest.param("torchrun", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("launcher", ["lightning", "torchrun"])
 def test_the_first_process_decides_what_resume_auto_finds(colors, tmp_path, launcher):
     """The others would find another run, or none: the first one holds its lock."""
     run = begun(tmp_path, 2, colors)

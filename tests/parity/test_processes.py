@@ -73,6 +73,7 @@ def test_evaluation_counts_every_image_once(vit, digits_run, thousand_and_three,
     assert done.stdout.count("Next: ") == 1  # one process speaks
 
 
+@pytest.mark.slow
 @pytest.mark.faults("X1")
 def test_fewer_images_than_processes_are_evaluated_and_predicted_once(vit, digits_run, odd, tmp_path):
     for name in ("3", "7"):
