@@ -22,7 +22,7 @@ TURNS, SECONDS, CLIENTS = 3, 8.0, (1, 8, 64)
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A free port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])

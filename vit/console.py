@@ -59,7 +59,7 @@ class Reporter:
         """Print a table. Columns of numbers are aligned to the right.
 
         Args:
-            spare: columns whose values stand elsewhere too; a narrow terminal leaves them out, first to last
+            spare: columns whose values stand elsewhere too; a narrow terminal leaves them out, first to last.
         """
         cells = [[harmless(str(cell)) for cell in row] for row in rows]
         shown = list(columns)

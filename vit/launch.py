@@ -10,16 +10,14 @@ from collections.abc import Mapping, MutableMapping
 _RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK")
 _STEP = ("SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS")  # variables that srun sets and sbatch does not
 _SHELLS = ("bash", "interactive")  # SLURM_JOB_NAME of an interactive shell
-
-
-_SPINS = "3000"  # of 300,000 in libgomp: some 10 microseconds, as long as a thread of a small product waits
+_SPINS = "3000"  # libgomp's own number is 300,000; fewer spins slow a training that runs alone
 
 
 def wait_briefly(variables: MutableMapping[str, str] = os.environ) -> None:
     """Let threads of OpenMP that wait for each other sleep soon, so that other processes get their cores.
 
     libgomp, which PyTorch's wheels for Linux contain, otherwise has them spin. Two trainings at once on the same cores
-    are then several times as slow as one after the other; alone, a training loses nothing (docs/performance.md).
+    are then slower than one after the other. docs/performance.md has the gain, and what a small network loses alone.
     Must run before torch is imported. Users who chose OMP_WAIT_POLICY or GOMP_SPINCOUNT keep their choice.
     """
     if "OMP_WAIT_POLICY" not in variables:

@@ -63,7 +63,7 @@ def test_plain_names_are_of_series_that_a_claim_has(claim):
     if not claim.lines:
         assert claim.names.keys() <= known
     if any("=" in name for name in claim.series):
-        assert all(name in claim.names for name in claim.series), "names of options are no plain words"
+        assert all(name in claim.names for name in claim.series), "names of options are not plain words"
 
 
 def test_a_claim_that_is_not_measured_says_so(claim):

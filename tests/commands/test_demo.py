@@ -129,7 +129,7 @@ def test_a_cnn_has_a_map_and_an_onnx_file_says_that_it_has_none(mixed):
 
 
 def test_what_is_dropped_gets_the_labels_of_predict(digits_run, mixed, tmp_path):
-    """Files with odd names and files that are no images are dropped too."""
+    """Files with odd names and files that are not images are dropped too."""
     paths = sorted(os.fspath(path) for path in mixed.iterdir() if path.is_file() and not path.name.startswith("."))
     found = told(BUILT, digits_run, tmp_path, paths)
     rows = list(load(digits_run.best, "cpu").predict_files(paths, 3))

@@ -1,4 +1,4 @@
-"""`--optim.on_nan`: training stops at a loss that is no number, or leaves that step out as if it had not been."""
+"""`--optim.on_nan`: training stops at a loss that is NaN, or leaves that step out as if it had not been."""
 
 import json
 from dataclasses import replace
@@ -23,7 +23,7 @@ def checkpoint(out, name):
 
 @pytest.fixture
 def poison(monkeypatch):
-    """`poison(3, 4)`: the images of the third and fourth batch are no numbers."""
+    """`poison(3, 4)`: the images of the third and fourth batch are NaN."""
 
     def spoil(*numbers):
         calls = []

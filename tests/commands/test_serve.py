@@ -99,7 +99,7 @@ def test_a_broken_form_and_a_form_without_files(service, picture):
     for body in (b"garbage", b"--x\r\nbroken"):
         assert service.post(content=body, headers=kind).status_code == 400
     assert service.post(content=picture, headers={"Content-Type": "multipart/form-data"}).status_code == 400
-    assert service.post(data={"url": "file:///etc/passwd"}, files={}).status_code == 422, "an address is no image"
+    assert service.post(data={"url": "file:///etc/passwd"}, files={}).status_code == 422, "an address is not an image"
     odd = service.post(files=[("images", ("../../etc/passwd", b"x")), ("images", ("a.png", picture))])
     assert odd.status_code == 200 and [row["status"] for row in odd.json()] == ["not_image", "ok"]
 

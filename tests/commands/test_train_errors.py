@@ -143,7 +143,7 @@ def test_settings_that_only_training_can_refuse(vit, colors, tmp_path, options, 
 def test_muon_without_blocks_is_refused_before_a_run_folder(vit, colors, tmp_path):
     words = ("--network", "resnet10_small", "--image_size", 16, "--optim.optimizer", "muon", "--wandb", "off")
     answer = vit("train", colors, *words, "--out", tmp_path / "runs")
-    assert answer.code == 2 and "needs a transformer" in answer.err
+    assert answer.code == 2 and "muon, given or of the recipe, needs a transformer" in answer.err
     assert not (tmp_path / "runs").exists()
 
 

@@ -255,7 +255,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused, with the options that go together", 2),
     ),
     "A service": (
-        Fault("V1", "a request without an image, with bytes that are no image, or with a broken form",
+        Fault("V1", "a request without an image, with bytes that are not an image, or with a broken form",
               "400 or 422 with the reason, never 500; other images of the form get their rows; names are only shown"),
         Fault("V2", "a body that is too large, whether its length is told or not", "413 before the rest is read"),
         Fault("V3", "a body of which half is sent, by a client that waits or goes away",

@@ -148,7 +148,7 @@ def test_what_cannot_be_trained_on(vit, tmp_path, make, words):
 
 @pytest.fixture
 def odd(draw_classes, tmp_path):
-    """Classes that are numbers, names of every kind, and much that is no image or cannot be read."""
+    """Classes that are numbers, names of every kind, and much that is not an image or cannot be read."""
     names = [
         b"1",
         b"2",

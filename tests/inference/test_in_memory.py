@@ -1,4 +1,4 @@
-"""Images that a program holds: the same labels as for their files, and a clear word for what is no image."""
+"""Images that a program holds: the same labels as for their files, and a clear word for what is not an image."""
 
 import numpy as np
 import pytest

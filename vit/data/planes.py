@@ -18,7 +18,7 @@ _LUMA = (19_595, 38_470, 7_471)  # of 65,536: ITU-R BT.601, as Pillow's "L"
 
 
 class ValuesError(ValueError):
-    """Values of more than 8 bits that are no gray levels."""
+    """Values of more than 8 bits that are not gray levels."""
 
 
 @dataclass(frozen=True)

@@ -222,7 +222,7 @@ def _licence_keys(licence: str | None) -> dict[str, Any]:
 def _licence(licence: str | None) -> str:
     if licence is None:
         return (
-            "Unknown. No licence of the starting weights is recorded, and nobody has stated one for this model. "
+            "Unknown. No licence of the starting weights is recorded, and none was stated for this model. "
             "Choose one before you publish it, and look at the terms of the data."
         )
     return f"The training started from weights under this licence: {_plain(licence_words(licence))}."

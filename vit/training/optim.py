@@ -69,7 +69,7 @@ def _matrices_of_blocks(named: list[tuple[str, nn.Parameter]]) -> list[tuple[str
     if not found:
         raise UsageError(
             "--optim.optimizer muon, given or of the recipe, needs a transformer: it works on matrices of blocks",
-            "for a CNN add --optim.optimizer sgd --lr 0.1, or adamw; recipes digits_cnn and fashion_mnist_cnn have sgd",
+            "for a CNN add --optim.optimizer sgd --lr 0.1, or --optim.optimizer adamw",
         )
     return found
 

@@ -25,7 +25,7 @@ def promised(asked):
 
 @pytest.fixture(scope="module")
 def trained(vit, draw_classes, tmp_path_factory):
-    """`trained(*options)` -> (run folder, what was printed) of a training on files whose names nobody else has."""
+    """`trained(*options)` -> (run folder, what was printed) of a training on files with unique names."""
     data = draw_classes(tmp_path_factory.mktemp("home") / "clinic", CLASSES, 16)
     for number, file in enumerate(sorted(data.rglob("*.png"))):
         file.rename(file.with_name(f"patient-{number}.png"))
