@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from vit.commands.configs import shipped_configs
+from vit.commands.recipe_layers import Given, nested
 from vit.commands.recipe_options import read_recipe
 from vit.commands.study_options import read_words
 from vit.commands.study_series import series_of
@@ -79,9 +80,26 @@ def test_a_study_compares_recipes_that_can_be_built(name):
     }
     budget, sizes, seeds = given.grid(60_000)
     cells = make_cells(series, sizes, seeds, budget, Inputs("photos", {}))
-    assert len(cells) == len(series) * len(sizes) * len(seeds) > 5
+    assert len(cells) == sum(map(len, series.values())) * len(sizes) * len(seeds) > 5
     assert f"{len(cells)} cells" in CONFIGS[name].read_text()
     for recipe in (choice for choices in series.values() for choice in choices.values()):
         spec = spec_of(recipe)
         with torch.device("meta"):
             spec.build(recipe.model.preprocess.image_size or spec.default_image_size)
+
+
+@pytest.mark.parametrize("source", ["digits", "fashion_mnist", "cifar10"])
+@pytest.mark.parametrize(
+    ("network", "ending"), [("auto", ""), ("vit_tiny_cifar", ""), ("deit_tiny_patch16_224", ""), ("resnet18", "_cnn")]
+)
+def test_a_cnn_takes_the_recipe_for_cnns(source, network, ending):
+    recipe = Given(options=nested("data.source", source)).with_option("network", network).recipe()
+    shipped = Given((f"{source}{ending}",)).recipe()
+    assert recipe.optim == shipped.optim and recipe.augment == shipped.augment
+    assert recipe.model.network["name"] == network
+
+
+def test_a_cnn_trains_on_named_data(vit, tmp_path):
+    words = ("--optim.steps", 2, "--data.train_images", 100, "--out", tmp_path, "--wandb", "off")
+    answer = vit("train", "digits", "--network", "resnet10_small", "--model.network.widths", "[4,4,4,4]", *words)
+    assert answer.code == 0 and "optimizer  sgd" in answer.out

@@ -55,9 +55,10 @@ class Given:
         if self.kind is PretrainRecipe:
             return to_recipe(parser, parser.parse_object(self._above(self._of_pretraining(files), files)))
         below = [_DEFAULT]
-        source = _value(self._above(below, files), "data.source") or DataConfig().source
+        given = self._above(below, files)
+        source = _value(given, "data.source") or DataConfig().source
         if not self.configs and source in shipped_configs():
-            below.append(_read(parser, str(source)))
+            below.append(_read(parser, _shipped(str(source), str(_value(given, "model.network.name")))))
         given = self._above(below, files)
         if _value(given, "model.init_from") not in (None, AUTO, RANDOM):
             below.append(_read(parser, FINETUNE))
@@ -120,6 +121,20 @@ def _without_length(below: Tree, layer: Tree) -> Tree:
     if any(_has(layer, name) for name in _LENGTHS):
         return _merged(below, nested("optim.time", None))
     return below
+
+
+def _shipped(source: str, network: str) -> str:
+    """The name of the shipped recipe of a data set for a network: SOURCE_cnn where Muon, as in SOURCE, has no use."""
+    cnn = f"{source}_cnn"
+    if network == "auto" or cnn not in shipped_configs():
+        return source
+
+    from vit.models.spec import NetworkSpec
+    from vit.training.optim import matrices_of_blocks
+
+    spec = NetworkSpec.named(network, num_classes=10)
+    empty = spec.build_empty(spec.default_image_size)
+    return source if matrices_of_blocks(empty.named_parameters()) else cnn
 
 
 def _read(parser: Parser, config: str) -> Tree:

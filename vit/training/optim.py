@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 import torch
@@ -58,20 +58,18 @@ def parameter_groups(network: Trainable, named: Named, config: OptimConfig) -> l
     ]
 
 
-def check_optimizer(network: nn.Module, config: OptimConfig) -> None:
-    """Raise UsageError where the optimizer is not for such a network, whose parameters need no memory."""
-    if config.optimizer == "muon":
-        _matrices_of_blocks(list(network.named_parameters()))
-
-
-def _matrices_of_blocks(named: list[tuple[str, nn.Parameter]]) -> list[tuple[str, nn.Parameter]]:
-    found = [(name, parameter) for name, parameter in named if parameter.ndim == 2 and ".blocks." in f".{name}"]
-    if not found:
+def check_optimizer(named: Iterable[tuple[str, nn.Parameter]], config: OptimConfig) -> None:
+    """Raise UsageError where the optimizer is not for such parameters, which need no memory."""
+    if config.optimizer == "muon" and not matrices_of_blocks(named):
         raise UsageError(
             "--optim.optimizer muon, given or of the recipe, needs a transformer: it works on matrices of blocks",
             "for a CNN add --optim.optimizer sgd --lr 0.1, or --optim.optimizer adamw",
         )
-    return found
+
+
+def matrices_of_blocks(named: Iterable[tuple[str, nn.Parameter]]) -> Named:
+    """The parameters that Muon works on; none in most CNNs."""
+    return [(name, parameter) for name, parameter in named if parameter.ndim == 2 and ".blocks." in f".{name}"]
 
 
 def make_optimizer(network: Trainable, config: OptimConfig, fused: bool = True) -> Optimizer:
@@ -85,9 +83,10 @@ def make_optimizer(network: Trainable, config: OptimConfig, fused: bool = True) 
         UsageError: muon for a network without encoder blocks.
     """
     named = [(name, parameter) for name, parameter in network.named_parameters() if parameter.requires_grad]
+    check_optimizer(named, config)
     fused = fused and not any(isinstance(parameter, DTensor) for _, parameter in named)
     if config.optimizer == "muon":
-        hidden = _matrices_of_blocks(named)
+        hidden = matrices_of_blocks(named)
         chosen = {id(parameter) for _, parameter in hidden}
         rest = [(name, parameter) for name, parameter in named if id(parameter) not in chosen]
         return MuonAdamW(parameter_groups(network, hidden, config), parameter_groups(network, rest, config), fused)

@@ -177,7 +177,7 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
     network = windowed(network, source.splits["train"])
     augment = _choose_augment(recipe.augment, network.preprocess, source.name)
     schedule = choose_schedule(recipe, len(source.splits["train"]), machine.world_size)
-    check_optimizer(network.shapes, recipe.optim)
+    check_optimizer(network.shapes.named_parameters(), recipe.optim)
     check_batch_norm(network.shapes, network.spec.name, schedule.batch_size // recipe.optim.accumulate, recipe)
     return kind(
         recipe=_with_choices(recipe, source, network, augment, schedule.batch_size, machine),
