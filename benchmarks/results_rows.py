@@ -33,6 +33,7 @@ class Row:
     title: str
     data: str
     needs: str = ""
+    folders: bool = False
     makes: str = ""
     starts: str = ""
     study: bool = True
@@ -51,7 +52,10 @@ class Row:
             return "; ".join(f"python benchmarks/{words} {self.name}" for words in self.measures)
         data = f"{MADE / self.name} " if self.makes else ""
         first = f"python benchmarks/{self.starts} {MADE / self.name}`, then `" if self.starts else ""
-        return f"{first}vit study {data}--config studies/{self.name}" + (" --data.root FOLDER" if self.needs else "")
+        if self.needs:
+            data, root = ("FOLDER ", "") if self.folders else ("", " --data.root FOLDER")
+            return f"vit study {data}--config studies/{self.name}{root}"
+        return f"{first}vit study {data}--config studies/{self.name}"
 
 
 @dataclass(frozen=True)
