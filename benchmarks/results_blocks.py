@@ -7,6 +7,7 @@ from results_rows import Answers, Kept, seeds_of
 from results_words import accuracy_words, differences, each_seed, minutes_words, progress, seeds_words, table_line
 
 from vit.study.findings import CellResult
+from vit.study.folder import StudyDirectory
 
 BLOCK = re.compile(r"<!-- row (\w+), written by `make results` -->\n.*?<!-- end of row -->", re.DOTALL)
 
@@ -34,10 +35,19 @@ def block(kept: Kept) -> Iterator[str]:
         pairs = [(_at(names[0], size), _at(name, size)) for size in sizes for name in names[1:]]
         words = {_at(name, size): f"{name}, {size:,} images" for size in sizes for name in names}
         yield from differences(kept.answers_by_size, pairs, words)
+    if isinstance(chosen := kept.protocol.get("chosen"), dict):
+        words = [f"{name}: {choice}" for name, choice in chosen.items()]
+        yield from ("", f"Chosen on the validation images, from {_tried(kept)}. {'; '.join(words)}.")
     seeds = kept.protocol["seeds"]
     if isinstance(seeds, list) and len(seeds) == 1:
         yield from ("", "One seed: the intervals are about other test images alone. Other seeds would scatter more.")
     yield from ("", f"{progress(kept)} `make results ROW={kept.row.name}` runs `{kept.row.command}`.")
+
+
+def _tried(kept: Kept) -> str:
+    """What was tried to choose from."""
+    choices = dict.fromkeys(cell.choice for cell in StudyDirectory(kept.row.folder).listed())
+    return ", ".join(choices)
 
 
 def reference(name: str, names: Sequence[str]) -> str:

@@ -1,5 +1,6 @@
 """docs/leaderboard.md, docs/claims.md and parts of docs/results.md; their numbers come from evidence/ alone."""
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -9,7 +10,10 @@ from results_figures import FIGURES, draw, draw_lines
 from results_rows import ROOT, Answers, Kept, Row, read_rows
 from results_words import accuracy_words, differences, hardware, minutes_words, progress, table_line
 
+README = ROOT / "README.md"
 BOARD, CLAIMS, RESULTS = (ROOT / "docs" / f"{name}.md" for name in ("leaderboard", "claims", "results"))
+SHORT = (0, 1, 3, 4, 6, 7, 8)  # columns of the leaderboard in the README
+SHORT_BOARD = re.compile(r"(<!-- written by `make results` -->\n).*?(\n<!-- end -->)", re.DOTALL)
 NOTE = "<!-- written by `make results` from evidence/; edit evidence/rows.toml or benchmarks/results_*.py -->"
 
 
@@ -31,7 +35,8 @@ def write_pages() -> list[Path]:
             draw_lines(claim, lines, path)
         if answers is not None or lines is not None:
             figures.append(path)
-    return [BOARD, CLAIMS, RESULTS, *figures]
+    README.write_text(short_board(README.read_text(encoding="utf-8"), kept), encoding="utf-8")
+    return [BOARD, CLAIMS, RESULTS, README, *figures]
 
 
 def leaderboard(kept: Mapping[str, Kept], rows: Mapping[str, Row]) -> str:
@@ -47,9 +52,9 @@ def leaderboard(kept: Mapping[str, Kept], rows: Mapping[str, Row]) -> str:
                     "minutes a run", "hardware", "command")),
         table_line(["---"] * 9),
     ]  # fmt: skip
-    board = {name: one for name, one in kept.items() if one.row.board}
+    board = {name: one for name, one in kept.items() if one.row.board and one.is_finished}
     for one in board.values():
-        lines += _board_lines(one)
+        lines += [table_line(cells) for cells in _board_lines(one)]
     lines.append("")
     for name, one in board.items():
         lines += [f"## `{name}`", "", f"{one.row.title}. {progress(one)}", ""]
@@ -67,16 +72,26 @@ def leaderboard(kept: Mapping[str, Kept], rows: Mapping[str, Row]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _board_lines(kept: Kept) -> Iterator[str]:
+def short_board(text: str, kept: Mapping[str, Kept]) -> str:
+    """The text of the README with its short form of the leaderboard written again."""
+    heads = ("data", "network", "test accuracy (95 % interval)", "seeds", "minutes a run", "hardware", "command")
+    lines = [table_line(heads), table_line(["---"] * len(heads))]
+    for one in kept.values():
+        if one.row.board and one.is_finished:
+            lines += [table_line([cells[place] for place in SHORT]) for cells in _board_lines(one)]
+    return SHORT_BOARD.sub(lambda found: "\n".join((found[1], *lines, found[2])), text)
+
+
+def _board_lines(kept: Kept) -> Iterator[tuple[str, ...]]:
     machines, command = hardware(kept), f"`make results ROW={kept.row.name}`"
     for cells in network_lines(kept, kept.answers):
-        yield table_line((kept.row.data, *cells, machines, command))
+        yield (kept.row.data, *cells, machines, command)
     if (svc := kept.measured("svc")) is not None:
-        yield table_line((
+        yield (
             kept.row.data, "support vector machine (scikit-learn's `SVC`)", "",
             accuracy_words(svc, "", "SVC", is_random=False), "", "nothing is random",
             minutes_words(svc.facts["seconds"]), svc.facts["machine"], command,
-        ))  # fmt: skip
+        )  # fmt: skip
 
 
 def _hours(row: Row, kept: Kept | None) -> str:
@@ -84,8 +99,8 @@ def _hours(row: Row, kept: Kept | None) -> str:
     words = (f"`{row.name}`", f"{row.title}; {row.data}")
     if kept is None:
         return table_line((*words, "none yet", "", ""))
-    hours = sum(cell.seconds for cell in kept.cells) / 3600
-    return table_line((*words, f"{len(kept.cells)} of {kept.num_listed}", f"{hours:.2f}", hardware(kept)))
+    hours = f"{kept.seconds / 3600:.2f}"
+    return table_line((*words, f"{kept.num_done} of {kept.num_listed}", hours, hardware(kept)))
 
 
 def _compared_on_board(kept: Kept) -> Iterator[str]:

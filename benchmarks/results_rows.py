@@ -14,7 +14,7 @@ from vit.atomic_files import write_text
 from vit.checkpoints.result import unpack
 from vit.data.subset import SubsetKind
 from vit.study.findings import CellResult, FailedCell, Protocol
-from vit.study.folder import StudyDirectory, collect
+from vit.study.folder import StudyDirectory, collect, tuned
 from vit.study.grid import Inputs, make_cells
 from vit.study.paired import Pair
 from vit.study.variance_components import Bools
@@ -165,8 +165,10 @@ class Kept:
     """What the repository has of a row.
 
     Attributes:
-        cells: finished cells.
-        num_listed: number of cells of the whole study.
+        cells: finished cells; where values are tuned, those with the chosen values.
+        num_listed: number of cells of the whole study, with those of all tried values.
+        num_done: number of finished cells, also counted so.
+        seconds: sum of their times.
     """
 
     row: Row
@@ -174,6 +176,8 @@ class Kept:
     protocol: Protocol
     failed: Sequence[FailedCell]
     num_listed: int
+    num_done: int
+    seconds: float
 
     @classmethod
     def of(cls, row: Row) -> "Kept | None":
@@ -182,13 +186,19 @@ class Kept:
             return None
         found, protocol, failed = collect(row.folder)
         noted = {cell for cells in cls.machines_of(row).values() for cell in cells}
-        cells = [cell for cell in found if cell.run in noted]  # the others are being trained at this moment
-        return cls(row, cells, protocol, failed, len(StudyDirectory(row.folder).listed())) if cells else None
+        study = StudyDirectory(row.folder)
+        listed = study.listed()
+        choices = tuned(study, listed)
+        open_ = {cell.folder for cell in listed if cell.choice and cell.group not in choices}
+        cells = [cell for cell in found if cell.run in noted - open_]  # the others are being trained at this moment
+        done = [result for cell in listed if cell.folder in noted and (result := study.run(cell).read_result())]
+        seconds = sum(result.seconds for result in done)
+        return cls(row, cells, protocol, failed, len(listed), len(done), seconds) if cells else None
 
     @property
     def is_finished(self) -> bool:
         """Whether every cell has ended."""
-        return len(self.cells) + len(self.failed) >= self.num_listed
+        return self.num_done + len(self.failed) >= self.num_listed
 
     @cached_property
     def answers(self) -> Answers:

@@ -155,8 +155,7 @@ def minutes_words(seconds: float) -> str:
 
 def progress(kept: Kept) -> str:
     """How many runs of a row are finished, and in how many hours."""
-    hours = sum(cell.seconds for cell in kept.cells) / 3600
-    words = f"{len(kept.cells):,} of {kept.num_listed:,} runs are finished, in {hours:.2f} hours"
+    words = f"{kept.num_done:,} of {kept.num_listed:,} runs are finished, in {kept.seconds / 3600:.2f} hours"
     failed = f", and {len(kept.failed):,} failed" if kept.failed else ""
     return f"{words}{failed} ({hardware(kept)})."
 

@@ -9,6 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vit.commands.study_options import read_words
+from vit.commands.study_series import series_of
+
 ROOT = Path(__file__).parents[2]
 KEPT = sorted(path.parent.name for path in (ROOT / "evidence").glob("*/study.json"))
 
@@ -38,6 +41,8 @@ def test_the_pages_are_written_from_what_is_kept(pages, rows, kept):
     assert pages.CLAIMS.read_text(encoding="utf-8") == pages.claims_page(kept, *rows.read_rows(), pages.NOTE), again
     text = pages.RESULTS.read_text(encoding="utf-8")
     assert text == pages.with_blocks(text, kept), again
+    readme = pages.README.read_text(encoding="utf-8")
+    assert readme == pages.short_board(readme, kept) and "`make results ROW=digits_demo` |" in readme, again
 
 
 def test_the_figures_show_what_is_kept(pages, rows, kept):
@@ -162,3 +167,25 @@ def test_a_result_is_made_small(rows, tmp_path):
     rows.compact(tmp_path / "result.json")
     assert RunResult.read(tmp_path / "result.json") == replace(result, answers={})
     assert len((tmp_path / "result.json").read_text().splitlines()) == 1
+
+
+def test_cells_of_tried_values_count_as_runs_and_only_chosen_ones_as_answers(rows, kept, tmp_path, monkeypatch):
+    whole, folder = kept["cifar10_grid"], tmp_path / "cifar10_grid"
+    assert whole.is_finished and whole.num_done == whole.num_listed == 12 and len(whole.cells) == 3
+    assert whole.seconds > sum(cell.seconds for cell in whole.cells)
+    monkeypatch.setattr(rows, "EVIDENCE", tmp_path)
+    shutil.copytree(ROOT / "evidence" / "cifar10_grid", folder)
+    next(folder.glob("cells/ViT/*/*/result.json")).unlink()  # nothing is chosen for this network yet
+    part = rows.Kept.of(whole.row)
+    assert [cell.series for cell in part.cells] == ["ViT_C", "CNN"]
+    assert part.num_done == 11 and not part.is_finished
+
+
+def test_a_study_of_sizes_uses_the_learning_rates_that_its_grid_chose(kept):
+    def words(lr):
+        return f"lr={float(lr):g}"
+
+    given = read_words(["--config", "cifar10_sizes"])
+    used = {name: words(choices[""].optim.lr) for name, choices in series_of(given).items()}
+    chosen = {name.partition(",")[0]: choice for name, choice in kept["cifar10_grid"].protocol["chosen"].items()}
+    assert {name: words(choice.removeprefix("lr=")) for name, choice in chosen.items()} == used
