@@ -36,18 +36,19 @@ def block(kept: Kept) -> Iterator[str]:
         words = {_at(name, size): f"{name}, {size:,} images" for size in sizes for name in names}
         yield from differences(kept.answers_by_size, pairs, words)
     if isinstance(chosen := kept.protocol.get("chosen"), dict):
-        words = [f"{name}: {choice}" for name, choice in chosen.items()]
-        yield from ("", f"Chosen on the validation images, from {_tried(kept)}. {'; '.join(words)}.")
+        words = [f"{group}: {choice} of {_tried(kept, group)}" for group, choice in chosen.items()]
+        yield from ("", f"Chosen on the validation images: {'; '.join(words)}.")
     seeds = kept.protocol["seeds"]
     if isinstance(seeds, list) and len(seeds) == 1:
         yield from ("", "One seed: the intervals are about other test images alone. Other seeds would scatter more.")
     yield from ("", f"{progress(kept)} `make results ROW={kept.row.name}` runs `{kept.row.command}`.")
 
 
-def _tried(kept: Kept) -> str:
-    """What was tried to choose from."""
-    choices = dict.fromkeys(cell.choice for cell in StudyDirectory(kept.row.folder).listed())
-    return ", ".join(choices)
+def _tried(kept: Kept, group: str) -> str:
+    """What was tried for a network and a number of images, "NETWORK, 5,000 images"."""
+    cells = StudyDirectory(kept.row.folder).listed()
+    found = [cell.choice for cell in cells if f"{cell.series}, {cell.num_images:,} images" == group]
+    return ", ".join(dict.fromkeys(found))
 
 
 def reference(name: str, names: Sequence[str]) -> str:
