@@ -8,6 +8,7 @@ from vit.commands.configs import find_config, shipped_configs
 from vit.commands.parser import Parser
 from vit.commands.recipe_options import RANDOM, SHORT, make_parser, to_recipe
 from vit.errors import UsageError
+from vit.models.network_names import check_network
 from vit.training.recipes.pretrain_recipe import PretrainRecipe
 from vit.training.recipes.recipe import DataConfig, Recipe
 from vit.training.recipes.values import plain
@@ -128,6 +129,7 @@ def _shipped(source: str, network: str) -> str:
     cnn = f"{source}_cnn"
     if network == "auto" or cnn not in shipped_configs():
         return source
+    check_network(network)  # a wrong name is an error before torch is imported
 
     from vit.models.spec import NetworkSpec
     from vit.training.optim import matrices_of_blocks
