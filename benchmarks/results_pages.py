@@ -12,6 +12,10 @@ from results_words import accuracy_words, differences, hardware, minutes_words, 
 
 README = ROOT / "README.md"
 BOARD, CLAIMS, RESULTS = (ROOT / "docs" / f"{name}.md" for name in ("leaderboard", "claims", "results"))
+HEADS = (
+    "data", "network", "parameters", "test accuracy (95 % interval)", "seeds", "each seed", "minutes a run",
+    "hardware", "command",
+)  # fmt: skip
 SHORT = (0, 1, 3, 4, 6, 7, 8)  # columns of the leaderboard in the README
 SHORT_BOARD = re.compile(r"(<!-- written by `make results` -->\n).*?(\n<!-- end -->)", re.DOTALL)
 NOTE = "<!-- written by `make results` from evidence/; edit evidence/rows.toml or benchmarks/results_*.py -->"
@@ -48,11 +52,10 @@ def leaderboard(kept: Mapping[str, Kept], rows: Mapping[str, Row]) -> str:
         "loss. The intervals cover other seeds and other test images; where nothing is random, other test images. "
         "Minutes are means of the runs. Other work on the machine may have slowed them.",
         "",
-        table_line(("data", "network", "parameters", "test accuracy (95 % interval)", "seeds", "each seed",
-                    "minutes a run", "hardware", "command")),
-        table_line(["---"] * 9),
-    ]  # fmt: skip
-    board = {name: one for name, one in kept.items() if one.row.board and one.is_finished}
+        table_line(HEADS),
+        table_line(["---"] * len(HEADS)),
+    ]
+    board = {name: one for name, one in kept.items() if one.is_on_board}
     for one in board.values():
         lines += [table_line(cells) for cells in _board_lines(one)]
     lines.append("")
@@ -74,10 +77,9 @@ def leaderboard(kept: Mapping[str, Kept], rows: Mapping[str, Row]) -> str:
 
 def short_board(text: str, kept: Mapping[str, Kept]) -> str:
     """The text of the README with its short form of the leaderboard written again."""
-    heads = ("data", "network", "test accuracy (95 % interval)", "seeds", "minutes a run", "hardware", "command")
-    lines = [table_line(heads), table_line(["---"] * len(heads))]
+    lines = [table_line([HEADS[place] for place in SHORT]), table_line(["---"] * len(SHORT))]
     for one in kept.values():
-        if one.row.board and one.is_finished:
+        if one.is_on_board:
             lines += [table_line([cells[place] for place in SHORT]) for cells in _board_lines(one)]
     return SHORT_BOARD.sub(lambda found: "\n".join((found[1], *lines, found[2])), text)
 

@@ -50,12 +50,10 @@ class Row:
         """The command that trains the cells, or the scripts where nothing is trained."""
         if not self.study:
             return "; ".join(f"python benchmarks/{words} {self.name}" for words in self.measures)
-        data = f"{MADE / self.name} " if self.makes else ""
+        data = "FOLDER " if self.folders else f"{MADE / self.name} " if self.makes else ""
+        root = " --data.root FOLDER" if self.needs and not self.folders else ""
         first = f"python benchmarks/{self.starts} {MADE / self.name}`, then `" if self.starts else ""
-        if self.needs:
-            data, root = ("FOLDER ", "") if self.folders else ("", " --data.root FOLDER")
-            return f"vit study {data}--config studies/{self.name}{root}"
-        return f"{first}vit study {data}--config studies/{self.name}"
+        return f"{first}vit study {data}--config studies/{self.name}{root}"
 
 
 @dataclass(frozen=True)
@@ -194,6 +192,11 @@ class Kept:
         done = [result for cell in listed if cell.folder in noted and (result := study.run(cell).read_result())]
         seconds = sum(result.seconds for result in done)
         return cls(row, cells, protocol, failed, len(listed), len(done), seconds) if cells else None
+
+    @property
+    def is_on_board(self) -> bool:
+        """Whether the leaderboard shows the networks: those of a finished row."""
+        return self.row.board and self.is_finished
 
     @property
     def is_finished(self) -> bool:

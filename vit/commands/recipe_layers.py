@@ -125,7 +125,7 @@ def _without_length(below: Tree, layer: Tree) -> Tree:
 
 
 def _shipped(source: str, network: str) -> str:
-    """The name of the shipped recipe of a data set for a network: SOURCE_cnn where Muon, as in SOURCE, has no use."""
+    """The name of a data set's shipped recipe: SOURCE, or SOURCE_cnn for a network that Muon cannot train."""
     cnn = f"{source}_cnn"
     if network == "auto" or cnn not in shipped_configs():
         return source
