@@ -49,8 +49,9 @@ def leaderboard(kept: Mapping[str, Kept], rows: Mapping[str, Row]) -> str:
     lines += [
         "Each row is made again by `make results ROW=NAME`. The folder `evidence/NAME` of the repository keeps the "
         "`result.json` of each run. Accuracies are on the test images, by the checkpoint of the lowest validation "
-        "loss. The intervals cover other seeds and other test images; where nothing is random, other test images. "
-        "Minutes are means of the runs. Other work on the machine may have slowed them.",
+        "loss, unless a row names another choice. The intervals cover other seeds and other test images; where "
+        "nothing is random, other test images. Minutes are means of the runs. Other work on the machine may have "
+        "slowed them.",
         "",
         table_line(HEADS),
         table_line(["---"] * len(HEADS)),

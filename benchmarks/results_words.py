@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from results_rows import Answers, Kept, seeds_of
 
+from vit.checkpoints.result import rule_words
 from vit.study.findings import ALPHA, Difference, Interval
 from vit.study.paired import Pair, difference, hochberg
 from vit.study.variance_components import NORMAL_QUANTILE, mean_error, wilson
@@ -157,7 +158,9 @@ def progress(kept: Kept) -> str:
     """How many runs of a row are finished, and in how many hours."""
     words = f"{kept.num_done:,} of {kept.num_listed:,} runs are finished, in {kept.seconds / 3600:.2f} hours"
     failed = f", and {len(kept.failed):,} failed" if kept.failed else ""
-    return f"{words}{failed} ({hardware(kept)})."
+    rule = str(kept.protocol["checkpoints"])
+    checkpoints = "" if rule == rule_words("loss") else f" Checkpoints: {rule}."
+    return f"{words}{failed} ({hardware(kept)}).{checkpoints}"
 
 
 def hardware(kept: Kept) -> str:

@@ -51,6 +51,7 @@ class RunResult:
         device: device that trained.
         precision: precision of the training.
         best_epoch: validation that the best checkpoint was chosen at, counted from 0.
+        best_metric: `optim.best_metric`, the validation metric that chose the best checkpoint.
         validation: validation metrics of the best checkpoint during training, without temperature.
         metrics: test metrics of the best checkpoint with 95 % intervals: {name: {value, low, high}}.
         versions: version of each package that decides a number.
@@ -90,6 +91,7 @@ class RunResult:
     validation: dict[str, float]
     metrics: dict[str, dict[str, float]]
     versions: dict[str, str]
+    best_metric: str = "loss"
     temperature: float = 1.0
     uncalibrated: dict[str, dict[str, float]] = field(default_factory=dict)
     correct: dict[str, str] = field(default_factory=dict)
@@ -107,6 +109,12 @@ class RunResult:
     def accuracy(self) -> float:
         """The fraction of the test images that are right; with several labels for an image the exact match."""
         return self.metrics["acc1" if self.multilabel is None else "exact_match"]["value"]
+
+    @property
+    def validation_rank(self) -> tuple[float, float]:
+        """Larger where the validation images say better: by `best_metric`, and by the loss where that is equal."""
+        loss = self.validation["val/loss"]
+        return -loss if self.best_metric == "loss" else self.validation[f"val/{self.best_metric}"], -loss
 
     def write(self, path: Path) -> None:
         """Write result.json whole or not at all."""
@@ -137,6 +145,11 @@ class RunResult:
             return cls(spec=spec, image_size=int(network["image_size"]), **values)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(f"{path} is damaged ({error!r})", "restore the file, or train again") from error
+
+
+def rule_words(metric: str) -> str:
+    """What `optim.best_metric` chooses: "lowest val/loss", "highest val/acc1"."""
+    return f"{'lowest' if metric == 'loss' else 'highest'} val/{metric}"
 
 
 def pack(correct: npt.NDArray[np.bool_]) -> str:

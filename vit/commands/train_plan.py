@@ -165,7 +165,9 @@ def _corrections(plan: "Plan") -> list[str]:
 
 
 def _best(metric: str) -> str:
-    return f"best.ckpt has the {'lowest' if metric == 'loss' else 'highest'} val/{metric}"
+    from vit.checkpoints.result import rule_words
+
+    return f"best.ckpt has the {rule_words(metric)}"
 
 
 def _is_hopeful(plan: "Plan") -> bool:

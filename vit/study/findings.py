@@ -38,7 +38,7 @@ class CellResult:
         accuracy: fraction of test images with the right prediction; with several labels for an image the exact match.
         validation_loss: cross-entropy of the same checkpoint, in nats.
         epochs: passes over the training images, as a fraction.
-        best_round: round of the checkpoint with the lowest validation loss, counted from 0.
+        best_round: round of the checkpoint that `optim.best_metric` chose, counted from 0.
         seconds: time of training and evaluation.
         images_per_second: training images per second.
         run: run folder, relative to the study's folder.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vit.atomic_files import write_json
-from vit.checkpoints.result import RunResult, unpack
+from vit.checkpoints.result import RunResult, rule_words, unpack
 from vit.checkpoints.run import RunDirectory
 from vit.errors import UsageError
 from vit.layout import StudyLayout
@@ -19,6 +19,9 @@ from vit.study.findings import CellResult, FailedCell, JsonValue, Protocol
 from vit.study.grid import Cell
 
 Group = tuple[str, int]  # a series at one number of images
+Rank = tuple[float, float]  # how good the validation images find a candidate: RunResult.validation_rank
+
+_LOWEST: Rank = (float("-inf"), float("-inf"))
 
 
 @dataclass(frozen=True)
@@ -116,23 +119,28 @@ class StudyDirectory(StudyLayout):
         write_json(self.description_path, {"protocol": dict(protocol), "cells": listed})
 
 
-def chosen(losses: Mapping[str, float | None]) -> str | None:
-    """The choice with the lowest validation loss, or None while one of them is neither finished nor failed (None)."""
-    known = {choice: loss for choice, loss in losses.items() if loss is not None}
-    return min(known, key=lambda choice: (known[choice], choice)) if len(known) == len(losses) else None
+def chosen(ranks: Mapping[str, Rank | None]) -> str | None:
+    """The choice with the highest rank, or None while one of them is neither finished nor failed (None)."""
+    known = {choice: rank for choice, rank in ranks.items() if rank is not None}
+    if len(known) < len(ranks) or not known:
+        return None
+    return min(known, key=lambda choice: ([-value for value in known[choice]], choice))
 
 
 def tuned(study: StudyDirectory, cells: Sequence[ListedCell]) -> dict[Group, str]:
-    """The choice of every group whose candidates are all done. Candidates are the cells of the group's first seed."""
-    losses: dict[Group, dict[str, float | None]] = {}
+    """The choice of every group whose candidates are all done, by `optim.best_metric` of their recipes.
+
+    Candidates are the cells of the group's first seed.
+    """
+    ranks: dict[Group, dict[str, Rank | None]] = {}
     first: dict[Group, int] = {}
     for cell in cells:
         if cell.seed == first.setdefault(cell.group, cell.seed):
             run = study.run(cell)
             result = run.read_result()
-            failed = float("inf") if run.failure_path.is_file() else None
-            losses.setdefault(cell.group, {})[cell.choice] = result.validation["val/loss"] if result else failed
-    found = {group: chosen(each) for group, each in losses.items()}
+            failed = _LOWEST if run.failure_path.is_file() else None
+            ranks.setdefault(cell.group, {})[cell.choice] = result.validation_rank if result else failed
+    found = {group: chosen(each) for group, each in ranks.items()}
     return {group: choice for group, choice in found.items() if choice is not None}
 
 
@@ -140,7 +148,7 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     """(finished cells, protocol, failed cells) of a study's folder.
 
     Where values were tuned, only the cells with the chosen values count. The protocol names the chosen values, the
-    number of cells, and their versions and devices.
+    number of cells, the metric that chose their checkpoints, and their versions and devices.
 
     Raises:
         UsageError: the folder is not a study.
@@ -159,6 +167,7 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     protocol = {
         **study.protocol(),
         "cells": f"{len(finished):,} of {len(wanted):,} finished, {len(failed):,} failed",
+        "checkpoints": _distinct(rule_words(result.best_metric) for _, result in finished),
         **_machines([result for _, result in finished]),
     }
     if any(choices.values()):

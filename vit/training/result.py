@@ -71,6 +71,7 @@ def run_result(plan: Plan, stats: TrainingStats, best: Measured) -> RunResult:
     return RunResult(
         **_training_facts(plan, stats, measured),
         best_epoch=int(metrics["epoch"]),
+        best_metric=plan.recipe.optim.best_metric,
         validation={name: value for name, value in metrics.items() if name.startswith("val/")},
         left_out={split: dict(some.left_out) for split, some in scored.items() if some.left_out},
         mfu=training_mfu(plan, stats),

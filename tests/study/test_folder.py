@@ -1,0 +1,66 @@
+"""Which candidate tuning chooses: by the metric that also chooses the checkpoints"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from vit.checkpoints.result import RunResult
+from vit.models.spec import NetworkSpec
+from vit.study.folder import ListedCell, StudyDirectory, chosen, collect, tuned
+
+CONFIDENT = {"val/loss": 2.9, "val/acc1": 0.28}  # overfitted: many right answers with far too much confidence
+UNTRAINED = {"val/loss": 2.3, "val/acc1": 0.11}
+
+
+def study_of(
+    folder: Path, found: dict[str, dict[str, float] | None], metric: str
+) -> tuple[StudyDirectory, list[ListedCell]]:
+    """A study of one series whose candidates have these validation metrics; None: failed."""
+    study = StudyDirectory(folder)
+    cells = [ListedCell("ViT", 100, 0, name, f"cells/ViT/{name}") for name in found]
+    for cell in cells:
+        run, validation = study.run(cell), found[cell.choice]
+        run.path.mkdir(parents=True)
+        if validation is None:
+            run.failure_path.write_text("diverged", encoding="utf-8")
+            continue
+        RunResult(
+            NetworkSpec.from_plain({"name": "vit_nano_patch2_8"}, 10), 8, 1, 1, "digits", {"test": 8}, {}, 0, 1.0, 1, 1,
+            1.0, 1.0, "cpu", "32-true", 0, validation, {"acc1": {"value": 0.5}}, {},
+            best_metric=metric, correct={"test": "AA=="},
+        ).write(run.result_path)  # fmt: skip
+    study.description_path.write_text(
+        json.dumps({"protocol": {"data": "digits"}, "cells": [cell.to_json() for cell in cells]}), encoding="utf-8"
+    )
+    return study, cells
+
+
+@pytest.mark.parametrize(("metric", "expected"), [("acc1", "lr=2"), ("loss", "lr=1")])
+def test_tuning_follows_the_metric_of_the_checkpoints(tmp_path, metric, expected):
+    study, cells = study_of(tmp_path, {"lr=1": UNTRAINED, "lr=2": CONFIDENT, "lr=3": None}, metric)
+    assert tuned(study, cells) == {("ViT", 100): expected}
+    found, protocol, _ = collect(tmp_path)
+    assert [cell.run for cell in found] == [f"cells/ViT/{expected}"]
+    assert protocol["checkpoints"] == f"{'highest' if metric == 'acc1' else 'lowest'} val/{metric}"
+
+
+def test_equal_accuracies_are_ordered_by_the_loss(tmp_path):
+    better = {**CONFIDENT, "val/loss": 2.0}
+    study, cells = study_of(tmp_path, {"lr=1": CONFIDENT, "lr=2": better}, "acc1")
+    assert tuned(study, cells) == {("ViT", 100): "lr=2"}
+
+
+def test_nothing_is_chosen_before_all_candidates_are_done():
+    assert chosen({"lr=1": (-1.0, -1.0), "lr=2": None}) is None
+    assert chosen({"lr=1": (-1.0, -1.0), "lr=2": (float("-inf"), float("-inf"))}) == "lr=1"
+    assert chosen({"lr=2": (-1.0, -1.0), "lr=1": (-1.0, -1.0)}) == "lr=1"
+
+
+def test_results_of_before_were_chosen_by_the_loss(tmp_path):
+    study, cells = study_of(tmp_path, {"lr=1": UNTRAINED}, "acc1")
+    path = study.run(cells[0]).result_path
+    content = json.loads(path.read_text(encoding="utf-8"))
+    del content["best_metric"]
+    path.write_text(json.dumps(content), encoding="utf-8")
+    assert RunResult.read(path).best_metric == "loss"
