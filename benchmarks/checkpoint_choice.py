@@ -109,7 +109,9 @@ def scored_rounds(training: Training) -> tuple[Labels, Floats]:
     try:
         with tempfile.TemporaryDirectory() as out:
             words = [*training.options, "--data.train_images", str(training.num_images), "--seed", str(training.seed)]
-            main_of_vit(["train", *words, "--out", out, "--wandb", "off"])
+            words += ["--batch_size", "100"] * (training.num_images == 100)  # as in a study
+            if main_of_vit(["train", *words, "--out", out, "--wandb", "off"]):
+                raise SystemExit(f"{training.name} did not end well")
     finally:
         Classifier.validation_step, Classifier.on_validation_epoch_end = update, end  # type: ignore[method-assign]
     return torch.cat(labels).numpy(), torch.stack(rounds).numpy()

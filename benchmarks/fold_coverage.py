@@ -109,7 +109,7 @@ def measure(world: World, repeats: int, seed: int = 1) -> tuple[float, dict[str,
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Print a row of docs/results.md for each world."""
+    """Print a row of docs/measurements.md for each world."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=500)
     options = parser.parse_args(words)

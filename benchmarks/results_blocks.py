@@ -1,40 +1,42 @@
-"""The parts of docs/results.md that `make results` writes: a table of a row of evidence/ between two comments."""
+"""docs/results.md: sections of rows, each with a table, how far its networks differ, and its runs and hours."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from results_rows import Answers, Kept, seeds_of
+from results_rows import Answers, Kept, Row, Section, seeds_of
+from results_sizes import size_lines
 from results_words import accuracy_words, differences, each_seed, minutes_words, progress, seeds_words, table_line
 
 from vit.study.findings import CellResult
 from vit.study.folder import StudyDirectory
 
-BLOCK = re.compile(r"<!-- row (\w+), written by `make results` -->\n.*?<!-- end of row -->", re.DOTALL)
 
-
-def with_blocks(text: str, kept: Mapping[str, Kept]) -> str:
-    """The text of a page with each of its blocks written again."""
-
-    def written(found: re.Match[str]) -> str:
-        missing = [f"Not measured yet: `make results ROW={found[1]}`."]
-        lines = "\n".join(block(kept[found[1]]) if found[1] in kept else missing)
-        return f"<!-- row {found[1]}, written by `make results` -->\n\n{lines}\n\n<!-- end of row -->"
-
-    return BLOCK.sub(written, text)
+def results_page(kept: Mapping[str, Kept], rows: Mapping[str, Row], sections: Sequence[Section], note: str) -> str:
+    """The text of docs/results.md."""
+    lines = ["# Results", "", note, ""]
+    lines += [
+        "Every number on this page is computed from the kept files of `evidence/`, or it is a citation that names its "
+        "source. `make results` writes the page, and `make results ROW=NAME` makes a row again. "
+        "[Claims](claims.md) has the rows about what is said of ViTs, and [Measurements](measurements.md) has numbers "
+        "whose files were not kept.",
+        "",
+        "Accuracies are on the test images. The numbers in parentheses are 95 % intervals about other seeds and other "
+        "test images ([how](measurements.md#do-the-intervals-hold)). Unless a row names another choice, a "
+        "checkpoint has the lowest validation loss. Minutes and hours are by the clock, also while other work slowed "
+        "the machine.",
+        "",
+    ]
+    for section in sections:
+        lines += [f"## {section.title}", "", section.text, ""]
+        for name in section.rows:
+            if len(section.rows) > 1:
+                lines += [f"### {rows[name].title}", ""]
+            lines += [*(block(kept[name]) if name in kept else [f"Not measured yet: `make results ROW={name}`."]), ""]
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def block(kept: Kept) -> Iterator[str]:
     """Numbers of each network, how far the networks differ from the first, runs, hours and commands of a row."""
-    sizes = sorted({cell.num_images for cell in kept.cells})
-    yield from (_one_size(kept) if len(sizes) == 1 else _several_sizes(kept, sizes))
-    yield ""
-    names = list(dict.fromkeys(cell.series for cell in kept.cells))
-    if len(sizes) == 1:
-        yield from differences(kept.answers, [(name, reference(name, names)) for name in names if name != names[0]])
-    else:
-        pairs = [(_at(names[0], size), _at(name, size)) for size in sizes for name in names[1:]]
-        words = {_at(name, size): f"{name}, {size:,} images" for size in sizes for name in names}
-        yield from differences(kept.answers_by_size, pairs, words)
+    yield from (size_lines(kept) if kept.has_sizes else _one_size(kept))
     if isinstance(chosen := kept.protocol.get("chosen"), dict):
         words = [f"{group}: {choice} of {_tried(kept, group)}" for group, choice in chosen.items()]
         yield from ("", f"Chosen on the validation images: {'; '.join(words)}.")
@@ -75,20 +77,6 @@ def _one_size(kept: Kept) -> Iterator[str]:
     yield table_line(heads)
     yield table_line(["---"] * len(heads))
     yield from map(table_line, network_lines(kept, kept.answers))
-
-
-def _several_sizes(kept: Kept, sizes: list[int]) -> Iterator[str]:
+    yield ""
     names = list(dict.fromkeys(cell.series for cell in kept.cells))
-    answers = kept.answers_by_size
-    yield table_line(("training images", *(f"{name}: test accuracy (95 % interval)" for name in names)))
-    yield table_line(["---"] * (1 + len(names)))
-    for size in sizes:
-        found = [
-            accuracy_words(answers, "", _at(name, size)) if _at(name, size) in answers.correct[""] else ""
-            for name in names
-        ]
-        yield table_line((f"{size:,}", *found))
-
-
-def _at(series: str, size: int) -> str:
-    return f"{series} (images={size})"
+    yield from differences(kept.answers, [(name, reference(name, names)) for name in names if name != names[0]])

@@ -33,7 +33,7 @@ def draw(claim: Claim, answers: Answers, path: Path) -> None:
         figure = _curves(claim, answers)
     else:
         figure = _list(claim, answers)
-    _write(figure, shown, path)
+    write_figure(figure, shown, path)
 
 
 def draw_lines(claim: Claim, lines: Lines, path: Path) -> None:
@@ -61,7 +61,7 @@ def draw_lines(claim: Claim, lines: Lines, path: Path) -> None:
     axes.set(xlabel=claim.axis or lines.x_label, ylabel=f"{lines.y_label}{' (%)' * lines.is_share}")
     axes.grid(axis="y", alpha=0.3)
     axes.legend(frameon=False)
-    _write(figure, shown, path)
+    write_figure(figure, shown, path)
 
 
 def content(claim: Claim, shown: object) -> object:
@@ -74,7 +74,8 @@ def numbers_of_lines(lines: Lines) -> dict[str, list[list[float]]]:
     return {name: [[float(f"{one:.6g}") for one in row] for row in rows] for name, rows in lines.values.items()}
 
 
-def _write(figure: Figure, shown: object, path: Path) -> None:
+def write_figure(figure: Figure, shown: object, path: Path) -> None:
+    """Write a figure as a PNG whose text "vit" holds what it shows."""
     info, buffer = PngInfo(), io.BytesIO()
     info.add_text("vit", json.dumps(shown, sort_keys=True))
     Image.open(io.BytesIO(rendered(figure, "png"))).save(buffer, "PNG", pnginfo=info, optimize=True)

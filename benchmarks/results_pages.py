@@ -1,13 +1,14 @@
-"""docs/leaderboard.md, docs/claims.md and parts of docs/results.md; their numbers come from evidence/ alone."""
+"""docs/leaderboard.md, docs/claims.md and docs/results.md; their numbers come from evidence/ alone."""
 
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from results_blocks import network_lines, with_blocks
+from results_blocks import network_lines, results_page
 from results_claims import answers_of, claims_page, lines_of
 from results_figures import FIGURES, draw, draw_lines
-from results_rows import ROOT, Answers, Kept, Row, read_rows
+from results_rows import ROOT, Answers, Kept, Row, read_rows, read_sections
+from results_sizes import draw_curve
 from results_words import accuracy_words, differences, hardware, minutes_words, progress, table_line
 
 README = ROOT / "README.md"
@@ -27,7 +28,8 @@ def write_pages() -> list[Path]:
     kept = {name: found for name, row in rows.items() if (found := Kept.of(row)) is not None}
     BOARD.write_text(leaderboard(kept, rows), encoding="utf-8")
     CLAIMS.write_text(claims_page(kept, rows, claims, NOTE), encoding="utf-8")
-    RESULTS.write_text(with_blocks(RESULTS.read_text(encoding="utf-8"), kept), encoding="utf-8")
+    sections = read_sections()
+    RESULTS.write_text(results_page(kept, rows, sections, NOTE), encoding="utf-8")
     FIGURES.mkdir(parents=True, exist_ok=True)
     figures = []
     for claim in claims:
@@ -39,6 +41,8 @@ def write_pages() -> list[Path]:
             draw_lines(claim, lines, path)
         if answers is not None or lines is not None:
             figures.append(path)
+    shown = [kept[name] for section in sections for name in section.rows if name in kept]
+    figures += [draw_curve(one) for one in shown if one.has_sizes]
     README.write_text(short_board(README.read_text(encoding="utf-8"), kept), encoding="utf-8")
     return [BOARD, CLAIMS, RESULTS, README, *figures]
 

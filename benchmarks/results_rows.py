@@ -13,16 +13,43 @@ import numpy as np
 from vit.atomic_files import write_text
 from vit.checkpoints.result import unpack
 from vit.data.subset import SubsetKind
-from vit.study.findings import CellResult, FailedCell, Protocol
+from vit.study.findings import CellResult, FailedCell, Findings, Protocol
 from vit.study.folder import StudyDirectory, collect, tuned
 from vit.study.grid import Inputs, make_cells
 from vit.study.paired import Pair
+from vit.study.summary import summarize
 from vit.study.variance_components import Bools
 
 ROOT = Path(__file__).parents[1]
 EVIDENCE = ROOT / "evidence"
+ROWS = EVIDENCE / "rows.toml"
 MADE = Path("runs") / "evidence"  # folder of images that scripts make
 MACHINES = "machines.json"
+
+
+@dataclass(frozen=True)
+class Published:
+    """Accuracies that others published, to stand beside those of a row.
+
+    Attributes:
+        words: whose they are, and how they were made.
+        series: two series of the row that they are like.
+        sizes: numbers of training images.
+        accuracies: test accuracies in percent of both, at each of `sizes`.
+    """
+
+    words: str
+    series: tuple[str, str]
+    sizes: tuple[int, ...]
+    accuracies: tuple[tuple[float, ...], tuple[float, ...]]
+
+    @classmethod
+    def from_toml(cls, values: Mapping[str, Any]) -> "Published":
+        """An entry of evidence/rows.toml."""
+        first, second = values["series"]
+        one, other = (tuple(map(float, row)) for row in values["accuracies"])
+        assert len(one) == len(other) == len(values["sizes"]), "an accuracy of each network at each size"
+        return cls(values["words"], (first, second), tuple(values["sizes"]), (one, other))
 
 
 @dataclass(frozen=True)
@@ -39,6 +66,7 @@ class Row:
     study: bool = True
     board: bool = False
     measures: tuple[str, ...] = ()
+    published: tuple[Published, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -54,6 +82,15 @@ class Row:
         root = " --data.root FOLDER" if self.needs and not self.folders else ""
         first = f"python benchmarks/{self.starts} {MADE / self.name}`, then `" if self.starts else ""
         return f"{first}vit study {data}--config studies/{self.name}{root}"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of docs/results.md. The attributes are explained in evidence/rows.toml."""
+
+    title: str
+    text: str
+    rows: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -194,6 +231,13 @@ class Kept:
         return cls(row, cells, protocol, failed, len(listed), len(done), seconds) if cells else None
 
     @property
+    def has_sizes(self) -> bool:
+        """Whether the study has several numbers of training images."""
+        sizes = self.protocol["sizes"]
+        assert isinstance(sizes, list)
+        return len(sizes) > 1
+
+    @property
     def is_on_board(self) -> bool:
         """Whether the leaderboard shows the networks: those of a finished row."""
         return self.row.board and self.is_finished
@@ -202,6 +246,11 @@ class Kept:
     def is_finished(self) -> bool:
         """Whether every cell has ended."""
         return self.num_done + len(self.failed) >= self.num_listed
+
+    @cached_property
+    def findings(self) -> Findings:
+        """What the study's own report says of the kept cells."""
+        return summarize(self.cells, self.protocol, self.failed, None)
 
     @cached_property
     def answers(self) -> Answers:
@@ -239,11 +288,24 @@ class Kept:
         return content
 
 
-def read_rows(path: Path = EVIDENCE / "rows.toml") -> tuple[dict[str, Row], list[Claim]]:
+def read_sections() -> list[Section]:
+    """The sections of docs/results.md in their order."""
+    content = tomllib.loads(ROWS.read_text(encoding="utf-8"))
+    return [Section(one["title"], one["text"], tuple(one["rows"])) for one in content["section"]]
+
+
+def read_rows() -> tuple[dict[str, Row], list[Claim]]:
     """(rows by their names, claims in the order of the page)."""
-    content = tomllib.loads(path.read_text(encoding="utf-8"))
+    content = tomllib.loads(ROWS.read_text(encoding="utf-8"))
     rows = {
-        name: Row(name=name, **{**values, "measures": tuple(values.get("measures", ()))})
+        name: Row(
+            name=name,
+            **{
+                **values,
+                "measures": tuple(values.get("measures", ())),
+                "published": tuple(map(Published.from_toml, values.get("published", ()))),
+            },
+        )
         for name, values in content["row"].items()
     }
     claims = [

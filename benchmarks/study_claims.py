@@ -242,7 +242,7 @@ STEEP = (power(1000, 0.15, -0.5), power(1000, 0.15, -0.2))
 
 
 def main() -> None:
-    """Print the tables of docs/results.md."""
+    """Print the tables of docs/measurements.md."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--studies", type=int, default=2000)
     parser.add_argument("--only", choices=("claims", "coverage", "crossings", "fits", "power"))

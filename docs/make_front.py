@@ -2,14 +2,14 @@
 
     python docs/make_front.py RUN [--browser chromium]
 
-The curve shows the table "Digits: ViT or CNN?" of docs/results.md. The report is `RUN/report.html`, photographed by a
+The curve shows the kept runs of the row `digits` of evidence/. The report is `RUN/report.html`, photographed by a
 browser without a window.
 """
 
 import argparse
 import io
-import re
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -19,18 +19,23 @@ from PIL import Image
 from vit.report.style import look, rendered
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from results_rows import Kept, read_rows  # noqa: E402
+
 PICTURE = ROOT / "docs" / "figures" / "front.png"
-ROW = re.compile(
-    r"^\| ([\d,]+) \| ([\d.]+) \(([\d.]+) to ([\d.]+)\) \| ([\d.]+) \(([\d.]+) to ([\d.]+)\) \|", re.MULTILINE
-)
 WIDTH, HEIGHT = 520, 500  # of the part of the report that is shown, in CSS pixels
 
 
 def study_rows() -> list[list[float]]:
-    """Training images, then error, low and high of the ViT and of the CNN, from docs/results.md."""
-    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    section = text.split("### Digits: ViT or CNN?")[1].split("\n### ")[0]
-    return [[float(value.replace(",", "")) for value in row] for row in ROW.findall(section)]
+    """Training images, then error, low and high (%) of the ViT and of the CNN, from evidence/."""
+    kept = Kept.of(read_rows()[0]["digits"])
+    assert kept is not None, "make results ROW=digits"
+    by_size = zip(*(series.points for series in kept.findings.series), strict=True)
+    return [
+        [vit.num_images, *(100 * float(end) for one in (vit.mean, cnn.mean) for end in (one.value, one.low, one.high))]
+        for vit, cnn in by_size
+    ]
 
 
 def photographed(page: Path, browser: str) -> Image.Image:

@@ -39,8 +39,8 @@ def test_the_pages_are_written_from_what_is_kept(pages, rows, kept):
     again = 'run "make results"'
     assert pages.BOARD.read_text(encoding="utf-8") == pages.leaderboard(kept, rows.read_rows()[0]), again
     assert pages.CLAIMS.read_text(encoding="utf-8") == pages.claims_page(kept, *rows.read_rows(), pages.NOTE), again
-    text = pages.RESULTS.read_text(encoding="utf-8")
-    assert text == pages.with_blocks(text, kept), again
+    named, sections = rows.read_rows()[0], rows.read_sections()
+    assert pages.RESULTS.read_text(encoding="utf-8") == pages.results_page(kept, named, sections, pages.NOTE), again
     readme = pages.README.read_text(encoding="utf-8")
     assert readme == pages.short_board(readme, kept) and "`make results ROW=digits_demo` |" in readme, again
 
@@ -58,6 +58,17 @@ def test_the_figures_show_what_is_kept(pages, rows, kept):
         if claim.name in shown:
             found, name = stated(FIGURES / f"{claim.name}.png"), claim.name
             assert found == content(claim, shown[name]), f'{name}: run "make results"'
+
+
+def test_learning_curves_show_what_is_kept(rows, kept):
+    from results_figures import stated
+    from results_sizes import CURVES, curve_numbers, curve_path
+
+    named = [name for section in rows.read_sections() for name in section.rows]
+    shown = [kept[name] for name in named if name in kept and kept[name].has_sizes]
+    assert {curve_path(one) for one in shown} == set(CURVES.glob("*.png")) and shown
+    for one in shown:
+        assert stated(curve_path(one)) == curve_numbers(one), f'{one.row.name}: run "make results"'
 
 
 @pytest.mark.parametrize("name", KEPT)
@@ -189,3 +200,47 @@ def test_a_study_of_sizes_uses_the_learning_rates_that_its_grid_chose(kept):
     used = {name: words(choices[""].optim.lr) for name, choices in series_of(given).items()}
     chosen = {name.partition(",")[0]: choice for name, choice in kept["cifar10_grid"].protocol["chosen"].items()}
     assert {name: words(choice.removeprefix("lr=")) for name, choice in chosen.items()} == used
+
+
+def test_published_accuracies_stand_beside_those_of_the_nearest_size(rows, kept):
+    """Sizes that differ by more than a tenth have no accuracy of ours."""
+    from results_sizes import size_lines
+
+    one = kept["fashion_mnist_views"]
+    published = rows.Published("By somebody else.", ("ViT", "CNN"), (315, 5000), ((60.0, 70.0), (80.0, 85.0)))
+    lines = list(size_lines(replace(one, row=replace(one.row, published=(published,)))))
+    ours = {
+        series: 100 - 100 * one.answers_by_size.wrong("", f"{series} (images=300)").mean() for series in ("ViT", "CNN")
+    }
+    gap = ours["CNN"] - ours["ViT"]
+    ratio = (100 - ours["ViT"]) / (100 - ours["CNN"])
+    near = f"{ours['ViT']:.2f} | {ours['CNN']:.2f} | {gap:.2f} | {ratio:.2f}"
+    assert lines[-2:] == [
+        f"| 315 (ours 300) | 60.00 | 80.00 | 20.00 | 2.00 | {near} |",
+        "| 5,000 | 70.00 | 85.00 | 15.00 | 2.00 |  |  |  |  |",
+    ]
+    assert "By somebody else." in lines
+
+
+def test_a_row_of_sizes_has_the_answer_of_its_study(kept):
+    from results_sizes import size_lines
+
+    one = kept["fashion_mnist_views"]
+    lines = list(size_lines(one))
+    assert lines[0].startswith("**At 30,000 images use CNN rather than ViT")
+    comparison = one.findings.comparisons[0]
+    assert (
+        sum(line.startswith(("| 300 | ", "| 3,000 | ", "| 30,000 | ")) for line in lines) == 2 * 3
+    )  # accuracies, differences
+    assert any(comparison.words in line for line in lines) and comparison.slope is not None
+
+
+def test_a_size_with_missing_seeds_says_so(kept):
+    from results_sizes import size_lines
+
+    one = kept["fashion_mnist_views"]
+    few = replace(
+        one, cells=[cell for cell in one.cells if (cell.num_images, cell.series) != (300, "ViT") or cell.seed < 2]
+    )
+    (line,) = [line for line in size_lines(few) if line.startswith("| 300 |") and "%" in line]
+    assert line.count("2 of 5 seeds") == 1

@@ -113,13 +113,22 @@ def test_one_seed_has_the_interval_of_its_test_images(rows):
     assert results_words.accuracy_words(found, "", "b").count("(") == 1
 
 
-def test_blocks_of_a_page_are_written_again_and_missing_rows_are_named():
+def test_a_section_names_each_of_its_rows_and_those_that_are_missing(rows):
     import results_blocks
 
-    text = "a\n<!-- row nothing, written by `make results` -->\nold\n<!-- end of row -->\nb\n"
-    once = results_blocks.with_blocks(text, {})
-    assert "old" not in once and "make results ROW=nothing" in once and once.startswith("a\n") and once.endswith("b\n")
-    assert results_blocks.with_blocks(once, {}) == once
+    named = {name: rows.Row(name=name, title=f"Title of {name}", data="") for name in ("one", "other")}
+    sections = [rows.Section("Both", "Words.", ("one", "other")), rows.Section("Alone", "More words.", ("one",))]
+    page = results_blocks.results_page({}, named, sections, "<!-- note -->")
+    assert (
+        page.count("Not measured yet: `make results ROW=one`.") == 2 and "ROW=other" in page and "<!-- note -->" in page
+    )
+    assert (
+        page.index("## Both")
+        < page.index("### Title of one")
+        < page.index("### Title of other")
+        < page.index("## Alone")
+    )
+    assert page.count("### ") == 2  # the title of an only row is that of its section
 
 
 def test_a_change_is_compared_with_its_own_recipe():

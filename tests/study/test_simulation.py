@@ -1,6 +1,6 @@
 """Studies drawn from known worlds (benchmarks/study_claims.py): how often what is said of them is true.
 
-docs/results.md has the same with 2,000 studies for each row. A share of 5 or 95 % of 300 studies has a standard
+docs/measurements.md has the same with 2,000 studies for each row. A share of 5 or 95 % of 300 studies has a standard
 deviation of 1.3 points, of 100 studies 2.2.
 """
 

@@ -2,7 +2,7 @@
 
 The distance of an image is 1 - the cosine between its features and those of its k-th nearest training image (Sun et
 al. 2022, "Out-of-Distribution Detection with Deep Nearest Neighbors", arXiv 2204.06507, section 3). Cosines order
-images as the paper's Euclidean distances of unit vectors do. docs/results.md compares other scores.
+images as the paper's Euclidean distances of unit vectors do. docs/measurements.md compares other scores.
 """
 
 from collections.abc import Mapping

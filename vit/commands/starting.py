@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vit.data.samples import Source
     from vit.training.distributed.meeting import Meeting
 
-# ViT-Ti/16 of DeiT: Apache 2.0, 23 MB; on photographs measured in docs/results.md
+# ViT-Ti/16 of DeiT: Apache 2.0, 23 MB; on photographs measured in docs/measurements.md
 PUBLISHED = "timm:deit_tiny_patch16_224.fb_in1k"
 
 

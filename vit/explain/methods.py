@@ -32,7 +32,7 @@ def choose_methods(names: str, network: Network) -> dict[str, Method]:
 
     "all" stands for all methods that fit the network and the installed packages. "best" stands for one method:
     relevance where attention can be read, and Grad-CAM for other networks. Relevance is as faithful as Grad-CAM
-    (docs/results.md), and needs no other package.
+    (docs/measurements.md), and needs no other package.
 
     Raises:
         UsageError: a method is unknown, or reads attention that the network does not have.

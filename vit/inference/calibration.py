@@ -14,7 +14,7 @@ from scipy.special import chdtri, log_softmax
 
 from vit.inference.scored_images import ScoredImages
 
-PRIOR_STD = 0.5  # of log T; docs/results.md compares other values
+PRIOR_STD = 0.5  # of log T; docs/measurements.md compares other values
 LOWEST, HIGHEST = 0.05, 20.0
 MIN_GAIN = float(chdtri(1, 0.05)) / 2  # nats: a likelihood-ratio test at 5 %
 

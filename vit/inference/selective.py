@@ -65,7 +65,8 @@ def threshold_for(target: float, highest: Floats, correct: Bools) -> Threshold |
     With probability 95 % over the validation images, this holds for new images like them. Thresholds are tested from
     the highest one down, each with the exact binomial bound, until the first that fails: a fixed sequence needs no
     correction for the number of tests (Angelopoulos et al. 2021, "Learn then Test", arXiv 2110.01052, section 3.2).
-    The first test is at the fewest images that can pass. docs/results.md compares the search of Geifman and El-Yaniv.
+    The first test is at the fewest images that can pass. docs/measurements.md compares the search of Geifman
+    and El-Yaniv.
 
     Args:
         target: accuracy of the kept images.

@@ -2,7 +2,8 @@
 
 "flip" averages an image and its mirror image. "crops" averages the middle and the four corners of a larger square, the
 geometry of torchvision's FiveCrop after a center crop (Krizhevsky et al. 2012, "ImageNet Classification with Deep
-Convolutional Neural Networks", section 4.1). docs/results.md compares the mean of logits with that of probabilities.
+Convolutional Neural Networks", section 4.1). docs/measurements.md compares the mean of logits with that of
+probabilities.
 """
 
 from dataclasses import replace
@@ -77,7 +78,7 @@ def larger(preprocess: Preprocess) -> Preprocess:
 
     Raises:
         UsageError: the preprocessing crops nothing. Crops would enlarge the objects, which cost 6 points of accuracy on
-            Fashion-MNIST (docs/results.md).
+            Fashion-MNIST (docs/measurements.md).
     """
     if preprocess.resize_side == preprocess.image_size:
         raise UsageError(

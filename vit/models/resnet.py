@@ -38,7 +38,7 @@ class SmallImageResNet(Network):
 
     The ImageNet stem discards 15 of 16 pixels before the first block. A CNN baseline with this stem is unfairly weak on
     images of 8 to 64 pixels. timm also multiplies each residual branch by zero at the start (Goyal et al. 2017). With
-    ten layers and a few hundred steps such a network learns far more slowly (docs/results.md).
+    ten layers and a few hundred steps such a network learns far more slowly (docs/measurements.md).
     """
 
     config_class = SmallImageResNetConfig

@@ -217,7 +217,8 @@ class VisionTransformer(Network):
         """Draw the initial weights as the authors' code: Xavier for matrices, fan-in for patch kernels, a zero head.
 
         Positions start with variance 1, as large as a patch token, because a patch token hides smaller positions. On
-        Fashion-MNIST the loss after 250 steps is 0.86 with variance 1 / D, and 0.59 with variance 1 (docs/results.md).
+        Fashion-MNIST the loss after 250 steps is 0.86 with variance 1 / D, and 0.59 with variance 1
+        (docs/measurements.md).
         """
         for module in self.modules():
             if isinstance(module, nn.Linear):

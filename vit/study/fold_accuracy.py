@@ -9,7 +9,7 @@ The interval here is that of Nadeau and Bengio 2003, "Inference for the generali
 variance is (1 / K + test images / training images) S^2 = (1 / K + 1 / (K - 1)) S^2 with the variance S^2 of the folds'
 accuracies, and Student's t with K - 1 degrees of freedom. S^2 of five folds may be small by chance. The interval is
 therefore never narrower than that of independent images, or of independent groups where images have groups.
-docs/results.md has the measured coverage.
+docs/measurements.md has the measured coverage.
 """
 
 from collections.abc import Sequence

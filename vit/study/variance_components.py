@@ -13,7 +13,7 @@ over the seeds alone ignores I / T: the seeds share their test images, so the sc
 The estimate has two independent parts. The part of the seeds has k - 1 degrees of freedom, so its quotient is
 Student's t. The part of the images has about T degrees of freedom, so its quotient is normal. Tests and intervals use
 the distribution of the sum of both (Behrens and Fisher). Satterthwaite's single t distribution claims too much with
-two or three seeds: docs/results.md has the numbers.
+two or three seeds: docs/measurements.md has the numbers.
 """
 
 from dataclasses import dataclass, replace

@@ -1,0 +1,145 @@
+"""The table, the answer and the figure of a row whose networks learn from several numbers of training images.
+
+The answer is that of `vit study`: the sentences and the corrected tests of the study's own report.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from results_figures import stated, write_figure
+from results_rows import ROOT, Kept, Published
+from results_words import accuracy_words, p_words, table_line
+
+from vit.report.study_figures import learning_curves
+from vit.study.findings import Difference, Findings, Interval
+
+CURVES = ROOT / "docs" / "figures" / "studies"
+NEAR = 0.1  # of a number of training images: nearer ones share a line with published numbers
+
+
+def size_lines(kept: Kept) -> Iterator[str]:
+    """What a study of several sizes found: answer, figure, accuracies, differences, and published numbers."""
+    findings = kept.findings
+    yield f"**{findings.headline}** {' '.join(findings.sentences)}"
+    yield ""
+    name = kept.row.name
+    yield f"![Test error against the number of training images](figures/studies/{name}.png)"
+    yield ""
+    yield (
+        f"*Figure: test error of {_listed([series.name for series in findings.series])} against the number of training "
+        "images, both on logarithmic axes; lower is better. A point is the mean of the seeds, and its bar is the 95 % "
+        "interval over other seeds and other test images.*"
+    )
+    yield ""
+    yield from _accuracies(kept, findings)
+    for comparison in findings.comparisons:
+        yield ""
+        yield f"**{comparison.first} and {comparison.second}.** {comparison.words}"
+        yield ""
+        heads = ("training images", "difference of the errors (points)", "ratio of the errors", "corrected p", "seeds")
+        yield table_line(heads)
+        yield table_line(["---"] * len(heads))
+        yield from (_difference_line(one) for one in comparison.differences)
+    for published in kept.row.published:
+        yield ""
+        yield from _beside(kept, published)
+
+
+def _listed(names: list[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+
+
+def _accuracies(kept: Kept, findings: Findings) -> Iterator[str]:
+    answers = kept.answers_by_size
+    yield table_line(("training images", *(f"{one.name}, {one.parameters:,} parameters" for one in findings.series)))
+    yield table_line(["---"] * (1 + len(findings.series)))
+    for size in findings.sizes:
+        names = [at(series.name, size) for series in findings.series]
+        found = [
+            f"{accuracy_words(answers, '', name)}{_seeds(kept, len(answers.correct[''][name]))}"
+            if name in answers.correct[""]
+            else ""
+            for name in names
+        ]
+        yield table_line((f"{size:,}", *found))
+
+
+def _seeds(kept: Kept, count: int) -> str:
+    """The number of seeds where some are missing."""
+    seeds = kept.protocol["seeds"]
+    assert isinstance(seeds, list)
+    return "" if count == len(seeds) else f", {count} of {len(seeds)} seeds"
+
+
+def _difference_line(one: Difference) -> str:
+    p = p_words(one.p_adjusted).removeprefix("= ") if one.is_tested else ""
+    gap = _with_ends(one.gap, 100, "+.2f")
+    ratio = _with_ends(one.ratio, 1, ".2f")
+    bold = "**" if one.is_tested and one.is_significant else ""
+    return table_line((f"{one.num_images:,}", f"{bold}{gap}{bold}", ratio, p, f"{len(one.seeds)}"))
+
+
+def _with_ends(interval: Interval, factor: float, how: str) -> str:
+    """A value with its interval, as far as the runs bound it."""
+    words = format(factor * interval.value, how)
+    if interval.low is None or interval.high is None:
+        return words
+    return f"{words} ({factor * interval.low:{how}} to {factor * interval.high:{how}})"
+
+
+def _beside(kept: Kept, published: Published) -> Iterator[str]:
+    """Published accuracies of two networks beside those of this row, with both ways to compare their errors."""
+    answers = kept.answers_by_size
+    ours = sorted({cell.num_images for cell in kept.cells})
+    yield published.words
+    yield ""
+    heads = [f"{whose} {name} (%)" for whose in ("published", "our") for name in published.series]
+    columns = (
+        "training images", *heads[:2], "gap (points)", "ratio of the errors", *heads[2:], "gap (points)",
+        "ratio of the errors",
+    )  # fmt: skip
+    yield table_line(columns)
+    yield table_line(["---"] * len(columns))
+    for place, size in enumerate(published.sizes):
+        near = min(ours, key=lambda own: abs(own - size))
+        names = [at(name, near) for name in published.series]
+        is_shared = abs(near - size) <= NEAR * size and all(name in answers.correct[""] for name in names)
+        theirs = [accuracies[place] for accuracies in published.accuracies]
+        found = [100 - 100 * float(answers.wrong("", name).mean()) for name in names] if is_shared else []
+        words = f"{size:,}" if not is_shared or near == size else f"{size:,} (ours {near:,})"
+        yield table_line((words, *_both(theirs), *(_both(found) if found else [""] * 4)))
+
+
+def _both(accuracies: list[float]) -> list[str]:
+    """Two accuracies in percent, how far the first is behind in points, and the ratio of their errors."""
+    first, second = accuracies
+    return [f"{first:.2f}", f"{second:.2f}", f"{second - first:.2f}", f"{(100 - first) / (100 - second):.2f}"]
+
+
+def at(series: str, size: int) -> str:
+    """A series at one number of training images, as `Kept.answers_by_size` names it."""
+    return f"{series} (images={size})"
+
+
+def curve_path(kept: Kept) -> Path:
+    """The figure of a row."""
+    return CURVES / f"{kept.row.name}.png"
+
+
+def curve_numbers(kept: Kept) -> dict[str, list[list[float | None]]]:
+    """What the figure shows: {series: [number of images, errors of the seeds, and both ends of the interval]}."""
+    found = {}
+    for series in kept.findings.series:
+        ends = [(*point.errors, point.mean.low, point.mean.high) for point in series.points]
+        rows = [[None if value is None else round(value, 6) for value in row] for row in ends]
+        found[series.name] = [[point.num_images, *row] for point, row in zip(series.points, rows, strict=True)]
+    return found
+
+
+def draw_curve(kept: Kept) -> Path:
+    """Draw the learning curves of a row, unless the file shows the same numbers."""
+    path, numbers = curve_path(kept), curve_numbers(kept)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.is_file() or stated(path) != numbers:
+        write_figure(learning_curves(kept.findings), numbers, path)
+    return path
