@@ -28,7 +28,7 @@ def cell(series, images, seed, test_images=2000):
     run = f"cells/{series}/{images:07d}/seed{seed}"
     accuracy = float(correct.mean())
     return CellResult(
-        series, series, images, seed, accuracy, 0.5, 2000, 64, 3.0, 9, 10**6, 10**8, 60.0, 900.0, run, correct
+        series, series, images, seed, accuracy, 0.5, 2000, 64, 3.0, 9, 10**6, 10**8, 60.0, 900.0, False, run, correct
     )
 
 

@@ -15,7 +15,7 @@ def run(series, images, seed, wrong, **changes):
     values = {
         "series": series, "network": series, "num_images": images, "seed": seed, "accuracy": correct.mean().item(),
         "validation_loss": 0.1 + 0.2, "steps": 2000, "batch_size": 100, "epochs": 2000 / 3, "best_round": 3,
-        "parameters": 1234, "flops": 5678, "seconds": 10.0 + seed, "images_per_second": 100.0,
+        "parameters": 1234, "flops": 5678, "seconds": 10.0 + seed, "last_is_better": False, "images_per_second": 100.0,
         "run": f"runs/{series}/{images}/{seed}", "correct": correct,
     }  # fmt: skip
     return CellResult(**{**values, **changes})

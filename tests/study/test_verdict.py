@@ -81,6 +81,15 @@ def test_a_budget_of_few_passes_is_warned_of():
     assert verdict.endswith("may change this answer.") and "At 10,000 images the budget was 0.67 passes" in verdict
 
 
+def test_checkpoints_that_were_chosen_too_early_are_warned_of():
+    found = study({"A": law(9, -0.7), "B": law(2, -0.5)})
+    early = [replace(one, last_is_better=one.num_images == found[0].num_images) for one in found]
+    count = sum(one.last_is_better for one in early)
+    (told,) = [step for step in summarize(early, PROTOCOL, [], None).next_steps if "best_metric=last" in step]
+    assert told.startswith(f"In {count:,} of {len(found):,} runs ")
+    assert not [step for step in summarize(found, PROTOCOL, [], None).next_steps if "best_metric" in step]
+
+
 def test_a_budget_that_grows_with_the_images_is_named():
     cells = study({"vit": law(9, -0.7), "cnn": law(2, -0.5)})
     assert "more steps" not in summarize(cells, PROTOCOL, [], None).verdict

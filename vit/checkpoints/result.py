@@ -52,6 +52,7 @@ class RunResult:
         precision: precision of the training.
         best_epoch: validation that the best checkpoint was chosen at, counted from 0.
         best_metric: `optim.best_metric`, the validation metric that chose the best checkpoint.
+        last_validation: validation metrics of the last weights; {} where the best checkpoint was not chosen by epoch.
         validation: validation metrics of the best checkpoint during training, without temperature.
         metrics: test metrics of the best checkpoint with 95 % intervals: {name: {value, low, high}}.
         versions: version of each package that decides a number.
@@ -92,6 +93,7 @@ class RunResult:
     metrics: dict[str, dict[str, float]]
     versions: dict[str, str]
     best_metric: str = "loss"
+    last_validation: dict[str, float] = field(default_factory=dict)
     temperature: float = 1.0
     uncalibrated: dict[str, dict[str, float]] = field(default_factory=dict)
     correct: dict[str, str] = field(default_factory=dict)
@@ -114,7 +116,23 @@ class RunResult:
     def validation_rank(self) -> tuple[float, float]:
         """Larger where the validation images say better: by `best_metric`, and by the loss where that is equal."""
         loss = self.validation["val/loss"]
-        return -loss if self.best_metric == "loss" else self.validation[f"val/{self.best_metric}"], -loss
+        by_loss = self.best_metric in ("loss", "last")
+        return -loss if by_loss else self.validation[f"val/{self.best_metric}"], -loss
+
+    @property
+    def last_is_better(self) -> bool:
+        """Whether the last weights are clearly more accurate on the validation images than the best checkpoint.
+
+        Clearly: beyond the 95 % interval of a difference between independent images. Both see the same images, so the
+        true interval is narrower.
+        """
+        name = "val/acc1" if self.multilabel is None else "val/exact_match"
+        count = self.num_images.get("validation", 0)
+        if name not in self.last_validation or not count:
+            return False
+        best, last = self.validation[name], self.last_validation[name]
+        error = ((best * (1 - best) + last * (1 - last)) / count) ** 0.5
+        return last - best > max(1.96 * error, 1 / count)
 
     def write(self, path: Path) -> None:
         """Write result.json whole or not at all."""
@@ -148,7 +166,9 @@ class RunResult:
 
 
 def rule_words(metric: str) -> str:
-    """What `optim.best_metric` chooses: "lowest val/loss", "highest val/acc1"."""
+    """What `optim.best_metric` chooses: "lowest val/loss", "highest val/acc1", "last weights"."""
+    if metric == "last":
+        return "last weights"
     return f"{'lowest' if metric == 'loss' else 'highest'} val/{metric}"
 
 

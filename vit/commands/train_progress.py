@@ -29,7 +29,7 @@ class TrainProgress(Listener):
 
     def __init__(self, reporter: Reporter, name: str, validations: int, metric: str = "loss") -> None:
         self.reporter, self.name, self.validations = reporter, name, validations
-        self.followed = "" if metric in ("loss", *MAIN) else metric
+        self.followed = "" if metric in ("loss", "last", *MAIN) else metric
         self.progress = ProgressReport(reporter, "step")
         self.table: GrowingTable | None = None  # whose columns the first row decides
 
@@ -97,7 +97,13 @@ def show_result(reporter: Reporter, run: "RunDirectory", result: "RunResult", na
         f"{result.images_per_second:,.0f} training images/s"
     )
     reporter.facts(
-        [*_metrics(result), *_troubles(result), ("report", str(run.report_path)), ("checkpoint", str(run.best_path))]
+        [
+            *_metrics(result),
+            *_troubles(result),
+            *_notes(result),
+            ("report", str(run.report_path)),
+            ("checkpoint", str(run.best_path)),
+        ]
     )
     reporter.next_command(f"vit predict {shlex.quote(str(run.path))} FOLDER_OF_IMAGES --gallery")
 
@@ -137,6 +143,13 @@ def _label_metrics(result: "RunResult") -> list[tuple[str, str]]:
         facts.append(("test calibration error", f"{after} ({chance} by chance, were it calibrated){scaled}"))
         facts[-1:-1] = [("", f"{result.num_images['test']:,} test images, 95 % intervals")]
     return facts
+
+
+def _notes(result: "RunResult") -> list[tuple[str, str]]:
+    """A note where the best checkpoint is not the most accurate one."""
+    from vit.report.run_summary import last_is_better
+
+    return [("note", sentence) for sentence in last_is_better(result)]
 
 
 def _troubles(result: "RunResult") -> list[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from vit.checkpoints.result import RunResult
+from vit.checkpoints.result import RunResult, rule_words
 from vit.inference.intervals import Metric
 from vit.report.confusion_images import CellImages
 from vit.report.run_tables import ClassRow
@@ -59,9 +59,22 @@ def training_lines(result: RunResult, first_weights: str) -> list[str]:
 
 def training_advice(result: RunResult, first_weights: str) -> list[str]:
     """What to do next, as far as the training says."""
-    steps = []
-    if result.best_epoch + 1 >= result.epochs > 1:
+    steps = last_is_better(result)
+    if result.best_epoch + 1 >= result.epochs > 1 and result.best_metric != "last":
         steps.append("The last epoch was the best one: a longer training may be better.")
     if first_weights == "random weights" and result.num_images.get("train", 0) < FEW_TRAINING_IMAGES:
         steps.append("With so few images pretrained weights are often better: vit probe DATA compares some.")
     return steps
+
+
+def last_is_better(result: RunResult) -> list[str]:
+    """A sentence where the last weights are clearly more accurate on validation images than the best checkpoint."""
+    if not result.last_is_better:
+        return []
+    name = "val/acc1" if result.multilabel is None else "val/exact_match"
+    last, best = (f"{100 * values[name]:.2f} %" for values in (result.last_validation, result.validation))
+    rule = rule_words(result.best_metric)
+    return [
+        f"Of the validation images the last weights have {last} right, and best.ckpt ({rule}) has {best}: "
+        "--optim.best_metric last keeps the last weights."
+    ]

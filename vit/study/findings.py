@@ -41,6 +41,7 @@ class CellResult:
         best_round: round of the checkpoint that `optim.best_metric` chose, counted from 0.
         seconds: time of training and evaluation.
         images_per_second: training images per second.
+        last_is_better: whether the last weights are clearly more accurate on the validation images than the checkpoint.
         run: run folder, relative to the study's folder.
         correct: (T,) whether the prediction for each test image is right, in the order of the test images.
     """
@@ -59,6 +60,7 @@ class CellResult:
     flops: int
     seconds: float
     images_per_second: float
+    last_is_better: bool
     run: str
     correct: npt.NDArray[np.bool_]
 

@@ -211,6 +211,7 @@ def _cell_result(cell: ListedCell, result: RunResult) -> CellResult:
         flops=result.flops,
         seconds=result.seconds,
         images_per_second=result.images_per_second,
+        last_is_better=result.last_is_better,
         run=cell.folder,
         correct=unpack(result.correct["test"], result.num_images["test"]),
     )

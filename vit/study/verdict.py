@@ -37,7 +37,7 @@ def verdict(
     """The largest size, the other sizes, the effect of more images, the conditions, and warnings about the budget."""
     right = f"A test image is right if {protocol['right']}." if "right" in protocol else ""
     found, narrow, more = _sentences(series, comparisons, protocol, failed)
-    few = ""
+    few, last = "", _last_is_better(results)
     if protocol.get("budget") != LINEAR_PROBE:  # a head is fitted until it no longer changes
         right = " ".join(filter(None, (right, _more_steps(results))))
         few = _few_passes(results)
@@ -46,8 +46,8 @@ def verdict(
     return Told(
         headline,
         [sentence for sentence in [*found, *more, right] if sentence and sentence != headline],
-        [step for step in (narrow, few, again) if step],
-        " ".join(filter(None, [*found, narrow, *more, right, few])),
+        [step for step in (narrow, few, last, again) if step],
+        " ".join(filter(None, [*found, narrow, *more, right, few, last])),
     )
 
 
@@ -242,4 +242,15 @@ def _few_passes(results: Sequence[CellResult]) -> str:
     return (
         f"At {largest:,} images the budget was {passes:.2g} passes over them, too few to show the value of more "
         "images: a longer budget may change this answer."
+    )
+
+
+def _last_is_better(results: Sequence[CellResult]) -> str:
+    """A warning where checkpoints were chosen long before a network was as accurate as it became."""
+    count = sum(one.last_is_better for one in results)
+    if not count:
+        return ""
+    return (
+        f"In {count:,} of {len(results):,} runs the last weights are clearly more accurate on the validation images "
+        "than the checkpoint that was measured: --set optim.best_metric=last measures the last weights."
     )

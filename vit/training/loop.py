@@ -109,7 +109,8 @@ class Loop:
 
     @property
     def stats(self) -> TrainingStats:
-        """Duration and counts so far."""
+        """Duration and counts so far, and the latest validation."""
+        metrics = self.trainer.callback_metrics
         return TrainingStats(
             self.recorder.seconds,
             self.recorder.images_per_second,
@@ -117,4 +118,5 @@ class Loop:
             self._non_finite.skipped,
             len(self._unreadable.errors),
             self.trainer.is_global_zero,
+            {name: float(value) for name, value in metrics.items() if name.startswith("val/")},
         )

@@ -128,7 +128,8 @@ def probe(
     nn.init.zeros_(fitted.bias)
     train, loss_name = plan.source.splits["train"], plan.recipe.optim.multilabel_loss
     training_loss = choose_loss(train, plan.class_balance, loss_name, label_smoothing=0.0).to(features.device)
-    metric = f"val/{plan.recipe.optim.best_metric}"
+    wanted = plan.recipe.optim.best_metric
+    metric = "val/loss" if wanted == "last" else f"val/{wanted}"  # a head has no last weights: penalties are tried
     sign = -1.0 if metric == "val/loss" else 1.0
     best, steps = float("-inf"), 0
     columns = columns_of(plan.source.is_multilabel)

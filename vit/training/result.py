@@ -1,7 +1,7 @@
 """What a training leaves: its duration and counts, the scores of its best checkpoint, and the result of its run"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -33,6 +33,7 @@ class TrainingStats:
         skipped_steps: number of steps without an update, because a loss or gradient was not finite.
         unreadable_images: number of training images that could not be read.
         is_first_process: whether this is the first of the processes that trained together.
+        last_validation: validation metrics of the last weights; {} where nothing is chosen by epoch.
     """
 
     seconds: float
@@ -41,6 +42,7 @@ class TrainingStats:
     skipped_steps: int = 0
     unreadable_images: int = 0
     is_first_process: bool = True
+    last_validation: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ def run_result(plan: Plan, stats: TrainingStats, best: Measured) -> RunResult:
         **_training_facts(plan, stats, measured),
         best_epoch=int(metrics["epoch"]),
         best_metric=plan.recipe.optim.best_metric,
+        last_validation=dict(stats.last_validation),
         validation={name: value for name, value in metrics.items() if name.startswith("val/")},
         left_out={split: dict(some.left_out) for split, some in scored.items() if some.left_out},
         mfu=training_mfu(plan, stats),

@@ -58,3 +58,9 @@ def test_weights_whose_loss_is_not_finite_win_only_against_nothing(tmp_path):
     nan = float("nan")
     assert follow(tmp_path, "acc1", [0.2, 0.9], [1.0, nan])[0] == pytest.approx([0.2])
     assert follow(tmp_path, "acc1", [0.9, 0.2], [nan, 1.0])[0] == pytest.approx([-float("inf"), 0.2])
+
+
+def test_the_last_weights_win_whatever_the_metrics_say_but_not_without_a_finite_loss(tmp_path):
+    nan = float("nan")
+    assert follow(tmp_path, "last", [0.0, 0.0, 0.0], [0.1, 0.3, 0.2])[0] == [0.0, 1.0, 2.0]
+    assert follow(tmp_path, "last", [0.0, 0.0], [1.0, nan])[0] == [0.0]

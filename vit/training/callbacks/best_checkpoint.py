@@ -1,4 +1,4 @@
-"""best.ckpt: the weights with the lowest validation loss, or with the highest value of a validation metric"""
+"""best.ckpt: the weights with the lowest validation loss, with the highest value of a validation metric, or the last"""
 
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 
 LOSS = "val/loss"  # the default: less noisy than accuracy where validation images are few, and a proper scoring rule
+LAST = "val/last"  # not a metric: the step
 
 
 class BestCheckpoint(ModelCheckpoint):
@@ -36,8 +37,10 @@ class BestCheckpoint(ModelCheckpoint):
 
     def _monitor_candidates(self, trainer: Trainer) -> dict[str, Tensor]:
         found = super()._monitor_candidates(trainer)
+        if self.monitor == LAST:
+            found[LAST] = torch.tensor(float(trainer.global_step), dtype=torch.float64)
         if self.monitor in found and not found[LOSS].isfinite():
-            found[str(self.monitor)] = torch.full_like(found[LOSS], torch.nan)
+            found[self.monitor] = torch.full_like(found[self.monitor], torch.nan)
         return found
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -4,8 +4,8 @@ from vit.data.samples import Source
 from vit.errors import UsageError
 from vit.training.recipes.recipe import Recipe
 
-SINGLE_LABEL_METRICS = ("loss", "acc1", "balanced_acc", "macro_f1")
-MULTILABEL_METRICS = ("loss", "map", "micro_f1", "macro_f1", "exact_match")
+SINGLE_LABEL_METRICS = ("loss", "acc1", "balanced_acc", "macro_f1", "last")
+MULTILABEL_METRICS = ("loss", "map", "micro_f1", "macro_f1", "exact_match", "last")
 
 
 def check_task_options(recipe: Recipe, source: Source) -> None:

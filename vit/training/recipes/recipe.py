@@ -206,7 +206,7 @@ class OptimConfig:
             thresholds are chosen on validation images. null: thresholds with the highest F1.
         best_metric: validation metric that decides which weights become the best checkpoint: the lowest loss, or the
             highest accuracy, balanced accuracy or macro F1; with several labels for an image the highest mAP, micro F1,
-            macro F1 or exact match. Of equal values the earliest wins.
+            macro F1 or exact match. Of equal values the earliest wins. last: the last weights, whatever the metrics.
         clip_norm: largest norm of the gradient; 0: no clipping.
         layer_decay: learning rate of each block as a fraction of the next block's (fine-tuning); 1: equal for all.
         ema_decay: decay of the averaged weights that are evaluated and saved; 0: no averaging. The decay is lower where
@@ -231,7 +231,7 @@ class OptimConfig:
     logit_adjustment: NonNegative = 0.0
     multilabel_loss: Literal["bce", "asymmetric"] = "bce"
     min_precision: Share | None = None
-    best_metric: Literal["loss", "acc1", "balanced_acc", "macro_f1", "map", "micro_f1", "exact_match"] = "loss"
+    best_metric: Literal["loss", "acc1", "balanced_acc", "macro_f1", "map", "micro_f1", "exact_match", "last"] = "loss"
     clip_norm: NonNegative = 1.0
     layer_decay: Area = 1.0
     ema_decay: Share = 0.0
