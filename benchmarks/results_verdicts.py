@@ -87,9 +87,11 @@ def _of_conditions(claim: Claim, answers: Answers) -> Verdict:
     if len(judged) <= FEW:
         return Verdict(label, " ".join(_share(one, names) for one in judged))
     better = [sum(one.is_apart and (one.gap.value < 0) is ahead for one in judged) for ahead in (True, False)]
+    is_share = claim.value != "test accuracy"
+    ahead, on = ("has the larger share", "in") if is_share else ("is better", "on")
     counted = (
-        f"Of {len(judged)} kinds of changed images, {names[0]} is better on {better[0]}, and {names[1]} on {better[1]}."
-        " The others cannot be told apart."
+        f"Of {len(judged)} kinds of changed images, {names[0]} {ahead} {on} {better[0]}, and {names[1]} {on} "
+        f"{better[1]}. The others cannot be told apart."
     )
     largest = max(judged, key=lambda one: (one.is_apart, abs(one.gap.value)))
     if largest.is_apart:

@@ -3,10 +3,12 @@
     python benchmarks/texture_shape.py make FOLDER       (a folder named texture_shape)
     python benchmarks/texture_shape.py measure ROW
 
-A gray image of 32 pixels has a figure at a random place: a disk, a square, a triangle or a cross. Its inside has a
-texture: lines across, lines down, a checkerboard, or spots. In the images to learn from, each shape has one texture.
-The networks of the row then decide on images whose shape has the texture of another class. `measured/conflicts.json`
-keeps which of them each network decides by the shape, and which by the texture.
+A gray image of 32 pixels has a figure at a random place: a disk, a square, a triangle or a cross. Its inside is darker
+or lighter than the ground, and has a texture: lines across, lines down, a checkerboard, or spots. In the images to
+learn from, each shape has one texture, of a contrast that differs from image to image. The networks of the row then
+decide on images whose shape has the texture of another class, at four contrasts of the texture: from faint, where the
+texture is hard to see, to strong. `measured/conflicts.json` keeps which of them each network decides by the shape, and
+which by the texture.
 """
 
 import json
@@ -29,6 +31,7 @@ from vit.study.folder import StudyDirectory
 SIDE, PERIOD = 32, 4
 SHAPES = ("disk", "square", "triangle", "cross")  # the classes
 TRAIN, TEST, CONFLICTS = 500, 100, 50  # images of a class; conflicts of a shape and a texture
+CONTRASTS = (0.05, 0.1, 0.2, 0.4)  # of the texture, where the noise has a standard deviation of 0.05
 
 Picture = npt.NDArray[np.uint8]
 
@@ -59,11 +62,12 @@ def texture_of(texture: int, generator: np.random.Generator) -> npt.NDArray[np.f
     return np.asarray((across, down, across ^ down)[texture], dtype=np.float64)
 
 
-def picture(shape: int, texture: int, generator: np.random.Generator) -> Picture:
-    """An image (S, S) of one shape with one texture."""
-    ground, contrast = generator.uniform(0.3, 0.7), generator.uniform(0.3, 0.6)
-    inside = ground + contrast * (texture_of(texture, generator) - 0.5)
-    values = np.where(mask_of(shape, generator), inside, ground) + generator.normal(0, 0.03, (SIDE, SIDE))
+def picture(shape: int, texture: int, generator: np.random.Generator, contrast: float | None = None) -> Picture:
+    """An image (S, S) of one shape with one texture; without a contrast a random one of the range of `CONTRASTS`."""
+    ground, step = generator.uniform(0.35, 0.65), generator.choice((-1, 1)) * generator.uniform(0.1, 0.2)
+    drawn = float(np.exp(generator.uniform(np.log(CONTRASTS[0]), np.log(CONTRASTS[-1]))))
+    inside = ground + step + (contrast or drawn) * (texture_of(texture, generator) - 0.5)
+    values = np.where(mask_of(shape, generator), inside, ground) + generator.normal(0, 0.05, (SIDE, SIDE))
     return np.asarray(255 * values.clip(0, 1), dtype=np.uint8)
 
 
@@ -81,38 +85,39 @@ def make(folder: Path) -> None:
         partial.rename(folder / split)
 
 
-def conflicts() -> tuple[torch.Tensor, list[int], list[int]]:
-    """Images (n, 3, S, S) uint8 whose shape and texture disagree, their shapes, and their textures."""
+def conflicts(contrast: float) -> tuple[torch.Tensor, list[int], list[int]]:
+    """Images (n, 3, S, S) uint8 whose shape and texture disagree, their shapes, and their textures.
+
+    All contrasts have the same figures, textures and noise.
+    """
     generator = np.random.default_rng(2)
     kinds = [(shape, texture) for shape in range(4) for texture in range(4) if shape != texture] * CONFLICTS
-    images = np.stack([picture(shape, texture, generator) for shape, texture in kinds])
+    images = np.stack([picture(shape, texture, generator, contrast) for shape, texture in kinds])
     shapes, textures = (list(values) for values in zip(*kinds, strict=True))
     return torch.from_numpy(images)[:, None].expand(-1, 3, -1, -1).contiguous(), shapes, textures
 
 
 def measure(row: str) -> None:
     """What the networks of a row decide by."""
-    images, shapes, textures = conflicts()
     path = EVIDENCE / row / "measured" / "conflicts.json"
     path.parent.mkdir(exist_ok=True)
     content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"correct": {}}
     study = StudyDirectory(EVIDENCE / row)
+    by_contrast = {contrast: conflicts(contrast) for contrast in CONTRASTS}
     for cell in study.listed():
         run = RunDirectory(study.path / cell.folder)
         if not run.best_path.is_file():
             continue
         predictor = load(run.path, engine="torch")
-        classes = [SHAPES.index(name) for name in predictor.class_names]
-        found = predictor.engine.probabilities(images).argmax(dim=1).cpu()
-        decided = torch.tensor(classes)[found]
-        for name, truth in (("decided by the shape", shapes), ("decided by the texture", textures)):
-            by_seed = content["correct"].setdefault(name, {}).setdefault(cell.series, {})
-            by_seed[str(cell.seed)] = pack((decided == torch.tensor(truth)).numpy())
-    content |= {
-        "num_images": len(images),
-        "command": f"python benchmarks/texture_shape.py measure {row}",
-        "machine": processor(),
-    }
+        classes = torch.tensor([SHAPES.index(name) for name in predictor.class_names])
+        for contrast, (images, shapes, textures) in by_contrast.items():
+            decided = classes[predictor.engine.probabilities(images).argmax(dim=1).cpu()]
+            content["num_images"] = len(images)
+            for name, truth in (("shape", shapes), ("texture", textures)):
+                condition = f"decided by the {name}, texture of contrast {contrast:g}"
+                by_seed = content["correct"].setdefault(condition, {}).setdefault(cell.series, {})
+                by_seed[str(cell.seed)] = pack((decided == torch.tensor(truth)).numpy())
+    content |= {"command": f"python benchmarks/texture_shape.py measure {row}", "machine": processor()}
     write_json(path, content)
 
 
