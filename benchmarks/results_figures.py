@@ -159,7 +159,7 @@ def _curves(claim: Claim, answers: Answers) -> Figure:
         color, _ = look(index)
         axes.plot([value * offset for value, _ in points], [100 * error.value for error in errors], color=color, lw=1)
     axes.set_xscale("log")
-    axes.set_xticks(values, [f"{value:g}" for value in values])
+    axes.set_xticks(values, [f"{value:,g}" for value in values])
     axes.minorticks_off()
     axes.set(xlabel=claim.axis or claim.drawn, ylabel="test error (%), with the 95 % interval")
     axes.set_ylim(bottom=0)

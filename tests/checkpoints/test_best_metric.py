@@ -36,6 +36,14 @@ def test_several_labels_are_judged_by_the_exact_match():
     assert not result(best, {}, multilabel={"thresholds": [0.5]}).last_is_better
 
 
+@pytest.mark.parametrize(
+    ("metric", "is_judged"), [("loss", True), ("acc1", True), ("balanced_acc", False), ("macro_f1", False)]
+)
+def test_a_choice_with_another_aim_is_not_judged_by_the_accuracy(metric, is_judged):
+    best, last = {"val/loss": 2.0, "val/acc1": 0.2}, {"val/loss": 3.0, "val/acc1": 0.4}
+    assert result(best, last, metric=metric).last_is_better == is_judged
+
+
 def test_a_result_is_read_as_it_was_written(tmp_path):
     found = result({"val/loss": 2.0, "val/acc1": 0.1}, {"val/loss": 3.0, "val/acc1": 0.3}, metric="last")
     found.write(tmp_path / "result.json")

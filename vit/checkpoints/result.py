@@ -110,7 +110,12 @@ class RunResult:
     @property
     def accuracy(self) -> float:
         """The fraction of the test images that are right; with several labels for an image the exact match."""
-        return self.metrics["acc1" if self.multilabel is None else "exact_match"]["value"]
+        return self.metrics[self.accuracy_metric]["value"]
+
+    @property
+    def accuracy_metric(self) -> str:
+        """The name of the accuracy among the metrics."""
+        return "acc1" if self.multilabel is None else "exact_match"
 
     @property
     def validation_rank(self) -> tuple[float, float]:
@@ -124,11 +129,10 @@ class RunResult:
         """Whether the last weights are clearly more accurate on the validation images than the best checkpoint.
 
         Clearly: beyond the 95 % interval of a difference between independent images. Both see the same images, so the
-        true interval is narrower.
+        true interval is narrower. A `best_metric` with another aim, such as the balanced accuracy, is not judged.
         """
-        name = "val/acc1" if self.multilabel is None else "val/exact_match"
-        count = self.num_images.get("validation", 0)
-        if name not in self.last_validation or not count:
+        name, count = f"val/{self.accuracy_metric}", self.num_images.get("validation", 0)
+        if name not in self.last_validation or not count or self.best_metric not in ("loss", self.accuracy_metric):
             return False
         best, last = self.validation[name], self.last_validation[name]
         error = ((best * (1 - best) + last * (1 - last)) / count) ** 0.5

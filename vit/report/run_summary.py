@@ -71,7 +71,7 @@ def last_is_better(result: RunResult) -> list[str]:
     """A sentence where the last weights are clearly more accurate on validation images than the best checkpoint."""
     if not result.last_is_better:
         return []
-    name = "val/acc1" if result.multilabel is None else "val/exact_match"
+    name = f"val/{result.accuracy_metric}"
     last, best = (f"{100 * values[name]:.2f} %" for values in (result.last_validation, result.validation))
     rule = rule_words(result.best_metric)
     return [
