@@ -93,6 +93,8 @@ def _of_conditions(claim: Claim, answers: Answers) -> Verdict:
         f"Of {len(judged)} kinds of changed images, {names[0]} {ahead} {on} {better[0]}, and {names[1]} {on} "
         f"{better[1]}. The others cannot be told apart."
     )
+    if not any(better):
+        counted = f"None of {len(judged)} kinds of changed images tells {names[0]} and {names[1]} apart."
     largest = max(judged, key=lambda one: (one.is_apart, abs(one.gap.value)))
     if largest.is_apart:
         counted = f"{counted} The largest difference: {_share(largest, names)}"
