@@ -1,5 +1,7 @@
 """The verdict on a claim follows from its numbers: changed numbers change it, and chance supports nothing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -83,6 +85,19 @@ def test_kinds_of_images_are_counted(rows, verdict_of):
     assert found.label == "Partly supported (3 of 4)"
     assert "Of 4 kinds of changed images, ViT is better on 0, and CNN on 3" in found.sentence
     assert "points lower" in found.sentence
+    shares = verdict_of(replace(made, value="share of the images"), rows.Answers(SIZE, correct))
+    assert "ViT has the larger share in 0, and CNN in 3" in shares.sentence
+
+
+def test_kinds_of_images_that_tell_nothing_apart_are_one_sentence(rows, verdict_of):
+    correct = {}
+    for number in range(4):
+        correct |= answers(rows, {"ViT": 0.9, "CNN": 0.9}, f"kind {number}").correct
+    found = verdict_of(
+        claim(rows, compare=(("ViT", "CNN"),), expects=("less",), measured="c"), rows.Answers(SIZE, correct)
+    )
+    assert found.label == "Not shown"
+    assert found.sentence == "None of 4 kinds of changed images tells ViT and CNN apart."
 
 
 @pytest.mark.parametrize(
