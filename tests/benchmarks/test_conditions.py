@@ -109,9 +109,20 @@ def test_made_images_are_the_same_everywhere_and_conflicts_disagree(tmp_path):
     texture_shape.make(tmp_path / "again")
     again = sorted((tmp_path / "again").rglob("*.bmp"))
     assert digest == hashlib.sha256(b"".join(file.read_bytes() for file in again)).hexdigest()
-    images, shapes, textures = texture_shape.conflicts()
-    assert len(images) == len(shapes) == 12 * texture_shape.CONFLICTS
-    assert all(shape != texture for shape, texture in zip(shapes, textures, strict=True))
+    faint, strong = (texture_shape.conflicts(contrast) for contrast in (0.05, 0.4))
+    assert faint[1:] == strong[1:] and len(faint[0]) == len(faint[1]) == 12 * texture_shape.CONFLICTS
+    assert all(shape != texture for shape, texture in zip(*faint[1:], strict=True))
+
+
+def test_a_stronger_texture_changes_the_inside_of_a_figure_alone():
+    import texture_shape
+
+    plain, faint, strong = (texture_shape.conflicts(contrast)[0].float() for contrast in (1e-6, 0.05, 0.4))
+    changed = (strong - plain).abs() > 1
+    assert 0.1 < changed.float().mean() < 0.5  # a figure fills about a fifth of an image
+    assert ((faint - plain)[~changed].abs() <= 1).all()
+    ratio = (strong - plain)[changed].abs().mean() / (faint - plain)[changed].abs().mean()
+    assert 6 < ratio < 10  # 0.4 / 0.05, but for values beyond black and white
 
 
 def test_shapes_have_equal_areas():

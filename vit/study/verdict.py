@@ -210,18 +210,18 @@ def _with_twice(series: Sequence[Series]) -> str:
 def _conditions(series: Sequence[Series], protocol: Protocol, failed: Sequence[FailedCell]) -> str:
     """Budget and sizes that the answer depends on, and missing runs."""
     largest = max(point.num_images for one in series for point in one.points)
-    words = f"Other budgets, other data and more than {largest:,} images were not measured"
+    words = f"Other budgets, other data and more than {largest:,} images were not measured."
     if protocol.get("budget") == LINEAR_PROBE:
-        words = f"Only heads were trained, on features of frozen backbones; o{words[1:]}"
+        words = f"Only heads were trained, on features of frozen backbones. {words}"
     elif "budget" in protocol:
-        words = f"The budget was {budget_words(protocol)}; o{words[1:]}"
+        words = f"The budget was {budget_words(protocol)}. {words}"
     cells = {one.name: {(point.num_images, seed) for point in one.points for seed in point.seeds} for one in series}
     planned = set.union(*cells.values()) | {(one.num_images, one.seed) for one in failed}
     missing = [
         f"{name} lacks {len(planned - own)} of {len(planned)} runs" for name, own in cells.items() if planned - own
     ]
     missing += [f"{name} has no run" for name in dict.fromkeys(one.series for one in failed) if name not in cells]
-    return f"{words}; {', '.join(missing)}." if missing else f"{words}."
+    return f"{words} Runs are missing: {', '.join(missing)}." if missing else words
 
 
 def _more_steps(results: Sequence[CellResult]) -> str:
