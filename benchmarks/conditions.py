@@ -146,8 +146,9 @@ def main() -> None:
     for cell in (cell for cell in cells if cell.num_images == largest):
         if all(is_measured(content["correct"], name, cell) for name in wanted):
             continue
-        if not study.run(cell).best_path.is_file():
-            print(f"{cell.folder}: no weights here")
+        run = study.run(cell)
+        if not (run.result_path.is_file() and run.best_path.is_file()):
+            print(f"{cell.folder}: no weights of a finished training here")
             continue
         content["num_images"], found = measured(study.path / cell.folder, given.root, wanted)
         for name, text in found.items():

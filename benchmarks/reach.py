@@ -72,7 +72,9 @@ def main() -> None:
     cells = study.listed()
     for cell in cells:
         run = RunDirectory(study.path / cell.folder)
-        if cell.folder in known or not run.best_path.is_file():
+        if cell.folder in known or not (
+            run.result_path.is_file() and run.best_path.is_file()
+        ):  # no unfinished training
             continue
         engine = load(run.path, engine="torch").engine
         test = images_of_run(run, read_recipe(run.config_path), given.root).splits["test"]

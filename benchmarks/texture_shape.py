@@ -106,7 +106,7 @@ def measure(row: str) -> None:
     by_contrast = {contrast: conflicts(contrast) for contrast in CONTRASTS}
     for cell in study.listed():
         run = RunDirectory(study.path / cell.folder)
-        if not run.best_path.is_file():
+        if not (run.result_path.is_file() and run.best_path.is_file()):
             continue
         predictor = load(run.path, engine="torch")
         classes = torch.tensor([SHAPES.index(name) for name in predictor.class_names])

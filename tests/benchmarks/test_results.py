@@ -244,3 +244,12 @@ def test_a_size_with_missing_seeds_says_so(kept):
     )
     (line,) = [line for line in size_lines(few) if line.startswith("| 300 |") and "%" in line]
     assert line.count("2 of 5 seeds") == 1
+
+
+def test_only_finished_trainings_are_measured():
+    """A training that runs has a best.ckpt, too, which is not yet its last one."""
+    files = list((ROOT / "evidence").glob("*/measured/reach_cells.json"))
+    assert files
+    for file in files:
+        cells = json.loads(file.read_text(encoding="utf-8"))
+        assert all((file.parents[1] / cell / "result.json").is_file() for cell in cells), file
