@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from patch_shuffle import shuffled
-from results_rows import EVIDENCE
+from results_rows import EVIDENCE, is_measurable
 from timing import processor
 from torch import Tensor
 
@@ -147,7 +147,7 @@ def main() -> None:
         if all(is_measured(content["correct"], name, cell) for name in wanted):
             continue
         run = study.run(cell)
-        if not (run.result_path.is_file() and run.best_path.is_file()):
+        if not is_measurable(run):
             print(f"{cell.folder}: no weights of a finished training here")
             continue
         content["num_images"], found = measured(study.path / cell.folder, given.root, wanted)

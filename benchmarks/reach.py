@@ -17,7 +17,7 @@ import json
 import numpy as np
 import torch
 from results_lines import Lines
-from results_rows import EVIDENCE
+from results_rows import EVIDENCE, is_measurable
 from torch import Tensor, nn
 
 from vit.checkpoints.run import RunDirectory
@@ -72,9 +72,7 @@ def main() -> None:
     cells = study.listed()
     for cell in cells:
         run = RunDirectory(study.path / cell.folder)
-        if cell.folder in known or not (
-            run.result_path.is_file() and run.best_path.is_file()
-        ):  # no unfinished training
+        if cell.folder in known or not is_measurable(run):
             continue
         engine = load(run.path, engine="torch").engine
         test = images_of_run(run, read_recipe(run.config_path), given.root).splits["test"]

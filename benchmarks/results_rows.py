@@ -12,6 +12,7 @@ import numpy as np
 
 from vit.atomic_files import write_text
 from vit.checkpoints.result import unpack
+from vit.checkpoints.run import RunDirectory
 from vit.data.subset import SubsetKind
 from vit.study.findings import CellResult, FailedCell, Findings, Protocol
 from vit.study.folder import StudyDirectory, collect, tuned
@@ -267,7 +268,7 @@ class Kept:
         """The study's own test images; every series at every size is a series of its own, "SERIES (images=SIZE)"."""
         found: dict[str, dict[int, Bools]] = {}
         for cell in sorted(self.cells, key=lambda cell: cell.num_images):
-            found.setdefault(f"{cell.series} (images={cell.num_images})", {})[cell.seed] = cell.correct
+            found.setdefault(at(cell.series, cell.num_images), {})[cell.seed] = cell.correct
         return Answers(len(self.cells[0].correct), {"": found})
 
     def measured(self, name: str) -> Answers | None:
@@ -286,6 +287,16 @@ class Kept:
         path = row.folder / MACHINES
         content: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         return content
+
+
+def at(series: str, size: int) -> str:
+    """A series at one number of training images, as `Kept.answers_by_size` and the claims name it."""
+    return f"{series} (images={size})"
+
+
+def is_measurable(run: RunDirectory) -> bool:
+    """Whether the weights of a finished training are here. A training that runs has a best.ckpt, too."""
+    return run.result_path.is_file() and run.best_path.is_file()
 
 
 def read_sections() -> list[Section]:

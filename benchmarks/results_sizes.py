@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from results_figures import stated, write_figure
-from results_rows import ROOT, Kept, Published
+from results_rows import ROOT, Kept, Published, at
 from results_words import accuracy_words, p_words, table_line
 
 from vit.report.study_figures import learning_curves
@@ -114,11 +114,6 @@ def _both(accuracies: list[float]) -> list[str]:
     """Two accuracies in percent, how far the first is behind in points, and the ratio of their errors."""
     first, second = accuracies
     return [f"{first:.2f}", f"{second:.2f}", f"{second - first:.2f}", f"{(100 - first) / (100 - second):.2f}"]
-
-
-def at(series: str, size: int) -> str:
-    """A series at one number of training images, as `Kept.answers_by_size` names it."""
-    return f"{series} (images={size})"
 
 
 def curve_path(kept: Kept) -> Path:

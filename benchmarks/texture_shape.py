@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from PIL import Image
-from results_rows import EVIDENCE
+from results_rows import EVIDENCE, is_measurable
 from timing import processor
 
 from vit.atomic_files import write_json
@@ -106,7 +106,7 @@ def measure(row: str) -> None:
     by_contrast = {contrast: conflicts(contrast) for contrast in CONTRASTS}
     for cell in study.listed():
         run = RunDirectory(study.path / cell.folder)
-        if not (run.result_path.is_file() and run.best_path.is_file()):
+        if not is_measurable(run):
             continue
         predictor = load(run.path, engine="torch")
         classes = torch.tensor([SHAPES.index(name) for name in predictor.class_names])
