@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -140,7 +141,9 @@ def main() -> None:
     wanted = {name: change for name, change in changes(given.patch) if given.only in name or name == "unchanged"}
     study, path = StudyDirectory(EVIDENCE / given.row), EVIDENCE / given.row / "measured" / "conditions.json"
     path.parent.mkdir(exist_ok=True)
-    content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"num_images": 0, "correct": {}}
+    content: dict[str, Any] = {"num_images": 0, "correct": {}}
+    if path.is_file():
+        content = json.loads(path.read_text(encoding="utf-8"))
     cells = study.listed()
     largest = max(cell.num_images for cell in cells)
     for cell in (cell for cell in cells if cell.num_images == largest):

@@ -32,10 +32,12 @@ def measure(model: str, photos: str, limit: int, background: str, steps: int, ou
     from vit.data.decode import read_image
     from vit.explain.faithfulness import blurred, faithfulness, grid_size_for, mean_color
     from vit.explain.methods import choose_methods
+    from vit.inference.engine import Engine
     from vit.inference.files import list_files
 
     fill = {"mean": mean_color, "blur": blurred}[background]
-    predictor = vit.load(model)
+    predictor = vit.load(model, engine="torch")
+    assert isinstance(predictor.engine, Engine)
     network = predictor.engine.network
     methods = choose_methods("all", network)
     grid_size = grid_size_for(network.image_size, getattr(network.config, "grid_size", None))
@@ -69,8 +71,8 @@ def summarize(path: Path) -> None:
     groups: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
     for row in records(path):
         groups[row["background"], row["method"]].append(row)
-    columns = ("background", "method", "n", "deletion", "random minus deletion", "better on")
-    columns += ("insertion", "insertion minus random", "better on")
+    columns = ["background", "method", "n", "deletion", "random minus deletion", "better on"]
+    columns += ["insertion", "insertion minus random", "better on"]
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
     for (background, method), rows in groups.items():
         cells = [background, method, str(len(rows))]

@@ -113,8 +113,10 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=500)
     options = parser.parse_args(words)
-    shapes = ((100, 20, 0.8, 1.0), (100, 200, 0.8, None), (300, 50, 0.6, 1.0), (300, 400, 1.0, None),
-              (1000, 100, 1.5, 1.0), (1000, 20, 0.4, 1.0))  # fmt: skip
+    shapes: tuple[tuple[int, int, float, float | None], ...] = (
+        (100, 20, 0.8, 1.0), (100, 200, 0.8, None), (300, 50, 0.6, 1.0), (300, 400, 1.0, None), (1000, 100, 1.5, 1.0),
+        (1000, 20, 0.4, 1.0),
+    )  # fmt: skip
     for folds in (5, 10):
         for shape in shapes:
             world = World(*shape, folds)

@@ -71,7 +71,6 @@ def features(samples: Samples, found: Source, weights: str) -> Floats:
     from torch import nn
 
     from vit.inference.engine import Engine
-    from vit.models.network import Network
     from vit.training.initial_network import initial_network
     from vit.training.planning.plan import make_plan
     from vit.training.recipes.recipe import DataConfig, ModelConfig, Recipe, TrainerConfig
@@ -82,7 +81,7 @@ def features(samples: Samples, found: Source, weights: str) -> Floats:
     model = ModelConfig(init_from=weights, freeze="backbone")
     recipe = Recipe(DataConfig(num_workers=0), model, trainer=TrainerConfig(precision="32-true"))
     plan = make_plan(recipe, source)
-    network: Network = initial_network(plan, False, print)
+    network = initial_network(plan, False, print).network
     (name,) = {name.rpartition(".")[0] for name in head_names(network)}
     network.set_submodule(name, nn.Identity())
     engine = Engine(network, plan.preprocess, plan.device, plan.precision)

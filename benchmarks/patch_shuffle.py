@@ -99,6 +99,7 @@ def main() -> None:
     found = torch.tensor([accuracy(logits_of(network, pixels, preprocess, order)) for order in orders])
     spread = f"{found.min():.1f} to {found.max():.1f}, n = {len(found)} orders of each image"
     print(f"patches shuffled, positions kept: top-1 {found.mean():.1f} % ({spread})")
+    assert network.pos_embed is not None
     with torch.no_grad():
         network.pos_embed[:, -count:] = 0.0
     blind, blind_shuffled = (logits_of(network, pixels, preprocess, order) for order in (None, orders[0]))

@@ -74,8 +74,8 @@ def hugging_face(size: Size) -> Any:
     config = ViTConfig(
         hidden_size=size.embed_dim, num_hidden_layers=size.depth, num_attention_heads=size.num_heads,
         intermediate_size=size.mlp_dim, image_size=size.image_size, patch_size=size.patch_size,
-        num_labels=size.num_classes,
     )  # fmt: skip
+    config.num_labels = size.num_classes
     return _FirstOutput(ViTForImageClassification(config))
 
 

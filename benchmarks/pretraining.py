@@ -20,6 +20,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -259,10 +260,10 @@ def run(folder: Path, cifar10: Path, clothing: Path, weights: Path, only: str) -
     (folder / "weights").mkdir(parents=True, exist_ok=True)
     study, photographs = Study(folder, cifar10), Photographs(clothing, weights)
     work: list[tuple[str, Callable[[], dict[str, object]]]] = [
-        (cell.name, lambda cell=cell: study.run(cell)) for cell in cells()
+        (cell.name, partial(study.run, cell)) for cell in cells()
     ]
     place = sum(cell.num_labeled != 5000 for cell in cells())
-    work[place:place] = [(f"clothing-{seed}", lambda seed=seed: photographs.run(seed)) for seed in (None, *SEEDS)]
+    work[place:place] = [(f"clothing-{seed}", partial(photographs.run, seed)) for seed in (None, *SEEDS)]
     for name, compute in work:
         path = folder / "cells" / f"{name}.json"
         if only in name and not path.is_file():

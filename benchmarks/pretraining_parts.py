@@ -45,7 +45,7 @@ LossOf = Callable[[Batch], Tensor]
 def in_memory(samples: Samples) -> Samples:
     """The same images, decoded once for all cells."""
     pixels = [read_image(samples.file(place)).permute(1, 2, 0).numpy() for place in range(len(samples))]
-    return Samples(samples.paths, samples.labels, arrays=np.stack(pixels))
+    return Samples(samples.paths, samples.labels, arrays=pixels)
 
 
 def packed(wrong: Bools) -> str:

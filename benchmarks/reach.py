@@ -24,6 +24,7 @@ from vit.checkpoints.run import RunDirectory
 from vit.commands.recipe_options import read_recipe
 from vit.data.loader import labeled_images
 from vit.explain.distance import attention_spread
+from vit.inference.engine import Engine
 from vit.inference.predictor import load
 from vit.models.resnet import SmallImageResNet
 from vit.models.vision_transformer import VisionTransformer
@@ -79,6 +80,7 @@ def main() -> None:
         chosen = test.select(np.sort(np.random.default_rng(0).permutation(len(test))[:IMAGES]))
         batches = list(labeled_images(chosen, engine.preprocess))
         images = engine.preprocess.normalize(torch.cat([batch.image[batch.valid] for batch in batches]))
+        assert isinstance(engine, Engine)
         known[cell.folder] = reach_of(engine.network.float().eval(), images)
         path.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         print(cell.folder, known[cell.folder], flush=True)

@@ -74,8 +74,8 @@ def train(row: Row, jobs: int) -> None:
     if row.needs:
         if not os.environ.get(row.needs):
             raise SystemExit(f"set {row.needs} to the folder of the images of {row.name}")
-        folder = os.environ[row.needs]
-        words = [words[0], folder, *words[1:]] if row.folders else [*words, "--data.root", folder]
+        root = os.environ[row.needs]
+        words = [words[0], root, *words[1:]] if row.folders else [*words, "--data.root", root]
     if row.makes:
         script, *arguments = shlex.split(row.makes)
         folder = ROOT / MADE / row.name

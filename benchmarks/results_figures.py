@@ -4,6 +4,7 @@ import io
 import json
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -111,11 +112,11 @@ def _bar(axes: Axes, x: float, y: Interval, index: int, label: str | None, *, is
     color, marker = look(index)
     value, low, high = (100 * (y.value if end is None else end) for end in (y.value, y.low, y.high))
     reach = np.array([[max(value - low, 0)], [max(high - value, 0)]])
-    style = {"color": color, "marker": marker, "markersize": 5, "capsize": 3, "linestyle": "none", "label": label}
+    draw = partial(axes.errorbar, color=color, marker=marker, markersize=5, capsize=3, linestyle="none", label=label)
     if is_flat:
-        axes.errorbar([value], [x], xerr=reach, **style)
+        draw([value], [x], xerr=reach)
     else:
-        axes.errorbar([x], [value], yerr=reach, **style)
+        draw([x], [value], yerr=reach)
 
 
 def _list(claim: Claim, answers: Answers) -> Figure:

@@ -110,8 +110,7 @@ def mean_of(values: Floats, *, is_share: bool) -> Interval:
     values = values if is_share else np.log(values)
     mean = float(values.mean())
     if len(values) < 2:
-        found = (mean, None, None)
-    else:
-        reach = float(stdtrit(len(values) - 1, 1 - ALPHA / 2)) * float(values.std(ddof=1)) / len(values) ** 0.5
-        found = (mean, mean - reach, mean + reach)
-    return Interval(*found) if is_share else Interval(*(None if end is None else float(np.exp(end)) for end in found))
+        return Interval(mean if is_share else float(np.exp(mean)), None, None)
+    reach = float(stdtrit(len(values) - 1, 1 - ALPHA / 2)) * float(values.std(ddof=1)) / len(values) ** 0.5
+    ends = (mean, mean - reach, mean + reach)
+    return Interval(*ends) if is_share else Interval(*(float(np.exp(end)) for end in ends))

@@ -15,7 +15,6 @@ Three numbers of a process after some steps, in MiB:
 """
 
 import argparse
-import os
 import statistics
 import sys
 import tempfile
@@ -25,10 +24,10 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
+from torch.multiprocessing.spawn import spawn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
@@ -86,7 +85,7 @@ def measured(number: int, strategy: str, depth: int) -> list[Memory]:
         depth: number of blocks.
     """
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(train, (number, strategy, depth, folder), nprocs=number)
+        spawn(train, (number, strategy, depth, folder), nprocs=number)
         return [torch.load(Path(folder) / str(rank), weights_only=False) for rank in range(number)]
 
 
@@ -94,8 +93,8 @@ def train(rank: int, number: int, strategy: str, depth: int, folder: str) -> Non
     """One process: some steps, then its memory in a file of the folder."""
     keep_freed_memory()  # as `vit train` does
     torch.set_num_threads(1)
-    store = dist.FileStore(os.path.join(folder, "store"), number)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=number)
+    store = Path(folder, "store").absolute().as_uri()
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=number)
     network = NetworkSpec.named(NETWORK, 2).build(IMAGE_SIZE)
     assert isinstance(network, VisionTransformer)
     network.blocks = network.blocks[:depth]

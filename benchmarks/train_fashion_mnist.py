@@ -22,6 +22,8 @@ from pathlib import Path
 
 from timing import Work, answer, compare
 
+from vit.training.callbacks.listener import Listener
+
 RECIPE = "fashion_mnist"
 WARMUP_STEPS = 10
 
@@ -30,7 +32,7 @@ class Measured(Exception):  # noqa: N818  not an error
     """Enough steps were timed; leaves a training from inside."""
 
 
-class Stopwatch:
+class Stopwatch(Listener):
     """Times `steps` optimizer steps after the warm-up; a listener of `vit.training.fit.fit`."""
 
     def __init__(self, steps: int, batch_size: int) -> None:
@@ -47,9 +49,6 @@ class Stopwatch:
 
     def row(self, row: dict[str, float], step: int) -> None:
         """Rows of metrics.csv do not matter here."""
-
-    def notice(self, text: str) -> None:
-        """Messages do not matter either."""
 
 
 def ours(arguments: argparse.Namespace) -> float:

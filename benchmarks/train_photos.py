@@ -19,6 +19,7 @@ import argparse
 import itertools
 import os
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -100,7 +101,11 @@ def timm(arguments: argparse.Namespace) -> float:
     raise SystemExit("there are too few photos")
 
 
-SIDES = {"cached": partial(ours, cache="memory"), "uncached": partial(ours, cache="none"), "timm": timm}
+SIDES: dict[str, Callable[[argparse.Namespace], float]] = {
+    "cached": partial(ours, cache="memory"),
+    "uncached": partial(ours, cache="none"),
+    "timm": timm,
+}
 
 
 def main() -> None:

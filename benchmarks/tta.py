@@ -33,12 +33,13 @@ SMALLEST = torch.finfo(torch.float32).smallest_normal
 def views_of(path: Path, tta: Tta | None, samples: Samples) -> tuple[list[Tensor], Tensor, float]:
     """Probabilities (n, C) of each view at temperature 1, labels (n,), and seconds of computation without decoding."""
     engine = load(path, engine="torch", tta=tta).engine
-    single = engine.engine if isinstance(engine, AugmentedEngine) else engine
+    augmented = engine if isinstance(engine, AugmentedEngine) else None
+    single = augmented.engine if augmented else engine
     single.temperature = 1.0
     batches = list(labeled_images(samples, engine.preprocess))
     began = time.process_time()
     found = [
-        [single.probabilities(view) for view in (engine.views(batch.image) if tta else [batch.image])]
+        [single.probabilities(view) for view in (augmented.views(batch.image) if augmented else (batch.image,))]
         for batch in batches
     ]
     seconds = time.process_time() - began

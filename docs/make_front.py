@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
 from PIL import Image
 
 from vit.report.style import look, rendered
@@ -50,7 +51,7 @@ def photographed(page: Path, browser: str) -> Image.Image:
             return image.convert("RGB")
 
 
-def draw(report: Image.Image) -> plt.Figure:
+def draw(report: Image.Image) -> Figure:
     """The picture: the curve on the left, the report on the right."""
     rows = study_rows()
     with plt.rc_context({"font.size": 13}):

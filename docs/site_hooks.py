@@ -64,7 +64,8 @@ def command_page(name: str, text: str) -> str:
 def public_functions() -> dict[str, str]:
     """What `import vit` offers: each name of `__all__` and where it is defined, read without importing torch."""
     tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
-    homes, names = {}, []
+    homes: dict[str, str] = {}
+    names: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             homes |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}

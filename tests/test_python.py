@@ -116,3 +116,8 @@ def test_wrong_values_are_refused_as_by_the_command(here):
     with pytest.raises(UsageError, match="vit predict has no option topk; did you mean 'top_k'"):
         vit.predict("run", "images", topk=3)
     assert not list(here.iterdir())
+
+
+def test_type_checkers_read_our_types():
+    """PEP 561: without this file mypy takes everything of an installed package as Any."""
+    assert Path(vit.__file__).with_name("py.typed").is_file()
