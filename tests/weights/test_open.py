@@ -293,6 +293,18 @@ def test_a_file_that_is_not_what_its_name_says_is_refused(tmp_path):
         open_pretrained(str(tmp_path / "resnet18.safetensors"))
 
 
+def test_a_file_older_than_the_counters_of_batch_norm_is_read(tmp_path):
+    """PyTorch has them since 0.4.1, and loads files without them."""
+    theirs = timm.create_model("resnet18").eval()
+    old = {name: value for name, value in theirs.state_dict().items() if not name.endswith("num_batches_tracked")}
+    save_file(old, tmp_path / "resnet18.safetensors")
+    weights = open_pretrained(str(tmp_path / "resnet18.safetensors"))
+    network, images = create_network("resnet18", 1000, image_size=64), torch.rand(2, 3, 64, 64)
+    network.load_state_dict(weights.weights)
+    with torch.no_grad():
+        assert torch.equal(network.eval()(images), theirs(images))
+
+
 def test_a_network_without_positions_is_not_taken_for_a_plain_vit(tmp_path):
     save_file(weights_of(pos_embed="none"), tmp_path / "x.safetensors")
     with pytest.raises(CheckpointError, match="rotary or relative positions as well; rename"):

@@ -39,6 +39,8 @@ class TimmModel:
         heads = (heads,) if isinstance(heads, str) else tuple(heads)
         outer = max(_WRAPPERS, key=lambda w: sum(f"{w}{name}" in weights for name in self.shapes))
         own = {name.removeprefix(outer): value for name, value in weights.items() if name.startswith(outer)}
+        counters = (name for name in self.shapes if name.endswith(".num_batches_tracked"))
+        own = {name: torch.tensor(0) for name in counters} | own  # old files lack them: 0, as in BatchNorm2d
         body = {
             name: shape for name, shape in self.shapes.items() if not name.startswith(tuple(f"{h}." for h in heads))
         }
