@@ -18,7 +18,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from patch_shuffle import shuffled
-from results_rows import EVIDENCE, is_measurable
+from results_kept import is_measurable
+from results_rows import EVIDENCE
 from timing import processor
 from torch import Tensor
 

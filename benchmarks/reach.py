@@ -16,8 +16,9 @@ import json
 
 import numpy as np
 import torch
+from results_kept import is_measurable
 from results_lines import Lines
-from results_rows import EVIDENCE, is_measurable
+from results_rows import EVIDENCE
 from torch import Tensor, nn
 
 from vit.checkpoints.run import RunDirectory

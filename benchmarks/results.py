@@ -19,8 +19,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from results_kept import MACHINES, compact, expected_cells
 from results_pages import write_pages
-from results_rows import EVIDENCE, MACHINES, MADE, ROOT, Row, compact, expected_cells, read_rows
+from results_rows import EVIDENCE, MADE, ROOT, Row, read_evidence
 from timing import processor
 
 from vit.atomic_files import write_json
@@ -151,7 +152,7 @@ def measure(row: Row) -> None:
 
 
 def main() -> None:
-    rows, _ = read_rows()
+    rows = read_evidence().rows
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", choices=[[], *rows], help="rows to train; default: only the pages")
     parser.add_argument("--again", action="store_true", help="train finished cells again, too")

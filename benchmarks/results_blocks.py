@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from results_rows import Answers, Kept, Row, Section, seeds_of
+from results_kept import Answers, Kept, seeds_of
+from results_rows import Row, Section
 from results_sizes import size_lines
 from results_words import accuracy_words, differences, each_seed, minutes_words, progress, seeds_words, table_line
 

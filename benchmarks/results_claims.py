@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from results_kept import Answers, Kept
 from results_lines import Lines
-from results_rows import Answers, Claim, Kept, Row
+from results_rows import Claim, Row
 from results_verdicts import Verdict, meanings, verdict_of
 from results_words import (
     accuracy_words,

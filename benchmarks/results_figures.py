@@ -12,8 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
+from results_kept import Answers
 from results_lines import Lines
-from results_rows import ROOT, Answers, Claim
+from results_rows import ROOT, Claim
 
 from vit.report.style import look, rendered
 from vit.study.findings import Interval

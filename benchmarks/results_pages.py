@@ -7,7 +7,8 @@ from pathlib import Path
 from results_blocks import network_lines, results_page
 from results_claims import answers_of, claims_page, lines_of
 from results_figures import FIGURES, draw, draw_lines
-from results_rows import ROOT, Answers, Kept, Row, read_rows, read_sections
+from results_kept import Answers, Kept
+from results_rows import ROOT, Row, read_evidence
 from results_sizes import draw_curve
 from results_words import accuracy_words, differences, hardware, minutes_words, progress, table_line
 
@@ -24,15 +25,15 @@ NOTE = "<!-- written by `make results` from evidence/; edit evidence/rows.toml o
 
 def write_pages() -> list[Path]:
     """Write the pages and the figures; returns their paths."""
-    rows, claims = read_rows()
+    evidence = read_evidence()
+    rows = evidence.rows
     kept = {name: found for name, row in rows.items() if (found := Kept.of(row)) is not None}
     BOARD.write_text(leaderboard(kept, rows), encoding="utf-8")
-    CLAIMS.write_text(claims_page(kept, rows, claims, NOTE), encoding="utf-8")
-    sections = read_sections()
-    RESULTS.write_text(results_page(kept, rows, sections, NOTE), encoding="utf-8")
+    CLAIMS.write_text(claims_page(kept, rows, evidence.claims, NOTE), encoding="utf-8")
+    RESULTS.write_text(results_page(kept, rows, evidence.sections, NOTE), encoding="utf-8")
     FIGURES.mkdir(parents=True, exist_ok=True)
     figures = []
-    for claim in claims:
+    for claim in evidence.claims:
         path = FIGURES / f"{claim.name}.png"
         answers, lines = answers_of(kept, claim), lines_of(rows, claim)
         if answers is not None:
@@ -41,7 +42,7 @@ def write_pages() -> list[Path]:
             draw_lines(claim, lines, path)
         if answers is not None or lines is not None:
             figures.append(path)
-    shown = [kept[name] for section in sections for name in section.rows if name in kept]
+    shown = [kept[name] for section in evidence.sections for name in section.rows if name in kept]
     figures += [draw_curve(one) for one in shown if one.has_sizes]
     README.write_text(short_board(README.read_text(encoding="utf-8"), kept), encoding="utf-8")
     return [BOARD, CLAIMS, RESULTS, README, *figures]

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from results_figures import stated, write_figure
-from results_rows import ROOT, Kept, Published, at
+from results_kept import Kept, at
+from results_rows import ROOT, Published
 from results_words import accuracy_words, p_words, table_line
 
 from vit.report.study_figures import learning_curves

@@ -8,8 +8,9 @@ which is not a proof of equality.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from results_kept import Answers
 from results_lines import Lines
-from results_rows import Answers, Claim
+from results_rows import Claim
 from results_words import Compared, away_from_zero, compared, compared_by_condition, ends
 
 MEANING = (

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from results_rows import Answers, Kept, seeds_of
+from results_kept import Answers, Kept, seeds_of
 
 from vit.checkpoints.result import rule_words
 from vit.study.findings import ALPHA, Difference, Interval

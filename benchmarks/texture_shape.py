@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from PIL import Image
-from results_rows import EVIDENCE, is_measurable
+from results_kept import is_measurable
+from results_rows import EVIDENCE
 from timing import processor
 
 from vit.atomic_files import write_json

@@ -22,7 +22,8 @@ from vit.report.style import look, rendered
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from results_rows import Kept, read_rows  # noqa: E402
+from results_kept import Kept  # noqa: E402
+from results_rows import read_evidence  # noqa: E402
 
 PICTURE = ROOT / "docs" / "figures" / "front.png"
 WIDTH, HEIGHT = 520, 500  # of the part of the report that is shown, in CSS pixels
@@ -30,7 +31,7 @@ WIDTH, HEIGHT = 520, 500  # of the part of the report that is shown, in CSS pixe
 
 def study_rows() -> list[list[float]]:
     """Training images, then error, low and high (%) of the ViT and of the CNN, from evidence/."""
-    kept = Kept.of(read_rows()[0]["digits"])
+    kept = Kept.of(read_evidence().rows["digits"])
     assert kept is not None, "make results ROW=digits"
     by_size = zip(*(series.points for series in kept.findings.series), strict=True)
     return [

@@ -31,26 +31,39 @@ def rows():
 
 
 @pytest.fixture
-def kept(rows):
-    return {name: found for name, row in rows.read_rows()[0].items() if (found := rows.Kept.of(row)) is not None}
+def store():
+    import results_kept
+
+    return results_kept
 
 
-def test_the_pages_are_written_from_what_is_kept(pages, rows, kept):
+@pytest.fixture
+def evidence(rows):
+    return rows.read_evidence()
+
+
+@pytest.fixture
+def kept(evidence, store):
+    return {name: found for name, row in evidence.rows.items() if (found := store.Kept.of(row)) is not None}
+
+
+def test_the_pages_are_written_from_what_is_kept(pages, evidence, kept):
     again = 'run "make results"'
-    assert pages.BOARD.read_text(encoding="utf-8") == pages.leaderboard(kept, rows.read_rows()[0]), again
-    assert pages.CLAIMS.read_text(encoding="utf-8") == pages.claims_page(kept, *rows.read_rows(), pages.NOTE), again
-    named, sections = rows.read_rows()[0], rows.read_sections()
-    assert pages.RESULTS.read_text(encoding="utf-8") == pages.results_page(kept, named, sections, pages.NOTE), again
+    assert pages.BOARD.read_text(encoding="utf-8") == pages.leaderboard(kept, evidence.rows), again
+    claims = pages.claims_page(kept, evidence.rows, evidence.claims, pages.NOTE)
+    assert pages.CLAIMS.read_text(encoding="utf-8") == claims, again
+    results = pages.results_page(kept, evidence.rows, evidence.sections, pages.NOTE)
+    assert pages.RESULTS.read_text(encoding="utf-8") == results, again
     readme = pages.README.read_text(encoding="utf-8")
     assert readme == pages.short_board(readme, kept) and "`make results ROW=digits_demo` |" in readme, again
 
 
-def test_the_figures_show_what_is_kept(pages, rows, kept):
+def test_the_figures_show_what_is_kept(pages, evidence, kept):
     from results_figures import FIGURES, content, numbers, numbers_of_lines, stated
 
-    named, claims = rows.read_rows()
+    claims = evidence.claims
     answers = {claim.name: pages.answers_of(kept, claim) for claim in claims}
-    lines = {claim.name: pages.lines_of(named, claim) for claim in claims}
+    lines = {claim.name: pages.lines_of(evidence.rows, claim) for claim in claims}
     shown = {name: numbers(found) for name, found in answers.items() if found is not None}
     shown |= {name: numbers_of_lines(found) for name, found in lines.items() if found is not None}
     assert {path.stem for path in FIGURES.glob("*.png")} == shown.keys()
@@ -60,11 +73,11 @@ def test_the_figures_show_what_is_kept(pages, rows, kept):
             assert found == content(claim, shown[name]), f'{name}: run "make results"'
 
 
-def test_learning_curves_show_what_is_kept(rows, kept):
+def test_learning_curves_show_what_is_kept(evidence, kept):
     from results_figures import stated
     from results_sizes import CURVES, curve_numbers, curve_path
 
-    named = [name for section in rows.read_sections() for name in section.rows]
+    named = [name for section in evidence.sections for name in section.rows]
     shown = [kept[name] for name in named if name in kept and kept[name].has_sizes]
     assert {curve_path(one) for one in shown} == set(CURVES.glob("*.png")) and shown
     for one in shown:
@@ -72,18 +85,18 @@ def test_learning_curves_show_what_is_kept(rows, kept):
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_what_is_kept_was_made_by_the_row_s_command(rows, name):
-    row = rows.read_rows()[0][name]
-    expected = rows.expected_cells(row)
-    assert {cell.folder for cell in rows.StudyDirectory(row.folder).listed()} == expected
+def test_what_is_kept_was_made_by_the_row_s_command(store, evidence, name):
+    row = evidence.rows[name]
+    expected = store.expected_cells(row)
+    assert {cell.folder for cell in store.StudyDirectory(row.folder).listed()} == expected
     results = {path.parent.relative_to(row.folder).as_posix() for path in row.folder.glob("cells/*/*/*/result.json")}
     assert results and results <= expected
-    noted = {cell for cells in rows.Kept.of(row).machines.values() for cell in cells}
+    noted = {cell for cells in store.Kept.of(row).machines.values() for cell in cells}
     assert noted and noted <= results  # a training may add results at this moment
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_what_is_kept_is_small_and_names_no_place(rows, name):
+def test_what_is_kept_is_small_and_names_no_place(name):
     files = list((ROOT / "evidence" / name).glob("cells/*/*/*/result.json"))
     files += [*(ROOT / "evidence" / name).glob("*.json"), *(ROOT / "evidence" / name).glob("measured/*.json")]
     assert sum(path.stat().st_size for path in files) < 1_000_000
@@ -104,21 +117,21 @@ def test_unchanged_images_are_answered_as_in_the_study(kept, name):
             assert (correct != own[series][seed]).mean() <= 0.01, (series, seed)
 
 
-def test_a_recipe_that_has_changed_is_noticed(rows, tmp_path, monkeypatch):
-    row = rows.read_rows()[0]["digits_demo"]
+def test_a_recipe_that_has_changed_is_noticed(store, evidence, tmp_path, monkeypatch):
+    row = evidence.rows["digits_demo"]
     tree = tmp_path / "configs" / "studies"
     tree.mkdir(parents=True)
     text = (ROOT / "configs" / "studies" / "digits_demo.yaml").read_text(encoding="utf-8")
     (tree / "digits_demo.yaml").write_text(text + "set:\n  optim.weight_decay: 0.2\n", encoding="utf-8")
-    before = rows.expected_cells(row)
-    monkeypatch.setattr(rows, "ROOT", tmp_path)
-    assert not before & rows.expected_cells(row)
+    before = store.expected_cells(row)
+    monkeypatch.setattr(store, "ROOT", tmp_path)
+    assert not before & store.expected_cells(row)
 
 
-def test_the_cells_of_a_row_that_starts_from_weights_follow_their_hashes(rows, tmp_path, monkeypatch):
+def test_the_cells_of_a_row_that_starts_from_weights_follow_their_hashes(rows, store, evidence, tmp_path, monkeypatch):
     """The weights themselves need not be on this machine."""
     content = json.loads((ROOT / "evidence" / "digits_demo" / "study.json").read_text(encoding="utf-8"))
-    row = rows.read_rows()[0]["digits_pretrained"]
+    row = evidence.rows["digits_pretrained"]
     monkeypatch.setattr(rows, "EVIDENCE", tmp_path)
     row.folder.mkdir()
 
@@ -128,14 +141,14 @@ def test_the_cells_of_a_row_that_starts_from_weights_follow_their_hashes(rows, t
         ]
         content["protocol"]["weights"] = {**dict.fromkeys(files, "1"), files[-1]: last}
         (row.folder / "study.json").write_text(json.dumps(content), encoding="utf-8")
-        return rows.expected_cells(row)
+        return store.expected_cells(row)
 
     assert len(cells("1")) == 60
     other = cells("2") - cells("1")
     assert len(other) == 3 and all("ViT-DIET" in folder and "seed4" in folder for folder in other)  # of each size
 
 
-def test_a_changed_result_changes_the_page(pages, rows, kept, tmp_path, monkeypatch):
+def test_a_changed_result_changes_the_page(pages, rows, store, evidence, kept, tmp_path, monkeypatch):
     monkeypatch.setattr(rows, "EVIDENCE", tmp_path)
     row = kept["digits_demo"].row
     shutil.copytree(ROOT / "evidence" / row.name, tmp_path / row.name, ignore=shutil.ignore_patterns("*.ckpt"))
@@ -144,15 +157,15 @@ def test_a_changed_result_changes_the_page(pages, rows, kept, tmp_path, monkeypa
     content["metrics"]["acc1"]["value"] = 0.5
     content["correct"]["test"] = "A" * len(content["correct"]["test"])
     path.write_text(json.dumps(content), encoding="utf-8")
-    board = {name: one for name, one in kept.items() if name != row.name} | {row.name: rows.Kept.of(row)}
-    named = rows.read_rows()[0]
+    board = {name: one for name, one in kept.items() if name != row.name} | {row.name: store.Kept.of(row)}
+    named = evidence.rows
     assert pages.leaderboard(board, named) != pages.leaderboard(kept, named)
 
 
-def test_a_series_without_seeds_stands_beside_every_seed(rows):
+def test_a_series_without_seeds_stands_beside_every_seed(store):
     correct = np.array([True, False, True, True])
     networks = {0: correct, 1: ~correct}
-    answers = rows.Answers(4, {"": {"ViT": networks, "SVC": {0: correct}}})
+    answers = store.Answers(4, {"": {"ViT": networks, "SVC": {0: correct}}})
     pair = answers.pair("", "ViT", "SVC")
     assert pair.seeds == [0, 1] and pair.gaps().mean() == pytest.approx(0.25)
     reverse = answers.pair("", "SVC", "ViT")
@@ -168,26 +181,26 @@ def test_an_option_is_taken_out_of_a_series_name():
     assert without("num_heads=8", "num_heads") == ("", 8)
 
 
-def test_a_result_is_made_small(rows, tmp_path):
+def test_a_result_is_made_small(store, tmp_path):
     from vit.checkpoints.result import RunResult
 
     path = next((ROOT / "evidence" / "digits_demo").glob("cells/*/*/*/result.json"))
     result = RunResult.read(path)
     whole = replace(result, answers={"sets": [1, 2, 3]})
     whole.write(tmp_path / "result.json")
-    rows.compact(tmp_path / "result.json")
+    store.compact(tmp_path / "result.json")
     assert RunResult.read(tmp_path / "result.json") == replace(result, answers={})
     assert len((tmp_path / "result.json").read_text().splitlines()) == 1
 
 
-def test_cells_of_tried_values_count_as_runs_and_only_chosen_ones_as_answers(rows, kept, tmp_path, monkeypatch):
+def test_cells_of_tried_values_count_as_runs_and_only_chosen_ones_as_answers(rows, store, kept, tmp_path, monkeypatch):
     whole, folder = kept["cifar10_grid"], tmp_path / "cifar10_grid"
     assert whole.is_finished and whole.num_done == whole.num_listed == 12 and len(whole.cells) == 3
     assert whole.seconds > sum(cell.seconds for cell in whole.cells)
     monkeypatch.setattr(rows, "EVIDENCE", tmp_path)
     shutil.copytree(ROOT / "evidence" / "cifar10_grid", folder)
     next(folder.glob("cells/ViT/*/*/result.json")).unlink()  # nothing is chosen for this network yet
-    part = rows.Kept.of(whole.row)
+    part = store.Kept.of(whole.row)
     assert [cell.series for cell in part.cells] == ["ViT_C", "CNN"]
     assert part.num_done == 11 and not part.is_finished
 

@@ -12,15 +12,15 @@ CLAIMS = [one["name"] for one in tomllib.loads((ROOT / "evidence" / "rows.toml")
 
 @pytest.fixture(params=CLAIMS)
 def claim(request):
-    from results_rows import read_rows
+    from results_rows import read_evidence
 
-    return next(one for one in read_rows()[1] if one.name == request.param)
+    return next(one for one in read_evidence().claims if one.name == request.param)
 
 
 def made_up(claim):
     """Numbers of the form that the row of a claim has."""
+    from results_kept import Answers
     from results_lines import Lines
-    from results_rows import Answers
 
     generator = np.random.default_rng(0)
     if claim.lines:

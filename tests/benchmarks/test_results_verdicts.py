@@ -22,14 +22,20 @@ def verdict_of():
     return results_verdicts.verdict_of
 
 
-def answers(rows, accuracies, condition="", seeds=5):
+def answers_of(num_images, correct):
+    from results_kept import Answers
+
+    return Answers(num_images, correct)
+
+
+def answers(accuracies, condition="", seeds=5):
     """Networks whose test images are right at random."""
     generator = np.random.default_rng(0)
     drawn = {
         name: {seed: generator.random(SIZE) < accuracy for seed in range(seeds)}
         for name, accuracy in accuracies.items()
     }
-    return rows.Answers(SIZE, {condition: drawn})
+    return answers_of(SIZE, {condition: drawn})
 
 
 def claim(rows, **values):
@@ -48,29 +54,29 @@ def claim(rows, **values):
     ],
 )
 def test_one_comparison(rows, verdict_of, one, other, expects, label):
-    found = verdict_of(claim(rows, compare=(("a", "b"),), expects=(expects,)), answers(rows, {"a": one, "b": other}))
+    found = verdict_of(claim(rows, compare=(("a", "b"),), expects=(expects,)), answers({"a": one, "b": other}))
     assert found.label == label
 
 
 def test_several_comparisons_are_counted_and_each_outcome_has_a_sentence(rows, verdict_of):
     accuracies = {"a": 0.5, "b": 0.9, "c": 0.9, "d": 0.99}
     made = claim(rows, compare=(("a", "b"), ("c", "b")), expects=("more", "more"), names={"a": "the first"})
-    found = verdict_of(made, answers(rows, accuracies))
+    found = verdict_of(made, answers(accuracies))
     assert found.label == "Partly supported (1 of 2)"
     assert "With **the first** there are" in found.sentence and "**c** and **b** cannot be told apart" in found.sentence
     made = claim(rows, compare=(("a", "b"), ("d", "b")), expects=("more", "more"))
-    found = verdict_of(made, answers(rows, accuracies))
+    found = verdict_of(made, answers(accuracies))
     assert found.label == "Mixed (1 of 2)" and "points fewer errors" in found.sentence
 
 
 def test_a_comparison_without_expectation_decides_nothing(rows, verdict_of):
     made = claim(rows, compare=(("a", "b"), ("c", "b")), expects=("", "more"))
-    assert verdict_of(made, answers(rows, {"a": 0.99, "b": 0.9, "c": 0.5})).label == "Supported"
+    assert verdict_of(made, answers({"a": 0.99, "b": 0.9, "c": 0.5})).label == "Supported"
 
 
 def test_one_seed_supports_nothing(rows, verdict_of):
     made = claim(rows, compare=(("a", "b"),), expects=("more",))
-    found = verdict_of(made, answers(rows, {"a": 0.1, "b": 0.9}, seeds=1))
+    found = verdict_of(made, answers({"a": 0.1, "b": 0.9}, seeds=1))
     assert found.label == "Not shown" and "by other test images alone" in found.sentence
 
 
@@ -78,23 +84,23 @@ def test_kinds_of_images_are_counted(rows, verdict_of):
     correct = {}
     for number in range(4):
         ahead = 0.6 if number else 0.9
-        correct |= answers(rows, {"ViT": ahead, "CNN": 0.9}, f"kind {number}").correct
-    correct |= answers(rows, {"ViT": 0.9, "CNN": 0.9}, "unchanged").correct
+        correct |= answers({"ViT": ahead, "CNN": 0.9}, f"kind {number}").correct
+    correct |= answers({"ViT": 0.9, "CNN": 0.9}, "unchanged").correct
     made = claim(rows, compare=(("ViT", "CNN"),), expects=("less",), measured="conditions")
-    found = verdict_of(made, rows.Answers(SIZE, correct))
+    found = verdict_of(made, answers_of(SIZE, correct))
     assert found.label == "Partly supported (3 of 4)"
     assert "Of 4 kinds of changed images, ViT is better on 0, and CNN on 3" in found.sentence
     assert "points lower" in found.sentence
-    shares = verdict_of(replace(made, value="share of the images"), rows.Answers(SIZE, correct))
+    shares = verdict_of(replace(made, value="share of the images"), answers_of(SIZE, correct))
     assert "ViT has the larger share in 0, and CNN in 3" in shares.sentence
 
 
 def test_kinds_of_images_that_tell_nothing_apart_are_one_sentence(rows, verdict_of):
     correct = {}
     for number in range(4):
-        correct |= answers(rows, {"ViT": 0.9, "CNN": 0.9}, f"kind {number}").correct
+        correct |= answers({"ViT": 0.9, "CNN": 0.9}, f"kind {number}").correct
     found = verdict_of(
-        claim(rows, compare=(("ViT", "CNN"),), expects=("less",), measured="c"), rows.Answers(SIZE, correct)
+        claim(rows, compare=(("ViT", "CNN"),), expects=("less",), measured="c"), answers_of(SIZE, correct)
     )
     assert found.label == "Not shown"
     assert found.sentence == "None of 4 kinds of changed images tells ViT and CNN apart."
@@ -112,16 +118,16 @@ def test_lines_are_judged_by_their_interval(rows, verdict_of, factor, expects, l
     assert verdict_of(claim(rows, lines=True, measured="m", kinds={"a": expects}), lines).label == label
 
 
-def test_series_are_compared_between_kinds_of_images(rows):
-    found = rows.Answers(3, {"kind": {"a": {0: np.array([True, False, True])}}}).across()
+def test_series_are_compared_between_kinds_of_images():
+    found = answers_of(3, {"kind": {"a": {0: np.array([True, False, True])}}}).across()
     assert list(found.correct[""]) == ["a: kind"]
     assert found.only(["b"]).correct == {}
 
 
-def test_one_seed_has_the_interval_of_its_test_images(rows):
+def test_one_seed_has_the_interval_of_its_test_images():
     import results_words
 
-    found = answers(rows, {"a": 0.5, "b": 0.9}, seeds=1)
+    found = answers({"a": 0.5, "b": 0.9}, seeds=1)
     (one,) = results_words.compared(found, [("a", "b")])
     assert 0.3 < one.gap.value < 0.5
     assert one.reach == pytest.approx(1.96 * (0.5 * 0.5 + 0.9 * 0.1) ** 0.5 / SIZE**0.5, rel=0.1)
@@ -155,7 +161,7 @@ def test_a_change_is_compared_with_its_own_recipe():
 
 
 def test_a_pair_that_is_measured_with_one_seed_has_a_section_without_a_verdict(rows, verdict_of):
-    correct = answers(rows, {"ViT": 0.1, "CNN": 0.9}, "a kind", seeds=1).correct
+    correct = answers({"ViT": 0.1, "CNN": 0.9}, "a kind", seeds=1).correct
     made = claim(rows, compare=(("ViT", "CNN"),), expects=("less",), measured="conditions")
-    found = verdict_of(made, rows.Answers(SIZE, correct))
+    found = verdict_of(made, answers_of(SIZE, correct))
     assert found.label == "Not shown" and "with one seed" in found.sentence
