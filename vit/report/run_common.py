@@ -1,10 +1,12 @@
 """Parts of a run's page that do not depend on whether an image has one class or several labels"""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import yaml
 from markupsafe import Markup
 
+from vit.checkpoints.model_path import LIBRARIES
 from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
 from vit.report.figures import curves, range_curve
@@ -40,7 +42,7 @@ def common_content(run: RunDirectory, result: RunResult) -> CommonContent:
         network=result.spec.name,
         data=result.data,
         folder=run.path.resolve().name,
-        first_weights=_first_weights(config),
+        first_weights=first_weights(config),
         curves=drawn(curves(run.metrics_path, result.best_epoch)),
         range_test=drawn(range_curve(RangeTest.read(run.range_test_path))) if run.range_test_path.is_file() else None,
         best_epoch=result.best_epoch + 1,
@@ -50,7 +52,12 @@ def common_content(run: RunDirectory, result: RunResult) -> CommonContent:
     )
 
 
-def _first_weights(config: str) -> str:
+def first_weights(config: str) -> str:
     """What a training began with, from the text of its config.yaml."""
     source = (yaml.safe_load(config).get("model") or {}).get("init_from")
-    return f"weights of {source}" if source else "random weights"
+    if not source:
+        return "random weights"
+    if source.partition(":")[0] in LIBRARIES:
+        return f"weights of {source}"
+    parts = Path(source).parts  # a page is for other people: folders of this machine are in its config alone
+    return "weights of " + "/".join(parts[-2:] if source.endswith(".ckpt") else parts[-1:])
