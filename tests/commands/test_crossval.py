@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,14 @@ def table(tmp_path_factory, draw_classes):
             for index in range(12):
                 rows.row((f"{label}/{index:02d}.png", label, f"p{index // 2}"))
     return folder / "photos.csv"
+
+
+def with_a_checkpoint_of_no_use(result):
+    """A result.json whose best checkpoint was chosen long before the network was as accurate as it became."""
+    values = json.loads(result.read_text())
+    values["validation"]["val/acc1"] = 0.0
+    values["last_validation"]["val/acc1"] = 1.0
+    return json.dumps(values)
 
 
 def times(folder):
@@ -90,6 +99,17 @@ def test_the_same_command_trains_nothing_and_another_one_is_refused(vit, killed,
     assert other.code == 2
     assert "holds another cross-validation" in other.err
     assert times(folder) == before
+
+
+@linux_only
+def test_folds_whose_last_weights_are_better_are_counted(vit, killed, tmp_path):
+    folder = shutil.copytree(killed[0], tmp_path / "photos")
+    assert "last weights" not in vit("report", folder).out + (folder / "report.html").read_text()
+    result = next(folder.glob("**/result.json"))
+    result.write_text(with_a_checkpoint_of_no_use(result))
+    said = f"In 1 of {FOLDS} folds the last weights are clearly more accurate on the validation images"
+    assert said in " ".join(vit("report", folder).out.split())
+    assert said in (folder / "report.html").read_text()
 
 
 @linux_only

@@ -29,12 +29,26 @@ class CrossvalResult:
         predictions: all class probabilities of every image.
         accuracy: accuracy over all images and of each fold.
         runs: run folder of each fold.
+        num_last_better: number of folds whose last weights are clearly more accurate on the validation images than the
+            checkpoint that predicted.
     """
 
     description: Mapping[str, JsonValue]
     predictions: FoldPredictions
     accuracy: FoldAccuracy
     runs: tuple[Path, ...]
+    num_last_better: int
+
+    @property
+    def last_is_better(self) -> str:
+        """A sentence where checkpoints were chosen long before a network was as accurate as it became; else empty."""
+        if not self.num_last_better:
+            return ""
+        return (
+            f"In {self.num_last_better} of {len(self.runs)} folds the last weights are clearly more accurate on the "
+            "validation images than the checkpoint that predicted: --optim.best_metric last predicts with the last "
+            "weights."
+        )
 
 
 def fold_cells(recipe: Recipe, network: str, inputs: Sequence[Inputs], num_images: Sequence[int]) -> list[Cell]:
@@ -121,7 +135,8 @@ class CrossvalDirectory(CrossvalLayout):
             BadInputsError: a fold is not finished.
         """
         runs = self.runs()
-        if not all(run.result_path.is_file() for run in runs):
+        results = [result for run in runs if (result := run.read_result()) is not None]
+        if len(results) < len(runs):
             raise self.unfinished()
         found = FoldPredictions.joined([FoldPredictions.read(run.fold_path) for run in runs])
         groups = found.groups if any(found.groups) else None
@@ -130,4 +145,5 @@ class CrossvalDirectory(CrossvalLayout):
         description = self.description()
         summary = {**description, **asdict(accuracy)}
         write_json(self.summary_path, summary)
-        return CrossvalResult(description, found, accuracy, tuple(run.path for run in runs))
+        num_last_better = sum(result.last_is_better for result in results)
+        return CrossvalResult(description, found, accuracy, tuple(run.path for run in runs), num_last_better)
