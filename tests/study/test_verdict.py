@@ -27,6 +27,14 @@ def test_the_verdict_of_a_clear_study():
     assert "lacks" not in words and words.count(". ") <= 4
 
 
+def test_an_interval_that_excludes_zero_before_the_correction_is_called_uncorrected():
+    found = summarize(study({"vit": law(2, -0.4), "cnn": law(1.8, -0.4)}), PROTOCOL, [], None)
+    assert "vit and cnn cannot be told apart" in found.headline
+    assert re.search(r"\(uncorrected 95 % interval 0\.\d\d to 0\.\d\d; corrected p = 0\.0[5-9]\d\)\.$", found.headline)
+    alike = summarize(study({"vit": law(2, -0.4), "cnn": law(2, -0.4)}), PROTOCOL, [], None)
+    assert "uncorrected" not in alike.verdict
+
+
 def test_the_verdict_of_a_crossing():
     found = summarize(study({"vit": law(9, -0.7, 0.01), "cnn": law(0.6, -0.25, 0.0)}), PROTOCOL, [], None)
     assert found.comparisons[0].verdict == "crossing"

@@ -108,9 +108,8 @@ def _at_largest(comparison: Comparison, series: Sequence[Series]) -> str:
     excludes_zero = one.gap.low > 0 or one.gap.high < 0
     return (
         f"{at} {names[0]} and {names[1]} cannot be told apart: the errors are {errors[0]} and {errors[1]}, a "
-        f"difference of {100 * one.gap.value:.2f} points (95 % interval {100 * one.gap.low:.2f} to "
-        f"{100 * one.gap.high:.2f}{', which is not corrected for the number of tests' * excludes_zero}; corrected p "
-        f"{_p(one)})."
+        f"difference of {100 * one.gap.value:.2f} points ({'uncorrected ' * excludes_zero}95 % interval "
+        f"{100 * one.gap.low:.2f} to {100 * one.gap.high:.2f}; corrected p {_p(one)})."
     )
 
 
