@@ -20,7 +20,7 @@ from vit.data.preprocess import Preprocess
 from vit.data.sources import open_source
 from vit.data.split import with_all_splits
 from vit.models.ablations import AblatedTransformer
-from vit.models.spec import NetworkSpec
+from vit.models.spec import create_network
 
 DEPTH, SEEDS, IMAGES = 24, 5, 256
 NETWORKS: dict[str, dict[str, bool | str]] = {
@@ -36,8 +36,7 @@ def gradient_norms(
 ) -> list[float]:
     """The norm of the gradient of each block, first to last."""
     torch.manual_seed(seed)
-    spec = NetworkSpec.named("vit_nano_ablated", 10, {"depth": DEPTH, **options})
-    network = spec.build(spec.default_image_size)
+    network = create_network("vit_nano_ablated", 10, None, depth=DEPTH, **options)
     assert isinstance(network, AblatedTransformer)
     nn.init.xavier_uniform_(network.vit.head.weight)
     nn.functional.cross_entropy(network(pixels), labels).backward()

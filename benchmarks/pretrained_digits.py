@@ -13,6 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from vit.atomic_files import atomic_write
+
 METHODS, SEEDS, STEPS = ("mae", "diet"), 5, 1000
 # The division of configs/digits.yaml, so that no test image is learned from.
 LIKE_THE_STUDY = ("--data.validation", "0.1", "--data.test", "0.2")
@@ -39,9 +41,8 @@ def make(folder: Path) -> None:
                 print(f"$ vit {' '.join(words)}", flush=True)
                 subprocess.run([sys.executable, "-m", "vit", *words], check=True, stdout=subprocess.DEVNULL)
                 (found,) = Path(place).rglob("backbone.safetensors")
-                partial = path.with_suffix(".partial")
-                shutil.copyfile(found, partial)
-                partial.rename(path)
+                with atomic_write(path) as partial:
+                    shutil.copyfile(found, partial)
 
 
 if __name__ == "__main__":

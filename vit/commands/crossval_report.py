@@ -42,8 +42,8 @@ def report_crossval(reporter: Reporter, path: Path) -> None:
             for number, (count, one, run) in enumerate(rows, 1)
         ),
     )
-    if found.last_is_better:
-        reporter.line(f"\n{found.last_is_better}")
+    if found.last_weights_warning:
+        reporter.line(f"\n{found.last_weights_warning}")
     reporter.line()
     reporter.facts([("report", str(folder.report_path)), ("predictions", str(folder.predictions_path))])
     reporter.next_command(

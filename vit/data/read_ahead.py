@@ -18,7 +18,7 @@ BATCHES_AHEAD = 16
 def read_ahead(batches: Iterable[list[Key]], samples: Samples | None) -> Iterator[list[Key]]:
     """The same batches in the same order, each fetched `BATCHES_AHEAD` batches before it is asked for.
 
-    An image that cannot be fetched is no error here. Whoever decodes it meets the error again, and reports it.
+    An image that cannot be fetched is not an error here. Whoever decodes it meets the error again, and reports it.
     """
     if samples is None or samples.reader is None or not samples.reader.shares_prepared:
         yield from batches

@@ -125,7 +125,9 @@ def _check_page(page: Any, data: bytes, path: str | os.PathLike[str], check_size
     if int(page.photometric) not in (_WHITE_IS_ZERO, _GRAY, _RGB):
         raise ImageError(path, "unreadable", f"a TIFF of {samples} samples with colors other than gray and RGB")
     if samples == COLORS + 1 and int(page.photometric) == _RGB and any(int(x) in _ALPHA for x in page.extrasamples):
-        raise ImageError(path, "unreadable", "RGB and transparency, which is no channel; save it without transparency")
+        raise ImageError(
+            path, "unreadable", "RGB and transparency, which is not a channel; save it without transparency"
+        )
     tile = (int(page.tilewidth) or width) * (int(page.tilelength) or height) if page.is_tiled else 0
     rows = int(page.rowsperstrip or height)
     # a header asks for memory by its tiles, its strips and its number of segments

@@ -32,7 +32,7 @@ class CrossvalContent:
     num_groups: int | None
     accuracy: Cell
     naive: Cell
-    last_is_better: str
+    last_weights_warning: str
     folds: list[tuple[int, int, Cell, str]]
     classes: list[ClassMetrics]
     confusion: Markup | None
@@ -58,7 +58,7 @@ def write_crossval_page(found: CrossvalResult, path: Path) -> None:
         num_groups=accuracy.num_groups,
         accuracy=percents(accuracy.accuracy),
         naive=percents(accuracy.naive),
-        last_is_better=found.last_is_better,
+        last_weights_warning=found.last_weights_warning,
         folds=[(number, count, percents(one), run.name) for number, (count, one, run) in enumerate(rows, 1)],
         classes=sorted(per_class(labels, guesses, names), key=lambda row: row.f1)[:MOST_CLASSES],
         confusion=drawn(confusion_matrix(confusion(labels, guesses, len(names)), names)) if is_readable else None,

@@ -17,6 +17,7 @@ from vit.study.findings import JsonValue
 from vit.study.fold_accuracy import FoldAccuracy, fold_accuracy
 from vit.study.fold_table import FoldPredictions
 from vit.study.grid import Cell, Inputs, key_of
+from vit.study.wording import last_weights_warning
 from vit.training.recipes.recipe import Recipe
 
 
@@ -40,15 +41,10 @@ class CrossvalResult:
     num_last_better: int
 
     @property
-    def last_is_better(self) -> str:
-        """A sentence where checkpoints were chosen long before a network was as accurate as it became; else empty."""
-        if not self.num_last_better:
-            return ""
-        return (
-            f"In {self.num_last_better} of {len(self.runs)} folds the last weights are clearly more accurate on the "
-            "validation images than the checkpoint that predicted: --optim.best_metric last predicts with the last "
-            "weights."
-        )
+    def last_weights_warning(self) -> str:
+        """What `last_weights_warning` says, for the folds."""
+        remedy = "predicted: --optim.best_metric last predicts with the last weights."
+        return last_weights_warning(self.num_last_better, len(self.runs), "folds", remedy)
 
 
 def fold_cells(recipe: Recipe, network: str, inputs: Sequence[Inputs], num_images: Sequence[int]) -> list[Cell]:

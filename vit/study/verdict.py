@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from vit.console import p_value
 from vit.study.findings import CellResult, Comparison, Difference, FailedCell, Interval, Protocol, Series
-from vit.study.wording import LINEAR_PROBE, budget_words, outcome, percent_words
+from vit.study.wording import LINEAR_PROBE, budget_words, last_weights_warning, outcome, percent_words
 
 FEW_PASSES = 3.0  # over the images of the largest size
 
@@ -37,7 +37,7 @@ def verdict(
     """The largest size, the other sizes, the effect of more images, the conditions, and warnings about the budget."""
     right = f"A test image is right if {protocol['right']}." if "right" in protocol else ""
     found, narrow, more = _sentences(series, comparisons, protocol, failed)
-    few, last = "", _last_is_better(results)
+    few, last = "", _last_weights_warning(results)
     if protocol.get("budget") != LINEAR_PROBE:  # a head is fitted until it no longer changes
         right = " ".join(filter(None, (right, _more_steps(results))))
         few = _few_passes(results)
@@ -244,12 +244,8 @@ def _few_passes(results: Sequence[CellResult]) -> str:
     )
 
 
-def _last_is_better(results: Sequence[CellResult]) -> str:
-    """A warning where checkpoints were chosen long before a network was as accurate as it became."""
+def _last_weights_warning(results: Sequence[CellResult]) -> str:
+    """What `last_weights_warning` says, for the runs of a study."""
     count = sum(one.last_is_better for one in results)
-    if not count:
-        return ""
-    return (
-        f"In {count:,} of {len(results):,} runs the last weights are clearly more accurate on the validation images "
-        "than the checkpoint that was measured: --set optim.best_metric=last measures the last weights."
-    )
+    remedy = "was measured: --set optim.best_metric=last measures the last weights."
+    return last_weights_warning(count, len(results), "runs", remedy)

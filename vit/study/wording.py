@@ -29,6 +29,23 @@ def budget_words(protocol: Protocol) -> str:
     return in_words(protocol.get("budget_words") or protocol.get("budget"))
 
 
+def last_weights_warning(count: int, total: int, unit: str, remedy: str) -> str:
+    """A warning where checkpoints were chosen long before a network was as accurate as it became; else an empty text.
+
+    Args:
+        count: number of trainings whose last weights are clearly better.
+        total: number of all trainings.
+        unit: what a training is called, in the plural.
+        remedy: end of the sentence: what the checkpoint was used for, and the option that uses the last weights.
+    """
+    if not count:
+        return ""
+    return (
+        f"In {count:,} of {total:,} {unit} the last weights are clearly more accurate on the validation images than "
+        f"the checkpoint that {remedy}"
+    )
+
+
 def equal_seeds(protocol: Protocol, sizes: Sequence[int]) -> int | None:
     """The size at which all seeds of a study of linear probes are equal: all training images. None without this size.
 
