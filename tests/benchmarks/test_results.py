@@ -205,13 +205,17 @@ def test_cells_of_tried_values_count_as_runs_and_only_chosen_ones_as_answers(row
     assert part.num_done == 11 and not part.is_finished
 
 
-def test_a_study_of_sizes_uses_the_learning_rates_that_its_grid_chose(kept):
+@pytest.mark.parametrize(("study", "grid"), [("cifar10_sizes", "cifar10_grid"), ("clothing", "clothing_grid")])
+def test_a_study_of_sizes_uses_the_learning_rates_that_its_grid_chose(kept, study, grid):
+    if grid not in kept or not kept[grid].is_finished:
+        pytest.skip("the grid is not finished")
+
     def words(lr):
         return f"lr={float(lr):g}"
 
-    given = read_words(["--config", "cifar10_sizes"])
+    given = read_words(["--config", study])
     used = {name: words(choices[""].optim.lr) for name, choices in series_of(given).items()}
-    chosen = {name.partition(",")[0]: choice for name, choice in kept["cifar10_grid"].protocol["chosen"].items()}
+    chosen = {name.partition(",")[0]: choice for name, choice in kept[grid].protocol["chosen"].items()}
     assert {name: words(choice.removeprefix("lr=")) for name, choice in chosen.items()} == used
 
 
