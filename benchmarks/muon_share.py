@@ -22,11 +22,11 @@ from vit.training.recipes.recipe import OptimConfig
 NETWORK, BATCH = "vit_mini_patch4_28", 128
 
 
-def step(optimizer_name: str, batch: int) -> Callable[[], Tensor]:
-    """A training step of a network of its own. An empty name is a step that changes no weight."""
+def step(name: str, optimizer_name: str, batch: int, precision: str = "auto") -> Callable[[], Tensor]:
+    """A training step of a network of its own. Without the name of an optimizer it changes no weight."""
     device = choose_device()
-    precision = choose_precision("auto", device)
-    network = create_network(NETWORK, 10).to(device).train()
+    precision = choose_precision(precision, device)
+    network = create_network(name, 10).to(device).train()
     optimizer = None
     if optimizer_name:
         optimizer = make_optimizer(network, OptimConfig(optimizer=optimizer_name))  # type: ignore[arg-type]
@@ -55,7 +55,7 @@ def main() -> None:
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     torch.manual_seed(0)
     sides = {"Muon": "muon", "AdamW": "adamw", "without an optimizer": ""}
-    calls = {side: step(name, arguments.batch) for side, name in sides.items()}
+    calls = {side: step(NETWORK, name, arguments.batch) for side, name in sides.items()}
     speeds = interleave(calls, arguments.batch, arguments.turns, arguments.seconds)
     Measurement(f"Training steps of {NETWORK}, batches of {arguments.batch}, by optimizer", speeds).show()
 

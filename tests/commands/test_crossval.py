@@ -84,7 +84,9 @@ def test_a_killed_crossval_goes_on_and_tests_every_image_once(killed, table):
     assert f"{found.correct.sum()} of 36 images are predicted right" in said
     assert "respects the folds and 6 groups" in said
     assert f"vit data check {table} --labels {folder}" in answer.out
-    assert "36 images" in (folder / "report.html").read_text()
+    page = (folder / "report.html").read_text()
+    assert "photos; 36 images" in page
+    assert str(folder.parent) not in page
 
 
 @linux_only

@@ -34,13 +34,13 @@ def step(parameters, optimizer, number):
 
 @pytest.fixture(autouse=True)
 def bf16(monkeypatch):
-    """Hardware that computes in bfloat16, as PyTorch's Muon always does."""
-    monkeypatch.setattr(muon, "has_bf16", lambda device: True)
+    """Hardware that is faster in bfloat16, in which PyTorch's Muon always computes."""
+    monkeypatch.setattr(muon, "is_faster_in_bf16", lambda device: True)
 
 
 @pytest.mark.parametrize(("native", "difference"), [(True, 1e-6), (False, 2e-3)])
 def test_ten_steps_are_those_of_pytorch(monkeypatch, native, difference):
-    monkeypatch.setattr(muon, "has_bf16", lambda device: native)
+    monkeypatch.setattr(muon, "is_faster_in_bf16", lambda device: native)
     ours, theirs = matrices(), matrices()
     own = BatchedMuon(grouped(ours))
     other = Muon(grouped(theirs), adjust_lr_fn="match_rms_adamw")
@@ -52,8 +52,8 @@ def test_ten_steps_are_those_of_pytorch(monkeypatch, native, difference):
         assert torch.allclose(a, b, atol=difference)
 
 
-def test_without_bfloat16_in_hardware_nothing_is_rounded_to_it(monkeypatch):
-    monkeypatch.setattr(muon, "has_bf16", lambda device: False)
+def test_where_bfloat16_is_not_faster_nothing_is_rounded_to_it(monkeypatch):
+    monkeypatch.setattr(muon, "is_faster_in_bf16", lambda device: False)
     updates = torch.randn(2, 4, 4, generator=torch.Generator().manual_seed(0))
     found = orthogonalized(updates, (3.4445, -4.7750, 2.0315), 5, 1e-7)
     assert found.dtype == torch.float32

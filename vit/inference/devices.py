@@ -1,7 +1,10 @@
 """Which device and which precision a network runs at"""
 
 import os
+import platform
 from contextlib import AbstractContextManager
+from functools import cache
+from pathlib import Path
 
 import torch
 
@@ -42,10 +45,29 @@ def _own_gpu() -> torch.device:
 
 
 def choose_precision(precision: str, device: torch.device) -> str:
-    """The precision. "auto" becomes "bf16-mixed" where the hardware computes in bfloat16, else "32-true"."""
+    """The precision. "auto" becomes "bf16-mixed" where the hardware is faster in bfloat16, else "32-true"."""
     if precision != "auto":
         return precision
-    return "bf16-mixed" if has_bf16(device) else "32-true"
+    return "bf16-mixed" if is_faster_in_bf16(device) else "32-true"
+
+
+def is_faster_in_bf16(device: torch.device) -> bool:
+    """Whether the hardware multiplies matrices faster in bfloat16 than in float32.
+
+    CPUs of Intel need AMX for that, which a virtual machine may hide. With AVX-512 alone their products in bfloat16
+    reach half of the speed of float32 (docs/performance.md).
+    """
+    if device.type == "cpu" and _is_of_intel() and not torch.cpu._is_amx_tile_supported():
+        return False
+    return has_bf16(device)
+
+
+@cache
+def _is_of_intel() -> bool:
+    try:
+        return "GenuineIntel" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:  # not Linux
+        return "Intel" in platform.processor()
 
 
 def has_bf16(device: torch.device) -> bool:

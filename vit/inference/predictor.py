@@ -212,7 +212,7 @@ def load(
     Args:
         path: a run folder (its best checkpoint), a checkpoint, or an .onnx or .xml file of `vit export`.
         device: "cpu", "cuda", "mps", or "auto" for the first accelerator. Exported files and OpenVINO run on the CPU.
-        precision: "32-true", "bf16-mixed", or "auto" for the precision of the training, where the hardware supports it.
+        precision: "32-true", "bf16-mixed", or "auto" for the faster one of the hardware.
             ONNX files run at "32-true".
         engine: what computes a checkpoint: "torch", "openvino", or "auto" for the faster one, see `choose_engine`.
         num_images: number of images to predict, by which "auto" chooses. For few images it is always "torch".

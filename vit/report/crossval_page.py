@@ -51,7 +51,7 @@ def write_crossval_page(found: CrossvalResult, path: Path) -> None:
         data=in_words(found.description["data"]),
         network=in_words(found.description["network"]),
         division=in_words(found.description["division"]),
-        folder=str(path.parent),
+        folder=path.parent.resolve().name,
         num_right=int(predictions.correct.sum()),
         num_images=len(labels),
         num_classes=len(names),

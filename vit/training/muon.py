@@ -3,7 +3,7 @@
 The blocks of a transformer hold matrices of few shapes. Stacked matrices (L, m, n) give PyTorch's result to rounding.
 On two cores without AMX, Muon's part of a training step falls from 7.7 to 6.2 % (ViT of width 192, 32 px, patch 4).
 
-Where the hardware does not compute in bfloat16, the products are in float32: emulated products take 15 to 40 times as
+Where the hardware is not faster in bfloat16, the products are in float32: emulated products take 15 to 40 times as
 long on a processor with AVX2 alone.
 """
 
@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 from torch.optim import Muon
 
-from vit.inference.devices import has_bf16
+from vit.inference.devices import is_faster_in_bf16
 
 
 class BatchedMuon(Muon):
@@ -83,7 +83,7 @@ def orthogonalized(updates: Tensor, coefficients: tuple[float, float, float], st
     """
     a, b, c = coefficients
     is_tall = updates.shape[1] > updates.shape[2]
-    rounded = updates.to(torch.bfloat16 if has_bf16(updates.device) else torch.float32)
+    rounded = updates.to(torch.bfloat16 if is_faster_in_bf16(updates.device) else torch.float32)
     wide = rounded.mT if is_tall else rounded  # (L, min, max)
     wide = wide / wide.norm(dim=(1, 2), keepdim=True).clamp(min=eps)
     for _ in range(steps):

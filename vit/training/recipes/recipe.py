@@ -271,7 +271,7 @@ class TrainerConfig:
         num_nodes: number of machines.
         strategy: distribution over processes. auto, ddp: every process holds the whole network. fsdp: each process
             keeps a part of every weight.
-        precision: number format of the computation. auto: bf16-mixed where the hardware supports it, else 32-true.
+        precision: number format of the computation. auto: bf16-mixed where it is faster here, else 32-true.
         compile: whether torch.compile compiles the network for the training. The first step then takes minutes.
         checkpoint_every: time between two checkpoints for --resume (90s, 10min, 2h); null: only after an epoch.
     """
