@@ -11,7 +11,7 @@ import torch
 
 from tests.runs import run_folder
 from vit.checkpoints.load import load
-from vit.training.probe import _fit_head
+from vit.training.linear_head import minimize
 from vit.training.training_loss import TrainingLoss
 
 
@@ -89,7 +89,7 @@ def test_the_head_is_scikit_learn_s(weighted):
     torch.nn.init.zeros_(ours.bias)
     weights = len(labels) / (3 * np.bincount(labels)) if weighted else None
     loss = TrainingLoss(0.0, weights)
-    _, steps = _fit_head(ours, torch.from_numpy(features), torch.from_numpy(labels), penalty, loss)
+    _, steps = minimize(ours, torch.from_numpy(features), torch.from_numpy(labels), penalty, loss)
     found = ours(torch.from_numpy(features)).softmax(dim=1).detach().numpy()
     np.testing.assert_allclose(found, theirs.predict_proba(features), atol=1e-3)
     assert 1 < steps < 100

@@ -189,6 +189,7 @@ _LATER_OPTIONS: tuple[tuple[str, str, object], ...] = (
     ("optim", "best_metric", "loss"),
     ("optim", "multilabel_loss", "bce"),
     ("optim", "min_precision", None),
+    ("model", "init_head", "random"),
 )
 
 

@@ -8,6 +8,7 @@ from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.result import versions
 from vit.models.network import Network
 from vit.training.distributed.batch_norm import synchronized
+from vit.training.head_start import start_head
 from vit.training.lora import add_adapters
 from vit.training.planning.plan import Plan
 from vit.weights.licence import UNKNOWN
@@ -40,16 +41,19 @@ def initial_network(
     network = plan.build_network()
     model = plan.recipe.model
     facts: list[tuple[str, str]] = []
-    licence = None
+    licence, has_new_head = None, False
     if model.init_from is not None and not resume:
         pretrained = open_pretrained(model.init_from)
         report = pretrained.fill(network)
         facts += [*pretrained.facts(), *report.facts()]
+        has_new_head = bool(report.initialized)
         licence = None if pretrained.licence == UNKNOWN else pretrained.licence
     if model.lora is not None:
         facts += add_adapters(network, model.lora)
     for name, value in facts if has_classes else (fact for fact in facts if fact[0] != "initialized"):
         notice(f"weights, {name}: {value}")
+    if has_new_head and has_classes and model.init_head == "probe" and model.freeze == "none":
+        start_head(network, plan, notice)
     if plan.world_size > 1:
         network = synchronized(network, plan.device)
     return InitialNetwork(network.to(memory_format=network.memory_format), licence)

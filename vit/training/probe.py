@@ -1,9 +1,7 @@
 """A linear probe: computes the features of a frozen backbone once, and fits a linear head to them
 
-The head is a multinomial logistic regression with an L2 penalty, or a logistic regression for each label of images that
-may have several. It is fitted by L-BFGS, as in Kornblith et al. 2019, "Do
-Better ImageNet Models Transfer Better?" (arXiv 1805.08974, appendix A.4). The penalties are logarithmically spaced, as
-in that paper. The probe keeps the head with the smallest validation loss, or the highest value of `optim.best_metric`.
+The penalties are logarithmically spaced, as in Kornblith et al. 2019 (arXiv 1805.08974, appendix A.4). The probe keeps
+the head with the smallest validation loss, or the highest value of `optim.best_metric`.
 
 Each penalty is an "epoch" of metrics.csv. The strongest penalty comes first. Each fit starts from the previous one.
 """
@@ -37,17 +35,13 @@ from vit.models.vision_transformer import VisionTransformer
 from vit.training.best_weights import MeasuredCheckpoint
 from vit.training.callbacks.listener import Listener
 from vit.training.callbacks.metrics_csv import columns_of
-from vit.training.choose_loss import Loss, choose_loss
+from vit.training.choose_loss import choose_loss
 from vit.training.features import SharedFeatures, computed
 from vit.training.initial_network import InitialNetwork, describe
-from vit.training.multilabel_loss import MultilabelLoss
+from vit.training.linear_head import HeadFit, labels_of, last_layer
 from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import PENALTIES
 from vit.training.result import TrainingStats
-from vit.training.validation_metrics import validation_metrics
-from vit.weights.adapt import head_names
-
-MAX_ITERATIONS = 300  # of L-BFGS; tens are usual
 
 
 class Backbone:
@@ -65,7 +59,12 @@ class Backbone:
     """
 
     def __init__(self, network: Network, data: ImageDataModule, plan: Plan, shared: SharedFeatures | None) -> None:
-        self.head_name, self.head = _head(network, plan.spec.name)
+        found = last_layer(network)
+        if found is None:
+            raise UsageError(
+                f"{plan.spec.name} does not end in one linear layer", "leave --freeze out, or choose another --network"
+            )
+        self.head_name, self.head = found
         network.set_submodule(self.head_name, nn.Identity())  # now the network returns the features that its head reads
         self.network, self.data, self.plan, self.shared = network, data, plan, shared
         self.engine = Engine(network, plan.preprocess, plan.device, plan.precision)
@@ -84,9 +83,7 @@ class Backbone:
     def labeled(self, split: str) -> tuple[Tensor, Tensor]:
         """Features (n, D), and class numbers (n,); of several labels (n, K) float32, -1 unknown, as in a batch."""
         values, kept = self.features(split)
-        samples = self.data.source.splits[split]
-        labels = torch.from_numpy(samples.labels[kept]).to(values.device)
-        return values, labels.float() if samples.is_multilabel else labels
+        return values, labels_of(self.data.source.splits[split], kept, values.device)
 
     def whole(self) -> Network:
         """The network with its last layer again."""
@@ -121,13 +118,9 @@ def probe(
     val_features, val_labels = backbone.labeled("validation")
     network, head = backbone.whole(), backbone.head
 
-    mean, std = features.mean(dim=0), features.std(dim=0).clamp_min(1e-6)
-    as_they_are, features, val_features = features, (features - mean) / std, (val_features - mean) / std
-    fitted = nn.Linear(features.shape[1], network.num_classes, device=features.device)
-    nn.init.zeros_(fitted.weight)
-    nn.init.zeros_(fitted.bias)
     train, loss_name = plan.source.splits["train"], plan.recipe.optim.multilabel_loss
-    training_loss = choose_loss(train, plan.class_balance, loss_name, label_smoothing=0.0).to(features.device)
+    loss = choose_loss(train, plan.class_balance, loss_name, label_smoothing=0.0)
+    fit = HeadFit(features, labels, network.num_classes, loss)
     wanted = plan.recipe.optim.best_metric
     metric = "val/loss" if wanted == "last" else f"val/{wanted}"  # a head has no last weights: penalties are tried
     sign = -1.0 if metric == "val/loss" else 1.0
@@ -135,21 +128,21 @@ def probe(
     columns = columns_of(plan.source.is_multilabel)
     with new_table(run.metrics_path, columns) as table:
         for number, penalty in enumerate(PENALTIES):
-            loss, iterations = _fit_head(fitted, features, labels, penalty, training_loss)
+            train_loss, iterations = fit.fit(penalty)
             steps += iterations
-            metrics = _metrics(fitted, val_features, val_labels, training_loss)
-            row = {"epoch": number, "step": steps, "train/loss": loss, **metrics}
+            metrics = fit.metrics(val_features, val_labels)
+            row = {"epoch": number, "step": steps, "train/loss": train_loss, **metrics}
             row |= {"train/images_per_second": images_per_second, "seconds": time.perf_counter() - began}
             table.row(row.get(name) for name in columns)
             for listener in listeners:
                 listener.row(row, steps)
             if sign * metrics[metric] > best:
                 best = sign * metrics[metric]
-                _set_head(head, fitted, mean, std)
+                fit.put_into(head)
                 _save(network, replace(describe(plan, start.licence), metrics={**metrics, "epoch": number}), run)
     num_unreadable = len(plan.source.splits["train"]) - len(labels)
     stats = TrainingStats(time.perf_counter() - began, images_per_second, steps, unreadable_images=num_unreadable)
-    return stats, as_they_are
+    return stats, features
 
 
 def measure_probe(
@@ -185,65 +178,6 @@ def _scored(backbone: Backbone, samples: Samples, features: Tensor, kept: Labels
     left_out = {samples.paths[index]: "cannot be read" for index in np.setdiff1d(np.arange(len(samples)), kept)}
     paths = tuple(samples.paths[index] for index in kept)
     return ScoredImages(paths, samples.labels[kept], probabilities, left_out=left_out)
-
-
-def _head(network: Network, network_name: str) -> tuple[str, nn.Linear]:
-    """The only layer that computes logits from features, with its name."""
-    heads = {name.rpartition(".")[0] for name in head_names(network)}
-    if len(heads) == 1:
-        name = heads.pop()
-        head = network.get_submodule(name)
-        if isinstance(head, nn.Linear) and head.bias is not None:
-            return name, head
-    raise UsageError(
-        f"{network_name} does not end in one linear layer", "leave --freeze out, or choose another --network"
-    )
-
-
-def _fit_head(
-    head: nn.Linear, features: Tensor, labels: Tensor, penalty: float, training_loss: Loss
-) -> tuple[float, int]:
-    """Minimize the training loss + penalty / 2 |W|^2.
-
-    Returns:
-        the training loss, and the number of iterations.
-    """
-    optimizer = torch.optim.LBFGS(
-        head.parameters(),
-        max_iter=MAX_ITERATIONS,
-        tolerance_grad=1e-5,
-        tolerance_change=1e-8,
-        line_search_fn="strong_wolfe",
-    )
-
-    def closure() -> Tensor:
-        optimizer.zero_grad()
-        loss: Tensor = training_loss(head(features), labels) + penalty / 2 * head.weight.square().sum()
-        loss.backward()
-        return loss
-
-    optimizer.step(closure)
-    with torch.inference_mode():
-        loss = float(training_loss(head(features), labels))
-    return loss, int(optimizer.state[head.weight]["n_iter"])
-
-
-@torch.inference_mode()
-def _metrics(head: nn.Linear, features: Tensor, labels: Tensor, loss: Loss) -> dict[str, float]:
-    """The validation metrics, by the names that `Classifier` logs."""
-    logits = head(features)
-    metrics = validation_metrics(logits.shape[1], isinstance(loss, MultilabelLoss)).to(logits.device)
-    values = metrics(loss.probabilities(logits), labels.long())
-    values["loss"] = loss.validation_losses(logits, labels).mean()
-    return {f"val/{name}": float(value) for name, value in values.items()}
-
-
-@torch.no_grad()
-def _set_head(head: nn.Linear, fitted: nn.Linear, mean: Tensor, std: Tensor) -> None:
-    """Give a head the weights fitted on standardized features, changed so that it reads features as they are."""
-    weight = fitted.weight / std
-    head.weight.copy_(weight)
-    head.bias.copy_(fitted.bias - weight @ mean)
 
 
 def _save(network: Network, description: Description, run: RunDirectory) -> None:

@@ -7,7 +7,8 @@ from vit.training.recipes.recipe import DataConfig, Recipe
 
 Method = Literal["diet", "mae"]
 UNUSED = (  # options of a training that a pretraining does not use
-    "model.freeze", "model.lora", "data.sampling", "data.calibration", "data.fold", "augment.mixup", "augment.cutmix",
+    "model.init_head", "model.freeze", "model.lora", "data.sampling", "data.calibration", "data.fold", "augment.mixup",
+    "augment.cutmix",
     "optim.time", "optim.label_smoothing", "optim.class_weights", "optim.logit_adjustment", "optim.multilabel_loss",
     "optim.min_precision", "optim.best_metric", "optim.ema_decay", "distill.teacher", "distill.kind",
     "distill.temperature", "distill.weight", "distill.teacher_hash", "mlflow_register",

@@ -1,5 +1,7 @@
 """The largest batch that fits into the memory of a device, found by trial steps"""
 
+from dataclasses import replace
+
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from vit.errors import ResourceError, is_out_of_memory
@@ -34,22 +36,27 @@ def plan_with_largest_batch(trial: Trial) -> Plan:
         ResourceError: not even the smallest batch fits.
     """
     plan, smallest = trial.plan, batch_multiple(trial.plan.recipe)
+    trial = trial.of(_with_random_head(plan))  # memory does not depend on weights
     largest = max(len(plan.source.splits["train"]) // LEAST_STEPS, smallest)
     size = smallest
     while 2 * size <= min(plan.batch_size, largest):
         size *= 2
     found = None
-    while size <= largest and _fits(trial.of(plan.of_batch(size))):
+    while size <= largest and _fits(trial.of(trial.plan.of_batch(size))):
         found, size = size, 2 * size
     while found is None and size > smallest:
         size //= 2
-        found = size if _fits(trial.of(plan.of_batch(size))) else None
+        found = size if _fits(trial.of(trial.plan.of_batch(size))) else None
     if found is None:
         raise ResourceError(
             f"out of memory with {size} images of {plan.preprocess.image_size} pixels in {plan.precision}",
             "give a smaller --image_size or --network",
         )
     return plan.of_batch(found)
+
+
+def _with_random_head(plan: Plan) -> Plan:
+    return replace(plan, recipe=replace(plan.recipe, model=replace(plan.recipe.model, init_head="random")))
 
 
 def _fits(trial: Trial) -> bool:

@@ -1,0 +1,109 @@
+"""A fine-tuning starts from a linear probe: the last layer alone is fitted, and knows the classes before any step."""
+
+import json
+
+import pytest
+import torch
+
+from tests.parity.test_processes import ROOT, torchrun
+from tests.runs import run_folder
+from vit.checkpoints.load import load
+from vit.commands.recipe_layers import Given
+from vit.models.spec import create_network
+from vit.training import head_start
+from vit.training.head_start import start_head
+from vit.training.initial_network import initial_network
+from vit.training.planning.plan import make_plan
+
+FITTED = "weights, last layer: a linear probe"
+
+
+@pytest.fixture
+def plan_of(colors, digits_run):
+    """A plan to fine-tune the ViT of digits on colored images, with further options of the model."""
+
+    def make(**model):
+        options = {"data": {"source": str(colors)}, "model": {"init_from": str(digits_run.best), **model}}
+        return make_plan(Given(options=options).recipe())
+
+    return make
+
+
+def start(plan, resume=False):
+    """(network, lines that were said)."""
+    torch.manual_seed(0)
+    lines = []
+    return initial_network(plan, resume, lines.append).network, lines
+
+
+def share_right(network, plan):
+    """Share of the training images that a network without any training step has right."""
+    from vit.data.loader import labeled_images
+
+    right = []
+    for batch in labeled_images(plan.source.splits["train"], plan.preprocess):
+        with torch.inference_mode():
+            guesses = network.eval()(plan.preprocess.normalize(batch.image)).argmax(dim=1)
+        right.append((guesses == batch.label)[batch.valid])
+    return float(torch.cat(right).float().mean())
+
+
+def test_the_recipe_fits_the_last_layer_alone_and_training_begins_in_training_mode(plan_of):
+    plan = plan_of()
+    assert plan.recipe.model.init_head == "probe"
+    fitted, lines = start(plan)
+    drawn, _ = start(plan_of(init_head="random"))
+    assert fitted.training  # an engine has computed with it: norms and dropout would stay as in evaluation
+    before, after = drawn.state_dict(), fitted.state_dict()
+    assert {name for name in before if not torch.equal(before[name], after[name])} == {"head.weight", "head.bias"}
+    assert share_right(fitted, plan) > 0.9
+    (line,) = (line for line in lines if line.startswith(FITTED))
+    assert f"{len(plan.source.splits['train'])} training images" in line
+
+
+@pytest.mark.parametrize("case", ["random", "resumed", "frozen"])
+def test_where_no_probe_is_needed_none_is_fitted(plan_of, case):
+    plan = plan_of(**{"random": {"init_head": "random"}, "frozen": {"freeze": "backbone"}}.get(case, {}))
+    _, lines = start(plan, resume=case == "resumed")
+    assert not any("last layer" in line for line in lines)
+
+
+def test_a_head_for_these_classes_stays(digits_run):
+    plan = make_plan(Given(options={"model": {"init_from": str(digits_run.best)}}).recipe())
+    network, lines = start(plan)
+    assert not any("last layer" in line for line in lines)
+    assert torch.equal(network.state_dict()["head.weight"], load(digits_run.best)[0].state_dict()["head.weight"])
+
+
+def test_a_network_with_two_heads_starts_from_random_ones(plan_of):
+    network, lines = create_network("vit_nano_patch2_8", 3, pool="cls_dist"), []
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    start_head(network, plan_of(), lines.append)
+    assert lines == ["weights, last layer: random, because the network does not end in one linear layer"]
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+
+
+def test_of_many_images_some_are_used(plan_of, monkeypatch):
+    monkeypatch.setattr(head_start, "MOST_IMAGES", 12)
+    plan = plan_of()
+    network, lines = start(plan)
+    assert any(f"{FITTED} on 12 training images" in line for line in lines)
+    assert share_right(network, plan) > 0.8
+
+
+def test_the_run_says_it_and_its_config_keeps_it(vit, colors, digits_run, tmp_path):
+    answer = vit("train", colors, "--init_from", digits_run.best, "--epochs", 1, "--wandb", "off", "--out", tmp_path)
+    assert answer.code == 0, answer.err
+    assert FITTED in answer.err
+    run = run_folder(tmp_path)
+    assert "init_head: probe" in (run / "config.yaml").read_text()
+
+
+@pytest.mark.slow
+def test_two_processes_start_from_the_same_layer(colors, digits_run, tmp_path):
+    """Each process fits the layer itself. Weights that differ would end the training at its first validation."""
+    options = (colors, "--init_from", digits_run.best, "--epochs", 1, "--wandb", "off", "--out", tmp_path)
+    done = torchrun(tmp_path, ROOT / "train.py", *map(str, options))
+    assert done.returncode == 0, done.stderr
+    assert FITTED in done.stderr + done.stdout
+    assert json.loads((run_folder(tmp_path) / "result.json").read_text())["steps"] > 0

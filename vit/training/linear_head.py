@@ -1,0 +1,106 @@
+"""The last linear layer of a network, fitted to features that the layers below it compute
+
+A fitted head is a multinomial logistic regression with an L2 penalty, or a logistic regression for each label of images
+that may have several. It is fitted by L-BFGS, as in Kornblith et al. 2019, "Do Better ImageNet Models Transfer Better?"
+(arXiv 1805.08974, appendix A.4).
+"""
+
+import torch
+from torch import Tensor, nn
+
+from vit.data.samples import Labels, Samples
+from vit.models.network import Network
+from vit.training.choose_loss import Loss
+from vit.training.multilabel_loss import MultilabelLoss
+from vit.training.validation_metrics import validation_metrics
+from vit.weights.adapt import head_names
+
+MAX_ITERATIONS = 300  # of L-BFGS; tens are usual
+
+
+def last_layer(network: Network) -> tuple[str, nn.Linear] | None:
+    """The only layer that computes logits from features, with its name; None if no linear layer does that alone."""
+    heads = {name.rpartition(".")[0] for name in head_names(network)}
+    if len(heads) != 1:
+        return None
+    name = heads.pop()
+    head = network.get_submodule(name)
+    return (name, head) if isinstance(head, nn.Linear) and head.bias is not None else None
+
+
+def labels_of(samples: Samples, kept: Labels, device: torch.device) -> Tensor:
+    """Class numbers (n,) of the images at the indices `kept` (n,); of several labels (n, K) float32, -1 unknown."""
+    labels = torch.from_numpy(samples.labels[kept]).to(device)
+    return labels.float() if samples.is_multilabel else labels
+
+
+class HeadFit:
+    """Fits a linear head with one penalty after another; each fit starts from the one before.
+
+    Args:
+        features: features (n, D) float32 of training images.
+        labels: their class numbers (n,), or labels (n, K) float32.
+        num_classes: number of classes or labels.
+        loss: loss of the training.
+    """
+
+    def __init__(self, features: Tensor, labels: Tensor, num_classes: int, loss: Loss) -> None:
+        self._mean, self._std = features.mean(dim=0), features.std(dim=0).clamp_min(1e-6)
+        self._features, self._labels = (features - self._mean) / self._std, labels
+        self._loss = loss.to(features.device)
+        self._linear = nn.Linear(features.shape[1], num_classes, device=features.device)
+        nn.init.zeros_(self._linear.weight)
+        nn.init.zeros_(self._linear.bias)
+
+    def fit(self, penalty: float) -> tuple[float, int]:
+        """Minimize the training loss + penalty / 2 |W|^2, where features have mean 0 and deviation 1.
+
+        Returns:
+            the training loss, and the number of iterations.
+        """
+        return minimize(self._linear, self._features, self._labels, penalty, self._loss)
+
+    @torch.inference_mode()
+    def metrics(self, features: Tensor, labels: Tensor) -> dict[str, float]:
+        """The validation metrics of the last fit, by the names that `Classifier` logs."""
+        logits = self._linear((features - self._mean) / self._std)
+        is_multilabel = isinstance(self._loss, MultilabelLoss)
+        metrics = validation_metrics(logits.shape[1], is_multilabel).to(logits.device)
+        values = metrics(self._loss.probabilities(logits), labels.long())
+        values["loss"] = self._loss.validation_losses(logits, labels).mean()
+        return {f"val/{name}": float(value) for name, value in values.items()}
+
+    @torch.no_grad()
+    def put_into(self, head: nn.Linear) -> None:
+        """Give a head the fitted weights, changed so that it reads features as they are."""
+        weight = self._linear.weight / self._std
+        head.weight.copy_(weight)
+        head.bias.copy_(self._linear.bias - weight @ self._mean)
+
+
+def minimize(
+    head: nn.Linear, features: Tensor, labels: Tensor, penalty: float, training_loss: Loss
+) -> tuple[float, int]:
+    """Minimize the training loss + penalty / 2 |W|^2 over a head's weights.
+
+    Returns:
+        the training loss, and the number of iterations.
+    """
+    optimizer = torch.optim.LBFGS(
+        head.parameters(),
+        max_iter=MAX_ITERATIONS,
+        tolerance_grad=1e-5,
+        tolerance_change=1e-8,
+        line_search_fn="strong_wolfe",
+    )
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss: Tensor = training_loss(head(features), labels) + penalty / 2 * head.weight.square().sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    with torch.inference_mode():
+        loss = float(training_loss(head(features), labels))
+    return loss, int(optimizer.state[head.weight]["n_iter"])
