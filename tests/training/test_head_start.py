@@ -1,12 +1,15 @@
 """A fine-tuning starts from a linear probe: the last layer alone is fitted, and knows the classes before any step."""
 
 import json
+import time
 
 import pytest
 import torch
 
+import vit as vit_package
 from tests.parity.test_processes import ROOT, torchrun
 from tests.runs import run_folder
+from tests.tables import rows
 from vit.checkpoints.load import load
 from vit.commands.recipe_layers import Given
 from vit.models.spec import create_network
@@ -95,8 +98,16 @@ def test_the_run_says_it_and_its_config_keeps_it(vit, colors, digits_run, tmp_pa
     answer = vit("train", colors, "--init_from", digits_run.best, "--epochs", 1, "--wandb", "off", "--out", tmp_path)
     assert answer.code == 0, answer.err
     assert FITTED in answer.err
+    assert "a last layer for new classes is fitted first" in " ".join(answer.out.split())
     run = run_folder(tmp_path)
     assert "init_head: probe" in (run / "config.yaml").read_text()
+
+
+def test_the_time_of_the_probe_is_a_part_of_the_training(colors, digits_run, tmp_path, monkeypatch):
+    monkeypatch.setattr("vit.training.initial_network.start_head", lambda *_: time.sleep(4))
+    run = vit_package.train(colors, init_from=digits_run.best, epochs=1, wandb="off", out=tmp_path)
+    assert float(rows(run / "metrics.csv")[0]["seconds"]) > 4
+    assert json.loads((run / "result.json").read_text())["seconds"] > 4
 
 
 @pytest.mark.slow

@@ -20,6 +20,8 @@ SCRATCH = (
     "ones (a file, a folder, timm:NAME, torchvision:NAME, hf:ORG/NAME)"
 )
 
+FITTED_FIRST = "; a last layer for new classes is fitted first, by a linear probe"
+
 UNEQUAL = (
     "a rare class may hardly be predicted. Compare --data.sampling sqrt, --optim.class_weights auto and "
     "--optim.logit_adjustment 1, each with --optim.best_metric balanced_acc (docs/guides/imbalance.md)"
@@ -182,9 +184,11 @@ def _is_hopeful(plan: "Plan") -> bool:
 
 def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
     """The initial weights, unless they are random as the user wants."""
-    weights = plan.recipe.model.init_from
+    model = plan.recipe.model
+    weights = model.init_from
     if weights is not None:
-        return [("start", f"weights of {weights}" + f", {why}" * bool(why))]
+        is_fitted = model.init_head == "probe" and model.freeze == "none"
+        return [("start", f"weights of {weights}" + f", {why}" * bool(why) + FITTED_FIRST * is_fitted)]
     return [("start", f"random weights: {why}")] if why else []
 
 

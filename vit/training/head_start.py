@@ -20,6 +20,7 @@ from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import PENALTIES
 
 MOST_IMAGES = 10_000  # of a split: a start need not be exact, and features of more images cost minutes
+MANY = 1_000  # images whose features take long enough for a line before
 
 
 def start_head(network: Network, plan: Plan, notice: Callable[[str], None]) -> None:
@@ -38,6 +39,8 @@ def start_head(network: Network, plan: Plan, notice: Callable[[str], None]) -> N
         return
     name, head = found
     train, validation = (_some(plan.source.splits[split], plan.recipe.seed) for split in ("train", "validation"))
+    if len(train) + len(validation) > MANY:
+        notice(f"weights, last layer: computing features of {len(train) + len(validation):,} images for a linear probe")
     was_training = network.training
     network.set_submodule(name, nn.Identity())  # now the network returns the features that its head reads
     try:

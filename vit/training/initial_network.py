@@ -1,5 +1,6 @@
 """The network that a training starts from: its weights, adapters, and batch norm over all processes"""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -22,10 +23,12 @@ class InitialNetwork:
     Attributes:
         network: network, ready to train.
         licence: licence of its weights; None: random weights, not stated, or a resumed training.
+        seconds: time of the linear probe that fitted the last layer.
     """
 
     network: Network
     licence: str | None = None
+    seconds: float = 0.0
 
 
 def initial_network(
@@ -41,7 +44,7 @@ def initial_network(
     network = plan.build_network()
     model = plan.recipe.model
     facts: list[tuple[str, str]] = []
-    licence, has_new_head = None, False
+    licence, has_new_head, seconds = None, False, 0.0
     if model.init_from is not None and not resume:
         pretrained = open_pretrained(model.init_from)
         report = pretrained.fill(network)
@@ -53,10 +56,12 @@ def initial_network(
     for name, value in facts if has_classes else (fact for fact in facts if fact[0] != "initialized"):
         notice(f"weights, {name}: {value}")
     if has_new_head and has_classes and model.init_head == "probe" and model.freeze == "none":
+        began = time.perf_counter()
         start_head(network, plan, notice)
+        seconds = time.perf_counter() - began
     if plan.world_size > 1:
         network = synchronized(network, plan.device)
-    return InitialNetwork(network.to(memory_format=network.memory_format), licence)
+    return InitialNetwork(network.to(memory_format=network.memory_format), licence, seconds)
 
 
 def describe(plan: Plan, licence: str | None) -> Description:

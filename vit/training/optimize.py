@@ -33,6 +33,7 @@ def optimize(
     columns = columns_of(plan.source.is_multilabel)
     classifier = _classifier(start.network, plan, _distillation(plan, data))
     loop = Loop(classifier, plan, run, watch, columns, describe(plan, start.licence), [best_checkpoint])
+    loop.recorder.count_before(start.seconds)
     with together(loop.trainer):
         loop.fit(data, resume)
         best = measure_checkpoint(run.best_path, plan, data, loop.trainer.strategy.root_device)

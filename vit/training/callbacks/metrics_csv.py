@@ -79,6 +79,10 @@ class Recorder(Callback):
         """Seconds of training so far. The parts of an interrupted training add up."""
         return time.perf_counter() - self._started
 
+    def count_before(self, seconds: float) -> None:
+        """Count a time before the first step as a part of the training."""
+        self._started -= seconds
+
     def exclude_time(self) -> None:
         """Do not count the time since the last batch as training."""
         self._mark = time.perf_counter()
