@@ -205,7 +205,14 @@ def test_cells_of_tried_values_count_as_runs_and_only_chosen_ones_as_answers(row
     assert part.num_done == 11 and not part.is_finished
 
 
-@pytest.mark.parametrize(("study", "grid"), [("cifar10_sizes", "cifar10_grid"), ("clothing", "clothing_grid")])
+@pytest.mark.parametrize(
+    ("study", "grid"),
+    [
+        ("cifar10_sizes", "cifar10_grid"),
+        ("clothing", "clothing_grid"),
+        ("fashion_mnist_sizes", "fashion_mnist_grid"),
+    ],
+)
 def test_a_study_of_sizes_uses_the_learning_rates_that_its_grid_chose(kept, study, grid):
     if grid not in kept or not kept[grid].is_finished:
         pytest.skip("the grid is not finished")
