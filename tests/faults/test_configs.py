@@ -54,7 +54,7 @@ KINDS = {
     "data.download": "bool", "data.allow_empty": "bool", "data.cache": "Literal", "data.subset": "Literal",
     "model.preprocess.image_size": "PositiveInt", "model.preprocess.crop_fraction": "Area",
     "model.preprocess.interpolation": "Literal", "model.preprocess.resize_mode": "Literal", "augment.name": "Literal",
-    "model.freeze": "Literal", "model.lora": "PositiveInt", "augment.crop": "Area",
+    "model.init_head": "Literal", "model.freeze": "Literal", "model.lora": "PositiveInt", "augment.crop": "Area",
     "augment.shift": "Share", "augment.rotate": "NonNegative", "augment.zoom": "Share",
     "augment.flip": "ClosedUnitInterval", "augment.randaugment": "NonNegativeInt", "augment.magnitude": "Magnitude",
     "augment.mixup": "NonNegative", "augment.cutmix": "NonNegative", "augment.erasing": "ClosedUnitInterval",
