@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from vit.study.findings import ALPHA, Comparison, Interval, JsonValue, Protocol
+from vit.study.findings import ALPHA, Comparison, Difference, Interval, JsonValue, Protocol
 
 LINEAR_PROBE = "linear probe"  # budget of cells that fit a head to a frozen backbone, until it no longer changes
 PROBE_WORDS = "heads fitted to features of frozen backbones"
@@ -110,10 +110,16 @@ def outcome(comparison: Comparison) -> str:
         sizes = [one.num_images for one in found if one.is_significant and one.side == side]
         if sizes:
             parts.append(f"{name} is significantly ahead with {listed(sizes)} images")
-    open_sizes = [one.num_images for one in found if not one.is_significant]
+    open_sizes = [one.num_images for one in found if one.is_tested and not one.is_significant]
     if open_sizes:
         parts.append(f"{first} and {second} cannot be told apart with {listed(open_sizes)} images")
-    return "; ".join(parts) + "."
+    return "; ".join([*parts, *_untested(found)]) + "."
+
+
+def _untested(found: Sequence[Difference]) -> list[str]:
+    """The sizes whose only common seed decides nothing, as a part of a sentence; none without such a size."""
+    sizes = [one.num_images for one in found if not one.is_tested]
+    return [f"with {listed(sizes)} images they have one seed in common, which is no test"] if sizes else []
 
 
 def _crossing(comparison: Comparison, crossing: Interval) -> str:
@@ -122,12 +128,15 @@ def _crossing(comparison: Comparison, crossing: Interval) -> str:
     low, high = significant[0].num_images, significant[-1].num_images
     names = (comparison.first, comparison.second)
     below, above = names if significant[0].side < 0 else names[::-1]
-    outer = [one.num_images for one in found if not low <= one.num_images <= high]
+    outer = [one.num_images for one in found if one.is_tested and not low <= one.num_images <= high]
     bounds = [two_digits(crossing.low or found[0].num_images), two_digits(crossing.high or found[-1].num_images)]
-    return (
+    parts = [
         f"Below about {two_digits(crossing.value)} images (95 % interval {bounds[0]} to {bounds[1]}) {below} is better,"
-        f" above it {above}" + (f"; with {listed(outer)} images they cannot be told apart." if outer else ".")
-    )
+        f" above it {above}"
+    ]
+    if outer:
+        parts.append(f"with {listed(outer)} images they cannot be told apart")
+    return "; ".join([*parts, *_untested(found)]) + "."
 
 
 def _trend(comparison: Comparison) -> str:
