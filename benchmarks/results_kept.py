@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from vit.study.grid import Inputs, make_cells
 from vit.study.paired import Pair
 from vit.study.summary import summarize
 from vit.study.variance_components import Bools
+from vit.training.recipes.recipe import Recipe
 
 MACHINES = "machines.json"
 
@@ -213,14 +215,26 @@ def expected_cells(row: Row) -> set[str]:
     assert isinstance(images, dict)
     budget, sizes, seeds = options.grid(int(images["train"]))
     kind: SubsetKind = "balanced" if str(protocol["subsets"]).startswith("class-balanced") else "natural"
-    series = {
-        name: {choice: replace(recipe, data=replace(recipe.data, subset=kind)) for choice, recipe in choices.items()}
-        for name, choices in series_of(options).items()
-    }
     weights = protocol.get("weights", {})
     assert isinstance(weights, dict)
+    series = {
+        name: {choice: as_trained(recipe, kind, list(weights)) for choice, recipe in choices.items()}
+        for name, choices in series_of(options).items()
+    }
     inputs = Inputs(str(protocol["data"]), fingerprints, weights)
     return {cell.folder.as_posix() for cell in make_cells(series, sizes, seeds, budget, inputs)}
+
+
+def as_trained(recipe: Recipe, subset: SubsetKind, weights: Sequence[str]) -> Recipe:
+    """The recipe of kept cells, also on a machine without the weights that they started from.
+
+    Args:
+        subset: how training images were drawn.
+        weights: names of these weights. One of them takes the place of a pattern with a *.
+    """
+    recipe, start = replace(recipe, data=replace(recipe.data, subset=subset)), recipe.model.init_from
+    found = [name for name in weights if start is not None and fnmatch(name, start)]
+    return recipe if len(found) != 1 else replace(recipe, model=replace(recipe.model, init_from=found[0]))
 
 
 def compact(path: Path) -> None:
