@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,11 +15,12 @@ from vit.checkpoints.load import load
 from vit.commands.recipe_layers import Given
 from vit.models.spec import create_network
 from vit.training import head_start
-from vit.training.head_start import start_head
+from vit.training.head_start import fits_head, start_head
 from vit.training.initial_network import initial_network
 from vit.training.planning.plan import make_plan
 
 FITTED = "weights, last layer: a linear probe"
+FIT = ("--model.init_head", "probe")
 
 
 @pytest.fixture
@@ -26,7 +28,8 @@ def plan_of(colors, digits_run):
     """A plan to fine-tune the ViT of digits on colored images, with further options of the model."""
 
     def make(**model):
-        options = {"data": {"source": str(colors)}, "model": {"init_from": str(digits_run.best), **model}}
+        start = {"init_from": str(digits_run.best), "init_head": "probe"}
+        options = {"data": {"source": str(colors)}, "model": {**start, **model}}
         return make_plan(Given(options=options).recipe())
 
     return make
@@ -51,9 +54,8 @@ def share_right(network, plan):
     return float(torch.cat(right).float().mean())
 
 
-def test_the_recipe_fits_the_last_layer_alone_and_training_begins_in_training_mode(plan_of):
+def test_only_the_last_layer_is_fitted_and_training_begins_in_training_mode(plan_of):
     plan = plan_of()
-    assert plan.recipe.model.init_head == "probe"
     fitted, lines = start(plan)
     drawn, _ = start(plan_of(init_head="random"))
     assert fitted.training  # an engine has computed with it: norms and dropout would stay as in evaluation
@@ -64,15 +66,27 @@ def test_the_recipe_fits_the_last_layer_alone_and_training_begins_in_training_mo
     assert f"{len(plan.source.splits['train'])} training images" in line
 
 
-@pytest.mark.parametrize("case", ["random", "resumed", "frozen"])
+@pytest.mark.parametrize(("name", "expected"), [("resnet10_small", True), ("vit_nano_patch2_8", False)])
+def test_the_recipe_fits_the_last_layer_of_a_cnn(name, expected):
+    recipe = Given(options={"model": {"init_from": "weights.safetensors"}}).recipe()
+    assert recipe.model.init_head == "auto"
+    network = create_network(name, 3)
+    assert fits_head(recipe.model, network) == expected
+    assert fits_head(replace(recipe.model, init_head="probe"), network)
+    assert not fits_head(replace(recipe.model, init_head="random"), network)
+    assert not fits_head(replace(recipe.model, freeze="backbone"), network)
+
+
+@pytest.mark.parametrize("case", ["random", "auto", "resumed", "frozen"])
 def test_where_no_probe_is_needed_none_is_fitted(plan_of, case):
-    plan = plan_of(**{"random": {"init_head": "random"}, "frozen": {"freeze": "backbone"}}.get(case, {}))
+    model = {"random": {"init_head": "random"}, "auto": {"init_head": "auto"}, "frozen": {"freeze": "backbone"}}
+    plan = plan_of(**model.get(case, {}))
     _, lines = start(plan, resume=case == "resumed")
     assert not any("last layer" in line for line in lines)
 
 
 def test_a_head_for_these_classes_stays(digits_run):
-    plan = make_plan(Given(options={"model": {"init_from": str(digits_run.best)}}).recipe())
+    plan = make_plan(Given(options={"model": {"init_from": str(digits_run.best), "init_head": "probe"}}).recipe())
     network, lines = start(plan)
     assert not any("last layer" in line for line in lines)
     assert torch.equal(network.state_dict()["head.weight"], load(digits_run.best)[0].state_dict()["head.weight"])
@@ -95,7 +109,9 @@ def test_of_many_images_some_are_used(plan_of, monkeypatch):
 
 
 def test_the_run_says_it_and_its_config_keeps_it(vit, colors, digits_run, tmp_path):
-    answer = vit("train", colors, "--init_from", digits_run.best, "--epochs", 1, "--wandb", "off", "--out", tmp_path)
+    answer = vit(
+        "train", colors, "--init_from", digits_run.best, *FIT, "--epochs", 1, "--wandb", "off", "--out", tmp_path
+    )
     assert answer.code == 0, answer.err
     assert FITTED in answer.err
     assert "a last layer for new classes is fitted first" in " ".join(answer.out.split())
@@ -105,7 +121,9 @@ def test_the_run_says_it_and_its_config_keeps_it(vit, colors, digits_run, tmp_pa
 
 def test_the_time_of_the_probe_is_a_part_of_the_training(colors, digits_run, tmp_path, monkeypatch):
     monkeypatch.setattr("vit.training.initial_network.start_head", lambda *_: time.sleep(4))
-    run = vit_package.train(colors, init_from=digits_run.best, epochs=1, wandb="off", out=tmp_path)
+    run = vit_package.train(
+        colors, init_from=digits_run.best, wandb="off", out=tmp_path, **{"epochs": 1, "model.init_head": "probe"}
+    )
     assert float(rows(run / "metrics.csv")[0]["seconds"]) > 4
     assert json.loads((run / "result.json").read_text())["seconds"] > 4
 
@@ -113,7 +131,7 @@ def test_the_time_of_the_probe_is_a_part_of_the_training(colors, digits_run, tmp
 @pytest.mark.slow
 def test_two_processes_start_from_the_same_layer(colors, digits_run, tmp_path):
     """Each process fits the layer itself. Weights that differ would end the training at its first validation."""
-    options = (colors, "--init_from", digits_run.best, "--epochs", 1, "--wandb", "off", "--out", tmp_path)
+    options = (colors, "--init_from", digits_run.best, *FIT, "--epochs", 1, "--wandb", "off", "--out", tmp_path)
     done = torchrun(tmp_path, ROOT / "train.py", *map(str, options))
     assert done.returncode == 0, done.stderr
     assert FITTED in done.stderr + done.stdout

@@ -184,10 +184,13 @@ def _is_hopeful(plan: "Plan") -> bool:
 
 def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
     """The initial weights, unless they are random as the user wants."""
-    model = plan.recipe.model
-    weights = model.init_from
+    weights = plan.recipe.model.init_from
     if weights is not None:
-        is_fitted = model.init_head == "probe" and model.freeze == "none"
+        from vit.training.head_start import fits_head
+
+        model = plan.recipe.model
+        is_open = model.init_head != "random"  # otherwise a network need not be built for this line
+        is_fitted = is_open and fits_head(model, plan.spec.build_empty(plan.preprocess.image_size))
         return [("start", f"weights of {weights}" + f", {why}" * bool(why) + FITTED_FIRST * is_fitted)]
     return [("start", f"random weights: {why}")] if why else []
 

@@ -16,11 +16,24 @@ from vit.models.network import Network
 from vit.training.choose_loss import choose_loss
 from vit.training.features import computed
 from vit.training.linear_head import HeadFit, labels_of, last_layer
+from vit.training.optim import matrices_of_blocks
 from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import PENALTIES
+from vit.training.recipes.recipe import ModelConfig
 
 MOST_IMAGES = 10_000  # of a split: a start need not be exact, and features of more images cost minutes
 MANY = 1_000  # images whose features take long enough for a line before
+
+
+def fits_head(model: ModelConfig, network: Network) -> bool:
+    """Whether a fine-tuning fits a new last layer first.
+
+    "auto": of a CNN alone. Its features pass no norm before the last layer, which at the learning rate of a ViT stays
+    unfinished for hundreds of steps (docs/results.md).
+    """
+    if model.freeze != "none" or model.init_head == "random":
+        return False
+    return model.init_head == "probe" or not matrices_of_blocks(network.named_parameters())
 
 
 def start_head(network: Network, plan: Plan, notice: Callable[[str], None]) -> None:

@@ -9,7 +9,7 @@ from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.result import versions
 from vit.models.network import Network
 from vit.training.distributed.batch_norm import synchronized
-from vit.training.head_start import start_head
+from vit.training.head_start import fits_head, start_head
 from vit.training.lora import add_adapters
 from vit.training.planning.plan import Plan
 from vit.weights.licence import UNKNOWN
@@ -55,7 +55,7 @@ def initial_network(
         facts += add_adapters(network, model.lora)
     for name, value in facts if has_classes else (fact for fact in facts if fact[0] != "initialized"):
         notice(f"weights, {name}: {value}")
-    if has_new_head and has_classes and model.init_head == "probe" and model.freeze == "none":
+    if has_new_head and has_classes and fits_head(model, network):
         began = time.perf_counter()
         start_head(network, plan, notice)
         seconds = time.perf_counter() - began

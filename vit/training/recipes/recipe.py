@@ -118,7 +118,7 @@ class ModelConfig:
             where no network is chosen and the weights can be had; else random weights. In a study {seed} and {images}
             stand for those of a cell, and * for any text.
         init_head: initial weights of the last layer, where init_from has none for these classes. probe: those of a
-            linear probe, so that the first steps do not spoil the layers below (Kumar et al. 2022, LP-FT).
+            linear probe (Kumar et al. 2022, LP-FT). auto: probe for CNNs, random for networks with encoder blocks.
         freeze: part of the network that is not trained. backbone: only the last layer is fitted, to features that are
             computed once (a linear probe), which needs init_from and no option of optim.
         lora: rank of LoRA, usually 8 to 32; null: no LoRA. The linear layers (qkv, proj, fc1 and fc2 of a ViT) keep
@@ -129,7 +129,7 @@ class ModelConfig:
     network: dict[str, NetworkValue] = field(default_factory=lambda: {"name": "auto"})
     preprocess: PreprocessConfig = field(default_factory=PreprocessConfig)
     init_from: str | None = None
-    init_head: Literal["random", "probe"] = "random"
+    init_head: Literal["auto", "random", "probe"] = "random"
     freeze: Literal["none", "backbone"] = "none"
     lora: PositiveInt | None = None
 
