@@ -113,13 +113,13 @@ def outcome(comparison: Comparison) -> str:
     open_sizes = [one.num_images for one in found if one.is_tested and not one.is_significant]
     if open_sizes:
         parts.append(f"{first} and {second} cannot be told apart with {listed(open_sizes)} images")
-    return "; ".join([*parts, *_untested(found)]) + "."
+    return "; ".join(parts) + "." + _untested(found)
 
 
-def _untested(found: Sequence[Difference]) -> list[str]:
-    """The sizes whose only common seed decides nothing, as a part of a sentence; none without such a size."""
+def _untested(found: Sequence[Difference]) -> str:
+    """A sentence on the sizes whose only common seed decides nothing; empty without such a size."""
     sizes = [one.num_images for one in found if not one.is_tested]
-    return [f"with {listed(sizes)} images they have one seed in common, which is no test"] if sizes else []
+    return f" With {listed(sizes)} images they have one seed in common, which is no test." if sizes else ""
 
 
 def _crossing(comparison: Comparison, crossing: Interval) -> str:
@@ -136,7 +136,7 @@ def _crossing(comparison: Comparison, crossing: Interval) -> str:
     ]
     if outer:
         parts.append(f"with {listed(outer)} images they cannot be told apart")
-    return "; ".join([*parts, *_untested(found)]) + "."
+    return "; ".join(parts) + "." + _untested(found)
 
 
 def _trend(comparison: Comparison) -> str:
