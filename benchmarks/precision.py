@@ -1,6 +1,8 @@
 """Training steps and predictions in bfloat16 and in float32, in turn in one process: which is faster here?
 
-python benchmarks/precision.py [NETWORK] [--batch 16] [--threads 1]
+The network has random weights.
+
+    python benchmarks/precision.py [NETWORK] [--batch 16] [--threads 1]
 """
 
 import argparse

@@ -187,10 +187,10 @@ def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
     weights = plan.recipe.model.init_from
     if weights is not None:
         from vit.training.head_start import fits_head
+        from vit.training.linear_head import last_layer
 
-        model = plan.recipe.model
-        is_open = model.init_head != "random"  # otherwise a network need not be built for this line
-        is_fitted = is_open and fits_head(model, plan.spec.build_empty(plan.preprocess.image_size))
+        empty = plan.spec.build_empty(plan.preprocess.image_size)
+        is_fitted = fits_head(plan.recipe.model, empty) and last_layer(empty) is not None
         return [("start", f"weights of {weights}" + f", {why}" * bool(why) + FITTED_FIRST * is_fitted)]
     return [("start", f"random weights: {why}")] if why else []
 

@@ -7,7 +7,7 @@ LP-FT). From a random last layer, the first steps change the other layers to sui
 from collections.abc import Callable
 
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
 from vit.data.loader import labeled_images
 from vit.data.samples import Samples
@@ -15,7 +15,7 @@ from vit.inference.engine import Engine
 from vit.models.network import Network
 from vit.training.choose_loss import choose_loss
 from vit.training.features import computed
-from vit.training.linear_head import HeadFit, labels_of, last_layer
+from vit.training.linear_head import HeadFit, Labeled, labels_of, last_layer
 from vit.training.optim import matrices_of_blocks
 from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import PENALTIES
@@ -58,20 +58,20 @@ def start_head(network: Network, plan: Plan, notice: Callable[[str], None]) -> N
     network.set_submodule(name, nn.Identity())  # now the network returns the features that its head reads
     try:
         engine = Engine(network, plan.preprocess, plan.device, plan.precision)
-        features, labels = _labeled(engine, train)
-        val_features, val_labels = _labeled(engine, validation)
+        labeled = _labeled(engine, train)
+        val_labeled = _labeled(engine, validation)
     finally:
         network.set_submodule(name, head)
         network.train(was_training)
     loss = choose_loss(train, plan.class_balance, plan.recipe.optim.multilabel_loss, label_smoothing=0.0)
-    fit, lowest = HeadFit(features, labels, network.num_classes, loss), float("inf")
+    fit, lowest = HeadFit(labeled, val_labeled, network.num_classes, loss), float("inf")
     for penalty in PENALTIES:
         fit.fit(penalty)
-        val_loss = fit.metrics(val_features, val_labels)["val/loss"]
+        val_loss = fit.metrics()["val/loss"]
         if val_loss < lowest:
             lowest = val_loss
             fit.put_into(head)
-    notice(f"weights, last layer: a linear probe on {len(labels):,} training images, validation loss {lowest:.3f}")
+    notice(f"weights, last layer: a linear probe on {len(labeled[1]):,} training images, validation loss {lowest:.3f}")
 
 
 def _some(samples: Samples, seed: int) -> Samples:
@@ -81,7 +81,7 @@ def _some(samples: Samples, seed: int) -> Samples:
     return samples.select(np.sort(np.random.default_rng(seed).permutation(len(samples))[:MOST_IMAGES]))
 
 
-def _labeled(engine: Engine, samples: Samples) -> tuple[Tensor, Tensor]:
+def _labeled(engine: Engine, samples: Samples) -> Labeled:
     """Features (n, D) float32 and labels of the images that can be read."""
     values, kept = computed(engine, labeled_images(samples, engine.preprocess))
     return values, labels_of(samples, kept.numpy(), values.device)

@@ -34,19 +34,25 @@ def labels_of(samples: Samples, kept: Labels, device: torch.device) -> Tensor:
     return labels.float() if samples.is_multilabel else labels
 
 
+Labeled = tuple[Tensor, Tensor]  # features (n, D) float32, and class numbers (n,) or labels (n, K) float32
+
+
 class HeadFit:
     """Fits a linear head with one penalty after another; each fit starts from the one before.
 
     Args:
-        features: features (n, D) float32 of training images.
-        labels: their class numbers (n,), or labels (n, K) float32.
+        train: features and labels of the training images.
+        validation: those of the validation images.
         num_classes: number of classes or labels.
         loss: loss of the training.
     """
 
-    def __init__(self, features: Tensor, labels: Tensor, num_classes: int, loss: Loss) -> None:
+    def __init__(self, train: Labeled, validation: Labeled, num_classes: int, loss: Loss) -> None:
+        features, self._labels = train
+        val_features, self._val_labels = validation
         self._mean, self._std = features.mean(dim=0), features.std(dim=0).clamp_min(1e-6)
-        self._features, self._labels = (features - self._mean) / self._std, labels
+        self._features = (features - self._mean) / self._std
+        self._val_features = (val_features - self._mean) / self._std
         self._loss = loss.to(features.device)
         self._linear = nn.Linear(features.shape[1], num_classes, device=features.device)
         nn.init.zeros_(self._linear.weight)
@@ -61,9 +67,9 @@ class HeadFit:
         return minimize(self._linear, self._features, self._labels, penalty, self._loss)
 
     @torch.inference_mode()
-    def metrics(self, features: Tensor, labels: Tensor) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """The validation metrics of the last fit, by the names that `Classifier` logs."""
-        logits = self._linear((features - self._mean) / self._std)
+        logits, labels = self._linear(self._val_features), self._val_labels
         is_multilabel = isinstance(self._loss, MultilabelLoss)
         metrics = validation_metrics(logits.shape[1], is_multilabel).to(logits.device)
         values = metrics(self._loss.probabilities(logits), labels.long())

@@ -115,12 +115,12 @@ def probe(
     backbone = Backbone(start.network, data, plan, shared)
     features, labels = backbone.labeled("train")
     images_per_second = len(labels) / (time.perf_counter() - began)
-    val_features, val_labels = backbone.labeled("validation")
+    validation = backbone.labeled("validation")
     network, head = backbone.whole(), backbone.head
 
     train, loss_name = plan.source.splits["train"], plan.recipe.optim.multilabel_loss
     loss = choose_loss(train, plan.class_balance, loss_name, label_smoothing=0.0)
-    fit = HeadFit(features, labels, network.num_classes, loss)
+    fit = HeadFit((features, labels), validation, network.num_classes, loss)
     wanted = plan.recipe.optim.best_metric
     metric = "val/loss" if wanted == "last" else f"val/{wanted}"  # a head has no last weights: penalties are tried
     sign = -1.0 if metric == "val/loss" else 1.0
@@ -130,7 +130,7 @@ def probe(
         for number, penalty in enumerate(PENALTIES):
             train_loss, iterations = fit.fit(penalty)
             steps += iterations
-            metrics = fit.metrics(val_features, val_labels)
+            metrics = fit.metrics()
             row = {"epoch": number, "step": steps, "train/loss": train_loss, **metrics}
             row |= {"train/images_per_second": images_per_second, "seconds": time.perf_counter() - began}
             table.row(row.get(name) for name in columns)

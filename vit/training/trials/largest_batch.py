@@ -36,17 +36,16 @@ def plan_with_largest_batch(trial: Trial) -> Plan:
         ResourceError: not even the smallest batch fits.
     """
     plan, smallest = trial.plan, batch_multiple(trial.plan.recipe)
-    trial = trial.of(_with_random_head(plan))  # memory does not depend on weights
     largest = max(len(plan.source.splits["train"]) // LEAST_STEPS, smallest)
     size = smallest
     while 2 * size <= min(plan.batch_size, largest):
         size *= 2
     found = None
-    while size <= largest and _fits(trial.of(trial.plan.of_batch(size))):
+    while size <= largest and _fits(trial.of(plan.of_batch(size))):
         found, size = size, 2 * size
     while found is None and size > smallest:
         size //= 2
-        found = size if _fits(trial.of(trial.plan.of_batch(size))) else None
+        found = size if _fits(trial.of(plan.of_batch(size))) else None
     if found is None:
         raise ResourceError(
             f"out of memory with {size} images of {plan.preprocess.image_size} pixels in {plan.precision}",
@@ -61,6 +60,7 @@ def _with_random_head(plan: Plan) -> Plan:
 
 def _fits(trial: Trial) -> bool:
     """Whether the first steps of a plan find enough memory."""
+    trial = trial.of(_with_random_head(trial.plan))  # memory does not depend on weights
     try:
         trial.run(_EndAfter(_STEPS))
     except (MemoryError, RuntimeError) as error:
