@@ -43,12 +43,14 @@ def test_a_recipe_parses_and_its_network_can_be_built(name):
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_recipe_fits_some_data(name, draw_classes, tmp_path):
+def test_a_recipe_fits_some_data(name, draw_classes, digits_run, tmp_path):
     """What a recipe says of batch, augmentation and splits makes a plan; other data stand in for those not at hand."""
     recipe = read_recipe(CONFIGS[name])
     if recipe.data.source != "digits":
         recipe = replace(recipe, data=replace(recipe.data, source=str(draw_classes(tmp_path, ("a", "b"), 40))))
         recipe = replace(recipe, optim=replace(recipe.optim, batch_size=8 * recipe.optim.accumulate))
+    if recipe.model.freeze != "none":
+        recipe = replace(recipe, model=replace(recipe.model, init_from=str(digits_run.best)))
     plan = make_plan(recipe)
     assert plan.total_steps >= recipe.optim.epochs
     with torch.device("meta"):  # the largest networks have 600 million weights

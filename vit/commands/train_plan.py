@@ -21,6 +21,7 @@ SCRATCH = (
 )
 
 FITTED_FIRST = "; a last layer for new classes is fitted first, by a linear probe"
+KEPT_STATS = "; batch norms keep their mean and variance"
 
 UNEQUAL = (
     "a rare class may hardly be predicted. Compare --data.sampling sqrt, --optim.class_weights auto and "
@@ -186,12 +187,15 @@ def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
     """The initial weights, unless they are random as the user wants."""
     weights = plan.recipe.model.init_from
     if weights is not None:
+        from vit.training.distributed.batch_norm import has_batch_norm
         from vit.training.head_start import fits_head
         from vit.training.linear_head import last_layer
 
-        empty = plan.spec.build_empty(plan.preprocess.image_size)
-        is_fitted = fits_head(plan.recipe.model, empty) and last_layer(empty) is not None
-        return [("start", f"weights of {weights}" + f", {why}" * bool(why) + FITTED_FIRST * is_fitted)]
+        model, empty = plan.recipe.model, plan.spec.build_empty(plan.preprocess.image_size)
+        is_fitted = fits_head(model, empty) and last_layer(empty) is not None
+        keeps = model.freeze == "batch_stats" and has_batch_norm(empty)
+        said = FITTED_FIRST * is_fitted + KEPT_STATS * keeps
+        return [("start", f"weights of {weights}" + f", {why}" * bool(why) + said)]
     return [("start", f"random weights: {why}")] if why else []
 
 

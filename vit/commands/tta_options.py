@@ -21,7 +21,7 @@ def warn_of_mirror(model: str, tta: "Tta | None", reporter: Reporter) -> None:
     from vit.commands.recipe_options import read_recipe
 
     recipe = read_recipe(run.config_path)
-    if recipe.augment.flip == 0 and recipe.model.freeze == "none":
+    if recipe.augment.flip == 0 and recipe.model.freeze != "backbone":
         reporter.notice(
             "WARNING: --tta flip, but the training did not mirror images (augment.flip 0): mirror images may have "
             "other labels, as digits and text do; vit evaluate --tta flip measures it"

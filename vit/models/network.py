@@ -3,10 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +29,10 @@ class Network(nn.Module, ABC):
     """Maps normalized images (B, K, S, S) to logits (B, C).
 
     A network knows nothing of files, losses or training. Each subclass takes one config of its `config_class`.
+
+    Attributes:
+        keeps_batch_stats: whether batch norms compute with their running mean and variance in training too, and do not
+            change them.
     """
 
     config_class: ClassVar[type[NetworkConfig]]
@@ -39,6 +44,16 @@ class Network(nn.Module, ABC):
         self.image_size = config.image_size
         self.num_classes = config.num_classes
         self.in_chans = config.in_chans
+        self.keeps_batch_stats = False
+
+    def train(self, mode: bool = True) -> Self:
+        """As nn.Module's; batch norms stay as in evaluation where the network keeps their statistics."""
+        super().train(mode)
+        if self.keeps_batch_stats:
+            for layer in self.modules():
+                if isinstance(layer, _BatchNorm):
+                    layer.training = False
+        return self
 
     @abstractmethod
     def forward(self, images: Tensor) -> Tensor:

@@ -141,7 +141,7 @@ def _timed(plan: Plan) -> tuple[float, float]:
     from vit.inference.devices import autocast
     from vit.inference.engine import Engine
 
-    network = plan.build_network().to(plan.device).train()
+    network = plan.build_network().to(plan.device)
     engine = Engine(network, plan.preprocess, plan.device, plan.precision)
     data = plan.data_module()
     teacher = None

@@ -31,7 +31,7 @@ def fits_head(model: ModelConfig, network: Network) -> bool:
     "auto": of a CNN alone, which lost 30 points without it in `clothing_start` (docs/results.md). The statistics of its
     batch norms change in every step, so that the features that a random layer learns from do not stay the same.
     """
-    if model.freeze != "none" or model.init_head == "random":
+    if model.freeze == "backbone" or model.init_head == "random":
         return False
     return model.init_head == "probe" or not matrices_of_blocks(network.named_parameters())
 

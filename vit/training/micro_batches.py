@@ -112,7 +112,7 @@ def free_memory(device: torch.device) -> None:
 
 def with_more_parts(plan: P) -> P | None:
     """The plan with micro-batches of at most half the size; None where they cannot be divided."""
-    recipe, smallest = plan.recipe, 2 if _has_batch_norm(plan) else 1
+    recipe, smallest = plan.recipe, 2 if _takes_batch_stats(plan) else 1
     for parts in range(2 * recipe.optim.accumulate, plan.batch_size // smallest + 1):
         divided = _with_parts(recipe, parts)
         if plan.batch_size % batch_multiple(divided) == 0:
@@ -123,7 +123,7 @@ def with_more_parts(plan: P) -> P | None:
 def words(plan: Plan) -> str:
     """What follows from the number of micro-batches of a plan that memory has not allowed before."""
     parts = plan.recipe.optim.accumulate
-    norm = "; batch norm takes its statistics from each" if _has_batch_norm(plan) else ""
+    norm = "; batch norm takes its statistics from each" if _takes_batch_stats(plan) else ""
     return (
         f"out of memory: starting again in {parts} micro-batches of {plan.batch_size // parts} images, with the same "
         f"optimizer steps{norm} (optim.accumulate {parts} in config.yaml)"
@@ -147,8 +147,8 @@ def _with_parts(recipe: Recipe, parts: int) -> Recipe:
     return replace(recipe, optim=replace(recipe.optim, accumulate=parts))
 
 
-def _has_batch_norm(plan: Plan) -> bool:
-    return has_batch_norm(plan.spec.build_empty(plan.preprocess.image_size))
+def _takes_batch_stats(plan: Plan) -> bool:
+    return plan.recipe.model.freeze == "none" and has_batch_norm(plan.spec.build_empty(plan.preprocess.image_size))
 
 
 def _out_of_memory(plan: Plan, error: Exception) -> ResourceError:

@@ -161,7 +161,7 @@ def training_mfu(plan: Plan, stats: TrainingStats) -> float | None:
     whose steps compute more. All processes are taken to have devices like this one.
     """
     model = plan.recipe.model
-    if stats.seconds < MFU_SECONDS or model.freeze != "none" or model.lora is not None or plan.teacher:
+    if stats.seconds < MFU_SECONDS or model.freeze == "backbone" or model.lora is not None or plan.teacher:
         return None
     peak = matrix_peak(plan.device, plan.precision) * plan.world_size
     return mfu(PASSES * plan.cost.flops, stats.images_per_second, peak)

@@ -28,7 +28,7 @@ def check_batch_norm(network: Network, name: str, micro_batch_size: int, recipe:
         name: name of the network, for the error.
         micro_batch_size: images of a micro-batch, over all processes.
     """
-    if micro_batch_size > 1 or recipe.model.freeze == "backbone":
+    if micro_batch_size > 1 or recipe.model.freeze != "none":
         return
     if has_batch_norm(network):
         least = 2 * recipe.optim.accumulate

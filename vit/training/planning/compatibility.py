@@ -48,7 +48,11 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
         (has_lora and is_scratch, "--lora without weights to start from", "give --init_from"),
         (has_lora and has_probe, "--lora with --freeze backbone, which trains the last layer alone", "leave one out"),
         (has_lora and find_spec("peft") is None, "--lora needs peft", install("lora")),
-        (has_probe and is_scratch, "--freeze backbone without weights to start from", "give --init_from"),
+        (
+            model.freeze != "none" and is_scratch,
+            f"--freeze {model.freeze} without weights to start from",
+            "give --init_from, or --freeze none",
+        ),
         (
             has_probe and recipe.data.sampling != "natural",
             f"--data.sampling {recipe.data.sampling} with --freeze backbone, which reads each image once",

@@ -123,8 +123,10 @@ class Plan:
         return replace(self, recipe=recipe, **vars(schedule))
 
     def build_network(self) -> Network:
-        """The network with random weights."""
-        return self.spec.build(self.preprocess.image_size)
+        """The network with random weights, in training mode."""
+        network = self.spec.build(self.preprocess.image_size)
+        network.keeps_batch_stats = self.recipe.model.freeze == "batch_stats"
+        return network.train()
 
     @property
     def loader_options(self) -> LoaderOptions:

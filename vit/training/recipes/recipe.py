@@ -119,8 +119,10 @@ class ModelConfig:
             stand for those of a cell, and * for any text.
         init_head: initial weights of the last layer, where init_from has none for these classes. probe: those of a
             linear probe (Kumar et al. 2022, LP-FT). auto: probe for CNNs, random for networks with encoder blocks.
-        freeze: part of the network that is not trained. backbone: only the last layer is fitted, to features that are
-            computed once (a linear probe), which needs init_from and no option of optim.
+        freeze: what stays as in the weights of init_from. batch_stats: the mean and variance of every batch norm, which
+            else follow the training images, batch by batch; networks without batch norm train as with none. backbone:
+            all but the last layer, which is fitted to features that are computed once (a linear probe, without options
+            of optim).
         lora: rank of LoRA, usually 8 to 32; null: no LoRA. The linear layers (qkv, proj, fc1 and fc2 of a ViT) keep
             their weights and learn a correction of this rank. The head is trained as a whole. LoRA needs init_from and
             the extra `lora`, and brings the recipe `lora`.
@@ -130,7 +132,7 @@ class ModelConfig:
     preprocess: PreprocessConfig = field(default_factory=PreprocessConfig)
     init_from: str | None = None
     init_head: Literal["auto", "random", "probe"] = "random"
-    freeze: Literal["none", "backbone"] = "none"
+    freeze: Literal["none", "batch_stats", "backbone"] = "none"
     lora: PositiveInt | None = None
 
 
