@@ -70,6 +70,22 @@ def test_a_prefix_of_another_library_is_taken_off(network, tmp_path, prefix):
     assert len(report.matched) == len(network.state_dict()) and not report.initialized
 
 
+def test_weights_for_another_network_name_their_own(tmp_path, whole):
+    spec = NetworkSpec.named("vit_nano_patch2_8", 3)
+    description = Description(("a", "b", "c"), spec, Preprocess(8))
+    torch.save(checkpoint_content(description, spec.build(8).state_dict()), tmp_path / "run.ckpt")
+    advised = {
+        tmp_path
+        / "run.ckpt": "leave --network and --image_size out, and the weights choose vit_nano_patch2_8 of 8 pix",
+        whole: "choose the --network and --image_size it was made for",  # its file does not say enough
+    }
+    with torch.device("meta"):
+        other = create_network("resnet10_small", 3)
+    for path, words in advised.items():
+        with pytest.raises(CheckpointError, match=words):
+            open_pretrained(str(path)).check_fit(other)
+
+
 HEADERS = {
     "longer than the file": struct.pack("<Q", 2**62),
     "no JSON": struct.pack("<Q", 4) + b"<htm",

@@ -7,7 +7,7 @@ from typing import Any
 
 from vit.checkpoints.label_rules import LabelRules
 from vit.data.preprocess import Preprocess
-from vit.errors import CheckpointError, first_line
+from vit.errors import CheckpointError, UsageError, first_line
 from vit.models.catalog import CATALOG
 from vit.models.network import Network
 from vit.models.options import Options
@@ -176,10 +176,15 @@ class Pretrained:
         try:
             yield
         except ValueError as error:
-            advice = "choose the --network and --image_size it was made for"
-            if any(isinstance(network, entry.network) for entry in CATALOG.values()):
-                advice = "leave --network out, and the weights choose it"
-            raise CheckpointError(f"{self.source} does not fit the network: {error}", advice) from error
+            raise CheckpointError(f"{self.source} does not fit the network: {error}", self._other_network()) from error
+
+    def _other_network(self) -> str:
+        """What to do about a network that the weights do not fit."""
+        try:
+            own = self.own_network()
+        except (CheckpointError, UsageError):
+            return "choose the --network and --image_size it was made for"
+        return f"leave --network and --image_size out, and the weights choose {own.name} of {own.image_size} pixels"
 
 
 def _catalog_name(options: Mapping[str, object]) -> str:
