@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from results_kept import Answers, Kept, seeds_of
+from results_kept import Answers, Kept
 
 from vit.checkpoints.result import rule_words
 from vit.study.findings import ALPHA, Difference, Interval
@@ -170,13 +170,16 @@ def hardware(kept: Kept) -> str:
 
 def conditions(kept: Kept) -> str:
     """The data of a row, its seeds, and the length of its trainings."""
-    seeds = max(len(cells) for _, cells in seeds_of(kept.cells))
+    seeds = len({cell.seed for cell in kept.cells})
     images = kept.protocol["images"]
     assert isinstance(images, dict)
     budget = kept.protocol.get("budget_words")
+    used = {cell.num_images for cell in kept.cells}
+    sizes = " to ".join(f"{size:,}" for size in sorted({min(used), max(used)}))
+    whole = "" if used == {images["train"]} else f" of {images['train']:,}"
     return (
-        f"Data: {kept.row.data}, {images['train']:,} training and {images['test']:,} test images, {seeds} seeds. "
-        f"Length: {budget}."
+        f"Data: {kept.row.data}, {sizes}{whole} training and {images['test']:,} test images, "
+        f"{seeds} seed{'s' * (seeds > 1)}. Length: {budget}."
     )
 
 

@@ -1,5 +1,6 @@
 """Every claim of evidence/rows.toml can be judged, drawn and written, also one that is not measured yet."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -73,3 +74,18 @@ def test_a_claim_that_is_not_measured_says_so(claim):
     row = Row(name="nothing_yet", title="", data="")
     text = claims_page({}, {claim.row: row}, [claim], "")
     assert f"Not measured yet: `make results ROW={claim.row}`" in text and "| not measured yet |" in text
+
+
+def test_the_data_of_a_claim_are_those_of_its_figure():
+    """A row whose largest size had one seed so far said "1 seeds", and one of 140 images named all 3,068."""
+    page = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
+    sections = [section for section in page.split("\n## ")[1:] if "\nData: " in section]
+    assert sections
+    for section in sections:
+        shown = re.search(r"mean of (\d+) seeds", section)
+        stated = re.search(r"\nData: .*?, (?:[\d,]+ to )?([\d,]+)(?: of ([\d,]+))? training.* (\d+) seeds?\. ", section)
+        assert shown is not None and stated is not None, section
+        assert shown[1] == stated[3]
+        named = {int(size.replace(",", "")) for size in re.findall(r", ([\d,]+) images \|", section)}
+        assert not named or max(named) == int(stated[1].replace(",", ""))
+    assert any("140 of 3,068 training" in section for section in sections)
