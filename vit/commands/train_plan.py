@@ -187,9 +187,9 @@ def start_facts(plan: "Plan", why: str) -> list[tuple[str, str]]:
     """The initial weights, unless they are random as the user wants."""
     weights = plan.recipe.model.init_from
     if weights is not None:
+        from vit.training.backbone import last_layer
         from vit.training.distributed.batch_norm import has_batch_norm
         from vit.training.head_start import fits_head
-        from vit.training.linear_head import last_layer
 
         model, empty = plan.recipe.model, plan.spec.build_empty(plan.preprocess.image_size)
         is_fitted = fits_head(model, empty) and last_layer(empty) is not None

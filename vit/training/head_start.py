@@ -7,15 +7,13 @@ LP-FT). From a random last layer, the first steps change the other layers to sui
 from collections.abc import Callable
 
 import numpy as np
-from torch import nn
 
 from vit.data.loader import labeled_images
 from vit.data.samples import Samples
-from vit.inference.engine import Engine
 from vit.models.network import Network
+from vit.training.backbone import Backbone, labeled, last_layer
 from vit.training.choose_loss import choose_loss
-from vit.training.features import computed
-from vit.training.linear_head import HeadFit, Labeled, labels_of, last_layer
+from vit.training.linear_head import HeadFit
 from vit.training.optim import matrices_of_blocks
 from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import PENALTIES
@@ -46,32 +44,27 @@ def start_head(network: Network, plan: Plan, notice: Callable[[str], None]) -> N
         network: network with pretrained weights below its last layer.
         notice: receiver of what is done, in one line.
     """
-    found = last_layer(network)
-    if found is None:
+    if last_layer(network) is None:
         notice("weights, last layer: random, because the network does not end in one linear layer")
         return
-    name, head = found
     train, validation = (_some(plan.source.splits[split], plan.recipe.seed) for split in ("train", "validation"))
     if len(train) + len(validation) > MANY:
         notice(f"weights, last layer: computing features of {len(train) + len(validation):,} images for a linear probe")
     was_training = network.training
-    network.set_submodule(name, nn.Identity())  # now the network returns the features that its head reads
-    try:
-        engine = Engine(network, plan.preprocess, plan.device, plan.precision)
-        labeled = _labeled(engine, train)
-        val_labeled = _labeled(engine, validation)
-    finally:
-        network.set_submodule(name, head)
-        network.train(was_training)
+    backbone = Backbone(network, plan)
+    features, val_features = (
+        labeled(some, backbone.features(labeled_images(some, plan.preprocess))) for some in (train, validation)
+    )
+    backbone.whole().train(was_training)
     loss = choose_loss(train, plan.class_balance, plan.recipe.optim.multilabel_loss, label_smoothing=0.0)
-    fit, lowest = HeadFit(labeled, val_labeled, network.num_classes, loss), float("inf")
+    fit, lowest = HeadFit(features, val_features, network.num_classes, loss), float("inf")
     for penalty in PENALTIES:
         fit.fit(penalty)
         val_loss = fit.metrics()["val/loss"]
         if val_loss < lowest:
             lowest = val_loss
-            fit.put_into(head)
-    notice(f"weights, last layer: a linear probe on {len(labeled[1]):,} training images, validation loss {lowest:.3f}")
+            fit.put_into(backbone.head)
+    notice(f"weights, last layer: a linear probe on {len(features[1]):,} training images, validation loss {lowest:.3f}")
 
 
 def _some(samples: Samples, seed: int) -> Samples:
@@ -79,9 +72,3 @@ def _some(samples: Samples, seed: int) -> Samples:
     if len(samples) <= MOST_IMAGES:
         return samples
     return samples.select(np.sort(np.random.default_rng(seed).permutation(len(samples))[:MOST_IMAGES]))
-
-
-def _labeled(engine: Engine, samples: Samples) -> Labeled:
-    """Features (n, D) float32 and labels of the images that can be read."""
-    values, kept = computed(engine, labeled_images(samples, engine.preprocess))
-    return values, labels_of(samples, kept.numpy(), values.device)

@@ -1,4 +1,4 @@
-"""The last linear layer of a network, fitted to features that the layers below it compute
+"""The last linear layer of a network, fitted to the features of a backbone
 
 A fitted head is a multinomial logistic regression with an L2 penalty, or a logistic regression for each label of images
 that may have several. It is fitted by L-BFGS, as in Kornblith et al. 2019, "Do Better ImageNet Models Transfer Better?"
@@ -8,33 +8,12 @@ that may have several. It is fitted by L-BFGS, as in Kornblith et al. 2019, "Do 
 import torch
 from torch import Tensor, nn
 
-from vit.data.samples import Labels, Samples
-from vit.models.network import Network
+from vit.training.backbone import Labeled
 from vit.training.choose_loss import Loss
 from vit.training.multilabel_loss import MultilabelLoss
 from vit.training.validation_metrics import validation_metrics
-from vit.weights.adapt import head_names
 
 MAX_ITERATIONS = 300  # of L-BFGS; tens are usual
-
-
-def last_layer(network: Network) -> tuple[str, nn.Linear] | None:
-    """The only layer that computes logits from features, with its name; None if no linear layer does that alone."""
-    heads = {name.rpartition(".")[0] for name in head_names(network)}
-    if len(heads) != 1:
-        return None
-    name = heads.pop()
-    head = network.get_submodule(name)
-    return (name, head) if isinstance(head, nn.Linear) and head.bias is not None else None
-
-
-def labels_of(samples: Samples, kept: Labels, device: torch.device) -> Tensor:
-    """Class numbers (n,) of the images at the indices `kept` (n,); of several labels (n, K) float32, -1 unknown."""
-    labels = torch.from_numpy(samples.labels[kept]).to(device)
-    return labels.float() if samples.is_multilabel else labels
-
-
-Labeled = tuple[Tensor, Tensor]  # features (n, D) float32, and class numbers (n,) or labels (n, K) float32
 
 
 class HeadFit:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vit.checkpoints.format import Description, checkpoint_content
 from vit.checkpoints.io import write_checkpoint
@@ -24,71 +24,23 @@ from vit.csv_files import new_table
 from vit.data.loader import labeled_images
 from vit.data.module import ImageDataModule
 from vit.data.samples import Labels, Samples
-from vit.errors import UsageError
 from vit.inference.calibration import fit_temperature
 from vit.inference.devices import autocast
-from vit.inference.engine import Engine
 from vit.inference.prepared import can_pack
 from vit.inference.scored_images import ScoredImages
 from vit.models.network import Network
 from vit.models.vision_transformer import VisionTransformer
+from vit.training.backbone import Backbone, labeled
 from vit.training.best_weights import MeasuredCheckpoint
 from vit.training.callbacks.listener import Listener
 from vit.training.callbacks.metrics_csv import columns_of
 from vit.training.choose_loss import choose_loss
 from vit.training.features import SharedFeatures, computed
 from vit.training.initial_network import InitialNetwork, describe
-from vit.training.linear_head import HeadFit, labels_of, last_layer
+from vit.training.linear_head import HeadFit
 from vit.training.planning.plan import Plan
 from vit.training.planning.schedule import PENALTIES
 from vit.training.result import TrainingStats
-
-
-class Backbone:
-    """A network without its last linear layer, applied to the images of a plan.
-
-    Args:
-        network: network of which the last linear layer is taken out.
-        shared: features that other trainings have computed, and that get those of this one; None: none.
-
-    Attributes:
-        head: last linear layer, with its name `head_name`.
-
-    Raises:
-        UsageError: the network does not end in one linear layer.
-    """
-
-    def __init__(self, network: Network, data: ImageDataModule, plan: Plan, shared: SharedFeatures | None) -> None:
-        found = last_layer(network)
-        if found is None:
-            raise UsageError(
-                f"{plan.spec.name} does not end in one linear layer", "leave --freeze out, or choose another --network"
-            )
-        self.head_name, self.head = found
-        network.set_submodule(self.head_name, nn.Identity())  # now the network returns the features that its head reads
-        self.network, self.data, self.plan, self.shared = network, data, plan, shared
-        self.engine = Engine(network, plan.preprocess, plan.device, plan.precision)
-
-    def features(self, split: str) -> tuple[Tensor, Labels]:
-        """Features (n, D) float32 of the images that can be read, on the device, and the indices (n,) of these."""
-        if self.shared is None:
-            values, kept = computed(self.engine, self.data.evaluation_loader(split))
-            return values, kept.numpy()
-        samples = self.data.source.splits[split]
-        values, indices = self.shared.of(
-            self.plan, samples, lambda some: computed(self.engine, labeled_images(some, self.plan.preprocess))
-        )
-        return values.to(self.engine.device), indices
-
-    def labeled(self, split: str) -> tuple[Tensor, Tensor]:
-        """Features (n, D), and class numbers (n,); of several labels (n, K) float32, -1 unknown, as in a batch."""
-        values, kept = self.features(split)
-        return values, labels_of(self.data.source.splits[split], kept, values.device)
-
-    def whole(self) -> Network:
-        """The network with its last layer again."""
-        self.network.set_submodule(self.head_name, self.head)
-        return self.network
 
 
 def probe(
@@ -112,14 +64,14 @@ def probe(
         UsageError: the network does not end in one linear layer.
     """
     began = time.perf_counter()
-    backbone = Backbone(start.network, data, plan, shared)
-    features, labels = backbone.labeled("train")
+    backbone, splits = Backbone(start.network, plan), plan.source.splits
+    features, labels = labeled(splits["train"], _features(backbone, "train", data, plan, shared))
     images_per_second = len(labels) / (time.perf_counter() - began)
-    validation = backbone.labeled("validation")
+    validation = labeled(splits["validation"], _features(backbone, "validation", data, plan, shared))
     network, head = backbone.whole(), backbone.head
 
-    train, loss_name = plan.source.splits["train"], plan.recipe.optim.multilabel_loss
-    loss = choose_loss(train, plan.class_balance, loss_name, label_smoothing=0.0)
+    loss_name = plan.recipe.optim.multilabel_loss
+    loss = choose_loss(splits["train"], plan.class_balance, loss_name, label_smoothing=0.0)
     fit = HeadFit((features, labels), validation, network.num_classes, loss)
     wanted = plan.recipe.optim.best_metric
     metric = "val/loss" if wanted == "last" else f"val/{wanted}"  # a head has no last weights: penalties are tried
@@ -140,7 +92,7 @@ def probe(
                 best = sign * metrics[metric]
                 fit.put_into(head)
                 _save(network, replace(describe(plan, start.licence), metrics={**metrics, "epoch": number}), run)
-    num_unreadable = len(plan.source.splits["train"]) - len(labels)
+    num_unreadable = len(splits["train"]) - len(labels)
     stats = TrainingStats(time.perf_counter() - began, images_per_second, steps, unreadable_images=num_unreadable)
     return stats, features
 
@@ -154,10 +106,10 @@ def measure_probe(
         features: features (n, D) of the training images.
     """
     network, description = load(path)
-    backbone = Backbone(network, data, plan, shared)
+    backbone = Backbone(network, plan)
     splits = [split for split in ("calibration", "validation", "test") if split in data.source.splits]
-    found = {split: backbone.features(split) for split in splits}
-    scored = {split: _scored(backbone, data.source.splits[split], *found[split]) for split in splits}
+    found = {split: _features(backbone, split, data, plan, shared) for split in splits}
+    scored = {split: _scored(backbone, data.source.splits[split], plan, *found[split]) for split in splits}
     fitted = fit_temperature(scored[splits[0]], splits[0])
     training = TrainingFeatures.chosen(features, plan.recipe.seed)
     novelty = Novelty.of(training, training.distances(found[splits[0]][0].cpu()))
@@ -168,11 +120,23 @@ def measure_probe(
     return MeasuredCheckpoint(description, fitted, calibrated, novelty)
 
 
+def _features(
+    backbone: Backbone, split: str, data: ImageDataModule, plan: Plan, shared: SharedFeatures | None
+) -> tuple[Tensor, Labels]:
+    """As the backbone's; those that other trainings have computed are not computed again."""
+    if shared is None:
+        return backbone.features(data.evaluation_loader(split))
+    values, kept = shared.of(
+        plan, data.source.splits[split], lambda some: computed(backbone.engine, labeled_images(some, plan.preprocess))
+    )
+    return values.to(backbone.engine.device), kept
+
+
 @torch.inference_mode()
-def _scored(backbone: Backbone, samples: Samples, features: Tensor, kept: Labels) -> ScoredImages:
+def _scored(backbone: Backbone, samples: Samples, plan: Plan, features: Tensor, kept: Labels) -> ScoredImages:
     """Images of a split by the features (n, D) of those that can be read, which are at the indices `kept` (n,)."""
     is_exact = isinstance(backbone.network, VisionTransformer) and can_pack()  # as `prepared` computes the head
-    with autocast("32-true" if is_exact else backbone.plan.precision, features.device):
+    with autocast("32-true" if is_exact else plan.precision, features.device):
         logits = backbone.head.to(features.device)(features).float()
     probabilities = logits.softmax(dim=1).cpu().numpy()
     left_out = {samples.paths[index]: "cannot be read" for index in np.setdiff1d(np.arange(len(samples)), kept)}
