@@ -13,13 +13,13 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from vit.errors import UsageError
 from vit.models.network import Network
 from vit.training.choose_loss import Loss
 from vit.training.classifier import Classifier
 from vit.training.distillation.distillation import Distillation
+from vit.training.distributed.batch_norm import has_batch_norm
 from vit.training.recipes.recipe import OptimConfig
 from vit.weights.adapt import head_names
 
@@ -36,7 +36,7 @@ def layers_to_adapt(network: Network, rank: int) -> list[str]:
     """
     heads = {name.rpartition(".")[0] for name in head_names(network)}
     layers = {name: layer for name, layer in network.named_modules() if type(layer) is nn.Linear and name not in heads}
-    if not layers or any(isinstance(layer, _BatchNorm) for layer in network.modules()):
+    if not layers or has_batch_norm(network):
         raise UsageError(
             "--lora is for networks of linear layers without batch norm, and this one is not",
             "leave --lora out, or choose a transformer for --network",

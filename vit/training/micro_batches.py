@@ -19,7 +19,7 @@ import yaml
 from vit.errors import ResourceError, is_out_of_memory
 from vit.memory import give_back_freed_memory, return_freed_memory
 from vit.training.callbacks.listener import Listener
-from vit.training.distributed.batch_norm import has_batch_norm
+from vit.training.distributed.batch_norm import takes_batch_stats
 from vit.training.planning.batch_size import batch_multiple
 from vit.training.planning.plan import Plan
 from vit.training.recipes.recipe import Recipe
@@ -148,7 +148,7 @@ def _with_parts(recipe: Recipe, parts: int) -> Recipe:
 
 
 def _takes_batch_stats(plan: Plan) -> bool:
-    return plan.recipe.model.freeze == "none" and has_batch_norm(plan.spec.build_empty(plan.preprocess.image_size))
+    return takes_batch_stats(plan.spec.build_empty(plan.preprocess.image_size), plan.recipe)
 
 
 def _out_of_memory(plan: Plan, error: Exception) -> ResourceError:

@@ -16,8 +16,13 @@ from vit.training.recipes.recipe import Recipe
 
 
 def has_batch_norm(network: nn.Module) -> bool:
-    """Whether the output for an image in training depends on the other images of the batch."""
+    """Whether a network has any batch norm, PyTorch's or timm's."""
     return any(isinstance(layer, _BatchNorm) for layer in network.modules())
+
+
+def takes_batch_stats(network: nn.Module, recipe: Recipe) -> bool:
+    """Whether the output for an image in training depends on the other images of the batch."""
+    return recipe.model.freeze == "none" and has_batch_norm(network)
 
 
 def check_batch_norm(network: Network, name: str, micro_batch_size: int, recipe: Recipe) -> None:
@@ -28,9 +33,7 @@ def check_batch_norm(network: Network, name: str, micro_batch_size: int, recipe:
         name: name of the network, for the error.
         micro_batch_size: images of a micro-batch, over all processes.
     """
-    if micro_batch_size > 1 or recipe.model.freeze != "none":
-        return
-    if has_batch_norm(network):
+    if micro_batch_size <= 1 and takes_batch_stats(network, recipe):
         least = 2 * recipe.optim.accumulate
         raise UsageError(
             f"{name} has batch norm, which needs 2 images or more at a time, and gets 1 with "
