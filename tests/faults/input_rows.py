@@ -149,6 +149,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused with the option to remove", 2),
         Fault("K14", "class weights for an unknown class; two corrections for the class sizes; --data.sampling with "
               "--freeze backbone", "refused before the first step, with the classes or options to choose from", 2),
+        Fault("K24", "--freeze backbone or batch_stats without weights to start from",
+              "refused before the first step, with --init_from and the value that needs no weights", 2),
         Fault("K15", "the folder of another cross-validation; folds that are not finished",
               "never overwritten: refused with --name; finished by the same command", 2),
         Fault("K16", "--labels of a folder without predictions, of other images, or without a class that a label has",
