@@ -7,6 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, f1_score, recall_score
 
+from tests.runs import run_folder
+from tests.tables import rows
+from vit.data.loader import EVALUATION_BATCH_SIZE
 from vit.training.validation_metrics import validation_metrics
 
 
@@ -26,6 +29,32 @@ def test_they_are_scikit_learn_s(num_classes, pairs):
     )
     assert found["macro_f1"] == pytest.approx(f1_score(labels, predictions, average="macro", zero_division=0))
     assert ("acc5" in found) == (num_classes > 5)
+
+
+@pytest.mark.parametrize("first", [0, 9], ids=["all right", "all wrong"])
+def test_a_first_batch_of_one_class_does_not_tie_metrics_together(first):
+    """Class 0 is always the answer, and 1 to 4 follow: five of ten classes are among the first five, one is right."""
+    answer = torch.arange(10, 0, -1.0).softmax(0)
+    metrics = validation_metrics(10)
+    for label in [first, *(label for label in range(10) if label != first)]:
+        metrics.update(answer.expand(4, 10), torch.full((4,), label))
+    found = {name: float(value) for name, value in metrics.compute().items()}
+    assert found["acc1"] == found["balanced_acc"] == pytest.approx(0.1) and found["acc5"] == pytest.approx(0.5)
+    assert found["macro_f1"] == pytest.approx((2 * 4 / 44) / 10)
+
+
+def test_a_training_whose_first_batch_of_validation_is_one_class_reports_its_own_metrics(vit, draw_classes, tmp_path):
+    """Validation images are sorted by class, and a network that saw little but the first class gives it to all."""
+    data = draw_classes(tmp_path / "data" / "train", "a", 90).parent
+    draw_classes(data / "train", "bcdefghij", 1)
+    draw_classes(data / "val", "a", EVALUATION_BATCH_SIZE, side=8)
+    draw_classes(data / "val", "bcdefghij", 4, side=8)
+    words = ("train", data, "--network", "vit_nano_patch2_8", "--epochs", 1, "--batch_size", 9, "--wandb", "off")
+    answer = vit(*words, "--out", tmp_path)
+    assert answer.code == 0, answer.err
+    last = {name: float(value) for name, value in rows(run_folder(tmp_path) / "metrics.csv")[-1].items() if value}
+    assert last["val/acc1"] == pytest.approx(EVALUATION_BATCH_SIZE / (EVALUATION_BATCH_SIZE + 36))
+    assert last["val/balanced_acc"] == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize("seed", range(5))

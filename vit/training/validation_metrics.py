@@ -38,6 +38,9 @@ class BalancedAccuracy(MulticlassStatScores):
 def validation_metrics(num_classes: int, is_multilabel: bool = False) -> MetricCollection:
     """The metrics by the names that stand after "val/" in metrics.csv; acc5 only for more than five classes.
 
+    No two share their counts. torchmetrics would let those share whose counts are equal after the first batch, and a
+    batch of one class, all right or all far from right, has equal counts for the first answer and for the first five.
+
     Args:
         num_classes: number of classes or labels.
         is_multilabel: whether an image may have several labels. Unknown labels (-1) do not count then.
@@ -50,7 +53,7 @@ def validation_metrics(num_classes: int, is_multilabel: bool = False) -> MetricC
     metrics["balanced_acc"] = BalancedAccuracy(num_classes)
     metrics["macro_f1"] = MulticlassF1Score(num_classes, average="macro")
     metrics["ece"] = MulticlassCalibrationError(num_classes, n_bins=15)
-    return MetricCollection(metrics)
+    return MetricCollection(metrics, compute_groups=False)
 
 
 def _multilabel_metrics(num_labels: int) -> MetricCollection:
@@ -61,7 +64,8 @@ def _multilabel_metrics(num_labels: int) -> MetricCollection:
             "micro_f1": MultilabelF1Score(num_labels, THRESHOLD, average="micro", ignore_index=-1),
             "macro_f1": MacroF1(num_labels, THRESHOLD, average="none", ignore_index=-1),
             "exact_match": ExactMatch(num_labels, THRESHOLD, ignore_index=-1),
-        }
+        },
+        compute_groups=False,
     )
 
 
