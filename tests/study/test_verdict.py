@@ -53,6 +53,17 @@ def test_what_holds_at_other_sizes_stands_beside_the_networks_that_it_is_about()
     assert pair == sorted(pair) and found.verdict.count("That holds") == 1
 
 
+def test_of_several_networks_the_best_is_the_answer():
+    curves = {"vit": law(2, -0.4), "stem": law(2, -0.4), "cnn": law(1, -0.4), "good": law(1.5, -0.4)}
+    found = summarize(study(curves), PROTOCOL, [], None)
+    assert [one.second for one in found.comparisons] == ["stem", "cnn", "good"]
+    assert found.headline.startswith("At 10,000 images use cnn rather than vit")
+    places = [found.verdict.index(words) for words in ("use cnn rather", "use good rather", "vit and stem cannot")]
+    assert places == sorted(places) and found.sentences[0].startswith("That holds at every measured size")
+    behind = summarize(study({"cnn": law(1, -0.4), "vit": law(2, -0.4), "good": law(1.5, -0.4)}), PROTOCOL, [], None)
+    assert behind.headline.startswith("At 10,000 images use cnn rather than good")
+
+
 def test_no_word_of_more_images_where_a_fit_does_not_bear_it():
     found = summarize(study({"vit": law(2, -0.4), "cnn": [0.2] * 5}), PROTOCOL, [], None)
     assert "With twice" not in found.verdict

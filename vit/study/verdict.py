@@ -66,9 +66,27 @@ def _sentences(
         found = _beside_first(comparisons, first.num_images) if len(comparisons) > 1 else found
         unknown = "Only one size was measured, so the effect of more images is not known."
         return found, narrow, [unknown, conditions]
-    changes = [_elsewhere(one) for one in comparisons] or [""]
+    order = sorted(comparisons, key=_by_answer)
+    found = [_at_largest(one, series) for one in order] or found
+    changes = [_elsewhere(one) for one in order] or [""]
     pairs = [sentence for pair in zip(found, changes, strict=True) for sentence in pair]  # "they" means the two before
     return pairs, narrow, [_with_twice(series), conditions]
+
+
+def _by_answer(comparison: Comparison) -> tuple[bool, float]:
+    """A key for sorting: the network that is farthest ahead of the first at the largest size leads, as the answer.
+
+    Without such a network, the one that is least behind leads; those that nothing tells apart come last.
+    """
+    if not comparison.differences:
+        return True, 0.0
+    is_open = not _is_decided(comparison)
+    return is_open, 0.0 if is_open else -comparison.differences[-1].gap.value
+
+
+def _is_decided(comparison: Comparison) -> bool:
+    """Whether one of two networks is ahead at the largest size."""
+    return comparison.verdict in ("first ahead", "second ahead") or comparison.differences[-1].is_significant
 
 
 def _headline(comparisons: Sequence[Comparison]) -> str:
@@ -97,7 +115,7 @@ def _at_largest(comparison: Comparison, series: Sequence[Series]) -> str:
     at = f"At {one.num_images:,} images"
     if one.gap.low is None or one.gap.high is None:
         return f"{at} the error is {errors[0]} for {names[0]} and {errors[1]} for {names[1]}, from one seed."
-    if comparison.verdict in ("first ahead", "second ahead") or one.is_significant:
+    if _is_decided(comparison):
         low, high = sorted((abs(one.gap.low), abs(one.gap.high)))
         best, other = (0, 1) if one.gap.value < 0 else (1, 0)
         return (
