@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -75,6 +76,15 @@ def test_a_target_is_asked_for(folder, capsys):
     out = capsys.readouterr().out
     assert "Training images for an accuracy of 97 %" in out
     last = out.strip().splitlines()[-1]
+    assert last == f"Next: vit compare {study}/cells/vit/0010000/seed0 {study}/cells/resnet/0010000/seed0"
+
+
+def test_the_next_command_compares_the_networks_of_the_answer(folder, capsys):
+    alike = [replace(one, series="twin", run=one.run.replace("vit", "twin")) for one in cells() if one.series == "vit"]
+    both = [one for one in cells() if one.series == "vit"] + alike + [one for one in cells() if one.series != "vit"]
+    study = folder(both)
+    report(study, target=0.97)
+    last = capsys.readouterr().out.strip().splitlines()[-1]
     assert last == f"Next: vit compare {study}/cells/vit/0010000/seed0 {study}/cells/resnet/0010000/seed0"
 
 

@@ -87,12 +87,15 @@ def _wanted(fit: "Fit | None") -> str:
 
 
 def _next(study: "StudyDirectory", findings: "Findings") -> str:
-    """The next useful command: with a target where a curve is fitted, else a comparison, else predictions."""
+    """The next useful command: a target where a curve is fitted, else a comparison of the answer, else predictions."""
+    from vit.study.verdict import by_answer
+
     if findings.target is None and any(series.fit is not None and series.fit.supported for series in findings.series):
         return f"vit report {shlex.quote(str(study.path))} --target 0.95"
     rows = records(study.results_path)
-    if findings.comparisons and findings.comparisons[0].differences:
-        pair, last = findings.comparisons[0], findings.comparisons[0].differences[-1]
+    pair = min(findings.comparisons, key=by_answer, default=None)
+    if pair is not None and pair.differences:
+        last = pair.differences[-1]
         runs = {(row["series"], row["images"], row["seed"]): row["run"] for row in rows}
         names = [runs[name, str(last.num_images), str(last.seeds[0])] for name in (pair.first, pair.second)]
         return "vit compare " + " ".join(shlex.quote(str(study.path / name)) for name in names)

@@ -66,14 +66,14 @@ def _sentences(
         found = _beside_first(comparisons, first.num_images) if len(comparisons) > 1 else found
         unknown = "Only one size was measured, so the effect of more images is not known."
         return found, narrow, [unknown, conditions]
-    order = sorted(comparisons, key=_by_answer)
+    order = sorted(comparisons, key=by_answer)
     found = [_at_largest(one, series) for one in order] or found
     changes = [_elsewhere(one) for one in order] or [""]
     pairs = [sentence for pair in zip(found, changes, strict=True) for sentence in pair]  # "they" means the two before
     return pairs, narrow, [_with_twice(series), conditions]
 
 
-def _by_answer(comparison: Comparison) -> tuple[bool, float]:
+def by_answer(comparison: Comparison) -> tuple[bool, float]:
     """A key for sorting: the network that is farthest ahead of the first at the largest size leads, as the answer.
 
     Without such a network, the one that is least behind leads; those that nothing tells apart come last.
