@@ -22,6 +22,7 @@ from vit.study.variance_components import mean_error
 
 FIGURES = ROOT / "docs" / "figures" / "claims"
 WIDTH = 7.0  # inches
+WIDE = 50  # times as large as the smallest place: a linear axis would press the small ones together
 
 
 def draw(claim: Claim, answers: Answers, path: Path) -> None:
@@ -60,6 +61,8 @@ def draw_lines(claim: Claim, lines: Lines, path: Path) -> None:
         axes.set_ylim(bottom=0)
     else:
         axes.set_yscale("log")
+    if max(lines.x) > WIDE * min(lines.x):
+        _log_ticks(axes, lines.x)
     axes.set(xlabel=claim.axis or lines.x_label, ylabel=f"{lines.y_label}{' (%)' * lines.is_share}")
     axes.grid(axis="y", alpha=0.3)
     axes.legend(frameon=False)
@@ -122,6 +125,13 @@ def _bar(axes: Axes, x: float, y: Interval, index: int, label: str | None, *, is
         errorbar([x], [value], yerr=reach)
 
 
+def _log_ticks(axes: Axes, values: Sequence[float]) -> None:
+    """A logarithmic horizontal axis with a tick at each value."""
+    axes.set_xscale("log")
+    axes.set_xticks(values, [f"{value:,g}" for value in values])
+    axes.minorticks_off()
+
+
 def _list(claim: Claim, answers: Answers) -> Figure:
     """Each series with its interval, one below the other."""
     names = list(answers.correct[""])
@@ -162,9 +172,7 @@ def _curves(claim: Claim, answers: Answers) -> Figure:
             _bar(axes, value * offset, error, index, (claim.names.get(rest, rest) or None) if number == 0 else None)
         color, _ = look(index)
         axes.plot([value * offset for value, _ in points], [100 * error.value for error in errors], color=color, lw=1)
-    axes.set_xscale("log")
-    axes.set_xticks(values, [f"{value:,g}" for value in values])
-    axes.minorticks_off()
+    _log_ticks(axes, values)
     axes.set(xlabel=claim.axis or claim.drawn, ylabel="test error (%), with the 95 % interval")
     axes.set_ylim(bottom=0)
     axes.grid(axis="y", alpha=0.3)
