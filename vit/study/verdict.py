@@ -58,7 +58,8 @@ def _sentences(
     if not series:
         return [f"No run has finished; {len(failed)} failed."], "", []
     first = series[0].points[-1]
-    found = [_at_largest(one, series) for one in comparisons] or [
+    order = sorted(comparisons, key=by_answer)
+    found = [_at_largest(one, series) for one in order] or [
         f"At {first.num_images:,} images {series[0].name} errs on {percent_words(first.mean)} of the test images."
     ]
     narrow, conditions = _what_would_narrow(comparisons), _conditions(series, protocol, failed)
@@ -66,8 +67,6 @@ def _sentences(
         found = _beside_first(comparisons, first.num_images) if len(comparisons) > 1 else found
         unknown = "Only one size was measured, so the effect of more images is not known."
         return found, narrow, [unknown, conditions]
-    order = sorted(comparisons, key=by_answer)
-    found = [_at_largest(one, series) for one in order] or found
     changes = [_elsewhere(one) for one in order] or [""]
     pairs = [sentence for pair in zip(found, changes, strict=True) for sentence in pair]  # "they" means the two before
     return pairs, narrow, [_with_twice(series), conditions]
