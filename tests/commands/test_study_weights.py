@@ -1,5 +1,6 @@
 """A study whose seeds start from weights of their own: the plan, its keys, and what study.json says of the weights."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -13,6 +14,7 @@ from vit.weights.backbone_file import write_backbone
 from vit.weights.hashing import weights_hash
 
 NANO = "digits --model.network.name=vit_nano_patch2_8 --model.network.depth=1"
+FINETUNE = "finetune --model.network.name=vit_nano_patch2_8 --model.network.depth=1"
 
 
 def draw(path, seed):
@@ -25,11 +27,13 @@ def draw(path, seed):
     write_backbone(description, kept, path)
 
 
-def planned(folder):
+def planned(folder, networks=("plain", "pretrained"), words=""):
+    start = f"--model.init_from={folder}/mae_seed{{seed}}.safetensors {words}"
+    lines = {"plain": NANO, "pretrained": f"{NANO} {start}", "tuned": f"{FINETUNE} {start}"}
+    named = ", ".join(f"{name}: '{lines[name]}'" for name in networks)
     study = folder / "starts.yaml"
     study.write_text(
-        f"networks: {{plain: '{NANO}', pretrained: '{NANO} --model.init_from={folder}/mae_seed{{seed}}.safetensors'}}\n"
-        "sizes: [50, 100]\nseeds: 2\nbudget: steps:3\n",
+        f"networks: {{{named}}}\nsizes: [50, 100]\nseeds: 2\nbudget: steps:3\n",
         encoding="utf-8",
     )
     options = read_words(["--config", str(study), "--wandb", "off", "--out", str(folder / "studies")])
@@ -50,6 +54,23 @@ def test_each_seed_starts_from_its_own_weights(tmp_path):
     draw(files[1], 2)
     other = {cell.folder for cell in planned(tmp_path).cells} - before
     assert {folder.parts[1] for folder in other} == {"pretrained"} and len(other) == 2  # both sizes of seed 1
+
+
+@pytest.mark.parametrize(
+    ("words", "freeze", "lora"),
+    [
+        ("", "batch_stats", None),  # the recipe's own value
+        ("--model.freeze=backbone", "backbone", None),
+        ("--model.freeze=none --model.lora=2", "none", 2),
+    ],
+)
+def test_options_that_need_weights_go_with_weights_of_each_seed(tmp_path, words, freeze, lora):
+    """The images are read with the first network, before the weights of any cell are known."""
+    for seed in (0, 1):
+        draw(tmp_path / f"mae_seed{seed}.safetensors", seed)
+    cells = planned(tmp_path, ["tuned"], words).cells
+    assert {(cell.recipe.model.freeze, cell.recipe.model.lora) for cell in cells} == {(freeze, lora)}
+    assert len({cell.recipe.model.init_from for cell in cells}) == 2
 
 
 def test_a_study_without_weights_says_nothing_of_weights():

@@ -14,9 +14,9 @@ def has_weights_pattern(recipe: Recipe) -> bool:
 
 
 def without_cell_files(recipe: Recipe) -> Recipe:
-    """The recipe without the weights and the teacher that depend on the cell."""
+    """The recipe without the weights and the teacher that depend on the cell, nor options that need such weights."""
     if has_weights_pattern(recipe):
-        recipe = replace(recipe, model=replace(recipe.model, init_from=None))
+        recipe = replace(recipe, model=replace(recipe.model, init_from=None, freeze="none", lora=None))
     return replace(recipe, distill=DistillConfig()) if _is_pattern(recipe.distill.teacher) else recipe
 
 

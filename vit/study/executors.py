@@ -1,9 +1,11 @@
 """Where cells run: on this machine, as tasks of SLURM, or on a Ray cluster"""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from vit.errors import ResourceError
 from vit.study.cluster import ClusterOptions
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ def run_cells_on(
     digests: Mapping[str, str],
     notify: "Callable[[Cell, Event], None]",
 ) -> None:
-    """Run every cell without a result. A failed cell does not stop the others.
+    """Run every cell without a result, and clear up after cells with one. A failed cell does not stop the others.
 
     Args:
         folder: folder of the study or cross-validation. Its name is that of the group at Weights & Biases.
@@ -68,6 +70,8 @@ def run_cells_on(
         UsageError: the executor is missing, or refuses the tasks.
         StoppedError: Ctrl-C ended the waiting for SLURM; the tasks go on.
     """
+    for cell in cells:
+        _clear_up(folder / cell.folder)
     if executor == "slurm":
         from vit.study.slurm import run_on_slurm
 
@@ -80,3 +84,13 @@ def run_cells_on(
         from vit.study.runner import run_cells
 
         run_cells(folder, cells, share_of(executor, options, jobs), folder.name, digests, notify)
+
+
+def _clear_up(cell: Path) -> None:
+    """Remove the lock and the checkpoint to resume from that a cell keeps where it was killed after its result."""
+    from vit.checkpoints.run import RunDirectory
+
+    run = RunDirectory(cell)
+    if run.result_path.is_file() and run.lock_path.is_file():
+        with suppress(ResourceError), run.held():  # another start of the study may be about to do the same
+            run.last_path.unlink(missing_ok=True)
