@@ -7,7 +7,7 @@ from pathlib import Path
 from results_blocks import network_lines, results_page
 from results_claims import answers_of, claims_page, lines_of
 from results_figures import FIGURES, draw, draw_lines
-from results_kept import Answers, Kept
+from results_kept import Answers, Kept, seeds_of
 from results_rows import ROOT, Row, read_evidence
 from results_sizes import draw_curve
 from results_words import accuracy_words, differences, hardware, minutes_words, progress, table_line
@@ -91,9 +91,9 @@ def short_board(text: str, kept: Mapping[str, Kept]) -> str:
 
 
 def _board_lines(kept: Kept) -> Iterator[tuple[str, ...]]:
-    machines, command = hardware(kept), f"`make results ROW={kept.row.name}`"
-    for cells in network_lines(kept, kept.answers):
-        yield (kept.row.data, *cells, machines, command)
+    command = f"`make results ROW={kept.row.name}`"
+    for (_, trained), cells in zip(seeds_of(kept.cells), network_lines(kept, kept.answers), strict=True):
+        yield (kept.row.data, *cells, hardware(kept, trained), command)
     if (svc := kept.measured("svc")) is not None:
         yield (
             kept.row.data, "support vector machine (scikit-learn's `SVC`)", "",

@@ -1,12 +1,12 @@
 """Sentences and numbers of the pages that `make results` writes: differences, intervals, p values, lines of tables."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from results_kept import Answers, Kept
 
 from vit.checkpoints.result import rule_words
-from vit.study.findings import ALPHA, Difference, Interval
+from vit.study.findings import ALPHA, CellResult, Difference, Interval
 from vit.study.paired import Pair, difference, hochberg
 from vit.study.variance_components import NORMAL_QUANTILE, mean_error, wilson
 
@@ -163,9 +163,11 @@ def progress(kept: Kept) -> str:
     return f"{words}{failed} ({hardware(kept)}).{checkpoints}"
 
 
-def hardware(kept: Kept) -> str:
-    """Machines, and what of them a run used."""
-    return f"{'; '.join(kept.machines)}; each run: {kept.protocol['device']}"
+def hardware(kept: Kept, cells: Iterable[CellResult] | None = None) -> str:
+    """Machines that trained cells of a row (None: all of its runs), and what of a machine a run used."""
+    runs = None if cells is None else {cell.run for cell in cells}
+    machines = [name for name, trained in kept.machines.items() if runs is None or runs & set(trained)]
+    return f"{'; '.join(machines)}; each run: {kept.protocol['device']}"
 
 
 def conditions(kept: Kept) -> str:

@@ -171,6 +171,23 @@ def test_a_changed_result_changes_the_page(pages, rows, store, evidence, kept, t
     assert pages.leaderboard(board, named) != pages.leaderboard(kept, named)
 
 
+def test_the_board_names_the_machines_of_the_networks_that_it_shows(
+    pages, evidence, rows, store, kept, tmp_path, monkeypatch
+):
+    """A machine that trained other networks or sizes of the row is named with the hours of the row alone."""
+    monkeypatch.setattr(rows, "EVIDENCE", tmp_path)
+    row = kept["digits_demo"].row
+    shutil.copytree(ROOT / "evidence" / row.name, tmp_path / row.name, ignore=shutil.ignore_patterns("*.ckpt"))
+    path = tmp_path / row.name / "machines.json"
+    cells = [cell for trained in json.loads(path.read_text(encoding="utf-8")).values() for cell in trained]
+    machines = {"a laptop": [cell for cell in cells if "/ViT/" in cell], "a server": [c for c in cells if "/CNN/" in c]}
+    path.write_text(json.dumps(machines), encoding="utf-8")
+    lines = pages.leaderboard({row.name: store.Kept.of(row)}, evidence.rows).splitlines()
+    vit, cnn = (next(line for line in lines if f"| {name} (" in line) for name in ("ViT", "CNN"))
+    assert "| a laptop; each run" in vit and "| a server; each run" in cnn
+    assert any("a laptop; a server; each run" in line for line in lines)
+
+
 def test_a_series_without_seeds_stands_beside_every_seed(store):
     correct = np.array([True, False, True, True])
     networks = {0: correct, 1: ~correct}
