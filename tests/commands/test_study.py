@@ -302,35 +302,6 @@ def test_a_killed_study_goes_on_where_it_was(vit, whole, given, tmp_path):
     assert same_but_for_kills(whole[0], tmp_path / given.name)
 
 
-KILLED_WITH_RESULT = """
-import importlib, os, signal
-
-cell = importlib.import_module("vit.study.cell")
-
-def finish(*values, finish=cell.finish):
-    finish(*values)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-cell.finish = finish
-"""
-
-
-@linux_only
-@on_digits
-@pytest.mark.faults("R9", "R12")
-def test_cells_that_are_killed_after_their_results_are_cleared_up(vit, whole, given, tmp_path):
-    """Each process dies between its result.json and the end of its training; the next start has nothing to train."""
-    process = start(tmp_path, *given.line, "--out", tmp_path, script=KILLED_WITH_RESULT, real=True)
-    _, said = finish(tmp_path, process, 120)
-    study = tmp_path / given.name
-    assert process.returncode == 0 and len(list(study.rglob("result.json"))) == 8, said
-    assert len(list(study.rglob(".lock"))) == len(list(study.rglob("last.ckpt"))) == 8
-    answer = vit(*given.line, "--out", tmp_path)
-    assert answer.code == 0 and "8 of 8 cells were done before" in answer.err, answer.err
-    assert same_but_for_kills(whole[0], study)
-    assert not list(study.rglob("last.ckpt")) and len(list(study.rglob("best.ckpt"))) == 8
-
-
 @linux_only
 @pytest.mark.faults("R9")
 @pytest.mark.slow

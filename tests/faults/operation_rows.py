@@ -61,8 +61,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("R8", "a run folder that is moved or renamed before it is resumed",
               "nothing in the folder depends on its path"),
         Fault("R9", "a study that is killed",
-              "the same command continues; finished cells are not repeated, and keep no lock and no checkpoint to resume from; "
-              "the same table"),
+              "the same command continues; finished cells are not repeated, and keep no lock and no checkpoint to "
+              "resume from; the same table"),
         Fault("R10", "a cell of a study that fails",
               "the other cells run; every report lists the failed cell with its reason", 5),
         Fault("R11", "`vit predict` that is killed",

@@ -1,0 +1,39 @@
+"""What every executor does before it trains: it clears up after cells that were killed right after their results."""
+
+import pytest
+
+from tests.processes import finish, linux_only, start
+
+STUDY = (
+    *("study", "digits", "--networks", "vit_nano_patch2_8", "--vary", "model.network.pool=cls,mean"),
+    *("--set", "augment.name=none", "--set", "model.network.depth=1", "--set", "trainer.accelerator=cpu"),
+    *("--sizes", "20", "--seeds", "1", "--budget", "steps:6", "--jobs", "2", "--wandb", "off"),
+)
+KILLED_WITH_RESULT = """
+import importlib, os, signal
+
+cell = importlib.import_module("vit.study.cell")
+
+def finish(*values, finish=cell.finish):
+    finish(*values)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+cell.finish = finish
+"""
+
+
+@linux_only
+@pytest.mark.faults("R9", "R12")
+def test_cells_that_are_killed_after_their_results_are_cleared_up(vit, tmp_path):
+    """Each process dies between its result.json and the end of its training; the next start has nothing to train."""
+    process = start(tmp_path, *STUDY, "--out", tmp_path, script=KILLED_WITH_RESULT, real=True)
+    _, said = finish(tmp_path, process, 120)
+    assert process.returncode == 0, said
+    found = {name: list(tmp_path.rglob(name)) for name in ("result.json", ".lock", "last.ckpt", "best.ckpt")}
+    assert {name: len(paths) for name, paths in found.items()} == dict.fromkeys(found, 2)
+    results = [path.read_bytes() for path in found["result.json"]]
+    answer = vit(*STUDY, "--out", tmp_path)
+    assert answer.code == 0 and "2 of 2 cells were done before" in answer.err, answer.err
+    assert [path.read_bytes() for path in found["result.json"]] == results
+    assert not list(tmp_path.rglob(".lock")) and not list(tmp_path.rglob("last.ckpt"))
+    assert all(path.is_file() for path in found["best.ckpt"])
