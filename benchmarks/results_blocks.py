@@ -9,6 +9,7 @@ from results_words import accuracy_words, differences, each_seed, minutes_words,
 
 from vit.study.findings import CellResult
 from vit.study.folder import StudyDirectory
+from vit.study.wording import end_of_tuning_warning
 
 
 def results_page(kept: Mapping[str, Kept], rows: Mapping[str, Row], sections: Sequence[Section], note: str) -> str:
@@ -40,7 +41,8 @@ def block(kept: Kept) -> Iterator[str]:
     yield from (size_lines(kept) if kept.has_sizes else _one_size(kept))
     if isinstance(chosen := kept.protocol.get("chosen"), dict):
         words = [f"{group}: {choice} of {_tried(kept, group)}" for group, choice in chosen.items()]
-        yield from ("", f"Chosen on the validation images: {'; '.join(words)}.")
+        told = [f"Chosen on the validation images: {'; '.join(words)}.", end_of_tuning_warning(kept.protocol)]
+        yield from ("", " ".join(filter(None, told)))
     seeds = kept.protocol["seeds"]
     if isinstance(seeds, list) and len(seeds) == 1:
         yield from ("", "One seed: the intervals are about other test images alone. Other seeds would scatter more.")

@@ -193,14 +193,15 @@ def test_a_failed_cell_is_listed_and_the_rest_goes_on(vit, whole, given, tmp_pat
 
 @on_digits
 def test_tuning_chooses_on_validation_images_for_every_network_and_size(vit, given, tmp_path):
-    tuned = ("--tune", "optim.lr=x0.000001,x1", "--sizes", given.sizes[1], "--budget", "steps:30")
+    tuned = ("--tune", "optim.lr=x0.000001,x0.000002,x1", "--sizes", given.sizes[1], "--budget", "steps:30")
     answer = vit(*given.line, *tuned, "--out", tmp_path)
     assert answer.code == 0, answer.err
     results, protocol, _ = collect(tmp_path / given.name)
     assert len(results) == 4 and set(protocol["chosen"].values()) == {"lr=0.001"}
     folders = [path.parent.name for path in (tmp_path / given.name).rglob("result.json")]
     assert sum("lr-1e-09" in name for name in folders) == 2  # the rejected ones, with the first seed alone
-    assert "chosen among 2 settings" in protocol["tuning"]
+    assert "chosen among 3 settings" in protocol["tuning"]
+    assert "pool=mean took the highest lr (50 images). Give --tune more values." in answer.out
 
 
 def test_a_dry_run_times_a_step_and_trains_nothing(vit, given, tmp_path):

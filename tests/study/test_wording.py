@@ -3,7 +3,7 @@
 import pytest
 
 from vit.study.findings import Interval
-from vit.study.wording import ends, in_words, listed, percent_words, two_digits
+from vit.study.wording import end_of_tuning_warning, ends, in_words, listed, percent_words, two_digits
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,33 @@ def test_an_open_end_of_an_interval(low, high, words):
 @pytest.mark.parametrize(("sizes", "words"), [([100], "100"), ([100, 300, 1000], "100, 300 and 1,000")])
 def test_sizes_in_a_sentence(sizes, words):
     assert listed(sizes) == words
+
+
+def tuned(cnn, vit="lr=0.1, depth=2"):
+    """A protocol whose CNN chose among three learning rates, and whose ViT among three and two values."""
+    rates, depths = ("0.01", "0.1", "1"), (2, 4)
+    return {
+        "settings": {
+            "CNN, small": ["lr=1e-05", "lr=0.001", "lr=0.1"],
+            "ViT": [f"lr={rate}, depth={depth}" for rate in rates for depth in depths],
+        },
+        "chosen": {**{f"CNN, small, {size} images": lr for size, lr in cnn.items()}, "ViT, 300 images": vit},
+    }
+
+
+@pytest.mark.parametrize(
+    ("protocol", "words"),
+    [
+        ({}, ""),
+        (tuned({"300": "lr=0.001"}), ""),
+        (tuned({"300": "lr=0.001"}, vit="lr=0.1, depth=4"), ""),  # of two values each is at an end
+        (tuned({"300": "lr=1e-05", "1,000": "lr=1e-05"}), "CNN, small took the lowest lr (300 images, 1,000 images)."),
+        (tuned({"300": "lr=0.1"}), "CNN, small took the highest lr (300 images)."),
+        (tuned({"300": "lr=0.001"}, vit="lr=0.01, depth=4"), "ViT took the lowest lr (300 images)."),
+        ({"settings": {"ViT": ["x=e", "x=1-2", "x=-"]}, "chosen": {"ViT, 50 images": "x=e"}}, ""),
+        ({"settings": {"ViT": ["pool=cls", "pool=mean", "pool=max"]}, "chosen": {"ViT, 50 images": "pool=cls"}}, ""),
+    ],
+)
+def test_a_value_at_the_end_of_those_that_tuning_tried(protocol, words):
+    found = end_of_tuning_warning(protocol)
+    assert (words in found and "--tune" in found) if words else not found

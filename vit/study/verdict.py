@@ -5,7 +5,14 @@ from dataclasses import dataclass
 
 from vit.console import p_value
 from vit.study.findings import CellResult, Comparison, Difference, FailedCell, Interval, Protocol, Series
-from vit.study.wording import LINEAR_PROBE, budget_words, last_weights_warning, outcome, percent_words
+from vit.study.wording import (
+    LINEAR_PROBE,
+    budget_words,
+    end_of_tuning_warning,
+    last_weights_warning,
+    outcome,
+    percent_words,
+)
 
 FEW_PASSES = 3.0  # over the images of the largest size
 
@@ -37,7 +44,7 @@ def verdict(
     """The largest size, the other sizes, the effect of more images, the conditions, and warnings about the budget."""
     right = f"A test image is right if {protocol['right']}." if "right" in protocol else ""
     found, narrow, more = _sentences(series, comparisons, protocol, failed)
-    few, last = "", _last_weights_warning(results)
+    few, last, end = "", _last_weights_warning(results), end_of_tuning_warning(protocol)
     if protocol.get("budget") != LINEAR_PROBE:  # a head is fitted until it no longer changes
         right = " ".join(filter(None, (right, _more_steps(results))))
         few = _few_passes(results)
@@ -46,8 +53,8 @@ def verdict(
     return Told(
         headline,
         [sentence for sentence in [*found, *more, right] if sentence and sentence != headline],
-        [step for step in (narrow, few, last, again) if step],
-        " ".join(filter(None, [*found, narrow, *more, right, few, last])),
+        [step for step in (narrow, few, end, last, again) if step],
+        " ".join(filter(None, [*found, narrow, *more, right, few, end, last])),
     )
 
 

@@ -1,6 +1,7 @@
 """A study's numbers and comparisons in words, for the verdict, the terminal and the page"""
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -9,6 +10,7 @@ from vit.study.findings import ALPHA, Comparison, Difference, Interval, JsonValu
 
 LINEAR_PROBE = "linear probe"  # budget of cells that fit a head to a frozen backbone, until it no longer changes
 PROBE_WORDS = "heads fitted to features of frozen backbones"
+_NUMBER = re.compile(r"(\S+)=(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=, |$)")  # "lr=0.001, depth=4"
 Words = Callable[[float], str]
 Cell = tuple[str, str]  # a value and its interval; the page prints the interval below the value
 
@@ -44,6 +46,37 @@ def last_weights_warning(count: int, total: int, unit: str, remedy: str) -> str:
         f"In {count:,} of {total:,} {unit} the last weights are clearly more accurate on the validation images than "
         f"the checkpoint that {remedy}"
     )
+
+
+def end_of_tuning_warning(protocol: Protocol) -> str:
+    """A warning where tuning chose the lowest or the highest of three or more numbers; else an empty text.
+
+    With two numbers every choice is at an end.
+    """
+    chosen, settings = protocol.get("chosen"), protocol.get("settings")
+    if not isinstance(chosen, Mapping) or not isinstance(settings, Mapping):
+        return ""
+    found: dict[str, list[str]] = {}
+    for group, choice in chosen.items():
+        name, _, num_images = group.rpartition(", ")  # "CNN, 1,000 images"
+        tried = _numbers(settings.get(name))
+        for option, (value,) in _numbers(choice).items():
+            values = sorted(tried.get(option, set()))
+            if len(values) > 2 and value in (values[0], values[-1]):
+                end = "lowest" if value == values[0] else "highest"
+                found.setdefault(f"{name} took the {end} {option}", []).append(num_images)
+    if not found:
+        return ""
+    words = "; ".join(f"{taken} ({', '.join(sizes)})" for taken, sizes in found.items())
+    return f"The best value may lie outside those that were tried: {words}. Give --tune more values."
+
+
+def _numbers(settings: JsonValue) -> dict[str, set[float]]:
+    """{option: its numbers} of one setting, or of a list of them."""
+    found: dict[str, set[float]] = {}
+    for option, value in _NUMBER.findall(in_words(settings)):
+        found.setdefault(option, set()).add(float(value))
+    return found
 
 
 def equal_seeds(protocol: Protocol, sizes: Sequence[int]) -> int | None:
