@@ -235,7 +235,6 @@ def test_cells_of_tried_values_count_as_runs_and_only_chosen_ones_as_answers(row
     ("study", "grid"),
     [
         ("cifar10_sizes", "cifar10_grid"),
-        ("clothing", "clothing_grid"),
         ("fashion_mnist_sizes", "fashion_mnist_grid"),
     ],
 )
