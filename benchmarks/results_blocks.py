@@ -40,9 +40,10 @@ def block(kept: Kept) -> Iterator[str]:
     """Numbers of each network, how far the networks differ from the first, runs, hours and commands of a row."""
     yield from (size_lines(kept) if kept.has_sizes else _one_size(kept))
     if isinstance(chosen := kept.protocol.get("chosen"), dict):
-        words = [f"{group}: {choice} of {_tried(kept, group)}" for group, choice in chosen.items()]
-        told = [f"Chosen on the validation images: {'; '.join(words)}.", end_of_tuning_warning(kept.protocol)]
-        yield from ("", " ".join(filter(None, told)))
+        yield from ("", "Chosen on the validation images, whose accuracies stand in parentheses:", "")
+        yield from (f"- {group}: {choice} of {_tried(kept, group)}" for group, choice in chosen.items())
+        if warning := end_of_tuning_warning(kept.protocol):
+            yield from ("", warning)
     seeds = kept.protocol["seeds"]
     if isinstance(seeds, list) and len(seeds) == 1:
         yield from ("", "One seed: the intervals are about other test images alone. Other seeds would scatter more.")
@@ -50,10 +51,16 @@ def block(kept: Kept) -> Iterator[str]:
 
 
 def _tried(kept: Kept, group: str) -> str:
-    """What was tried for a network and a number of images, "NETWORK, 5,000 images"."""
-    cells = StudyDirectory(kept.row.folder).listed()
-    found = [cell.choice for cell in cells if f"{cell.series}, {cell.num_images:,} images" == group]
-    return ", ".join(dict.fromkeys(found))
+    """What was tried for a network and a number of images, "NETWORK, 5,000 images", with its validation accuracy."""
+    study, found = StudyDirectory(kept.row.folder), dict[str, str]()
+    for cell in study.listed():
+        if (
+            f"{cell.series}, {cell.num_images:,} images" == group and cell.choice not in found
+        ):  # the first seed comes first
+            result = study.run(cell).read_result()
+            told = "failed" if result is None else f"{100 * result.validation[f'val/{result.accuracy_metric}']:.2f} %"
+            found[cell.choice] = f"{cell.choice} ({told})"
+    return ", ".join(found.values())
 
 
 def reference(name: str, names: Sequence[str]) -> str:
