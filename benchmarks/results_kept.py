@@ -16,7 +16,7 @@ from vit.checkpoints.result import unpack
 from vit.checkpoints.run import RunDirectory
 from vit.data.subset import SubsetKind
 from vit.study.findings import CellResult, FailedCell, Findings, Protocol
-from vit.study.folder import StudyDirectory, collect, tuned
+from vit.study.folder import StudyDirectory, collect, tuned, will_run
 from vit.study.grid import Inputs, make_cells
 from vit.study.paired import Pair
 from vit.study.summary import summarize
@@ -102,7 +102,7 @@ class Kept:
 
     Attributes:
         cells: finished cells; where values are tuned, those with the chosen values.
-        num_listed: number of cells of the whole study, with those of all tried values.
+        num_listed: number of cells that the study trains, with those of all tried values.
         num_done: number of finished cells, also counted so.
         seconds: sum of their times.
     """
@@ -125,11 +125,11 @@ class Kept:
         study = StudyDirectory(row.folder)
         listed = study.listed()
         choices = tuned(study, listed)
-        open_ = {cell.folder for cell in listed if cell.choice and cell.group not in choices}
-        cells = [cell for cell in found if cell.run in noted - open_]  # the others are being trained at this moment
+        cells = [cell for cell in found if cell.run in noted]  # the others are being trained at this moment
         done = [result for cell in listed if cell.folder in noted and (result := study.run(cell).read_result())]
         seconds = sum(result.seconds for result in done)
-        return cls(row, cells, protocol, failed, len(listed), len(done), seconds) if cells else None
+        num_listed = len(will_run(listed, choices))
+        return cls(row, cells, protocol, failed, num_listed, len(done), seconds) if cells else None
 
     @property
     def has_sizes(self) -> bool:

@@ -202,6 +202,15 @@ def test_tuning_chooses_on_validation_images_for_every_network_and_size(vit, giv
     assert sum("lr-1e-09" in name for name in folders) == 2  # the rejected ones, with the first seed alone
     assert "chosen among 3 settings" in protocol["tuning"]
     assert "pool=mean took the highest lr (50 images). Give --tune more values." in answer.out
+    assert (
+        "  cells    8, 2 at a time" in answer.out and "8/8  pool=" in answer.err
+    )  # of 12: one value with the second seed
+    rejected = next((tmp_path / given.name).glob("cells/pool-mean/**/seed0-lr-1e-09-*/result.json"))
+    rejected.unlink()  # as if another machine were still trying values of this network
+    answer = vit("report", tmp_path / given.name)
+    assert answer.code == 0, answer.err
+    results, protocol, _ = collect(tmp_path / given.name)
+    assert {one.series for one in results} == {"pool=cls"} and protocol["cells"] == "2 of 4 finished, 0 failed"
 
 
 def test_a_dry_run_times_a_step_and_trains_nothing(vit, given, tmp_path):

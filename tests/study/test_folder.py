@@ -7,7 +7,7 @@ import pytest
 
 from vit.checkpoints.result import RunResult
 from vit.models.spec import NetworkSpec
-from vit.study.folder import ListedCell, StudyDirectory, chosen, collect, tuned
+from vit.study.folder import ListedCell, StudyDirectory, chosen, collect, tuned, will_run
 
 CONFIDENT = {"val/loss": 2.9, "val/acc1": 0.28}  # overfitted: many right answers with far too much confidence
 UNTRAINED = {"val/loss": 2.3, "val/acc1": 0.11}
@@ -64,3 +64,11 @@ def test_results_of_before_were_chosen_by_the_loss(tmp_path):
     del content["best_metric"]
     path.write_text(json.dumps(content), encoding="utf-8")
     assert RunResult.read(path).best_metric == "loss"
+
+
+@pytest.mark.parametrize(("choices", "other"), [({}, "a"), ({("vit", 10): "b"}, "b"), ({("cnn", 10): "b"}, "a")])
+def test_candidates_are_trained_with_one_seed_and_one_of_them_with_the_others(choices, other):
+    cells = [ListedCell("vit", 10, seed, choice, f"{seed}{choice}") for seed in (0, 1, 2) for choice in ("a", "b")]
+    assert [cell.folder for cell in will_run(cells, choices)] == ["0a", "0b", f"1{other}", f"2{other}"]
+    fixed = [ListedCell("vit", 10, seed, "", str(seed)) for seed in (0, 1)]
+    assert will_run(fixed, {}) == fixed

@@ -68,6 +68,13 @@ class StudyPlan:
 
         return shard(self.cells, *self.options.part)
 
+    @cached_property
+    def cells_to_train(self) -> "list[Cell]":
+        """The cells of this machine's shard that it will train, as far as that is known before tuning."""
+        from vit.study.folder import will_run
+
+        return will_run(self.own_cells, {})
+
     @property
     def is_probe(self) -> bool:
         """Whether every series fits a head to a frozen backbone, which has no length."""
@@ -159,7 +166,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
 
 def show_study(reporter: Reporter, plan: StudyPlan) -> None:
     """Show what a study will do."""
-    cells, source = plan.own_cells, plan.source
+    cells, source = plan.cells_to_train, plan.source
     images = ", ".join(f"{len(samples):,} {split}" for split, samples in source.splits.items())
     reporter.line(f"Study of {source.name}")
     reporter.facts(
@@ -184,7 +191,7 @@ def show_estimate(reporter: Reporter, study: StudyPlan) -> None:
     from vit.study.runner import time_network
     from vit.training.planning.plan import make_plan
 
-    cells, machine = study.own_cells, study.machine
+    cells, machine = study.cells_to_train, study.machine
     largest = {cell.series: cell for cell in sorted(cells, key=lambda cell: cell.num_images)}
     timed = {name: time_network(cell.recipe, machine) for name, cell in largest.items()}
     groups: dict[tuple[str, int], list[Cell]] = {}

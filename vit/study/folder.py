@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from vit.atomic_files import write_json
 from vit.checkpoints.result import RunResult, rule_words, unpack
@@ -69,6 +70,9 @@ class ListedCell:
     def group(self) -> Group:
         """Key of the cells among which tuning chooses."""
         return self.series, self.num_images
+
+
+C = TypeVar("C", Cell, ListedCell)
 
 
 class StudyDirectory(StudyLayout):
@@ -144,11 +148,29 @@ def tuned(study: StudyDirectory, cells: Sequence[ListedCell]) -> dict[Group, str
     return {group: choice for group, choice in found.items() if choice is not None}
 
 
+def will_run(cells: Sequence[C], choices: Mapping[Group, str]) -> list[C]:
+    """The cells that a study trains: of every group the candidates with its first seed, and one choice with the others.
+
+    Args:
+        cells: all cells, in order.
+        choices: what tuning has chosen so far. Until then the first candidate stands for the choice.
+    """
+    first: dict[Group, C] = {}
+    for cell in cells:
+        first.setdefault(cell.group, cell)
+    return [
+        cell
+        for cell in cells
+        if cell.seed == first[cell.group].seed or cell.choice == choices.get(cell.group, first[cell.group].choice)
+    ]
+
+
 def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     """(finished cells, protocol, failed cells) of a study's folder.
 
-    Where values were tuned, only the cells with the chosen values count. The protocol names the chosen values, the
-    number of cells, the metric that chose their checkpoints, and their versions and devices.
+    Where values are tuned, only the cells with the chosen values count, and none before something is chosen. The
+    protocol names the chosen values, the number of cells, the metric that chose their checkpoints, and their versions
+    and devices.
 
     Raises:
         UsageError: the folder is not a study.
@@ -156,7 +178,7 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     study = StudyDirectory.open(path)
     cells = study.listed()
     choices = tuned(study, cells)
-    wanted = [cell for cell in cells if choices.get(cell.group, cell.choice) == cell.choice]
+    wanted = [cell for cell in cells if cell.choice == choices.get(cell.group, "")]
     found = [(cell, study.run(cell).read_result()) for cell in wanted]
     finished = [(cell, result) for cell, result in found if result is not None]
     failed = [
@@ -164,9 +186,10 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
         for cell, result in found
         if result is None and study.run(cell).failure_path.is_file()
     ]
+    num_wanted = len({(cell.group, cell.seed) for cell in cells})
     protocol = {
         **study.protocol(),
-        "cells": f"{len(finished):,} of {len(wanted):,} finished, {len(failed):,} failed",
+        "cells": f"{len(finished):,} of {num_wanted:,} finished, {len(failed):,} failed",
         "checkpoints": _distinct(rule_words(result.best_metric) for _, result in finished),
         **_machines([result for _, result in finished]),
     }
