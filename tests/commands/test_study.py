@@ -213,6 +213,31 @@ def test_tuning_chooses_on_validation_images_for_every_network_and_size(vit, giv
     assert {one.series for one in results} == {"pool=cls"} and protocol["cells"] == "2 of 4 finished, 0 failed"
 
 
+@on_digits
+@pytest.mark.faults("R10")
+def test_a_tried_value_that_fails_is_listed_and_another_is_chosen(vit, given, tmp_path):
+    line = (
+        "study",
+        given.data,
+        *NANO,
+        "--sizes",
+        given.sizes[0],
+        "--seeds",
+        1,
+        "--budget",
+        "steps:5",
+        "--wandb",
+        "off",
+    )
+    answer = vit(*line, "--tune", "optim.lr=1e30,0.001", "--out", tmp_path)
+    named = "vit_nano_patch2_8, 20 images, seed 0, lr=1e+30"
+    assert answer.code == 5 and f"1 cell failed, and is not in the numbers above:\n  {named}: the loss" in answer.err
+    results, protocol, failed = collect(tmp_path / given.name)
+    assert len(results) == len(failed) == 1 and protocol["chosen"] == {"vit_nano_patch2_8, 20 images": "lr=0.001"}
+    page = (tmp_path / given.name / "report.html").read_text()
+    assert "vit_nano_patch2_8, lr=1e+30" in page and "1 of 1 finished, 1 failed" in page
+
+
 def test_a_dry_run_times_a_step_and_trains_nothing(vit, given, tmp_path):
     answer = vit(*given.line, "--out", tmp_path, "--dry_run")
     assert answer.code == 0 and "8 cells, about" in answer.out and "--dry_run" not in answer.out

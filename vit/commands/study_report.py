@@ -59,9 +59,11 @@ def _show(reporter: Reporter, findings: "Findings") -> None:
         reporter.line(f"\nTraining images for an accuracy of {100 * findings.target:g} %")
         reporter.facts((series.name, _wanted(series.fit)) for series in findings.series)
     if findings.failed:
-        reporter.notice(f"\nWARNING: {len(findings.failed)} cells failed, and are not in the numbers above:")
+        one = len(findings.failed) == 1
+        counted = "1 cell failed, and is" if one else f"{len(findings.failed):,} cells failed, and are"
+        reporter.notice(f"\nWARNING: {counted} not in the numbers above:")
         for cell in findings.failed[:SHOWN_FAILED]:
-            reporter.notice(f"  {cell.series}, {cell.num_images:,} images, seed {cell.seed}: {cell.error}")
+            reporter.notice(f"  {cell.words()}: {cell.error}")
         if len(findings.failed) > SHOWN_FAILED:
             reporter.notice("  ...")
 

@@ -82,6 +82,11 @@ class FailedCell:
     error: str
     choice: str = ""
 
+    def words(self) -> str:
+        """The cell in a message."""
+        tried = f", {self.choice}" if self.choice else ""
+        return f"{self.series}, {self.num_images:,} images, seed {self.seed}{tried}"
+
 
 @dataclass(frozen=True)
 class Point:

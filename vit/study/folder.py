@@ -168,9 +168,9 @@ def will_run(cells: Sequence[C], choices: Mapping[Group, str]) -> list[C]:
 def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     """(finished cells, protocol, failed cells) of a study's folder.
 
-    Where values are tuned, only the cells with the chosen values count, and none before something is chosen. The
-    protocol names the chosen values, the number of cells, the metric that chose their checkpoints, and their versions
-    and devices.
+    Where values are tuned, finished cells are those with the chosen values; before something is chosen there are none.
+    Failed ones are those with any value. The protocol names the chosen values, the number of cells, the metric that
+    chose their checkpoints, and their versions and devices.
 
     Raises:
         UsageError: the folder is not a study.
@@ -181,10 +181,11 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     wanted = [cell for cell in cells if cell.choice == choices.get(cell.group, "")]
     found = [(cell, study.run(cell).read_result()) for cell in wanted]
     finished = [(cell, result) for cell, result in found if result is not None]
+    planned = [(cell, study.run(cell)) for cell in will_run(cells, choices)]
     failed = [
-        FailedCell(cell.series, cell.num_images, cell.seed, cell.folder, _failure(study.run(cell)), cell.choice)
-        for cell, result in found
-        if result is None and study.run(cell).failure_path.is_file()
+        FailedCell(cell.series, cell.num_images, cell.seed, cell.folder, _failure(run), cell.choice)
+        for cell, run in planned
+        if run.failure_path.is_file() and not run.result_path.is_file()
     ]
     num_wanted = len({(cell.group, cell.seed) for cell in cells})
     protocol = {
