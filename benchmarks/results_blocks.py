@@ -51,12 +51,10 @@ def block(kept: Kept) -> Iterator[str]:
 
 
 def _tried(kept: Kept, group: str) -> str:
-    """What was tried for a network and a number of images, "NETWORK, 5,000 images", with its validation accuracy."""
+    """What was tried for a network and a number of images, "NETWORK, 5,000 images", and its validation accuracy with the first seed."""
     study, found = StudyDirectory(kept.row.folder), dict[str, str]()
     for cell in study.listed():
-        if (
-            f"{cell.series}, {cell.num_images:,} images" == group and cell.choice not in found
-        ):  # the first seed comes first
+        if f"{cell.series}, {cell.num_images:,} images" == group and cell.choice not in found:
             result = study.run(cell).read_result()
             told = "failed" if result is None else f"{100 * result.validation[f'val/{result.accuracy_metric}']:.2f} %"
             found[cell.choice] = f"{cell.choice} ({told})"
