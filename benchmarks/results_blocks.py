@@ -51,7 +51,7 @@ def block(kept: Kept) -> Iterator[str]:
 
 
 def _tried(kept: Kept, group: str) -> str:
-    """What was tried for a network and a number of images, "NETWORK, 5,000 images", and its validation accuracy with the first seed."""
+    """What was tried for a group, "NETWORK, 5,000 images", and its validation accuracies with the first seed."""
     study, found = StudyDirectory(kept.row.folder), dict[str, str]()
     for cell in study.listed():
         if f"{cell.series}, {cell.num_images:,} images" == group and cell.choice not in found:
