@@ -94,9 +94,10 @@ def _section(claim: Claim, answers: Answers, kept: Kept) -> Iterator[str]:
     what = f"{claim.value}; more is better" if claim.by_condition else "test error; lower is better"
     if claim.by_condition and claim.value != "test accuracy":
         what = claim.value
+    fewer = "" if kept.is_finished else " Some points have fewer seeds so far."
     yield from (
-        f"*Figure: {what}. A point is the mean of {seeds} seeds. Its bar is the 95 % interval over other seeds and "
-        "other test images.*",
+        f"*Figure: {what}. A point is the mean of {seeds} seeds.{fewer} Its bar is the 95 % interval over other "
+        "seeds and other test images.*",
         "",
     )
     if claim.by_condition:

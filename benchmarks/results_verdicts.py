@@ -2,7 +2,7 @@
 
 A claim says for each of its comparisons what it expects: "more", "less" or "same". A comparison holds where the
 corrected test tells the two apart, in the expected direction. "same" holds where the test does not tell them apart,
-which is not a proof of equality.
+which is not a proof of equality. A pair with one common seed has no test, and decides nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ MEANING = (
     ("Mixed", "some agree with the claim, and some contradict it"),
     ("Not shown", "none of them can be told apart, which does not prove that they are equal"),
     ("Contradicted", "some differ in the other direction, and none as the claim says"),
-    ("Not contradicted", "the claim says that nothing differs, and no difference is found"),
+    ("Not contradicted", "the claim says that nothing differs, and no test finds a difference"),
     ("Measured", "the claim is a number, and its distance from the measured one is given"),
 )
 FEW = 2  # kinds of test images that a verdict lists; of more it counts
@@ -55,7 +55,7 @@ def verdict_of(claim: Claim, found: Answers | Lines) -> Verdict:
 
 def _agrees(one: Compared, word: str) -> bool | None:
     """True where a comparison of errors is as expected, False where it contradicts, None where it decides nothing."""
-    if word == "same":
+    if word == "same" and one.found.is_tested:
         return not one.is_apart
     if not one.is_apart:
         return None
@@ -70,7 +70,7 @@ def _label(agree: Sequence[bool | None], words: Sequence[str]) -> str:
     if holds and against:
         return f"Mixed{count}"
     if holds:
-        return f"Partly supported{count}"
+        return f"{'Not contradicted' if set(words) == {'same'} else 'Partly supported'}{count}"
     return f"Contradicted{count}" if against else "Not shown"
 
 

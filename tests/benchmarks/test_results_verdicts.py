@@ -69,6 +69,20 @@ def test_several_comparisons_are_counted_and_each_outcome_has_a_sentence(rows, v
     assert found.label == "Mixed (1 of 2)" and "points fewer errors" in found.sentence
 
 
+def test_a_pair_with_one_common_seed_agrees_with_nothing(rows, verdict_of):
+    """It has no test, and leaves the p values of the other pairs as they are."""
+    from results_words import compared
+
+    tested, single = answers({"a": 0.9, "b": 0.89}).correct[""], answers({"c": 0.9, "d": 0.9}, seeds=1).correct[""]
+    both = answers_of(SIZE, {"": {**tested, **single}})
+    one_pair, two_pairs = (("c", "d"),), (("a", "b"), ("c", "d"))
+    assert verdict_of(claim(rows, compare=one_pair, expects=("same",)), both).label == "Not shown"
+    found = verdict_of(claim(rows, compare=two_pairs, expects=("same", "same")), both)
+    assert found.label == "Not contradicted (1 of 2)" and "one seed" in found.sentence
+    alone, among = compared(both, two_pairs[:1])[0], compared(both, two_pairs)[0]
+    assert alone.p == among.p < 1
+
+
 def test_a_comparison_without_expectation_decides_nothing(rows, verdict_of):
     made = claim(rows, compare=(("a", "b"), ("c", "b")), expects=("", "more"))
     assert verdict_of(made, answers({"a": 0.99, "b": 0.9, "c": 0.5})).label == "Supported"
