@@ -8,7 +8,7 @@ from results_sizes import size_lines
 from results_words import accuracy_words, differences, each_seed, minutes_words, progress, seeds_words, table_line
 
 from vit.study.findings import CellResult
-from vit.study.folder import StudyDirectory
+from vit.study.folder import StudyDirectory, candidates
 from vit.study.wording import end_of_tuning_warning
 
 
@@ -41,7 +41,8 @@ def block(kept: Kept) -> Iterator[str]:
     yield from (size_lines(kept) if kept.has_sizes else _one_size(kept))
     if isinstance(chosen := kept.protocol.get("chosen"), dict):
         yield from ("", "Chosen on the validation images, whose accuracies stand in parentheses:", "")
-        yield from (f"- {group}: {choice} of {_tried(kept, group)}" for group, choice in chosen.items())
+        tried = _tried(kept)
+        yield from (f"- {group}: {choice} of {', '.join(tried[group])}" for group, choice in chosen.items())
         if warning := end_of_tuning_warning(kept.protocol):
             yield from ("", warning)
     seeds = kept.protocol["seeds"]
@@ -50,15 +51,14 @@ def block(kept: Kept) -> Iterator[str]:
     yield from ("", f"{progress(kept)} `make results ROW={kept.row.name}` runs `{kept.row.command}`.")
 
 
-def _tried(kept: Kept, group: str) -> str:
-    """What was tried for a group, "NETWORK, 5,000 images", and its validation accuracies with the first seed."""
-    study, found = StudyDirectory(kept.row.folder), dict[str, str]()
-    for cell in study.listed():
-        if f"{cell.series}, {cell.num_images:,} images" == group and cell.choice not in found:
-            result = study.run(cell).read_result()
-            told = "failed" if result is None else f"{100 * result.validation[f'val/{result.accuracy_metric}']:.2f} %"
-            found[cell.choice] = f"{cell.choice} ({told})"
-    return ", ".join(found.values())
+def _tried(kept: Kept) -> dict[str, list[str]]:
+    """{"NETWORK, 5,000 images": what tuning tried, each value with its validation accuracy}."""
+    study, found = StudyDirectory(kept.row.folder), dict[str, list[str]]()
+    for cell in candidates(study.listed()):
+        result = study.run(cell).read_result()
+        told = "failed" if result is None else f"{100 * result.validation[f'val/{result.accuracy_metric}']:.2f} %"
+        found.setdefault(f"{cell.series}, {cell.num_images:,} images", []).append(f"{cell.choice} ({told})")
+    return found
 
 
 def reference(name: str, names: Sequence[str]) -> str:

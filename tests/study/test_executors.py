@@ -1,4 +1,4 @@
-"""What every executor does before it trains: it clears up after cells that were killed right after their results."""
+"""Before cells are trained, those that were killed right after their results are cleared up."""
 
 import pytest
 

@@ -15,19 +15,17 @@ if TYPE_CHECKING:
 
 def train_cells(plan: StudyPlan, reporter: Reporter) -> int:
     """Run this machine's cells, at first those that tuning chooses among; returns the number of failed cells."""
-    from vit.study.folder import ListedCell, tuned, will_run
+    from vit.study.folder import ListedCell, candidates, tuned, will_run
 
     cells, folder = plan.own_cells, plan.folder
     listed = [ListedCell.of(cell) for cell in cells]
     folder.describe(plan.cells, plan.protocol)
     num_images = {split: len(samples) for split, samples in plan.source.splits.items()}
-    progress = StudyProgress(reporter, folder.path, cells, num_images)
-    progress.expect(will_run(cells, tuned(folder, listed)))
+    expected = will_run(cells, tuned(folder, listed))
+    progress = StudyProgress(reporter, folder.path, cells, num_images, expected)
     try:
         if any(cell.choice for cell in cells):
-            first = {cell.group: cell.seed for cell in reversed(cells)}
-            tried = [cell for cell in cells if cell.seed == first[cell.group]]
-            _run(plan, tried, progress.notify)
+            _run(plan, candidates(cells), progress.notify)
             choices = tuned(folder, listed)
             cells = [cell for cell in cells if choices.get(cell.group) == cell.choice]
             progress.expect(cells)

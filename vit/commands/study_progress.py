@@ -21,23 +21,31 @@ class StudyProgress:
         study: folder of the study.
         cells: cells that may run.
         num_images: {split: number of images} of the data.
+        expected: cells that will run, as far as that is known.
     """
 
-    def __init__(self, reporter: Reporter, study: Path, cells: "Sequence[Cell]", num_images: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        reporter: Reporter,
+        study: Path,
+        cells: "Sequence[Cell]",
+        num_images: Mapping[str, int],
+        expected: "Sequence[Cell]",
+    ) -> None:
         self.reporter, self.study = reporter, study
         self.progress = ProgressReport(reporter, "cell")
         self.work = {cell.folder: work for cell, work in zip(cells, _work(cells, num_images), strict=True)}
         self.num_running = self.num_done = self.num_failed = 0
-        self.work_done = self.total_work = 0.0
-        self.total = 0
+        self.work_done = 0.0
+        self.expect(expected)
+        if self.total < len(expected):
+            self.reporter.notice(f"{len(expected) - self.total:,} of {len(expected):,} cells were done before")
 
     def expect(self, cells: "Sequence[Cell]") -> None:
         """Count the cells that will run, without those that have a result."""
         left = [cell for cell in cells if not RunLayout(self.study / cell.folder).result_path.is_file()]
-        is_first, self.total = not self.total, self.num_done + self.num_failed + len(left)
+        self.total = self.num_done + self.num_failed + len(left)
         self.total_work = self.work_done + sum(self.work[cell.folder] for cell in left)
-        if len(left) < len(cells) and is_first:
-            self.reporter.notice(f"{len(cells) - len(left):,} of {len(cells):,} cells were done before")
 
     def notify(self, cell: "Cell", event: "Event") -> None:
         """Show that a cell has started or ended."""

@@ -84,8 +84,12 @@ class FailedCell:
 
     def words(self) -> str:
         """The cell in a message."""
-        tried = f", {self.choice}" if self.choice else ""
-        return f"{self.series}, {self.num_images:,} images, seed {self.seed}{tried}"
+        return cell_words(self.series, self.num_images, self.seed, self.choice)
+
+
+def cell_words(series: str, num_images: int, seed: int, choice: str) -> str:
+    """A cell of a study in a message: "CNN, 1,000 images, seed 0, lr=0.001"."""
+    return ", ".join(filter(None, (series, f"{num_images:,} images", f"seed {seed}", choice)))
 
 
 @dataclass(frozen=True)

@@ -131,19 +131,20 @@ def chosen(ranks: Mapping[str, Rank | None]) -> str | None:
     return min(known, key=lambda choice: ([-value for value in known[choice]], choice))
 
 
-def tuned(study: StudyDirectory, cells: Sequence[ListedCell]) -> dict[Group, str]:
-    """The choice of every group whose candidates are all done, by `optim.best_metric` of their recipes.
+def candidates(cells: Sequence[C]) -> list[C]:
+    """The cells among which tuning chooses: of every group those with its first seed."""
+    first = {cell.group: cell.seed for cell in reversed(cells)}
+    return [cell for cell in cells if cell.seed == first[cell.group]]
 
-    Candidates are the cells of the group's first seed.
-    """
+
+def tuned(study: StudyDirectory, cells: Sequence[ListedCell]) -> dict[Group, str]:
+    """The choice of every group whose candidates are all done, by `optim.best_metric` of their recipes."""
     ranks: dict[Group, dict[str, Rank | None]] = {}
-    first: dict[Group, int] = {}
-    for cell in cells:
-        if cell.seed == first.setdefault(cell.group, cell.seed):
-            run = study.run(cell)
-            result = run.read_result()
-            failed = _LOWEST if run.failure_path.is_file() else None
-            ranks.setdefault(cell.group, {})[cell.choice] = result.validation_rank if result else failed
+    for cell in candidates(cells):
+        run = study.run(cell)
+        result = run.read_result()
+        failed = _LOWEST if run.failure_path.is_file() else None
+        ranks.setdefault(cell.group, {})[cell.choice] = result.validation_rank if result else failed
     found = {group: chosen(each) for group, each in ranks.items()}
     return {group: choice for group, choice in found.items() if choice is not None}
 
@@ -155,9 +156,7 @@ def will_run(cells: Sequence[C], choices: Mapping[Group, str]) -> list[C]:
         cells: all cells, in order.
         choices: what tuning has chosen so far. Until then the first candidate stands for the choice.
     """
-    first: dict[Group, C] = {}
-    for cell in cells:
-        first.setdefault(cell.group, cell)
+    first = {cell.group: cell for cell in reversed(cells)}
     return [
         cell
         for cell in cells

@@ -15,6 +15,7 @@ from vit.checkpoints.run import slug
 from vit.errors import UsageError
 from vit.layout import CELLS
 from vit.study.cell_files import with_cell_files
+from vit.study.findings import cell_words
 from vit.training.planning.batch_size import automatic_batch_size, batch_multiple, given_batch_size
 from vit.training.recipes.recipe import UNDECIDING, Recipe
 from vit.training.recipes.values import plain
@@ -129,8 +130,7 @@ class Cell:
         """The cell in a message."""
         if self.recipe.data.fold is not None:
             return f"fold {self.recipe.data.fold}"
-        tried = f", {self.choice}" if self.choice else ""
-        return f"{self.series}, {self.num_images:,} images, seed {self.seed}{tried}"
+        return cell_words(self.series, self.num_images, self.seed, self.choice)
 
 
 def parse_sizes(sizes: Sequence[int | str], pool: int) -> list[int]:
