@@ -28,14 +28,16 @@ def test_the_layout_that_reports_and_studies_read(tmp_path):
 
 
 def test_a_result_of_the_first_version(tmp_path):
-    """It repeats the name of a model of timm, and knows neither temperature nor images that were left out."""
+    """It repeats the name of a model of timm, counts "1 threads", and knows neither temperature nor left-out images."""
     RESULT.write(tmp_path / "result.json")
     plain = json.loads((tmp_path / "result.json").read_text())
     for key in ("temperature", "uncalibrated", "correct", "skipped_steps", "unreadable_images", "left_out", "mfu"):
         del plain[key]
     plain["network"] = {"name": "resnet18", "model": "resnet18", "image_size": 32, "num_classes": 2}
+    plain["device"] = "cpu, 1 threads"
     (tmp_path / "result.json").write_text(json.dumps(plain))
-    expected = replace(RESULT, spec=NetworkSpec("resnet18", 2), image_size=32, left_out={}, mfu=None)
+    old = {"spec": NetworkSpec("resnet18", 2), "image_size": 32, "device": "cpu, 1 thread"}
+    expected = replace(RESULT, **old, left_out={}, mfu=None)
     assert RunResult.read(tmp_path / "result.json") == expected
 
 

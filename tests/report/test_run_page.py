@@ -72,7 +72,7 @@ def make(tmp_path):
             parameters=1_234_567, flops=89_000_000, data="photos",
             num_images={"train": 90, "validation": 9, "test": count},
             fingerprints={"train": "a", "validation": "b", "test": samples.fingerprint()}, seed=7, epochs=2.0,
-            steps=18, batch_size=10, seconds=12.0, images_per_second=345.0, device="cpu, 1 threads",
+            steps=18, batch_size=10, seconds=12.0, images_per_second=345.0, device="cpu, 1 thread",
             precision="32-true", best_epoch=1, validation={"val/loss": 0.9}, temperature=0.5,
             metrics=with_intervals(scored, len(class_names)).to_dict(),
             uncalibrated=uncalibrated(scored, len(class_names)).to_dict(), mfu=0.1234,

@@ -83,11 +83,11 @@ def test_a_size_with_one_common_seed_is_not_said_to_be_tested():
     alike = pair([0.30, 0.20, 0.12, 0.08], [0.301, 0.201, 0.1195, 0.04], noise=0.1)
     words = comparison_words(compare(*(first_seed_of(3000, found) for found in alike)))
     assert "cannot be told apart with 100, 300 and 1,000 images" in words
-    assert "With 3,000 images they have one seed in common, which is no test" in words
+    assert "With 3,000 images they have one seed in common, too few for a test" in words
     crossing = pair([0.42, 0.40, 0.16, 0.09], [0.40, 0.30, 0.18, 0.12])
     found = compare(*(first_seed_of(100, one) for one in crossing))
     assert found.verdict == "crossing"
-    assert "above it A. With 100 images they have one seed in common, which is no test." in comparison_words(found)
+    assert "above it A. With 100 images they have one seed in common, too few for a test." in comparison_words(found)
 
 
 def test_two_changes_of_side_are_no_crossing():

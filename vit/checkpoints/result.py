@@ -163,6 +163,7 @@ class RunResult:
             options = {key: value for key, value in network.items() if key == "name" or key not in _REPEATED}
             keys = {item.name: _KEYS.get(item.name, item.name) for item in fields(cls) if item.name not in _IN_NETWORK}
             values = {name: plain[key] for name, key in keys.items() if key in plain}
+            values["device"] = values["device"].replace(", 1 threads", ", 1 thread")  # words of earlier versions
             spec = NetworkSpec.from_plain(options, int(network["num_classes"]))
             return cls(spec=spec, image_size=int(network["image_size"]), **values)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

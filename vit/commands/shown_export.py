@@ -117,7 +117,8 @@ def show_size_and_speed(
         (name, sizes[1], f"{speed.exported:,.1f}", f"{speed.exported / speed.reference:.1f}"),
     ]
     reporter.table(("", "size", "images/s", "times as fast"), rows)
-    reporter.line(f"CPU, {speed.threads} threads, batches of {speed.batch_size}; of this machine, as busy as it is")
+    threads = f"{speed.threads} thread{'s' * (speed.threads != 1)}"
+    reporter.line(f"CPU, {threads}, batches of {speed.batch_size}; of this machine, as busy as it is")
 
 
 def show_how_to_load(reporter: Reporter, trained: "Trained", format: str, path: Path) -> None:

@@ -44,7 +44,7 @@ def share_words(executor: Executor, share: "Machine") -> str:
     """Where cells run, and what each of them gets."""
     where = _WHERE.get(executor, f"{share.jobs} at a time")
     gpus = f", {share.gpus} GPUs" if share.gpus else ""
-    return f"{where}, {share.threads} threads each{gpus}"
+    return f"{where}, {share.threads} thread{'s' * (share.threads != 1)} each{gpus}"
 
 
 def run_cells_on(

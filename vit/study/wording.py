@@ -152,7 +152,7 @@ def outcome(comparison: Comparison) -> str:
 def _untested(found: Sequence[Difference]) -> str:
     """A sentence on the sizes whose only common seed decides nothing; empty without such a size."""
     sizes = [one.num_images for one in found if not one.is_tested]
-    return f" With {listed(sizes)} images they have one seed in common, which is no test." if sizes else ""
+    return f" With {listed(sizes)} images they have one seed in common, too few for a test." if sizes else ""
 
 
 def _crossing(comparison: Comparison, crossing: Interval) -> str:

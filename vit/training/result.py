@@ -170,4 +170,5 @@ def training_mfu(plan: Plan, stats: TrainingStats) -> float | None:
 def _device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{device.type}, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{device.type}, {threads} thread{'s' * (threads != 1)}"
