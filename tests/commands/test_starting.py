@@ -3,9 +3,6 @@
 import os
 import socket
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 import timm
@@ -13,6 +10,7 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
+from tests.commands.weights_hub import WeightsHub
 from tests.forked import run
 from tests.processes import TWO, environment
 from tests.runs import run_folder
@@ -22,37 +20,6 @@ from vit.weights.hub_cache import PATIENCE
 NAME = PUBLISHED.removeprefix("timm:")
 QUICK = ("--image_size", "32", "--epochs", "1", "--augment", "none", "--precision", "32-true", "--wandb", "off")
 FINE_TUNED, PLAIN = "learning rate 0.0005, 0.75 of it for each block below", "learning rate 0.001, weight decay"
-
-
-class Hub(ThreadingHTTPServer):
-    """Answers as the Hugging Face hub does for one file; counts the requests."""
-
-    def __init__(self, file: Path | None) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.file, self.requests = file, []
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class Handler(BaseHTTPRequestHandler):
-    def do_HEAD(self) -> None:
-        self.server.requests.append(self.path)
-        file = self.server.file
-        self.send_response(200 if file is not None and self.path.endswith(f"/{NAME}/resolve/main/{file.name}") else 404)
-        self.send_header("Content-Length", str(file.stat().st_size if file is not None else 0))
-        self.send_header("ETag", '"0123456789abcdef"')
-        self.send_header("X-Repo-Commit", "0" * 40)
-        self.end_headers()
-
-    def do_GET(self) -> None:
-        self.do_HEAD()
-        self.wfile.write(self.server.file.read_bytes())
-
-    def log_message(self, *_) -> None:
-        pass
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +33,8 @@ def weights(tmp_path_factory):
 
 @pytest.fixture
 def hub(weights):
-    server = Hub(weights)
-    yield server
-    server.shutdown()
-    server.server_close()
+    with WeightsHub({NAME: weights}) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -130,15 +95,12 @@ print(time.monotonic() - began)
 @pytest.mark.parametrize("hub_is", ["closed", "silent", "without the file", "unknown"])
 def test_a_hub_that_cannot_help_costs_seconds(tmp_path, hub_is):
     """huggingface_hub by itself tries for a minute, and says so in a dozen lines."""
-    empty = Hub(None)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
+    with WeightsHub({}) as empty, socket.create_server(("127.0.0.1", 0)) as silent:
         places = {"closed": "http://127.0.0.1:9", "silent": f"http://127.0.0.1:{silent.getsockname()[1]}",
                   "without the file": empty.address, "unknown": "http://hub.invalid"}  # fmt: skip
         variables = {**environment(tmp_path), "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path / "cache")}
         variables |= {"HF_ENDPOINT": places[hub_is]}
         done = run([sys.executable, "-c", ASKED, NAME], cwd=tmp_path, env=variables, timeout=400)
-    empty.shutdown()
-    empty.server_close()
     obstacle, seconds = done.stdout.splitlines()
     assert obstacle.startswith(("127.0.0.1: ", "hub.invalid: ")) and float(seconds) < PATIENCE + 10
     assert done.stderr == ""

@@ -35,7 +35,7 @@ def study(data: StrPath | None = None, *, config: StrPath | None = None, **optio
         VitError: an option, the data or the machine does not allow the study, or no cell is finished.
 
     Example:
-        vit.study("photos/", networks=["vit_tiny_cifar", "resnet18_cifar"], sizes=[100, 300, "all"], seeds=5)
+        vit.study("photos/", seeds=5)
     """
     given = read_values(data, config, options)
     if given.dry_run:

@@ -21,6 +21,7 @@ from vit.training.recipes.values import plain_values
 if TYPE_CHECKING:
     from vit.study.grid import Budget
 
+AUTO = "auto"  # as networks, sizes and budget
 _REPEATED = ("vary", "tune", "set")
 _DRY_RUN = "--dry_run"
 _FILE = "configs/studies/digits.yaml"
@@ -29,9 +30,7 @@ _ABOUT = (
     "better at which number of images, with intervals. Run the same command again to continue a study that has ended "
     "early."
 )
-_EXAMPLE = (
-    "vit study photos/ --networks vit_tiny_cifar,resnet18_cifar --sizes 100,300,1000,all --seeds 5 --budget steps:2000"
-)
+_EXAMPLE = "vit study photos/ --seeds 5"
 Value = bool | int | float | str | list[int | float | str | bool] | None
 Words = list[str | int] | str | int  # a list, or its items with commas between them
 
@@ -43,11 +42,13 @@ class StudyOptions(ExecutorOptions):
     Attributes:
         source: DATA as for vit train; null: the data of the recipes.
         networks: names from 'vit models', or recipes; the first is the reference. In a file with names of your own, and
-            with options of one network: "digits --optim.lr=0.01".
-        sizes: numbers of training images: counts, percentages, all.
+            with options of one network: "digits --optim.lr=0.01". auto: a ViT and a CNN of its size, for photographs
+            from published weights where they can be had; the ViT alone where vary or set is about networks.
+        sizes: numbers of training images: counts, percentages, all. auto: four in equal ratios, from a tenth of the
+            images, but two of each class, to all.
         seeds: number of seeds, or a list of seeds.
         budget: length of each training: steps:N, epochs:E, both with a comma for the longer, or recipe for that of
-            each recipe.
+            each recipe. auto: steps:100,epochs:8 where every network starts from weights, else steps:2000.
         data: options of data, such as --data.root, as for vit train.
         vary: OPTION=A,B,...: values to compare; repeatable.
         tune: OPTION=A,B,... (repeatable), or a YAML file of such options. For each network and size a value is chosen
@@ -65,10 +66,10 @@ class StudyOptions(ExecutorOptions):
     """
 
     source: str | None = None
-    networks: Words | dict[str, str] = "auto"
-    sizes: Words = "10%,30%,100%"
+    networks: Words | dict[str, str] = AUTO
+    sizes: Words = AUTO
     seeds: Words = 3
-    budget: str = "steps:2000"
+    budget: str = AUTO
     data: dict[str, Value] = field(default_factory=dict)
     vary: dict[str, Value] = field(default_factory=dict)
     tune: dict[str, Value] | str = field(default_factory=dict)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from vit.checkpoints.model_path import check_model, check_weights
 from vit.commands.reading import read_images
 from vit.commands.recipe_options import listed_images
+from vit.commands.study_networks import is_open, pair_for, with_grid
 from vit.commands.study_options import StudyOptions
 from vit.commands.study_series import Series, series_of
 from vit.commands.tracker_plan import facts_of_cells
@@ -42,6 +43,7 @@ class StudyPlan:
         seeds: seeds of subset and training.
         inputs: hashes of images and weights.
         machine: share of the machine that each cell gets.
+        why: what networks that nobody chose start from, and the reason; empty: there is nothing to say.
     """
 
     options: StudyOptions
@@ -53,6 +55,7 @@ class StudyPlan:
     seeds: list[int]
     inputs: "Inputs"
     machine: "Machine"
+    why: str = ""
 
     @cached_property
     def cells(self) -> "list[Cell]":
@@ -83,12 +86,7 @@ class StudyPlan:
     @property
     def folder(self) -> "StudyDirectory":
         """The folder of the study: of its name, its file's name, or the data's name."""
-        from vit.checkpoints.run import slug
-        from vit.study.folder import StudyDirectory
-
-        options = self.options
-        by_file = options.config_name if options.source is None else None
-        return StudyDirectory(Path(options.out).expanduser() / (options.name or by_file or slug(self.source.name)))
+        return _folder(self.options, self.source)
 
     @cached_property
     def protocol(self) -> "dict[str, JsonValue]":
@@ -147,6 +145,12 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     source = make_plan(without_cell_files(replace(first, distill=DistillConfig())), listed).source
     if "test" not in source.splits:
         raise UsageError("a study needs test images", "give --data.test a fraction above 0")
+    why = ""
+    if is_open(options):
+        pair = pair_for(first, source, listed is not None, _folder(options, source), reporter)
+        options, why = replace(options, networks=pair.networks), pair.why
+        series = series_of(options)
+    options = with_grid(options, _recipes(series), source)
     contents = read_images(source, reporter)
     series = {
         name: {choice: at_revision(recipe, source) for choice, recipe in choices.items()}
@@ -156,7 +160,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     budget, sizes, seeds = options.grid(len(source.splits["train"]))
     inputs = _inputs(series, source, contents, sizes, seeds)
     share = share_of(options.executor, options.cluster_options, options.jobs)
-    plan = StudyPlan(options, source, contents, series, budget, sizes, seeds, inputs, share)
+    plan = StudyPlan(options, source, contents, series, budget, sizes, seeds, inputs, share, why)
     for cell in {(cell.series, cell.choice): cell for cell in reversed(plan.cells)}.values():
         made = make_plan(cell.recipe)  # refuses a wrong value now, before it fails in every cell
         warn_of_overlap(reporter, made, contents)
@@ -174,6 +178,7 @@ def show_study(reporter: Reporter, plan: StudyPlan) -> None:
             ("data", f"{images}; {len(source.class_names)} classes"),
             *(("note", note) for note in source.notes),
             ("compare", "; ".join(plan.series)),
+            *([("start", plan.why)] if plan.why else []),
             ("sizes", ", ".join(f"{size:,}" for size in plan.sizes)),
             ("subsets", str(plan.protocol["subsets"])),
             ("seeds", ", ".join(map(str, plan.seeds))),
@@ -211,6 +216,14 @@ def show_estimate(reporter: Reporter, study: StudyPlan) -> None:
         f"\n{len(cells):,} cells, about {duration(total / machine.jobs)} with {machine.jobs} at a time on "
         f"{os.cpu_count()} cores; a step of each network was timed, reading images and saving are not in it"
     )
+
+
+def _folder(options: StudyOptions, source: "Source") -> "StudyDirectory":
+    from vit.checkpoints.run import slug
+    from vit.study.folder import StudyDirectory
+
+    by_file = options.config_name if options.source is None else None
+    return StudyDirectory(Path(options.out).expanduser() / (options.name or by_file or slug(source.name)))
 
 
 def _recipes(series: Series) -> list[Recipe]:

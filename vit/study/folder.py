@@ -101,6 +101,11 @@ class StudyDirectory(StudyLayout):
         content: dict[str, dict[str, JsonValue]] = json.loads(self.description_path.read_text(encoding="utf-8"))
         return content["protocol"]
 
+    def weights(self) -> list[str]:
+        """The files and names of weights that networks of study.json start from or learn from."""
+        found = self.protocol().get("weights")
+        return list(found) if isinstance(found, Mapping) else []
+
     def check_extends(self, cells: Sequence[Cell]) -> None:
         """Raise UsageError where finished cells of the study in this folder are missing in a new list of cells."""
         if not self.description_path.is_file():

@@ -1,4 +1,4 @@
-"""The ViT for images of a size, where a recipe chooses no network"""
+"""The ViT for images of a size, where a recipe chooses no network, and a CNN to compare with it"""
 
 import numpy as np
 
@@ -6,6 +6,11 @@ from vit.data.dataset import image_of
 from vit.data.samples import Samples
 
 FOR_PHOTOGRAPHS = "vit_tiny_patch16_224"
+CNN_BESIDE = {  # of about as many parameters
+    "vit_nano_patch2_8": "resnet10_small",
+    "vit_mini_patch4_28": "resnet10_small",
+    FOR_PHOTOGRAPHS: "tf_efficientnet_lite0",
+}
 _LARGEST_OF_NANO, _LARGEST_OF_MINI = 16, 64  # pixels
 _LOOKED_AT = 20  # images
 

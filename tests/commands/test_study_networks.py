@@ -1,0 +1,142 @@
+"""`vit study DATA` without networks: a ViT and a CNN, for photographs from published weights where these can be had."""
+
+import json
+import sys
+
+import pytest
+import timm
+import torch
+from safetensors.torch import save_file
+
+from tests.commands.weights_hub import WeightsHub
+from tests.forked import run
+from tests.processes import environment
+from vit.commands.starting import PUBLISHED
+from vit.commands.study_networks import PUBLISHED_CNN, is_open, sizes_for
+from vit.commands.study_options import read_words
+from vit.study.grid import parse_sizes
+
+VIT, CNN = PUBLISHED.removeprefix("timm:"), PUBLISHED_CNN.removeprefix("timm:")
+QUICK = ("--set", "model.preprocess.image_size=32", "--set", "augment.name=none", "--set", "trainer.precision=32-true")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Files with the shapes of the published weights."""
+    folder = tmp_path_factory.mktemp("hub")
+    torch.manual_seed(7)
+    for name in (VIT, CNN):
+        save_file(timm.create_model(name.partition(".")[0]).state_dict(), folder / f"{name}.safetensors")
+    return {name: folder / f"{name}.safetensors" for name in (VIT, CNN)}
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory, draw_classes):
+    return draw_classes(tmp_path_factory.mktemp("data") / "photos", ("blue", "red"), 40, side=80)
+
+
+@pytest.fixture
+def study(tmp_path, photographs):
+    """`study(words, HF_ENDPOINT=...)` is the finished process of `vit study`."""
+
+    def start(*words, code=0, **variables):
+        kept = {key: value for key, value in environment(tmp_path).items() if not key.startswith("HF_")}
+        kept |= {"HF_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path), **variables}
+        line = [sys.executable, "-m", "vit", "study", str(photographs), *words, "--wandb", "off"]
+        done = run(line, cwd=tmp_path, env=kept, timeout=400)
+        assert done.returncode == code, done.stderr
+        return done
+
+    return start
+
+
+def fact(done, name):
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith(f"  {name} ")]
+    return line.removeprefix(f"  {name} ").strip()
+
+
+@pytest.mark.faults("R16")
+def test_photographs_are_learned_from_the_published_weights_of_both(study, files, tmp_path):
+    cells = ("--sizes", "all", "--seeds", "1", "--budget", "steps:1", "--jobs", "1")
+    with WeightsHub(files) as hub:
+        done = study(*QUICK, "--dry_run", HF_ENDPOINT=hub.address)
+        assert fact(done, "compare") == "vit_tiny_patch16_224; tf_efficientnet_lite0"
+        assert fact(done, "start").startswith(f"{PUBLISHED} and {PUBLISHED_CNN}; --networks vit_tiny_patch16_224,tf_")
+        assert fact(done, "budget") == "100 optimizer steps or 8 epochs, whichever is longer"
+        assert fact(done, "sizes") == "20, 28, 40, 56"
+        done = study(*QUICK, *cells, HF_ENDPOINT=hub.address)
+    written = json.loads((tmp_path / "studies" / "photos" / "study.json").read_text())
+    assert set(written["protocol"]["weights"]) == {PUBLISHED, PUBLISHED_CNN}
+    results = [json.loads(file.read_text()) for file in (tmp_path / "studies").rglob("result.json")]
+    assert {result["network"]["name"] for result in results} == {"vit_tiny_patch16_224", "tf_efficientnet_lite0"}
+    done = study(*QUICK, *cells, HF_HUB_OFFLINE="1")  # both are in the cache
+    assert "2 of 2 cells were done before" in done.stdout + done.stderr
+    for file in (tmp_path / "cache").rglob("model.safetensors"):
+        file.unlink()
+    done = study(*QUICK, *cells, HF_HUB_OFFLINE="1", code=2)
+    assert f"began from {PUBLISHED} and {PUBLISHED_CNN}, which cannot be had" in done.stderr
+
+
+@pytest.mark.parametrize("there", [(), (VIT,)])
+def test_without_both_weights_both_networks_start_from_random_ones(study, files, there):
+    """One network from published weights beside another from random ones would answer another question."""
+    with WeightsHub({name: files[name] for name in there}) as hub:
+        done = study(*QUICK, "--dry_run", HF_ENDPOINT=hub.address)
+    missing = PUBLISHED_CNN if there else PUBLISHED
+    assert fact(done, "start").startswith(f"random weights: {missing} cannot be had (127.0.0.1: ")
+    assert fact(done, "compare") == "vit_tiny_patch16_224; tf_efficientnet_lite0"
+    assert fact(done, "budget") == "2,000 optimizer steps at every size"
+
+
+def test_a_study_that_began_without_weights_goes_on_without_them(study, files):
+    cells = ("--sizes", "all", "--seeds", "1", "--budget", "steps:1", "--jobs", "1")
+    study(*QUICK, *cells, HF_HUB_OFFLINE="1")
+    with WeightsHub(files) as hub:
+        done = study(*QUICK, *cells, HF_ENDPOINT=hub.address)
+        assert hub.requests == []
+    assert "the study began without them" in fact(done, "start")
+    assert "2 of 2 cells were done before" in done.stdout + done.stderr
+
+
+def test_small_images_have_small_networks_of_their_size(vit, tmp_path, draw_classes):
+    data = draw_classes(tmp_path / "small", ("blue", "red"), 40, side=24)
+    answer = vit("study", data, "--dry_run", "--wandb", "off")
+    assert answer.code == 0 and "compare  vit_mini_patch4_28; resnet10_small" in answer.out
+    assert "\n  start " not in answer.out  # no weights are for them, so there is nothing to decide
+
+
+@pytest.mark.parametrize(
+    ("pool", "classes", "expected"),
+    [
+        (1259, 10, [120, 270, 580, "all"]),
+        (140, 10, [20, 38, 73, "all"]),
+        (60_000, 10, [6000, 13_000, 28_000, "all"]),
+        (1000, 200, [400, 540, 740, "all"]),
+        (21, 2, [20, "all"]),
+        (997, 498, ["all"]),
+        (12, 2, ["all"]),
+    ],
+)
+def test_sizes_grow_in_equal_ratios(pool, classes, expected):
+    assert parse_sizes(sizes_for(pool, classes), pool) == [*expected[:-1], pool]
+
+
+def test_named_data_have_their_recipes(vit):
+    answer = vit("study", "digits", "--dry_run", "--wandb", "off")
+    assert answer.code == 0 and "compare  digits; digits_cnn" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ((), True),
+        (("--seeds", "5", "--set", "optim.lr=0.001", "--tune", "optim.lr=x1,x3"), True),
+        (("--networks", "digits"), False),
+        (("--vary", "optim.lr=0.1,0.2"), False),
+        (("--set", "model.freeze=backbone"), False),
+        (("--tune", "model.network.drop_path_rate=0,0.1"), False),
+        (("--set", "teacher=RUN"), False),
+    ],
+)
+def test_a_choice_about_networks_is_kept(words, expected):
+    assert is_open(read_words(["photos", *words])) is expected

@@ -1,0 +1,124 @@
+"""What a study does where its options leave it open: a ViT and a CNN to compare, sizes, and the length of a training"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import floor, log10
+from typing import TYPE_CHECKING
+
+from vit.commands.configs import shipped_configs
+from vit.commands.recipe_layers import FINETUNE
+from vit.commands.starting import PUBLISHED
+from vit.commands.study_options import AUTO, StudyOptions
+from vit.console import Reporter
+from vit.errors import UsageError
+from vit.training.recipes.recipe import Recipe
+
+if TYPE_CHECKING:
+    from vit.data.samples import Source
+    from vit.study.folder import StudyDirectory
+
+# EfficientNet-Lite0 of Google: Apache 2.0, 19 MB; beside PUBLISHED on photographs in docs/results.md
+PUBLISHED_CNN = "timm:tf_efficientnet_lite0.in1k"
+FROM_WEIGHTS, FROM_RANDOM = "steps:100,epochs:8", "steps:2000"  # lengths of a training
+_LEAST_IMAGES = 20
+_OF_NETWORKS, _OF_IMAGES = ("model.", "distill."), "model.preprocess."  # the first need not suit both networks
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A ViT and a CNN of its size.
+
+    Attributes:
+        networks: {name: words of its recipe}, the ViT first.
+        why: what they start from, and the reason; empty where no published weights are for these images.
+    """
+
+    networks: dict[str, str]
+    why: str = ""
+
+
+def is_open(options: StudyOptions) -> bool:
+    """Whether a study compares a ViT and a CNN because its options choose no network, and vary none of its parts."""
+    given = [name for name in (*options.set, *options.tune) if not name.startswith(_OF_IMAGES)]
+    own = [name for name in given if name.startswith(_OF_NETWORKS)]
+    return options.networks == AUTO and not options.vary and not own
+
+
+def pair_for(recipe: Recipe, source: "Source", listed: bool, folder: "StudyDirectory", reporter: Reporter) -> Pair:
+    """The two networks for some images: both recipes that are shipped for them, or networks of their size.
+
+    As in `vit train`, photographs start from published weights where these can be had: those of both networks, or of
+    none. A study that began is continued from what it began with.
+
+    Args:
+        recipe: recipe that chooses no network.
+        source: images of all splits.
+        listed: whether the images are files.
+        folder: folder of the study, which need not exist.
+        reporter: receives a line before a download.
+
+    Raises:
+        UsageError: the study began from published weights that cannot be had.
+    """
+    name = recipe.data.source
+    if {name, f"{name}_cnn"} <= set(shipped_configs()):
+        return Pair({name: name, f"{name}_cnn": f"{name}_cnn"})
+
+    from vit.training.planning.automatic_network import CNN_BESIDE, FOR_PHOTOGRAPHS, automatic_network
+
+    vit, side = automatic_network(source.splits["train"])
+    cnn = CNN_BESIDE[vit]
+    at_side = f" --model.preprocess.image_size={side}" if side else ""
+    random = {vit: vit + at_side, cnn: cnn + at_side}
+    if vit != FOR_PHOTOGRAPHS or not listed:
+        return Pair(random)
+
+    weights = {vit: PUBLISHED, cnn: PUBLISHED_CNN}
+    began = folder.weights() if folder.description_path.is_file() else None
+    obstacle = "the study began without them" if began == [] else _obstacle(weights.values(), reporter)
+    if obstacle and began:
+        raise UsageError(
+            f"{folder.path} began from {' and '.join(began)}, which cannot be had ({obstacle})",
+            "make the weights available again, or give --name for a new folder",
+        )
+    if obstacle:
+        why = f"random weights: {obstacle}; --networks with recipes starts from other weights"
+        return Pair(random, why)
+    why = f"{' and '.join(weights.values())}; --networks {','.join(random)} starts from random weights"
+    start = "{recipe} --model.network.name={network} --model.init_from={file}"
+    return Pair(
+        {network: start.format(recipe=FINETUNE, network=network, file=file) for network, file in weights.items()}, why
+    )
+
+
+def with_grid(options: StudyOptions, recipes: Iterable[Recipe], source: "Source") -> StudyOptions:
+    """The options with decided sizes and a decided length, which is short where every network starts from weights."""
+    starts = [recipe.model.init_from for recipe in recipes]
+    length = FROM_WEIGHTS if all(starts) else FROM_RANDOM
+    sizes = sizes_for(len(source.splits["train"]), len(source.class_names))
+    return replace(
+        options,
+        sizes=sizes if options.sizes == AUTO else options.sizes,
+        budget=length if options.budget == AUTO else options.budget,
+    )
+
+
+def sizes_for(pool: int, num_classes: int) -> list[str | int]:
+    """Four sizes, as a curve of three parameters needs, in equal ratios; all but the largest of two digits.
+
+    A size has two images of each class on average, and no fewer than batches of several images need.
+    """
+    least = max(pool // 10, 2 * num_classes, _LEAST_IMAGES)
+    between = [least * (pool / least) ** (step / 3) for step in range(3)] if least < pool else []
+    return [*(min(pool, round(size, 1 - floor(log10(size)))) for size in map(round, between)), "all"]
+
+
+def _obstacle(weights: Iterable[str], reporter: Reporter) -> str:
+    """Why one of several weights of timm cannot be had; empty: they are all in the cache."""
+    from vit.weights.hub_cache import fetch
+
+    for name in weights:
+        found = fetch(name.removeprefix("timm:"), reporter.notice)
+        if found:
+            return f"{name} cannot be had ({found})"
+    return ""
