@@ -197,14 +197,14 @@ def test_tuning_chooses_on_validation_images_for_every_network_and_size(vit, giv
     answer = vit(*given.line, *tuned, "--out", tmp_path)
     assert answer.code == 0, answer.err
     results, protocol, _ = collect(tmp_path / given.name)
-    assert len(results) == 4 and set(protocol["chosen"].values()) == {"lr=0.001"}
+    assert len(results) == 4 and set(protocol["chosen"].values()) == {"lr=0.003"}
     folders = [path.parent.name for path in (tmp_path / given.name).rglob("result.json")]
-    assert sum("lr-1e-09" in name for name in folders) == 2  # the rejected ones, with the first seed alone
+    assert sum("lr-3e-09" in name for name in folders) == 2  # the rejected ones, with the first seed alone
     assert "chosen among 3 settings" in protocol["tuning"]
     assert "pool=mean took the highest lr (50 images). Give --tune more values." in answer.out
     assert "  cells    8, 2 at a time" in answer.out  # of 12: one value with the second seed
     assert "8/8  pool=" in answer.err
-    rejected = next((tmp_path / given.name).glob("cells/pool-mean/**/seed0-lr-1e-09-*/result.json"))
+    rejected = next((tmp_path / given.name).glob("cells/pool-mean/**/seed0-lr-3e-09-*/result.json"))
     rejected.unlink()  # as if another machine were still trying values of this network
     answer = vit("report", tmp_path / given.name)
     assert answer.code == 0, answer.err

@@ -1,11 +1,14 @@
 """The recipes that a study compares, from its options"""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from vit.commands.configs import find_config, shipped_configs
-from vit.commands.recipe_options import check_names, make_parser, to_recipe
+from vit.commands.recipe_layers import AUTO
+from vit.commands.recipe_options import RANDOM, check_names, make_parser
 from vit.commands.study_options import StudyOptions, items
+from vit.commands.train_options import read_with
 from vit.errors import UsageError
 from vit.models.network_names import check_network
 from vit.training.recipes.recipe import Recipe
@@ -26,7 +29,10 @@ def series_of(options: StudyOptions) -> Series:
     parser = make_parser()
 
     def read(words: Sequence[str]) -> Recipe:
-        return to_recipe(parser, parser.parse_args(list(words)))
+        """As `vit train` reads them, but for published weights that it finds by itself."""
+        recipe = read_with(parser, words)[0].given.recipe()
+        is_open = recipe.model.init_from in (AUTO, RANDOM)
+        return replace(recipe, model=replace(recipe.model, init_from=None)) if is_open else recipe
 
     data = {f"data.{key}": value for key, value in options.data.items()}
     if options.source is not None:

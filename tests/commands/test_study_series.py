@@ -1,0 +1,44 @@
+"""A cell of a study is what `vit train` would train with the same words."""
+
+from dataclasses import replace
+
+import pytest
+
+from vit.commands.recipe_layers import AUTO
+from vit.commands.study_options import read_words
+from vit.commands.study_series import series_of
+from vit.commands.train_options import read_words as read_train_words
+
+WEIGHTS, RECIPE = "weights.safetensors", "own.yaml"
+
+
+@pytest.mark.parametrize(
+    ("networks", "options"),
+    [
+        ("vit_tiny_patch16_224", {}),
+        ("vit_tiny_patch16_224", {"model.init_from": WEIGHTS}),
+        ("vit_tiny_patch16_224", {"model.init_from": WEIGHTS, "model.lora": 4}),
+        ("vit_tiny_patch16_224", {"model.init_from": "none"}),
+        (RECIPE, {}),
+        (RECIPE, {"optim.lr": 0.01}),
+        ("vit_nano_patch2_8", {"data.source": "digits"}),
+        ("resnet10_small", {"data.source": "fashion_mnist"}),
+        ("finetune", {"model.init_from": WEIGHTS, "model.network.name": "resnet18"}),
+    ],
+)
+def test_a_cell_has_the_recipe_of_a_training(networks, options, tmp_path, monkeypatch):
+    """Before, weights did not bring the recipe for fine-tuning, and named data not their own recipe."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    (tmp_path / WEIGHTS).write_bytes(b"")
+    (tmp_path / RECIPE).write_text(f"model: {{init_from: {WEIGHTS}}}\noptim: {{epochs: 3}}\n")
+    data = options.get("data.source", "photos")
+    given = [f"--{name}={value}" for name, value in options.items() if name != "data.source"]
+    is_recipe = networks in (RECIPE, "finetune")
+    choice = f"--config={networks}" if is_recipe else f"--network={networks}"
+    expected = read_train_words([data, choice, *given, "--wandb=off"]).given.recipe()
+    if expected.model.init_from in (AUTO, "none"):  # a network with a name starts from random weights
+        expected = replace(expected, model=replace(expected.model, init_from=None))
+    words = [data, "--networks", networks, *(f"--set={word.removeprefix('--')}" for word in given)]
+    (choices,) = series_of(read_words([*words, "--wandb", "off"])).values()
+    assert list(choices.values()) == [expected]
