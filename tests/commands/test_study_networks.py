@@ -88,6 +88,13 @@ def test_without_both_weights_both_networks_start_from_random_ones(study, files,
     assert fact(done, "budget") == "2,000 optimizer steps at every size"
 
 
+def test_shards_that_could_differ_are_refused(study, files):
+    """Each shard asks the hub by itself; with other weights its cells would belong to another study."""
+    with WeightsHub({}) as hub:
+        done = study(*QUICK, "--shard", "1/2", "--dry_run", code=2, HF_ENDPOINT=hub.address)
+    assert f"--shard 1/2: {PUBLISHED} cannot be had" in done.stderr and "to every shard" in done.stderr
+
+
 def test_a_study_that_began_without_weights_goes_on_without_them(study, files):
     cells = ("--sizes", "all", "--seeds", "1", "--budget", "steps:1", "--jobs", "1")
     study(*QUICK, *cells, HF_HUB_OFFLINE="1")

@@ -10,6 +10,7 @@ from vit.commands.recipe_layers import FINETUNE
 from vit.commands.starting import PUBLISHED
 from vit.commands.study_options import AUTO, StudyOptions
 from vit.console import Reporter
+from vit.data.dataset_names import KNOWN
 from vit.errors import UsageError
 from vit.training.recipes.recipe import Recipe
 
@@ -44,21 +45,23 @@ def is_open(options: StudyOptions) -> bool:
     return options.networks == AUTO and not options.vary and not own
 
 
-def pair_for(recipe: Recipe, source: "Source", listed: bool, folder: "StudyDirectory", reporter: Reporter) -> Pair:
+def pair_for(
+    options: StudyOptions, recipe: Recipe, source: "Source", folder: "StudyDirectory", reporter: Reporter
+) -> Pair:
     """The two networks for some images: both recipes that are shipped for them, or networks of their size.
 
     As in `vit train`, photographs start from published weights where these can be had: those of both networks, or of
     none. A study that began is continued from what it began with.
 
     Args:
-        recipe: recipe that chooses no network.
+        options: options that choose no network.
+        recipe: their recipe.
         source: images of all splits.
-        listed: whether the images are files.
         folder: folder of the study, which need not exist.
         reporter: receives a line before a download.
 
     Raises:
-        UsageError: the study began from published weights that cannot be had.
+        UsageError: the study began from published weights that cannot be had, or its other shards may have them.
     """
     name = recipe.data.source
     if {name, f"{name}_cnn"} <= set(shipped_configs()):
@@ -70,7 +73,7 @@ def pair_for(recipe: Recipe, source: "Source", listed: bool, folder: "StudyDirec
     cnn = CNN_BESIDE[vit]
     at_side = f" --model.preprocess.image_size={side}" if side else ""
     random = {vit: vit + at_side, cnn: cnn + at_side}
-    if vit != FOR_PHOTOGRAPHS or not listed:
+    if vit != FOR_PHOTOGRAPHS or recipe.data.source in KNOWN:
         return Pair(random)
 
     weights = {vit: PUBLISHED, cnn: PUBLISHED_CNN}
@@ -80,6 +83,11 @@ def pair_for(recipe: Recipe, source: "Source", listed: bool, folder: "StudyDirec
         raise UsageError(
             f"{folder.path} began from {' and '.join(began)}, which cannot be had ({obstacle})",
             "make the weights available again, or give --name for a new folder",
+        )
+    if obstacle and began is None and options.part != (1, 1):
+        raise UsageError(
+            f"--shard {options.shard}: {obstacle}, and other shards may have them",
+            f"make them available, or give --networks {','.join(random)} to every shard for random weights",
         )
     if obstacle:
         why = f"random weights: {obstacle}; --networks with recipes starts from other weights"

@@ -147,7 +147,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
         raise UsageError("a study needs test images", "give --data.test a fraction above 0")
     why = ""
     if is_open(options):
-        pair = pair_for(first, source, listed is not None, _folder(options, source), reporter)
+        pair = pair_for(options, first, source, _folder(options, source), reporter)
         options, why = replace(options, networks=pair.networks), pair.why
         series = series_of(options)
     options = with_grid(options, _recipes(series), source)
