@@ -93,13 +93,21 @@ def short_board(text: str, kept: Mapping[str, Kept]) -> str:
 def _board_lines(kept: Kept) -> Iterator[tuple[str, ...]]:
     command = f"`make results ROW={kept.row.name}`"
     for (_, trained), cells in zip(seeds_of(kept.cells), network_lines(kept, kept.answers), strict=True):
-        yield (kept.row.data, *cells, hardware(kept, trained), command)
+        yield (_board_data(kept), *cells, hardware(kept, trained), command)
     if (svc := kept.measured("svc")) is not None:
         yield (
             kept.row.data, "support vector machine (scikit-learn's `SVC`)", "",
             accuracy_words(svc, "", "SVC", is_random=False), "", "nothing is random",
             minutes_words(svc.facts["seconds"]), svc.facts["machine"], command,
         )  # fmt: skip
+
+
+def _board_data(kept: Kept) -> str:
+    """The data of a row, with what makes its accuracy another one than that of all images from random weights."""
+    images, largest = kept.protocol["images"], max(cell.num_images for cell in kept.cells)
+    assert isinstance(images, dict)
+    part = "" if largest == images["train"] else f", {largest:,} of {images['train']:,} training images"
+    return f"{kept.row.data}{part}{'; from published weights' * bool(kept.row.starts)}"
 
 
 def _hours(row: Row, kept: Kept | None) -> str:

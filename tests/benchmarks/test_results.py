@@ -67,6 +67,12 @@ def test_the_pages_are_written_from_what_is_kept(pages, evidence, kept):
     assert readme == pages.short_board(readme, kept) and "`make results ROW=digits_demo` |" in readme, again
 
 
+def test_the_board_says_which_images_and_weights_an_accuracy_is_about(pages):
+    board = pages.BOARD.read_text(encoding="utf-8")
+    assert board.count("| photographs of clothing, 1,000 of 3,068 training images; from published weights | ") == 2
+    assert board.count("\n| CIFAR-10 | ") == 3  # all images, from random weights
+
+
 def test_the_figures_show_what_is_kept(pages, evidence, kept):
     from results_figures import FIGURES, content, numbers, numbers_of_lines, stated
 
