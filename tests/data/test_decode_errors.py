@@ -40,7 +40,11 @@ def error_of(path: os.PathLike[str] | str) -> ImageError:
         (b"\n<!DOCTYPE html><html>404</html>", "not_image", "HTML"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "not_image", "git-lfs"),
         (np.random.default_rng(0).bytes(5000), "not_image", "not one of JPEG"),
-        (encoded(Image.effect_noise((64, 64), 90), "JPEG")[:-1500], "unreadable", "truncated"),
+        (
+            encoded(Image.effect_noise((64, 64), 90), "JPEG")[:-1500],
+            "unreadable",
+            "damaged JPEG: Image is incomplete or truncated",
+        ),
         (encoded(Image.effect_noise((64, 64), 90), "PNG")[:-1500], "unreadable", "truncated"),
         (encoded(Image.new("L", (30_000, 1)), "PNG"), "too_large", "30000x1 pixels"),
         (encoded(Image.new("L", (1, 30_000)), "PNG"), "too_large", "1x30000 pixels"),

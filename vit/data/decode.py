@@ -11,6 +11,7 @@ So do TIFF files of many channels (tifffile) and DICOM images (pydicom).
 
 import io
 import os
+import re
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,7 @@ BACKGROUND = 255  # white, below transparent pixels
 
 _ORIENTATION_TAG = 0x0112
 _SAMPLES_TAG = 277
+_SOURCE = re.compile(r"^\w+, \S+\.cpp:\d+, ")  # "decode_jpeg, /.../decode_jpeg.cpp:171, Image is incomplete"
 
 
 def read_image(
@@ -234,4 +236,5 @@ def _color(image: Image.Image) -> Tensor:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0][:200]
+    """The problem in one line, without the place in torchvision's source that it begins with."""
+    return _SOURCE.sub("", (str(error) or type(error).__name__).splitlines()[0])[:200]
