@@ -97,6 +97,20 @@ def test_every_table_and_figure_names_the_budget(study, tmp_path, sizes, places)
     assert page.text.count("Budget: 2,000 optimizer steps at every size.") == places  # the rest is the protocol
 
 
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ((), "resnet10_small; 5 sizes"),
+        (("timm:a.in1k", "/home/me/b.safetensors"), "resnet10_small; with b.safetensors and timm:a.in1k; 5 sizes"),
+        ([f"weights/mae_seed{seed}.pth" for seed in range(5)], "resnet10_small; with 5 files of weights; 5 sizes"),
+    ],
+)
+def test_the_page_begins_with_the_weights(study, tmp_path, files, words):
+    findings = study()
+    findings = replace(findings, protocol={**findings.protocol, "weights": dict.fromkeys(files, "0123456789abcdef")})
+    assert words in page_of(findings, tmp_path).text
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_names_stay_text(study, tmp_path, text):
     findings = study(names=(text, "resnet"), failed=1, data=text)

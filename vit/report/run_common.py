@@ -55,9 +55,12 @@ def common_content(run: RunDirectory, result: RunResult) -> CommonContent:
 def first_weights(config: str) -> str:
     """What a training began with, from the text of its config.yaml."""
     source = (yaml.safe_load(config).get("model") or {}).get("init_from")
-    if not source:
-        return "random weights"
+    return f"weights of {weights_name(source)}" if source else "random weights"
+
+
+def weights_name(source: str) -> str:
+    """A source of weights on a page, which is for other people: without the folders of this machine."""
     if source.partition(":")[0] in LIBRARIES:
-        return f"weights of {source}"
-    parts = Path(source).parts  # a page is for other people: folders of this machine are in its config alone
-    return "weights of " + "/".join(parts[-2:] if source.endswith(".ckpt") else parts[-1:])
+        return source
+    parts = Path(source).parts
+    return "/".join(parts[-2:] if source.endswith(".ckpt") else parts[-1:])

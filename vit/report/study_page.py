@@ -14,6 +14,7 @@ from vit.layout import RunLayout
 from vit.report.gap_figures import gaps
 from vit.report.inline_figure import drawn
 from vit.report.page import with_next_steps, write_page
+from vit.report.run_common import weights_name
 from vit.report.scripts import scripts
 from vit.report.study_figures import learning_curves, price
 from vit.report.style import rendered
@@ -23,6 +24,8 @@ from vit.study.findings import Comparison, Difference, FailedCell, Findings, Fit
 from vit.study.folder import StudyDirectory, collect
 from vit.study.summary import summarize, to_json, write_results
 from vit.study.wording import Cell, budget_words, ends, equal_seeds, in_words, percents, two_digits
+
+_MOST_WEIGHTS = 3  # files that are named
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ class StudyContent:
     sentences: list[str]
     next_steps: list[str]
     summary: list[str]
+    weights: str
     budget: str
     tuning: str
     curves: Markup
@@ -133,6 +137,7 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
         sentences=findings.sentences,
         next_steps=findings.next_steps,
         summary=_summary(findings),
+        weights=_weights(protocol.get("weights")),
         budget=budget_words(protocol),
         tuning=in_words(protocol.get("tuning")),
         curves=drawn(curves),
@@ -160,6 +165,12 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
         correlations=[(series.name, values) for series in findings.series if (values := _correlations(series))],
         least_seeds=min((len(point.seeds) for own in points.values() for point in own.values()), default=0),
     )
+
+
+def _weights(hashes: JsonValue) -> str:
+    """The weights that networks start from or learn from; empty where there are none."""
+    names = sorted({weights_name(source) for source in hashes}) if isinstance(hashes, Mapping) else []
+    return f"{len(names):,} files of weights" if len(names) > _MOST_WEIGHTS else " and ".join(names)
 
 
 def _headline(findings: Findings) -> list[str]:
