@@ -17,6 +17,14 @@ from vit.commands.study_options import read_words
 from vit.study.grid import parse_sizes
 
 VIT, CNN = PUBLISHED.removeprefix("timm:"), PUBLISHED_CNN.removeprefix("timm:")
+PLAN = """
+import sys
+from vit.commands.study_options import read_words
+from vit.commands.study_plan import make_study_plan, show_study
+from vit.console import Reporter
+reporter = Reporter()
+show_study(reporter, make_study_plan(read_words(sys.argv[2:]), reporter))
+"""  # as --dry_run, without the seconds in which it times a step of each network
 QUICK = ("--set", "model.preprocess.image_size=32", "--set", "augment.name=none", "--set", "trainer.precision=32-true")
 
 
@@ -39,10 +47,11 @@ def photographs(tmp_path_factory, draw_classes):
 def study(tmp_path, photographs):
     """`study(words, HF_ENDPOINT=...)` is the finished process of `vit study`."""
 
-    def start(*words, code=0, **variables):
+    def start(*words, code=0, only_plan=False, **variables):
         kept = {key: value for key, value in environment(tmp_path).items() if not key.startswith("HF_")}
         kept |= {"HF_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path), **variables}
-        line = [sys.executable, "-m", "vit", "study", str(photographs), *words, "--wandb", "off"]
+        program = ["-c", PLAN] if only_plan else ["-m", "vit"]
+        line = [sys.executable, *program, "study", str(photographs), *words, "--wandb", "off"]
         done = run(line, cwd=tmp_path, env=kept, timeout=400)
         assert done.returncode == code, done.stderr
         return done
@@ -59,7 +68,7 @@ def fact(done, name):
 def test_photographs_are_learned_from_the_published_weights_of_both(study, files, tmp_path):
     cells = ("--sizes", "all", "--seeds", "1", "--budget", "steps:1", "--jobs", "1")
     with WeightsHub(files) as hub:
-        done = study(*QUICK, "--dry_run", HF_ENDPOINT=hub.address)
+        done = study(*QUICK, only_plan=True, HF_ENDPOINT=hub.address)
         assert fact(done, "compare") == "vit_tiny_patch16_224; tf_efficientnet_lite0"
         assert fact(done, "start").startswith(f"{PUBLISHED} and {PUBLISHED_CNN}; --networks vit_tiny_patch16_224,tf_")
         assert fact(done, "budget") == "100 optimizer steps or 8 epochs, whichever is longer"
@@ -69,8 +78,8 @@ def test_photographs_are_learned_from_the_published_weights_of_both(study, files
     assert set(written["protocol"]["weights"]) == {PUBLISHED, PUBLISHED_CNN}
     results = [json.loads(file.read_text()) for file in (tmp_path / "studies").rglob("result.json")]
     assert {result["network"]["name"] for result in results} == {"vit_tiny_patch16_224", "tf_efficientnet_lite0"}
-    done = study(*QUICK, *cells, HF_HUB_OFFLINE="1")  # both are in the cache
-    assert "2 of 2 cells were done before" in done.stdout + done.stderr
+    done = study(*QUICK, *cells, only_plan=True, HF_HUB_OFFLINE="1")  # both are in the cache
+    assert fact(done, "start").startswith(PUBLISHED)
     for file in (tmp_path / "cache").rglob("model.safetensors"):
         file.unlink()
     done = study(*QUICK, *cells, HF_HUB_OFFLINE="1", code=2)
@@ -81,7 +90,7 @@ def test_photographs_are_learned_from_the_published_weights_of_both(study, files
 def test_without_both_weights_both_networks_start_from_random_ones(study, files, there):
     """One network from published weights beside another from random ones would answer another question."""
     with WeightsHub({name: files[name] for name in there}) as hub:
-        done = study(*QUICK, "--dry_run", HF_ENDPOINT=hub.address)
+        done = study(*QUICK, only_plan=True, HF_ENDPOINT=hub.address)
     missing = PUBLISHED_CNN if there else PUBLISHED
     assert fact(done, "start").startswith(f"random weights: {missing} cannot be had (127.0.0.1: ")
     assert fact(done, "compare") == "vit_tiny_patch16_224; tf_efficientnet_lite0"
@@ -99,10 +108,9 @@ def test_a_study_that_began_without_weights_goes_on_without_them(study, files):
     cells = ("--sizes", "all", "--seeds", "1", "--budget", "steps:1", "--jobs", "1")
     study(*QUICK, *cells, HF_HUB_OFFLINE="1")
     with WeightsHub(files) as hub:
-        done = study(*QUICK, *cells, HF_ENDPOINT=hub.address)
+        done = study(*QUICK, *cells, only_plan=True, HF_ENDPOINT=hub.address)
         assert hub.requests == []
     assert "the study began without them" in fact(done, "start")
-    assert "2 of 2 cells were done before" in done.stdout + done.stderr
 
 
 def test_small_images_have_small_networks_of_their_size(vit, tmp_path, draw_classes):
