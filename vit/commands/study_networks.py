@@ -79,9 +79,9 @@ def pair_for(
     weights = {vit: PUBLISHED, cnn: PUBLISHED_CNN}
     began = folder.weights() if folder.description_path.is_file() else None
     obstacle = "the study began without them" if began == [] else _obstacle(weights.values(), reporter)
-    if obstacle and began:
+    if obstacle and set(began or ()) == set(weights.values()):
         raise UsageError(
-            f"{folder.path} began from {' and '.join(began)}, which cannot be had ({obstacle})",
+            f"{folder.path} began from {' and '.join(weights.values())}, which cannot be had ({obstacle})",
             "make the weights available again, or give --name for a new folder",
         )
     if obstacle and began is None and options.part != (1, 1):
