@@ -38,3 +38,11 @@ def _existing(name: str) -> Path:
         what = "file" if path.suffix not in ("", ".ckpt") else "checkpoint"
         raise CheckpointError(f"there is no {what} {path}", _FIX)
     return path
+
+
+def weights_name(source: str) -> str:
+    """A source of weights on a page, which is for other people: without the folders of this machine."""
+    if source.partition(":")[0] in LIBRARIES:
+        return source
+    parts = Path(source).parts
+    return "/".join(parts[-2:] if source.endswith(".ckpt") else parts[-1:])

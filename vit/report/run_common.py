@@ -1,12 +1,11 @@
 """Parts of a run's page that do not depend on whether an image has one class or several labels"""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import yaml
 from markupsafe import Markup
 
-from vit.checkpoints.model_path import LIBRARIES
+from vit.checkpoints.model_path import weights_name
 from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
 from vit.report.figures import curves, range_curve
@@ -56,11 +55,3 @@ def first_weights(config: str) -> str:
     """What a training began with, from the text of its config.yaml."""
     source = (yaml.safe_load(config).get("model") or {}).get("init_from")
     return f"weights of {weights_name(source)}" if source else "random weights"
-
-
-def weights_name(source: str) -> str:
-    """A source of weights on a page, which is for other people: without the folders of this machine."""
-    if source.partition(":")[0] in LIBRARIES:
-        return source
-    parts = Path(source).parts
-    return "/".join(parts[-2:] if source.endswith(".ckpt") else parts[-1:])

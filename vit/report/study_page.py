@@ -8,13 +8,13 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from vit.atomic_files import atomic_write, write_json
+from vit.checkpoints.model_path import weights_name
 from vit.console import p_value
 from vit.errors import DataError
 from vit.layout import RunLayout
 from vit.report.gap_figures import gaps
 from vit.report.inline_figure import drawn
 from vit.report.page import with_next_steps, write_page
-from vit.report.run_common import weights_name
 from vit.report.scripts import scripts
 from vit.report.study_figures import learning_curves, price
 from vit.report.style import rendered
