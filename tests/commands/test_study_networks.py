@@ -113,7 +113,7 @@ def test_a_study_that_began_without_weights_goes_on_without_them(study, files):
     assert "the study began without them" in fact(done, "start")
 
 
-def test_small_images_have_small_networks_of_their_size(vit, tmp_path, draw_classes):
+def test_small_images_have_small_networks(vit, tmp_path, draw_classes):
     data = draw_classes(tmp_path / "small", ("blue", "red"), 40, side=24)
     answer = vit("study", data, "--dry_run", "--wandb", "off")
     assert answer.code == 0 and "compare  vit_mini_patch4_28; resnet10_small" in answer.out

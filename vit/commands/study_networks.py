@@ -27,7 +27,7 @@ _OF_NETWORKS, _OF_IMAGES = ("model.", "distill."), "model.preprocess."  # the fi
 
 @dataclass(frozen=True)
 class Pair:
-    """A ViT and a CNN of its size.
+    """A ViT and a CNN for the same images.
 
     Attributes:
         networks: {name: words of its recipe}, the ViT first.
@@ -48,7 +48,7 @@ def is_open(options: StudyOptions) -> bool:
 def pair_for(
     options: StudyOptions, recipe: Recipe, source: "Source", folder: "StudyDirectory", reporter: Reporter
 ) -> Pair:
-    """The two networks for some images: both recipes that are shipped for them, or networks of their size.
+    """The two networks for some images: both recipes that are shipped for them, or networks for images of their size.
 
     As in `vit train`, photographs start from published weights where these can be had: those of both networks, or of
     none. A study that began is continued from what it began with.

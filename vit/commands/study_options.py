@@ -42,7 +42,7 @@ class StudyOptions(ExecutorOptions):
     Attributes:
         source: DATA as for vit train; null: the data of the recipes.
         networks: names from 'vit models', or recipes; the first is the reference. In a file with names of your own, and
-            with options of one network: "digits --optim.lr=0.01". auto: a ViT and a CNN of its size, for photographs
+            with options of one network: "digits --optim.lr=0.01". auto: a ViT and a CNN for the images, for photographs
             from published weights where they can be had; the ViT alone where vary or set is about networks.
         sizes: numbers of training images: counts, percentages, all. auto: four in equal ratios, from a tenth of the
             images, but two of each class, to all.

@@ -43,7 +43,7 @@ class StudyPlan:
         seeds: seeds of subset and training.
         inputs: hashes of images and weights.
         machine: share of the machine that each cell gets.
-        why: what networks that nobody chose start from, and the reason; empty: there is nothing to say.
+        why: weights of networks that no option chose, and the reason; empty where no weights are published.
     """
 
     options: StudyOptions
