@@ -90,7 +90,7 @@ def test_tiny_classes() -> None:
 
 
 def test_many_classes_of_two_images_are_cut_without_stratification() -> None:
-    """A tenth of two images is no image. Over all classes together the cut still has the wanted size."""
+    """A tenth of two images is less than one image. Over all classes together the cut still has the wanted size."""
     before = source_of(*[2] * 500)
     source = with_all_splits(before, validation=0.1, test=0.2, seed=3)
     assert {split: len(source.splits[split]) for split in source.splits} == {

@@ -13,7 +13,7 @@ def test_the_filter_that_varies_most_comes_first(small):
     amounts = torch.randn(24, 2, generator=torch.Generator().manual_seed(2)) * torch.tensor([1.0, 3.0])
     with torch.no_grad():
         kernels = amounts[:, 0, None, None, None] * wave + amounts[:, 1, None, None, None] * edge
-        network.patch_embed.proj.weight.copy_(kernels + 5.0)  # what all have in common is no component
+        network.patch_embed.proj.weight.copy_(kernels + 5.0)  # what all have in common is not a component
     components, shares = principal_filters(network, 2)
     assert components.shape == (2, 3, 4, 4)
     assert (components[0] * edge / edge.norm()).sum().abs() > 0.95

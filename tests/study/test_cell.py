@@ -21,7 +21,7 @@ from vit.study.runner import Machine
 )
 def test_a_cell_takes_one_of_the_gpus_that_its_study_may_use(tmp_path, monkeypatch, visible, gpus, seen):
     found = []
-    for name in ("_end_with_parent", "_redirect_output"):  # this process is no cell's
+    for name in ("_end_with_parent", "_redirect_output"):  # this process is not that of a cell
         monkeypatch.setattr(cell, name, lambda *_: None)
     monkeypatch.setattr(cell, "_train", lambda *_: found.append(os.environ.get("CUDA_VISIBLE_DEVICES")))
     machine = Machine(jobs=3, threads=1, gpus=gpus)
@@ -35,7 +35,7 @@ def test_a_cell_takes_one_of_the_gpus_that_its_study_may_use(tmp_path, monkeypat
 
 @pytest.mark.parametrize("error", [UsageError("the network does not fit", "choose another"), RuntimeError("no kernel")])
 def test_the_reason_why_a_step_cannot_be_timed_reaches_the_study(monkeypatch, error):
-    for name in ("_end_with_parent", "_redirect_output"):  # this process is no cell's
+    for name in ("_end_with_parent", "_redirect_output"):  # this process is not that of a cell
         monkeypatch.setattr(cell, name, lambda *_: None)
 
     def fails(recipe):
