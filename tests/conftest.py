@@ -25,7 +25,9 @@ from tests.faults.recording import (  # noqa: F401  hooks of pytest
 )
 from tests.mlflow_store import mlflow_out, mlflow_tables  # noqa: F401  fixtures
 from tests.slurm import write_answer
+from vit.memory import collect_seldom
 
+collect_seldom()  # 6 % of the time of all tests
 settings.register_profile("vit", derandomize=True, deadline=None, database=None)
 settings.load_profile("vit")
 

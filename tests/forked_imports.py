@@ -2,8 +2,10 @@
 
 from importlib import import_module
 
+from vit.memory import collect_seldom
 from vit.models.timm_import import import_timm
 
+collect_seldom()
 import_timm()
 for name in (
     "lightning.pytorch", "matplotlib.figure", "scipy.stats", "sklearn.datasets", "torchvision.transforms.v2",

@@ -1,5 +1,6 @@
 """`vit`: its help, its errors as one line and a code, and who imports whom."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -43,6 +44,16 @@ def test_help_lists_the_commands(vit):
     for argument in ("--help", "-h", "help"):
         assert all(f"\n  {name} " in vit(argument).out for name in COMMANDS)
     assert vit().out == vit("--help").out
+
+
+def test_every_command_collects_seldom(vit):
+    before = gc.get_threshold()
+    gc.set_threshold(*before[:2], 10)
+    try:
+        assert vit("--version").code == 0
+        assert gc.get_threshold()[2] > 100
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_version_is_the_package_s(vit):

@@ -44,3 +44,36 @@ def test_choices_of_the_user_stay(monkeypatch):
 def test_other_systems_have_no_such_settings(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     assert not memory.keep_freed_memory() and not memory.return_freed_memory()
+
+
+OBJECTS = """
+import atexit, gc, weakref
+from vit.memory import collect_seldom
+class Cycle:
+    def __init__(self): self.itself = self
+atexit.register(lambda: print(gc.get_freeze_count()))  # runs after those that are registered later
+full = []
+gc.callbacks.append(lambda phase, about: full.append((phase, about["generation"]) == ("start", 2)))
+if {asked}:
+    collect_seldom()
+    collect_seldom()
+kept = [[] for _ in range(10**6)]  # as many as libraries make while they are imported
+print(sum(full))
+young = weakref.ref(Cycle())
+more = [[] for _ in range(1000)]
+print(young() is None)
+"""
+
+
+def collected(asked):
+    """(collections of all objects at start, whether a young cycle is freed, objects that the exit does not look at)"""
+    command = [sys.executable, "-c", OBJECTS.format(asked=asked)]
+    full, young, frozen = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    return int(full), young == "True", int(frozen)
+
+
+def test_many_objects_are_not_looked_through_again_and_again():
+    full, young, frozen = collected(asked=False)
+    assert full > 5 and young and frozen == 0
+    full, young, frozen = collected(asked=True)
+    assert full == 0 and young and frozen > 10**6

@@ -8,7 +8,7 @@ from importlib import import_module
 
 from vit.errors import UsageError, VitError, is_out_of_memory, nearest
 from vit.launch import adopt_srun, wait_briefly
-from vit.memory import keep_freed_memory
+from vit.memory import collect_seldom, keep_freed_memory
 
 COMMANDS = {
     "train": "train a ViT or a CNN on a folder of images, a CSV, digits, or a torchvision data set",
@@ -76,6 +76,7 @@ def main(argv: list[str] | None = None) -> int:
     debug = "--debug" in arguments or bool(os.environ.get("VIT_DEBUG"))
     arguments = [argument for argument in arguments if argument != "--debug"]
     wait_briefly()
+    collect_seldom()
     adopt_srun()
     try:
         code = _dispatch(arguments)

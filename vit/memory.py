@@ -1,6 +1,8 @@
-"""Freed memory stays with the process: glibc gives large blocks back at every free, and the next pass pays for them"""
+"""What the process does with freed memory, and how often Python looks for memory that nothing uses"""
 
+import atexit
 import ctypes
+import gc
 import os
 import sys
 
@@ -8,6 +10,7 @@ _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # M_MMAP_THRESHOLD and M_TRIM_THRESHO
 _OWN_CHOICES = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES")
 _USUAL = 2**17  # bytes: what glibc begins with
 BLOCK = 2**30  # bytes: tensors of a pass on a CPU are smaller
+_SELDOM = 1000  # collections of the middle generation before Python looks at all objects; its own number is 10
 
 
 def keep_freed_memory() -> bool:
@@ -19,6 +22,19 @@ def keep_freed_memory() -> bool:
     environment keep their own.
     """
     return _set_thresholds(BLOCK, 2**31 - 1)
+
+
+def collect_seldom() -> None:
+    """Let Python look through all objects for garbage cycles seldom, and not when the program ends.
+
+    Importing torch, lightning and timm makes a million objects, of which none is garbage. Python otherwise looks
+    through them twenty times meanwhile, and twice at exit: a quarter of the CPU time of a short command
+    (docs/performance.md). Young objects are looked through as often as before, so cycles with tensors are freed soon.
+    """
+    young, middle, _ = gc.get_threshold()
+    gc.set_threshold(young, middle, _SELDOM)
+    atexit.unregister(gc.freeze)
+    atexit.register(gc.freeze)  # the collection at exit leaves out what is frozen; the system frees it with the process
 
 
 def return_freed_memory() -> bool:

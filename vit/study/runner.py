@@ -120,7 +120,8 @@ def _context() -> "ForkServerContext | SpawnContext":
     if "forkserver" not in get_all_start_methods():
         return get_context("spawn")
     context = get_context("forkserver")
-    context.set_forkserver_preload(["vit.study.cell", *(name for name in _SLOW if name in sys.modules)])
+    slow = [name for name in _SLOW if name in sys.modules]
+    context.set_forkserver_preload(["vit.study.cell_server", "vit.study.cell", *slow])
     return context
 
 
