@@ -24,9 +24,11 @@ def popen(words, **options):
     return (Forked if forked else _real_popen)(words, **options)
 
 
-def run(words, *, timeout, **options):
-    """`subprocess.run` with captured text, where Python's programs are forks of the server."""
-    process = popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+def run(words, *, timeout, real=False, **options):
+    """`subprocess.run` with captured text, where Python's programs are forks of the server, unless they are `real`."""
+    process = (_real_popen if real else popen)(
+        list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    )
     try:
         out, said = process.communicate(timeout=timeout)
     finally:

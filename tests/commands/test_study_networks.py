@@ -6,6 +6,7 @@ import sys
 import pytest
 import timm
 import torch
+import yaml
 from safetensors.torch import save_file
 
 from tests.commands.weights_hub import WeightsHub
@@ -23,8 +24,10 @@ from vit.commands.study_options import read_words
 from vit.commands.study_plan import make_study_plan, show_study
 from vit.console import Reporter
 reporter = Reporter()
-show_study(reporter, make_study_plan(read_words(sys.argv[2:]), reporter))
+plan = make_study_plan(read_words(sys.argv[2:]), reporter)
+show_study(reporter, plan)
 """  # as --dry_run, without the seconds in which it times a step of each network
+BEGIN = f"{PLAN}plan.folder.describe(plan.cells, plan.protocol)"  # a study that is killed in its first cell
 QUICK = ("--set", "model.preprocess.image_size=32", "--set", "augment.name=none", "--set", "trainer.precision=32-true")
 
 
@@ -47,11 +50,11 @@ def photographs(tmp_path_factory, draw_classes):
 def study(tmp_path, photographs):
     """`study(words, HF_ENDPOINT=...)` is the finished process of `vit study`."""
 
-    def start(*words, code=0, only_plan=False, **variables):
+    def start(*words, code=0, program=None, **variables):
         kept = {key: value for key, value in environment(tmp_path).items() if not key.startswith("HF_")}
         kept |= {"HF_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path), **variables}
-        program = ["-c", PLAN] if only_plan else ["-m", "vit"]
-        line = [sys.executable, *program, "study", str(photographs), *words, "--wandb", "off"]
+        begin = ["-c", program] if program else ["-m", "vit"]
+        line = [sys.executable, *begin, "study", str(photographs), *words, "--wandb", "off"]
         done = run(line, cwd=tmp_path, env=kept, timeout=400)
         assert done.returncode == code, done.stderr
         return done
@@ -65,32 +68,40 @@ def fact(done, name):
 
 
 @pytest.mark.faults("R16")
-def test_photographs_are_learned_from_the_published_weights_of_both(study, files, tmp_path):
-    cells = ("--sizes", "all", "--seeds", "1", "--budget", "steps:1", "--jobs", "1")
+def test_photographs_start_from_the_published_weights_of_both(study, files, tmp_path):
     with WeightsHub(files) as hub:
-        done = study(*QUICK, only_plan=True, HF_ENDPOINT=hub.address)
-        assert fact(done, "compare") == "vit_tiny_patch16_224; tf_efficientnet_lite0"
-        assert fact(done, "start").startswith(f"{PUBLISHED} and {PUBLISHED_CNN}; --networks vit_tiny_patch16_224,tf_")
-        assert fact(done, "budget") == "100 optimizer steps or 8 epochs, whichever is longer"
-        assert fact(done, "sizes") == "20, 28, 40, 56"
-        done = study(*QUICK, *cells, HF_ENDPOINT=hub.address)
+        done = study(*QUICK, program=BEGIN, HF_ENDPOINT=hub.address)
+    assert fact(done, "compare") == "vit_tiny_patch16_224; tf_efficientnet_lite0"
+    assert fact(done, "start").startswith(f"{PUBLISHED} and {PUBLISHED_CNN}; --networks vit_tiny_patch16_224,tf_")
+    assert fact(done, "budget") == "100 optimizer steps or 8 epochs, whichever is longer"
+    assert fact(done, "sizes") == "20, 28, 40, 56"
     written = json.loads((tmp_path / "studies" / "photos" / "study.json").read_text())
     assert set(written["protocol"]["weights"]) == {PUBLISHED, PUBLISHED_CNN}
-    results = [json.loads(file.read_text()) for file in (tmp_path / "studies").rglob("result.json")]
-    assert {result["network"]["name"] for result in results} == {"vit_tiny_patch16_224", "tf_efficientnet_lite0"}
-    done = study(*QUICK, *cells, only_plan=True, HF_HUB_OFFLINE="1")  # both are in the cache
+    done = study(*QUICK, program=PLAN, HF_HUB_OFFLINE="1")  # both are in the cache
     assert fact(done, "start").startswith(PUBLISHED)
     for file in (tmp_path / "cache").rglob("model.safetensors"):
         file.unlink()
-    done = study(*QUICK, *cells, HF_HUB_OFFLINE="1", code=2)
+    done = study(*QUICK, HF_HUB_OFFLINE="1", code=2)
     assert f"began from {PUBLISHED} and {PUBLISHED_CNN}, which cannot be had" in done.stderr
+
+
+@pytest.mark.slow
+def test_photographs_are_learned_from_the_published_weights_of_both(study, files, tmp_path):
+    cells = ("--sizes", "all", "--seeds", "1", "--budget", "steps:1", "--jobs", "1")
+    with WeightsHub(files) as hub:
+        study(*QUICK, *cells, HF_ENDPOINT=hub.address)
+    runs = [file.parent for file in (tmp_path / "studies").rglob("result.json")]
+    results = [json.loads((run / "result.json").read_text()) for run in runs]
+    starts = {yaml.safe_load((run / "config.yaml").read_text())["model"]["init_from"] for run in runs}
+    assert {result["network"]["name"] for result in results} == {"vit_tiny_patch16_224", "tf_efficientnet_lite0"}
+    assert starts == {PUBLISHED, PUBLISHED_CNN}
 
 
 @pytest.mark.parametrize("there", [(), (VIT,)])
 def test_without_both_weights_both_networks_start_from_random_ones(study, files, there):
     """One network from published weights beside another from random ones would answer another question."""
     with WeightsHub({name: files[name] for name in there}) as hub:
-        done = study(*QUICK, only_plan=True, HF_ENDPOINT=hub.address)
+        done = study(*QUICK, program=PLAN, HF_ENDPOINT=hub.address)
     missing = PUBLISHED_CNN if there else PUBLISHED
     assert fact(done, "start").startswith(f"random weights: {missing} cannot be had (127.0.0.1: ")
     assert fact(done, "compare") == "vit_tiny_patch16_224; tf_efficientnet_lite0"
@@ -105,10 +116,9 @@ def test_shards_that_could_differ_are_refused(study, files):
 
 
 def test_a_study_that_began_without_weights_goes_on_without_them(study, files):
-    cells = ("--sizes", "all", "--seeds", "1", "--budget", "steps:1", "--jobs", "1")
-    study(*QUICK, *cells, HF_HUB_OFFLINE="1")
+    study(*QUICK, program=BEGIN, HF_HUB_OFFLINE="1")
     with WeightsHub(files) as hub:
-        done = study(*QUICK, *cells, only_plan=True, HF_ENDPOINT=hub.address)
+        done = study(*QUICK, program=PLAN, HF_ENDPOINT=hub.address)
         assert hub.requests == []
     assert "the study began without them" in fact(done, "start")
 

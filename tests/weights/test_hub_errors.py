@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,6 +10,7 @@ import pytest
 import timm
 from safetensors.torch import save_file
 
+from tests.forked import run
 from vit.errors import UsageError
 from vit.weights.hubs import from_timm
 
@@ -75,10 +75,9 @@ def hub(tmp_path_factory):
 
 def asked(source, folder, **variables):
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-    done = subprocess.run(
-        [sys.executable, "-c", ASK, source], env={**kept, "HF_HOME": str(folder), **variables},
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    variables = {**kept, "HF_HOME": str(folder), **variables}
+    real = source.startswith("timm:")  # in a fork, timm keeps the variables of the server
+    done = run([sys.executable, "-c", ASK, source], env=variables, timeout=300, real=real)
     assert done.returncode == 0, done.stderr[-2000:]
     (line,) = done.stdout.splitlines()
     return line
