@@ -13,7 +13,7 @@ from tests.commands.weights_hub import WeightsHub
 from tests.forked import run
 from tests.processes import environment
 from vit.commands.starting import PUBLISHED
-from vit.commands.study_networks import PUBLISHED_CNN, is_open, sizes_for
+from vit.commands.study_networks import PUBLISHED_CNN, compares_both, is_open, sizes_for
 from vit.commands.study_options import read_words
 from vit.study.grid import parse_sizes
 
@@ -97,6 +97,18 @@ def test_photographs_are_learned_from_the_published_weights_of_both(study, files
     assert starts == {PUBLISHED, PUBLISHED_CNN}
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_values_are_compared_where_vit_train_would_start(study, files, tmp_path, there):
+    with WeightsHub(files if there else {}) as hub:
+        done = study(*QUICK, "--vary", "optim.lr=0.0001,0.001", program=BEGIN, HF_ENDPOINT=hub.address)
+    assert fact(done, "compare") == "lr=0.0001; lr=0.001"
+    written = json.loads((tmp_path / "studies" / "photos" / "study.json").read_text())
+    assert list(written["protocol"].get("weights", {})) == [PUBLISHED] * there
+    start = f"{PUBLISHED}; --networks vit_tiny_patch16_224 starts from random weights"
+    assert fact(done, "start") == start if there else fact(done, "start").startswith(f"random weights: {PUBLISHED} ")
+    assert fact(done, "budget").startswith("100 optimizer steps or" if there else "2,000 optimizer steps")
+
+
 @pytest.mark.parametrize("there", [(), (VIT,)])
 def test_without_both_weights_both_networks_start_from_random_ones(study, files, there):
     """One network from published weights beside another from random ones would answer another question."""
@@ -154,14 +166,20 @@ def test_named_data_have_their_recipes(vit):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ((), True),
-        (("--seeds", "5", "--set", "optim.lr=0.001", "--tune", "optim.lr=x1,x3"), True),
-        (("--networks", "digits"), False),
-        (("--vary", "optim.lr=0.1,0.2"), False),
-        (("--set", "model.freeze=backbone"), False),
-        (("--tune", "model.network.drop_path_rate=0,0.1"), False),
-        (("--set", "teacher=RUN"), False),
+        ((), "both"),
+        (("--seeds", "5", "--set", "optim.lr=0.001", "--tune", "optim.lr=x1,x3"), "both"),
+        (("--set", "model.preprocess.image_size=64"), "both"),
+        (("--vary", "optim.lr=0.1,0.2"), "the ViT"),
+        (("--set", "model.freeze=backbone"), "the ViT"),
+        (("--set", "teacher=RUN"), "the ViT"),
+        (("--networks", "digits"), "its own"),
+        (("--networks", "digits", "--vary", "optim.lr=0.1,0.2"), "its own"),
+        (("--tune", "model.network.drop_path_rate=0,0.1"), "its own"),
+        (("--vary", "model.network.pool=cls,mean"), "its own"),
+        (("--set", "init_from=none"), "its own"),
     ],
 )
 def test_a_choice_about_networks_is_kept(words, expected):
-    assert is_open(read_words(["photos", *words])) is expected
+    options = read_words(["photos", *words])
+    found = "its own" if not is_open(options) else "both" if compares_both(options) else "the ViT"
+    assert found == expected

@@ -1,4 +1,4 @@
-"""What a study does where its options leave it open: a ViT and a CNN to compare, sizes, and the length of a training"""
+"""What a study does where its options leave it open: the networks to compare, sizes, and the length of a training"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 PUBLISHED_CNN = "timm:tf_efficientnet_lite0.in1k"
 FROM_WEIGHTS, FROM_RANDOM = "steps:100,epochs:8", "steps:2000"  # lengths of a training
 _LEAST_IMAGES = 20
+_NETWORK = ("model.network", "model.init_from")  # options that choose a network or its initial weights
 _OF_NETWORKS, _OF_IMAGES = ("model.", "distill."), "model.preprocess."  # the first need not suit both networks
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A ViT and a CNN for the same images.
+class Chosen:
+    """Networks that no option has chosen.
 
     Attributes:
         networks: {name: words of its recipe}, the ViT first.
@@ -39,22 +40,28 @@ class Pair:
 
 
 def is_open(options: StudyOptions) -> bool:
-    """Whether a study compares a ViT and a CNN because its options choose no network, and vary none of its parts."""
+    """Whether no option chooses a network or its initial weights."""
+    given = (*options.set, *options.tune, *options.vary)
+    return options.networks == AUTO and not any(name.startswith(_NETWORK) for name in given)
+
+
+def compares_both(options: StudyOptions) -> bool:
+    """Whether an open study compares a ViT and a CNN: it compares no values, and sets none that suits one of them."""
     given = [name for name in (*options.set, *options.tune) if not name.startswith(_OF_IMAGES)]
-    own = [name for name in given if name.startswith(_OF_NETWORKS)]
-    return options.networks == AUTO and not options.vary and not own
+    return not options.vary and not any(name.startswith(_OF_NETWORKS) for name in given)
 
 
-def pair_for(
+def networks_for(
     options: StudyOptions, recipe: Recipe, source: "Source", folder: "StudyDirectory", reporter: Reporter
-) -> Pair:
-    """The two networks for some images: both recipes that are shipped for them, or networks for images of their size.
+) -> Chosen:
+    """The networks for some images, which learn as `vit train` learns: a ViT and a CNN, or the ViT alone.
 
-    As in `vit train`, photographs start from published weights where these can be had: those of both networks, or of
-    none. A study that began is continued from what it began with.
+    The two are both recipes that are shipped for the images, or networks for images of their size. Photographs start
+    from published weights where these can be had: those of all networks, or of none. A study that began is continued
+    from what it began with.
 
     Args:
-        options: options that choose no network.
+        options: options that are open.
         recipe: their recipe.
         source: images of all splits.
         folder: folder of the study, which need not exist.
@@ -63,20 +70,19 @@ def pair_for(
     Raises:
         UsageError: the study began from published weights that cannot be had, or its other shards may have them.
     """
-    name = recipe.data.source
-    if {name, f"{name}_cnn"} <= set(shipped_configs()):
-        return Pair({name: name, f"{name}_cnn": f"{name}_cnn"})
-
     from vit.training.planning.automatic_network import CNN_BESIDE, FOR_PHOTOGRAPHS, automatic_network
 
+    name, both = recipe.data.source, compares_both(options)
+    if both and {name, f"{name}_cnn"} <= set(shipped_configs()):
+        return Chosen({name: name, f"{name}_cnn": f"{name}_cnn"})
     vit, side = automatic_network(source.splits["train"])
     cnn = CNN_BESIDE[vit]
     at_side = f" --model.preprocess.image_size={side}" if side else ""
-    random = {vit: vit + at_side, cnn: cnn + at_side}
-    if vit != FOR_PHOTOGRAPHS or recipe.data.source in KNOWN:
-        return Pair(random)
+    random = {vit: vit + at_side, cnn: cnn + at_side} if both else {AUTO: AUTO}
+    if vit != FOR_PHOTOGRAPHS or name in KNOWN:
+        return Chosen(random)
 
-    weights = {vit: PUBLISHED, cnn: PUBLISHED_CNN}
+    weights = {vit: PUBLISHED, cnn: PUBLISHED_CNN} if both else {vit: PUBLISHED}
     began = folder.weights() if folder.description_path.is_file() else None
     obstacle = "the study began without them" if began == [] else _obstacle(weights.values(), reporter)
     if obstacle and set(began or ()) == set(weights.values()):
@@ -87,14 +93,14 @@ def pair_for(
     if obstacle and began is None and options.part != (1, 1):
         raise UsageError(
             f"--shard {options.shard}: {obstacle}, and other shards may have them",
-            f"make them available, or give --networks {','.join(random)} to every shard for random weights",
+            f"make them available, or give --networks {','.join(weights)} to every shard for random weights",
         )
     if obstacle:
         why = f"random weights: {obstacle}; --networks with recipes starts from other weights"
-        return Pair(random, why)
-    why = f"{' and '.join(weights.values())}; --networks {','.join(random)} starts from random weights"
+        return Chosen(random, why)
+    why = f"{' and '.join(weights.values())}; --networks {','.join(weights)} starts from random weights"
     start = "{recipe} --model.network.name={network} --model.init_from={file}"
-    return Pair(
+    return Chosen(
         {network: start.format(recipe=FINETUNE, network=network, file=file) for network, file in weights.items()}, why
     )
 

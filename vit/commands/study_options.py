@@ -42,8 +42,9 @@ class StudyOptions(ExecutorOptions):
     Attributes:
         source: DATA as for vit train; null: the data of the recipes.
         networks: names from 'vit models', or recipes; the first is the reference. In a file with names of your own, and
-            with options of one network: "digits --optim.lr=0.01". auto: a ViT and a CNN for the images, for photographs
-            from published weights where they can be had; the ViT alone where vary or set is about networks.
+            with options of one network: "digits --optim.lr=0.01". auto: a ViT and a CNN for the images; the ViT alone
+            with vary, and where set or tune is about networks. Both begin as in vit train: with photographs from
+            published weights where they can be had.
         sizes: numbers of training images: counts, percentages, all. auto: four in equal ratios, from a tenth of the
             images, but two of each class, to all.
         seeds: number of seeds, or a list of seeds.

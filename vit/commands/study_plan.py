@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from vit.checkpoints.model_path import check_model, check_weights
 from vit.commands.reading import read_images
 from vit.commands.recipe_options import listed_images
-from vit.commands.study_networks import is_open, pair_for, with_grid
+from vit.commands.study_networks import is_open, networks_for, with_grid
 from vit.commands.study_options import StudyOptions
 from vit.commands.study_series import Series, series_of
 from vit.commands.tracker_plan import facts_of_cells
@@ -147,8 +147,8 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
         raise UsageError("a study needs test images", "give --data.test a fraction above 0")
     why = ""
     if is_open(options):
-        pair = pair_for(options, first, source, _folder(options, source), reporter)
-        options, why = replace(options, networks=pair.networks), pair.why
+        chosen = networks_for(options, first, source, _folder(options, source), reporter)
+        options, why = replace(options, networks=chosen.networks), chosen.why
         series = series_of(options)
     options = with_grid(options, _recipes(series), source)
     contents = read_images(source, reporter)
