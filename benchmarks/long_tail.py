@@ -1,7 +1,7 @@
 """Unequal classes: what each correction brings on CIFAR-10-LT and MNIST-LT, several seeds, with intervals.
 
 The long tail is that of Cui et al. 2019 and Cao et al. 2019: class i of C keeps 5000 * factor^(-i / (C - 1)) training
-images, chosen by a seed. The test images stay as they are, with equal classes, so that accuracy is balanced accuracy.
+images, chosen by a seed. The test images stay as they are, with equal or nearly equal classes.
 
     python benchmarks/long_tail.py mnist --root FOLDER                    (FOLDER/MNIST/raw)
     python benchmarks/long_tail.py FOLDER_OF_CLASS_FOLDERS --steps 2000   (CIFAR-10 as PNG files)
