@@ -57,7 +57,7 @@ gc.callbacks.append(lambda phase, about: full.append((phase, about["generation"]
 if {asked}:
     collect_seldom()
     collect_seldom()
-kept = [[] for _ in range(10**6)]  # as many as libraries make while they are imported
+kept = [[] for _ in range(10**6)]  # libraries make half as many while they are imported
 print(sum(full))
 young = weakref.ref(Cycle())
 more = [[] for _ in range(1000)]
