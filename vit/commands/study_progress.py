@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.console import ProgressReport, Reporter, duration, percent
+from vit.csv_files import records
 from vit.layout import RunLayout
 
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ class StudyProgress:
     ) -> None:
         self.reporter, self.study = reporter, study
         self.progress = ProgressReport(reporter, "cell")
-        self.work = {cell.folder: work for cell, work in zip(cells, _work(cells, num_images), strict=True)}
+        self.work = {
+            cell.folder: work * (1 - _share_trained(cell, RunLayout(study / cell.folder)))
+            for cell, work in zip(cells, _work(cells, num_images), strict=True)
+        }
         self.num_running = self.num_done = self.num_failed = 0
         self.work_done = 0.0
         self.expect(expected)
@@ -76,6 +80,17 @@ class StudyProgress:
         assert result is not None
         name = "accuracy" if result.multilabel is None else "exact match"
         return f"{percent(result.accuracy)} test {name}, {duration(result.seconds)}"
+
+
+def _share_trained(cell: "Cell", run: RunLayout) -> float:
+    """How much of its training a stopped cell has done, by the last row of its metrics: 0 to 1."""
+    optim = cell.recipe.optim
+    try:
+        last = records(run.metrics_path)[-1]
+        share = int(last["epoch"]) / optim.epochs if optim.steps is None else int(last["step"]) / optim.steps
+    except (OSError, ValueError, LookupError):  # not begun, or a file that its resumption will refuse or write again
+        return 0.0
+    return min(max(share, 0.0), 1.0)
 
 
 def _work(cells: "Sequence[Cell]", num_images: Mapping[str, int]) -> list[float]:

@@ -1,0 +1,56 @@
+"""The time that a study has left."""
+
+from dataclasses import replace
+
+import pytest
+
+from vit.commands.study_progress import StudyProgress
+from vit.console import Reporter
+from vit.study.grid import Budget, Inputs, make_cells
+from vit.training.recipes.recipe import Recipe
+
+
+@pytest.fixture
+def cells():
+    recipe = Recipe()
+    recipe = replace(recipe, data=replace(recipe.data, source="digits"))
+    return make_cells({"ViT": {"": recipe}}, [100], [0, 1], Budget.parse("steps:100"), Inputs("digits", {}, {}))
+
+
+def shares(folder, cells, monkeypatch):
+    """The share of the work that is done, after each event of the first cell."""
+    progress, shown = StudyProgress(Reporter(), folder, cells, {"train": 100, "test": 10}, cells), []
+    monkeypatch.setattr(progress, "_outcome", lambda *_: "")
+    monkeypatch.setattr(progress.progress, "update", lambda *_, share: shown.append(share))
+    progress.notify(cells[0], "started")
+    progress.notify(cells[0], "done")
+    progress.close()
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("metrics", "expected"),
+    [
+        (None, 0.5),
+        ("epoch,step,seconds\n0,1,2.5\n1,75,80.5\n", 0.2),  # 25 of 125 steps that were left
+        ("epoch,step,seconds\n0,1,2.5\n1,75,80.5\n1,8", 0.2),  # a row that a kill has cut short
+        ("epoch,step,seconds\n", 0.5),
+        ("nothing of ours", 0.5),
+        ("epoch,step,seconds\n0,many,2.5\n", 0.5),
+    ],
+)
+def test_what_a_stopped_cell_has_trained_before_is_no_work_of_now(cells, tmp_path, monkeypatch, metrics, expected):
+    if metrics is not None:
+        run = tmp_path / cells[0].folder
+        run.mkdir(parents=True)
+        (run / "metrics.csv").write_text(metrics)
+    assert shares(tmp_path, cells, monkeypatch) == pytest.approx([0, expected])
+
+
+def test_epochs_count_where_they_are_the_length(cells, tmp_path, monkeypatch):
+    for cell in cells:
+        cell.recipe.optim.epochs, cell.recipe.optim.steps = 4, None
+    run = tmp_path / cells[0].folder
+    run.mkdir(parents=True)
+    (run / "metrics.csv").write_text("epoch,step,seconds\n0,10,2.5\n3,35,80.5\n")
+    assert shares(tmp_path, cells, monkeypatch) == pytest.approx([0, 0.2])
