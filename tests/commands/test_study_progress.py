@@ -34,6 +34,7 @@ def shares(folder, cells, monkeypatch):
         (None, 0.5),
         ("epoch,step,seconds\n0,1,2.5\n1,75,80.5\n", 0.2),  # 25 of 125 steps that were left
         ("epoch,step,seconds\n0,1,2.5\n1,75,80.5\n1,8", 0.2),  # a row that a kill has cut short
+        ("epoch,step,seconds\n49,100,90.5\n", 0.05 / 1.05),  # killed before its result
         ("epoch,step,seconds\n", 0.5),
         ("nothing of ours", 0.5),
         ("epoch,step,seconds\n0,many,2.5\n", 0.5),
@@ -54,3 +55,10 @@ def test_epochs_count_where_they_are_the_length(cells, tmp_path, monkeypatch):
     run.mkdir(parents=True)
     (run / "metrics.csv").write_text("epoch,step,seconds\n0,10,2.5\n3,35,80.5\n")
     assert shares(tmp_path, cells, monkeypatch) == pytest.approx([0, 0.2])
+
+
+def test_a_last_cell_that_was_killed_before_its_result_has_a_share(cells, tmp_path, monkeypatch):
+    run = tmp_path / cells[0].folder
+    run.mkdir(parents=True)
+    (run / "metrics.csv").write_text("epoch,step,seconds\n49,100,90.5\n")
+    assert shares(tmp_path, cells[:1], monkeypatch) == pytest.approx([0, 1])

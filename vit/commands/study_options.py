@@ -43,7 +43,7 @@ class StudyOptions(ExecutorOptions):
         source: DATA as for vit train; null: the data of the recipes.
         networks: names from 'vit models', or recipes; the first is the reference. In a file with names of your own, and
             with options of one network: "digits --optim.lr=0.01". auto: a ViT and a CNN for the images; the ViT alone
-            with vary, and where set or tune is about networks. Both begin as in vit train: with photographs from
+            with vary, and where set or tune is about networks. They begin as in vit train: with photographs from
             published weights where they can be had.
         sizes: numbers of training images: counts, percentages, all. auto: four in equal ratios, from a tenth of the
             images, but two of each class, to all.

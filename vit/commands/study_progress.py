@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from vit.study.runner import Event
 
 HEAD_WORK = 50.0  # fitting a head takes about as long as computing the features of so many images
+MOST = 0.95  # of a cell's work: a cell without a result has its test images to score
 
 
 class StudyProgress:
@@ -83,14 +84,14 @@ class StudyProgress:
 
 
 def _share_trained(cell: "Cell", run: RunLayout) -> float:
-    """How much of its training a stopped cell has done, by the last row of its metrics: 0 to 1."""
+    """How much of its training a stopped cell has done, by the last row of its metrics: 0 to `MOST`."""
     optim = cell.recipe.optim
     try:
         last = records(run.metrics_path)[-1]
         share = int(last["epoch"]) / optim.epochs if optim.steps is None else int(last["step"]) / optim.steps
     except (OSError, ValueError, LookupError):  # not begun, or a file that its resumption will refuse or write again
         return 0.0
-    return min(max(share, 0.0), 1.0)
+    return min(max(share, 0.0), MOST)
 
 
 def _work(cells: "Sequence[Cell]", num_images: Mapping[str, int]) -> list[float]:
