@@ -67,6 +67,11 @@ def fact(done, name):
     return line.removeprefix(f"  {name} ").strip()
 
 
+def description(folder):
+    """What study.json says of the study, with its cells."""
+    return json.loads((folder / "studies" / "photos" / "study.json").read_text())
+
+
 @pytest.mark.faults("R16")
 def test_photographs_start_from_the_published_weights_of_both(study, files, tmp_path):
     with WeightsHub(files) as hub:
@@ -75,10 +80,10 @@ def test_photographs_start_from_the_published_weights_of_both(study, files, tmp_
     assert fact(done, "start").startswith(f"{PUBLISHED} and {PUBLISHED_CNN}; --networks vit_tiny_patch16_224,tf_")
     assert fact(done, "budget") == "100 optimizer steps or 8 epochs, whichever is longer"
     assert fact(done, "sizes") == "20, 28, 40, 56"
-    written = json.loads((tmp_path / "studies" / "photos" / "study.json").read_text())
+    written = description(tmp_path)
     assert set(written["protocol"]["weights"]) == {PUBLISHED, PUBLISHED_CNN}
-    done = study(*QUICK, program=PLAN, HF_HUB_OFFLINE="1")  # both are in the cache
-    assert fact(done, "start").startswith(PUBLISHED)
+    done = study(*QUICK, program=BEGIN, HF_HUB_OFFLINE="1")  # both are in the cache
+    assert fact(done, "start").startswith(PUBLISHED) and description(tmp_path) == written
     for file in (tmp_path / "cache").rglob("model.safetensors"):
         file.unlink()
     done = study(*QUICK, HF_HUB_OFFLINE="1", code=2)
@@ -95,6 +100,8 @@ def test_photographs_are_learned_from_the_published_weights_of_both(study, files
     starts = {yaml.safe_load((run / "config.yaml").read_text())["model"]["init_from"] for run in runs}
     assert {result["network"]["name"] for result in results} == {"vit_tiny_patch16_224", "tf_efficientnet_lite0"}
     assert starts == {PUBLISHED, PUBLISHED_CNN}
+    done = study(*QUICK, *cells, HF_HUB_OFFLINE="1")
+    assert "2 of 2 cells were done before" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -102,8 +109,7 @@ def test_values_are_compared_where_vit_train_would_start(study, files, tmp_path,
     with WeightsHub(files if there else {}) as hub:
         done = study(*QUICK, "--vary", "optim.lr=0.0001,0.001", program=BEGIN, HF_ENDPOINT=hub.address)
     assert fact(done, "compare") == "lr=0.0001; lr=0.001"
-    written = json.loads((tmp_path / "studies" / "photos" / "study.json").read_text())
-    assert list(written["protocol"].get("weights", {})) == [PUBLISHED] * there
+    assert list(description(tmp_path)["protocol"].get("weights", {})) == [PUBLISHED] * there
     start = f"{PUBLISHED}; --networks vit_tiny_patch16_224 starts from random weights"
     assert fact(done, "start") == start if there else fact(done, "start").startswith(f"random weights: {PUBLISHED} ")
     assert fact(done, "budget").startswith("100 optimizer steps or" if there else "2,000 optimizer steps")
@@ -127,12 +133,13 @@ def test_shards_that_could_differ_are_refused(study, files):
     assert f"--shard 1/2: {PUBLISHED} cannot be had" in done.stderr and "to every shard" in done.stderr
 
 
-def test_a_study_that_began_without_weights_goes_on_without_them(study, files):
+def test_a_study_that_began_without_weights_goes_on_without_them(study, files, tmp_path):
     study(*QUICK, program=BEGIN, HF_HUB_OFFLINE="1")
+    began = description(tmp_path)
     with WeightsHub(files) as hub:
-        done = study(*QUICK, program=PLAN, HF_ENDPOINT=hub.address)
+        done = study(*QUICK, program=BEGIN, HF_ENDPOINT=hub.address)
         assert hub.requests == []
-    assert "the study began without them" in fact(done, "start")
+    assert "the study began without them" in fact(done, "start") and description(tmp_path) == began
 
 
 def test_small_images_have_small_networks(vit, tmp_path, draw_classes):

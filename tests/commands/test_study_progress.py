@@ -17,8 +17,12 @@ def cells():
     return make_cells({"ViT": {"": recipe}}, [100], [0, 1], Budget.parse("steps:100"), Inputs("digits", {}, {}))
 
 
-def shares(folder, cells, monkeypatch):
-    """The share of the work that is done, after each event of the first cell."""
+def shares(folder, cells, monkeypatch, metrics=None):
+    """The share of the work that is done, after each event of the first cell, which was stopped with these metrics."""
+    if metrics is not None:
+        run = folder / cells[0].folder
+        run.mkdir(parents=True)
+        (run / "metrics.csv").write_text(metrics)
     progress, shown = StudyProgress(Reporter(), folder, cells, {"train": 100, "test": 10}, cells), []
     monkeypatch.setattr(progress, "_outcome", lambda *_: "")
     monkeypatch.setattr(progress.progress, "update", lambda *_, share: shown.append(share))
@@ -40,25 +44,17 @@ def shares(folder, cells, monkeypatch):
         ("epoch,step,seconds\n0,many,2.5\n", 0.5),
     ],
 )
-def test_what_a_stopped_cell_has_trained_before_is_no_work_of_now(cells, tmp_path, monkeypatch, metrics, expected):
-    if metrics is not None:
-        run = tmp_path / cells[0].folder
-        run.mkdir(parents=True)
-        (run / "metrics.csv").write_text(metrics)
-    assert shares(tmp_path, cells, monkeypatch) == pytest.approx([0, expected])
+def test_what_a_stopped_cell_has_trained_before_is_not_left(cells, tmp_path, monkeypatch, metrics, expected):
+    assert shares(tmp_path, cells, monkeypatch, metrics) == pytest.approx([0, expected])
 
 
 def test_epochs_count_where_they_are_the_length(cells, tmp_path, monkeypatch):
     for cell in cells:
         cell.recipe.optim.epochs, cell.recipe.optim.steps = 4, None
-    run = tmp_path / cells[0].folder
-    run.mkdir(parents=True)
-    (run / "metrics.csv").write_text("epoch,step,seconds\n0,10,2.5\n3,35,80.5\n")
-    assert shares(tmp_path, cells, monkeypatch) == pytest.approx([0, 0.2])
+    metrics = "epoch,step,seconds\n0,10,2.5\n3,35,80.5\n"
+    assert shares(tmp_path, cells, monkeypatch, metrics) == pytest.approx([0, 0.2])
 
 
 def test_a_last_cell_that_was_killed_before_its_result_has_a_share(cells, tmp_path, monkeypatch):
-    run = tmp_path / cells[0].folder
-    run.mkdir(parents=True)
-    (run / "metrics.csv").write_text("epoch,step,seconds\n49,100,90.5\n")
-    assert shares(tmp_path, cells[:1], monkeypatch) == pytest.approx([0, 1])
+    metrics = "epoch,step,seconds\n49,100,90.5\n"
+    assert shares(tmp_path, cells[:1], monkeypatch, metrics) == pytest.approx([0, 1])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from vit.study.runner import Event
 
 HEAD_WORK = 50.0  # fitting a head takes about as long as computing the features of so many images
-MOST = 0.95  # of a cell's work: a cell without a result has its test images to score
+LEAST = 0.05  # of a cell's work: a cell without a result has its test images to score
 
 
 class StudyProgress:
@@ -37,7 +37,7 @@ class StudyProgress:
         self.reporter, self.study = reporter, study
         self.progress = ProgressReport(reporter, "cell")
         self.work = {
-            cell.folder: work * (1 - _share_trained(cell, RunLayout(study / cell.folder)))
+            cell.folder: work * _share_left(cell, RunLayout(study / cell.folder))
             for cell, work in zip(cells, _work(cells, num_images), strict=True)
         }
         self.num_running = self.num_done = self.num_failed = 0
@@ -83,15 +83,17 @@ class StudyProgress:
         return f"{percent(result.accuracy)} test {name}, {duration(result.seconds)}"
 
 
-def _share_trained(cell: "Cell", run: RunLayout) -> float:
-    """How much of its training a stopped cell has done, by the last row of its metrics: 0 to `MOST`."""
+def _share_left(cell: "Cell", run: RunLayout) -> float:
+    """How much of a cell is left: none with a result, else what the last row of its metrics leaves, `LEAST` or more."""
+    if run.result_path.is_file():
+        return 0.0
     optim = cell.recipe.optim
     try:
         last = records(run.metrics_path)[-1]
-        share = int(last["epoch"]) / optim.epochs if optim.steps is None else int(last["step"]) / optim.steps
+        trained = int(last["epoch"]) / optim.epochs if optim.steps is None else int(last["step"]) / optim.steps
     except (OSError, ValueError, LookupError):  # not begun, or a file that its resumption will refuse or write again
-        return 0.0
-    return min(max(share, 0.0), MOST)
+        return 1.0
+    return min(max(1 - trained, LEAST), 1.0)
 
 
 def _work(cells: "Sequence[Cell]", num_images: Mapping[str, int]) -> list[float]:
