@@ -79,16 +79,10 @@ def _corrected(answers: Answers, wanted: Sequence[tuple[str, str, str]]) -> list
     known = [names for names in wanted if answers.has_pair(*names)]
     shared = [answers.pair(*names) for names in known]
     found = [difference(pair) for pair in shared]
-    adjusted = iter(hochberg([one.p for one in found if one.is_tested]))
+    adjusted = hochberg([one.tested_p for one in found])
     return [
-        Compared(
-            *names,
-            (float(pair.first.mean()), float(pair.second.mean())),
-            one,
-            next(adjusted) if one.is_tested else 1.0,
-            reach_by_images(pair),
-        )
-        for names, pair, one in zip(known, shared, found, strict=True)
+        Compared(*names, (float(pair.first.mean()), float(pair.second.mean())), one, p, reach_by_images(pair))
+        for names, pair, one, p in zip(known, shared, found, adjusted, strict=True)
     ]
 
 

@@ -39,6 +39,7 @@ def test_hochberg_of_a_known_case():
     assert hochberg([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.04, 0.04, 0.02])
     assert hochberg([]) == [] and hochberg([0.2]) == [0.2] and hochberg([0.5, 0.9]) == [0.9, 0.9]
     assert hochberg([0.04, 0.049, 0.03]) == [0.049, 0.049, 0.049], "all below 5 %: all claimed"
+    assert hochberg([None, 0.02, None, 0.03]) == [1.0, 0.03, 1.0, 0.03], "what was not tested counts as no test"
 
 
 @given(st.lists(st.floats(0, 1), max_size=8), st.randoms())

@@ -41,15 +41,12 @@ def compare_with_first(answers: Mapping[str, Answers]) -> list[Comparison]:
     """
     (first, ours), *others = answers.items()
     tests = [_tests(first, second, ours, theirs) for second, theirs in others]
-    p_values = [one.p for test in tests for one in test.differences if one.reach is not None]
-    p_values += [test.slope_p for test in tests if test.slope_p is not None]
+    p_values = [p for test in tests for p in (*(one.tested_p for one in test.differences), test.slope_p)]
     adjusted = iter(hochberg(p_values))
-    corrected = [
-        [replace(one, p_adjusted=next(adjusted)) if one.reach is not None else one for one in test.differences]
+    return [
+        _comparison(test, [replace(one, p_adjusted=next(adjusted)) for one in test.differences], next(adjusted))
         for test in tests
     ]
-    slopes = [next(adjusted) if test.slope_p is not None else 1.0 for test in tests]
-    return [_comparison(*each) for each in zip(tests, corrected, slopes, strict=True)]
 
 
 def _tests(first: str, second: str, ours: Answers, theirs: Answers) -> _Tests:

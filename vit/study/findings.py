@@ -195,6 +195,11 @@ class Difference:
         return len(self.seeds) > 1
 
     @property
+    def tested_p(self) -> float | None:
+        """`p`, or None without a test."""
+        return self.p if self.is_tested else None
+
+    @property
     def is_significant(self) -> bool:
         """Whether the two errors differ by the corrected test."""
         return self.p_adjusted < ALPHA

@@ -54,7 +54,7 @@ def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str,
     errors = {name: mean_error(np.stack(list(of_seeds.values()))) for name, of_seeds in wrong.items()}
     order = sorted(here, key=lambda name: errors[name].value)
     gaps = {name: difference(pairs({largest: wrong[name]}, {largest: wrong[order[0]]})[0]) for name in order[1:]}
-    adjusted = hochberg([gap.p for gap in gaps.values()])
+    adjusted = hochberg([gap.tested_p for gap in gaps.values()])
     gaps = {name: replace(gap, p_adjusted=p) for (name, gap), p in zip(gaps.items(), adjusted, strict=True)}
     recipes = {cell.series: cell.recipe for cell in cells if cell.num_images == largest}
     found = []

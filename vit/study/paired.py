@@ -103,8 +103,8 @@ def difference(pair: Pair) -> Difference:
     )
 
 
-def hochberg(p_values: Sequence[float]) -> list[float]:
-    """P values after the step-up correction of Hochberg (1988), in the order given.
+def hochberg(p_values: Sequence[float | None]) -> list[float]:
+    """P values after the step-up correction of Hochberg (1988), in the order given. None, for no test, becomes 1.
 
     All claims with a corrected p below 5 % hold together with 95 %. This is true for tests that are independent or
     positively dependent, such as tests that share seeds and test images (Sarkar 1998). If every p lies below 5 %, so
@@ -112,8 +112,9 @@ def hochberg(p_values: Sequence[float]) -> list[float]:
     """
     adjusted = [1.0] * len(p_values)
     smallest = 1.0
-    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__, reverse=True)):
-        smallest = min(smallest, (rank + 1) * p_values[index])
+    tested = sorted(((p, index) for index, p in enumerate(p_values) if p is not None), reverse=True)
+    for rank, (p, index) in enumerate(tested, start=1):
+        smallest = min(smallest, rank * p)
         adjusted[index] = smallest
     return adjusted
 

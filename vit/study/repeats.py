@@ -66,15 +66,12 @@ def repeated(runs: Sequence[Run]) -> list[Repeated]:
 def differences(groups: Sequence[Repeated]) -> list[tuple[str, Difference | None]]:
     """The first recipe against each other one on their common seeds, corrected together; None without common seeds."""
     first, *others = groups
-    found: list[tuple[str, Difference | None]] = []
-    for other in others:
-        shared = pairs({0: first.wrong}, {0: other.wrong})
-        found.append((other.name, difference(shared[0]) if shared else None))
-    tested = [one for _, one in found if one is not None and one.reach is not None]
-    adjusted = iter(hochberg([one.p for one in tested]))
+    shared = [pairs({0: first.wrong}, {0: other.wrong}) for other in others]
+    found = [difference(pair[0]) if pair else None for pair in shared]
+    adjusted = hochberg([one.tested_p if one else None for one in found])
     return [
-        (name, replace(one, p_adjusted=next(adjusted)) if one is not None and one.reach is not None else one)
-        for name, one in found
+        (other.name, replace(one, p_adjusted=p) if one else None)
+        for other, one, p in zip(others, found, adjusted, strict=True)
     ]
 
 
