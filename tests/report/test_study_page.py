@@ -111,6 +111,20 @@ def test_the_page_begins_with_the_weights(study, tmp_path, files, words):
     assert words in page_of(findings, tmp_path).text
 
 
+@pytest.mark.parametrize(
+    ("networks", "words"),
+    [
+        (("vit_tiny_patch16_224",) * 2, "vit_tiny_patch16_224: lr=0.001; lr=0.003; 5 sizes"),
+        (("vit_tiny_patch16_224", "resnet18"), " lr=0.001; lr=0.003; 5 sizes"),
+        (("lr=0.001", "lr=0.003"), " lr=0.001; lr=0.003; 5 sizes"),
+    ],
+)
+def test_the_page_begins_with_the_network_that_all_series_share(study, tmp_path, networks, words):
+    findings = study(names=("lr=0.001", "lr=0.003"))
+    series = [replace(one, network=network) for one, network in zip(findings.series, networks, strict=True)]
+    assert words in page_of(replace(findings, series=series), tmp_path).text
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_names_stay_text(study, tmp_path, text):
     findings = study(names=(text, "resnet"), failed=1, data=text)

@@ -71,6 +71,7 @@ class StudyContent:
     sentences: list[str]
     next_steps: list[str]
     summary: list[str]
+    networks: str
     weights: str
     budget: str
     tuning: str
@@ -137,6 +138,7 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
         sentences=findings.sentences,
         next_steps=findings.next_steps,
         summary=_summary(findings),
+        networks=_networks(findings.series),
         weights=_weights(protocol.get("weights")),
         budget=budget_words(protocol),
         tuning=in_words(protocol.get("tuning")),
@@ -165,6 +167,15 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
         correlations=[(series.name, values) for series in findings.series if (values := _correlations(series))],
         least_seeds=min((len(point.seeds) for own in points.values() for point in own.values()), default=0),
     )
+
+
+def _networks(series: Sequence[Series]) -> str:
+    """The names of the series, behind the network where all share one that the names do not tell."""
+    names = "; ".join(one.name for one in series)
+    shared = {one.network for one in series}
+    if len(shared) > 1 or any(one.name in shared for one in series):
+        return names
+    return f"{shared.pop()}: {names}"
 
 
 def _weights(hashes: JsonValue) -> str:
