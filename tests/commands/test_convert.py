@@ -3,14 +3,18 @@
 import json
 import os
 
+import numpy as np
 import pytest
 import torch
 import yaml
 from safetensors.torch import save_file
 
+from vit.checkpoints.format import Description, checkpoint_content
+from vit.checkpoints.io import write_checkpoint
 from vit.checkpoints.load import load
+from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.preprocess import Preprocess
-from vit.models.spec import create_network
+from vit.models.spec import NetworkSpec, create_network
 
 QUICK = ("--epochs", 1, "--optim.warmup", 0, "--wandb", "off")
 
@@ -62,6 +66,35 @@ def test_convert_then_predict(vit, folder, network, colors):
     predicted = vit("predict", folder / "x.ckpt", colors / "red", "--output", folder / "rows.csv")
     assert predicted.code == 0 and (folder / "rows.csv").read_text().count(",ok,") == 14
     refused(vit("convert", folder, "--output", folder / "x.ckpt"), 2, "exists")
+
+
+@pytest.mark.parametrize("source", ["own.ckpt", "exported.safetensors"])
+def test_probabilities_stay_calibrated(vit, network, colors, tmp_path, source):
+    own, rows = tmp_path / "own.ckpt", {}
+    scores = ValidationScores.of(np.arange(3), np.full((3, 3), 1 / 3, np.float32))
+    description = Description(
+        ("blue", "green", "red"),
+        NetworkSpec.named("vit_nano_patch2_8", 3, {"depth": 2, "num_heads": 1, "qk_norm": True}),
+        Preprocess(8, 1.0),
+        temperature=0.25,
+        validation_scores=scores,
+    )
+    write_checkpoint(checkpoint_content(description, network.state_dict()), own)
+    if source != own.name:
+        assert vit("export", own, "--format", "safetensors", "--output", tmp_path / source).code == 0
+    answer = vit("convert", tmp_path / source, "--output", tmp_path / "back.ckpt")
+    assert answer.code == 0 and "0.250, as in the source" in answer.out, answer.err
+    assert load(tmp_path / "back.ckpt")[1].validation_scores.to_plain() == scores.to_plain()
+    for name in (own.name, "back.ckpt"):
+        options = ("--output", tmp_path / f"{name}.csv", "--probabilities")
+        assert vit("predict", tmp_path / name, colors / "red", *options).code == 0
+        rows[name] = (tmp_path / f"{name}.csv").read_text()
+    assert rows["own.ckpt"] == rows["back.ckpt"]
+
+    answer = vit("convert", tmp_path / source, "--output", tmp_path / "other.ckpt", "--image_size", 12)
+    assert answer.code == 0 and "0.250 is not kept" in answer.out, answer.err
+    other = load(tmp_path / "other.ckpt")[1]
+    assert other.temperature == 1 and other.validation_scores is None
 
 
 def test_another_size_and_other_names(vit, folder):

@@ -125,8 +125,16 @@ def _write(
         )
     rules = pretrained.multilabel
     licence = None if pretrained.licence == UNKNOWN else pretrained.licence
+    is_same = not options and image_size in (None, pretrained.own_network().image_size)  # the one that was calibrated
     description = Description(
-        class_names, filled.spec, filled.preprocess, versions=versions(), multilabel=rules, licence=licence
+        class_names,
+        filled.spec,
+        filled.preprocess,
+        temperature=pretrained.temperature if is_same else 1.0,
+        versions=versions(),
+        validation_scores=pretrained.validation_scores if is_same else None,
+        multilabel=rules,
+        licence=licence,
     )
     write_checkpoint(checkpoint_content(description, filled.network.state_dict()), output)
     load(output)
@@ -134,4 +142,13 @@ def _write(
     words = f"{filled.spec.name}, {parameters:,} parameters, {filled.preprocess.image_size} pixels"
     lowest, highest = (0.0, 0.0) if rules is None else (rules.thresholds.min(), rules.thresholds.max())
     several = [("labels", f"several for an image, with thresholds of {lowest:.3f} to {highest:.3f}")]
-    return [("network", words), *(several if rules else []), *filled.report.facts(), ("checkpoint", str(output))]
+    facts = [("network", words), *(several if rules else []), *_calibration(pretrained.temperature, is_same)]
+    return [*facts, *filled.report.facts(), ("checkpoint", str(output))]
+
+
+def _calibration(temperature: float, is_kept: bool) -> Facts:
+    """What became of the temperature of weights that have one."""
+    if temperature == 1:
+        return []
+    lost = f"{temperature:.3f} is not kept: it was fitted without the options that you give for the network"
+    return [("temperature", f"{temperature:.3f}, as in the source" if is_kept else lost)]

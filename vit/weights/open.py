@@ -110,7 +110,8 @@ def _described(source: str, format: str, weights: Weights, description: Descript
     network = OwnNetwork(description.spec.name, preprocess.image_size, description.spec.options)
     return Pretrained(
         source, format, weights, len(class_names), class_names, values, told_by, network=network,
-        multilabel=description.multilabel, licence=description.licence or UNKNOWN,
+        multilabel=description.multilabel, temperature=description.temperature,
+        validation_scores=description.validation_scores, licence=description.licence or UNKNOWN,
     )  # fmt: skip
 
 

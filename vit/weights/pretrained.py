@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vit.checkpoints.label_rules import LabelRules
+from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.preprocess import Preprocess
 from vit.errors import CheckpointError, UsageError, first_line
 from vit.models.catalog import CATALOG
@@ -74,6 +75,8 @@ class Pretrained:
         image_size: side of their images in pixels, as timm states it, for weights whose positions do not show it.
         undecided: options that nothing shows, and that published networks choose differently.
         multilabel: rules of the labels if the classifier gives an image several; None: one class for an image.
+        temperature: divisor of the logits, fitted to the network that the weights are for.
+        validation_scores: what that network gave its validation images; None: unknown.
         licence: licence of the weights; "not stated" where it is unknown.
     """
 
@@ -90,6 +93,8 @@ class Pretrained:
     image_size: int | None = None
     undecided: tuple[str, ...] = ()
     multilabel: LabelRules | None = None
+    temperature: float = 1.0
+    validation_scores: ValidationScores | None = None
     licence: str = UNKNOWN
 
     def facts(self) -> list[tuple[str, str]]:
