@@ -291,12 +291,28 @@ def test_the_protocol_says_what_was_chosen_for_these_images(vit, given, tmp_path
         (["--config", "digit"], "digits"),
         (["--data.test", "0"], "test images"),
         (["--tune", "optim.optimizer=x3"], "no number"),
+        (["--vary", "optim.epochs=1,2"], "--budget recipe"),
+        (["--tune", "optim.steps=10,20", "--budget", "epochs:2"], "--budget recipe"),
+        (["--set", "epochs=5"], "--budget recipe"),
+        (["--vary", "seed=7,8"], "--seeds"),
+        (["--set", "data.subset_seed=1"], "--seeds"),
+        (["--data.train_images", "100"], "--sizes"),
+        (["--vary", "batch_size=64,128", "--sizes", "40,1000"], "40 images, seed 0 are the same training"),
+        (["--vary", "data.split_seed=0,1"], "different test images"),
+        (["--vary", "data.test=0.2,0.3"], "different test images"),
+        (["--vary", "data.validation=0.2,0.3"], "have different "),
     ],
 )
 def test_wrong_words_are_refused_before_anything_runs(vit, tmp_path, words, said):
     answer = vit("study", "digits", *words, "--out", tmp_path)
     assert answer.code == 2 and said in answer.err, answer.err
     assert not list(tmp_path.iterdir())
+
+
+def test_options_beside_a_network_are_not_overwritten_in_silence(vit, tmp_path):
+    (tmp_path / "long.yaml").write_text("networks:\n  long: digits --epochs=50\n  short: digits --epochs=5\n")
+    answer = vit("study", "--config", tmp_path / "long.yaml", "--out", tmp_path / "out", "--budget", "steps:20")
+    assert answer.code == 2 and "optim.epochs would do nothing" in answer.err, answer.err
 
 
 def same_but_for_kills(whole: Path, study: Path) -> bool:

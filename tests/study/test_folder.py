@@ -57,6 +57,19 @@ def test_nothing_is_chosen_before_all_candidates_are_done():
     assert chosen({"lr=2": (-1.0, -1.0), "lr=1": (-1.0, -1.0)}) == "lr=1"
 
 
+def test_nothing_is_chosen_where_every_candidate_failed(tmp_path):
+    study, cells = study_of(tmp_path, {"lr=1": None, "lr=2": None}, "loss")
+    assert tuned(study, cells) == {}
+    found, protocol, failed = collect(tmp_path)
+    assert not found and "chosen" not in protocol and [one.choice for one in failed] == ["lr=1", "lr=2"]
+
+
+def test_a_loss_that_is_not_a_number_is_no_better_than_a_failure():
+    nan = float("nan")
+    assert chosen({"lr=1": (nan, nan), "lr=2": (-9.0, -9.0)}) == "lr=2"
+    assert chosen({"lr=1": (nan, nan)}) is None
+
+
 def test_results_of_before_were_chosen_by_the_loss(tmp_path):
     study, cells = study_of(tmp_path, {"lr=1": UNTRAINED}, "acc1")
     path = study.run(cells[0]).result_path

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from vit.checkpoints.model_path import check_model, check_weights
 from vit.commands.reading import read_images
 from vit.commands.recipe_options import listed_images
+from vit.commands.study_checks import check_different, check_given, check_same_images
 from vit.commands.study_networks import is_open, networks_for, with_grid
 from vit.commands.study_options import StudyOptions
 from vit.commands.study_series import Series, series_of
@@ -158,11 +159,14 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     }
     series = _decided(series, source)
     budget, sizes, seeds = options.grid(len(source.splits["train"]))
+    check_given(options, budget)
     inputs = _inputs(series, source, contents, sizes, seeds)
     share = share_of(options.executor, options.cluster_options, options.jobs)
     plan = StudyPlan(options, source, contents, series, budget, sizes, seeds, inputs, share, why)
+    check_different(plan.cells)
     for cell in {(cell.series, cell.choice): cell for cell in reversed(plan.cells)}.values():
         made = make_plan(cell.recipe)  # refuses a wrong value now, before it fails in every cell
+        check_same_images(cell.series, made.source, next(iter(series)), source)
         warn_of_overlap(reporter, made, contents)
     plan.folder.check_extends(plan.cells)
     return plan

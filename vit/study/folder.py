@@ -8,16 +8,20 @@ any time.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import TypeVar
 
 from vit.atomic_files import write_json
-from vit.checkpoints.result import RunResult, rule_words, unpack
+from vit.checkpoints.result import RunResult, rule_words
 from vit.checkpoints.run import RunDirectory
 from vit.errors import UsageError
 from vit.layout import StudyLayout
+from vit.study.common_images import common_answers
 from vit.study.findings import CellResult, FailedCell, JsonValue, Protocol
 from vit.study.grid import Cell
+from vit.study.variance_components import Bools
+from vit.study.wording import left_out_words
 
 Group = tuple[str, int]  # a series at one number of images
 Rank = tuple[float, float]  # how good the validation images find a candidate: RunResult.validation_rank
@@ -129,9 +133,9 @@ class StudyDirectory(StudyLayout):
 
 
 def chosen(ranks: Mapping[str, Rank | None]) -> str | None:
-    """The choice with the highest rank, or None while one of them is neither finished nor failed (None)."""
-    known = {choice: rank for choice, rank in ranks.items() if rank is not None}
-    if len(known) < len(ranks) or not known:
+    """The choice with the highest rank, or None: one of them is neither finished nor failed (None), or all failed."""
+    known = {choice: _LOWEST if isnan(sum(rank)) else rank for choice, rank in ranks.items() if rank is not None}
+    if len(known) < len(ranks) or all(rank == _LOWEST for rank in known.values()):
         return None
     return min(known, key=lambda choice: ([-value for value in known[choice]], choice))
 
@@ -178,6 +182,7 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
 
     Raises:
         UsageError: the folder is not a study.
+        DataError: two runs were tested on different images.
     """
     study = StudyDirectory.open(path)
     cells = study.listed()
@@ -185,6 +190,7 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     wanted = [cell for cell in cells if cell.choice == choices.get(cell.group, "")]
     found = [(cell, study.run(cell).read_result()) for cell in wanted]
     finished = [(cell, result) for cell, result in found if result is not None]
+    answers, num_left_out = common_answers([(study.run(cell), result) for cell, result in finished])
     planned = [(cell, study.run(cell)) for cell in will_run(cells, choices)]
     failed = [
         FailedCell(cell.series, cell.num_images, cell.seed, cell.folder, _failure(run), cell.choice)
@@ -198,9 +204,12 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
         "checkpoints": _distinct(rule_words(result.best_metric) for _, result in finished),
         **_machines([result for _, result in finished]),
     }
+    if num_left_out:
+        protocol["left_out"] = left_out_words(num_left_out)
     if any(choices.values()):
         protocol["chosen"] = {f"{name}, {images:,} images": choice for (name, images), choice in choices.items()}
-    return [_cell_result(cell, result) for cell, result in finished], protocol, failed
+    measured = zip(finished, answers, strict=True)
+    return [_cell_result(cell, result, correct) for (cell, result), correct in measured], protocol, failed
 
 
 def _failure(run: RunDirectory) -> str:
@@ -223,13 +232,13 @@ def _distinct(values: Iterable[str]) -> str:
     return ", ".join(sorted(set(values)))
 
 
-def _cell_result(cell: ListedCell, result: RunResult) -> CellResult:
+def _cell_result(cell: ListedCell, result: RunResult, correct: Bools) -> CellResult:
     return CellResult(
         series=cell.series,
         network=result.spec.name,
         num_images=cell.num_images,
         seed=cell.seed,
-        accuracy=result.accuracy,
+        accuracy=float(correct.mean()),
         validation_loss=result.validation["val/loss"],
         steps=result.steps,
         batch_size=result.batch_size,
@@ -241,5 +250,5 @@ def _cell_result(cell: ListedCell, result: RunResult) -> CellResult:
         images_per_second=result.images_per_second,
         last_is_better=result.last_is_better,
         run=cell.folder,
-        correct=unpack(result.correct["test"], result.num_images["test"]),
+        correct=correct,
     )

@@ -31,6 +31,11 @@ def budget_words(protocol: Protocol) -> str:
     return in_words(protocol.get("budget_words") or protocol.get("budget"))
 
 
+def left_out_words(count: int) -> str:
+    """That test images do not count."""
+    return f"{count:,} test image{'s' * (count != 1)} that a run could not read, and that no run counts"
+
+
 def last_weights_warning(count: int, total: int, unit: str, remedy: str) -> str:
     """A warning where checkpoints were chosen long before a network was as accurate as it became; else an empty text.
 

@@ -1,0 +1,86 @@
+"""Runs of a study are paired by image, also where some of them could not read all of these."""
+
+import json
+
+import numpy as np
+import pytest
+
+from vit.checkpoints.result import RunResult, pack
+from vit.data.samples import Samples
+from vit.errors import DataError
+from vit.models.spec import NetworkSpec
+from vit.study.folder import ListedCell, StudyDirectory, collect
+from vit.study.summary import summarize
+
+IMAGES = [f"test/{name}" for name in ("a/a.png", "a.png", "b.png", "c.png", "d.png", "e.png")]
+RIGHT = {"ViT": [1, 1, 0, 0, 1, 0], "CNN": [1, 0, 1, 0, 1, 1]}
+
+
+def study_of(folder, left_out, images=None, base="/data/photos/"):
+    """A study of two networks with one seed; {network: images that it could not read}."""
+    study, cells = StudyDirectory(folder), []
+    for network, right in RIGHT.items():
+        own = (images or {}).get(network, IMAGES)
+        cell = ListedCell(network, 100, 0, "", f"cells/{network}")
+        run, lost = study.run(cell), left_out.get(network, ())
+        kept = [place for place, name in enumerate(own) if name not in lost]
+        run.path.mkdir(parents=True)
+        lines = ["path,label,split", *(f"{base}{name},x,test" for name in own)]
+        run.splits_path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        correct = np.array(right, dtype=bool)[kept]
+        fingerprint = Samples([own[place] for place in kept], np.zeros(len(kept), np.int64), folder).fingerprint()
+        RunResult(
+            NetworkSpec.from_plain({"name": "vit_nano_patch2_8"}, 10), 8, 1, 1, "photos", {"test": len(kept)},
+            {"test": fingerprint}, 0, 1.0, 1, 1, 1.0, 1.0, "cpu", "32-true", 0, {"val/loss": 1.0},
+            {"acc1": {"value": float(correct.mean())}}, {}, correct={"test": pack(correct)},
+            left_out={"test": dict.fromkeys(lost, "truncated")} if lost else {},
+        ).write(run.result_path)  # fmt: skip
+        cells.append(cell)
+    study.description_path.write_text(
+        json.dumps({"protocol": {"data": "photos"}, "cells": [cell.to_json() for cell in cells]}), encoding="utf-8"
+    )
+    return folder
+
+
+@pytest.mark.parametrize("base", ["/data/photos/", ""])
+@pytest.mark.parametrize(
+    ("left_out", "common"),
+    [
+        ({}, [0, 1, 2, 3, 4, 5]),
+        ({"ViT": ["test/a.png"]}, [0, 2, 3, 4, 5]),
+        ({"ViT": ["test/a.png"], "CNN": ["test/e.png"]}, [0, 2, 3, 4]),  # as many each, but others
+        ({"ViT": ["test/c.png"], "CNN": ["test/c.png"]}, [0, 1, 2, 4, 5]),
+    ],
+)
+def test_an_image_that_one_run_could_not_read_counts_in_none(tmp_path, base, left_out, common):
+    found, protocol, _ = collect(study_of(tmp_path, left_out, base=base))
+    expected = {network: np.array(right, dtype=bool)[common] for network, right in RIGHT.items()}
+    for cell in found:
+        assert cell.correct.tolist() == expected[cell.series].tolist()
+        assert cell.accuracy == pytest.approx(expected[cell.series].mean())
+    findings = summarize(found, protocol, [], None)
+    gap = expected["CNN"].mean() - expected["ViT"].mean()
+    assert findings.num_test_images == len(common)
+    assert findings.comparisons[0].differences[0].gap.value == pytest.approx(gap)
+
+
+def test_the_number_of_images_left_out_is_said(tmp_path):
+    _, protocol, _ = collect(study_of(tmp_path, {"ViT": ["test/a.png"], "CNN": ["test/e.png"]}))
+    assert protocol["left_out"] == "2 test images that a run could not read, and that no run counts"
+    assert "left_out" not in collect(study_of(tmp_path / "whole", {}))[1]
+
+
+def test_runs_with_other_test_images_are_never_paired(tmp_path):
+    others = {"CNN": [*IMAGES[:-1], "test/f.png"]}
+    with pytest.raises(DataError, match=r"cells/ViT and .*cells/CNN were tested on different images"):
+        collect(study_of(tmp_path, {}, others))
+
+
+def test_a_list_of_images_that_does_not_fit_is_damaged(tmp_path):
+    study = study_of(tmp_path, {"ViT": ["test/a.png"]})
+    path = study / "cells" / "ViT" / "result.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["left_out"] = {}
+    path.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(DataError, match="does not fit"):
+        collect(study)
