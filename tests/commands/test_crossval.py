@@ -115,6 +115,20 @@ def test_folds_whose_last_weights_are_better_are_counted(vit, killed, tmp_path):
 
 
 @linux_only
+def test_images_that_no_fold_could_read_are_counted_and_named(vit, killed, tmp_path):
+    folder = shutil.copytree(killed[0], tmp_path / "photos")
+    assert "ould not be read" not in vit("report", folder).out + (folder / "report.html").read_text()
+    lost = {"red/<b>.png": "truncated", "red/z.png": "truncated"}
+    for path, (name, reason) in zip(folder.glob("**/result.json"), lost.items(), strict=False):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "left_out": {"test": {name: reason}}}))
+    said = " ".join(vit("report", folder).out.split())
+    assert "Could not be read, and is in no number: red/" in said and "(truncated), and 1 more" in said
+    page = (folder / "report.html").read_text()
+    assert "every readable image tested once" in page and "<b>.png" not in page and "&lt;b&gt;.png" in page
+    assert json.loads((folder / "summary.json").read_text())["left_out"] == lost
+
+
+@linux_only
 @pytest.mark.faults("K15")
 def test_unfinished_folds_are_named(vit, killed, tmp_path):
     folder, _, _ = killed

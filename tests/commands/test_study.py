@@ -131,6 +131,8 @@ def test_done_cells_are_never_run_again(vit, whole, given, tmp_path):
     study = tmp_path / given.name
     shutil.copytree(whole[0], study)
     before = {path: path.stat().st_mtime_ns for path in study.rglob("result.json")}
+    planned = vit(*given.line, "--seeds", "3", "--out", tmp_path, "--dry_run")
+    assert "8 of 12 cells are done already" in planned.out and "\n4 cells, about" in planned.out, planned.err
     answer = vit(*given.line, "--seeds", "3", "--out", tmp_path)
     assert answer.code == 0 and "8 of 12 cells were done before" in answer.err
     assert {path: path.stat().st_mtime_ns for path in before} == before
@@ -253,7 +255,7 @@ def test_cells_of_replaced_images_are_run_again(vit, whole, given, tmp_path, dra
     shutil.copytree(given.data, data)
     line = [str(data) if word == given.data else word for word in given.line]
     answer = vit(*line, "--out", tmp_path, "--dry_run")
-    assert answer.code == 0, answer.err  # moved images are the same ones
+    assert answer.code == 0 and "8 of 8 cells are done already" in answer.out, answer.err  # the same images, moved
     shutil.copy(data / "red" / "00.png", data / "blue" / "00.png")
     answer = vit(*line, "--out", tmp_path, "--dry_run")
     assert answer.code == 2 and "8 of its finished cells would be missing in" in answer.err

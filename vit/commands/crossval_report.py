@@ -28,6 +28,8 @@ def report_crossval(reporter: Reporter, path: Path) -> None:
     accuracy = found.accuracy
     right, total = int(found.predictions.correct.sum()), len(found.predictions.labels)
     reporter.line(f"\n{right:,} of {total:,} images are predicted right by networks that have not trained on them")
+    if found.left_out:
+        reporter.line(found.left_out_words)
     reporter.facts(
         [
             ("accuracy", f"{_words(accuracy.accuracy)}; the interval respects {_units(accuracy.num_groups)}"),

@@ -79,6 +79,15 @@ class StudyPlan:
 
         return will_run(self.own_cells, {})
 
+    @cached_property
+    def cells_left(self) -> "list[Cell]":
+        """The cells to train of which the study's folder has no result."""
+        from vit.study.folder import ListedCell, tuned, will_run
+
+        chosen = tuned(self.folder, [ListedCell.of(cell) for cell in self.own_cells])
+        known = will_run(self.own_cells, chosen)
+        return [cell for cell in known if not self.folder.run(ListedCell.of(cell)).result_path.is_file()]
+
     @property
     def is_probe(self) -> bool:
         """Whether every series fits a head to a frozen backbone, which has no length."""
@@ -196,11 +205,16 @@ def show_study(reporter: Reporter, plan: StudyPlan) -> None:
 
 
 def show_estimate(reporter: Reporter, study: StudyPlan) -> None:
-    """Time a step of every network, and show how long the cells would take."""
+    """Time a step of every network, and show how long the cells without a result would take."""
     from vit.study.runner import time_network
     from vit.training.planning.plan import make_plan
 
-    cells, machine = study.cells_to_train, study.machine
+    cells, machine = study.cells_left, study.machine
+    done = len(study.cells_to_train) - len(cells)
+    if done:
+        reporter.line(f"\n{done:,} of {len(study.cells_to_train):,} cells are done already")
+    if not cells:
+        return
     largest = {cell.series: cell for cell in sorted(cells, key=lambda cell: cell.num_images)}
     timed = {name: time_network(cell.recipe, machine) for name, cell in largest.items()}
     groups: dict[tuple[str, int], list[Cell]] = {}

@@ -6,7 +6,7 @@ names, as in a study. So a finished fold is never trained again.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from vit.atomic_files import write_json
@@ -32,6 +32,7 @@ class CrossvalResult:
         runs: run folder of each fold.
         num_last_better: number of folds whose last weights are clearly more accurate on the validation images than the
             checkpoint that predicted.
+        left_out: images that could not be read and that no fold has tested, each with the reason.
     """
 
     description: Mapping[str, JsonValue]
@@ -39,6 +40,16 @@ class CrossvalResult:
     accuracy: FoldAccuracy
     runs: tuple[Path, ...]
     num_last_better: int
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def left_out_words(self) -> str:
+        """How many images are in no number; empty where all are tested."""
+        if not self.left_out:
+            return ""
+        name, reason = next(iter(self.left_out.items()))
+        more = f", and {len(self.left_out) - 1:,} more" if len(self.left_out) > 1 else ""
+        return f"Could not be read, and is in no number: {name} ({reason}){more}"
 
     @property
     def last_weights_warning(self) -> str:
@@ -139,7 +150,8 @@ class CrossvalDirectory(CrossvalLayout):
         accuracy = fold_accuracy(found.correct, found.folds, groups)
         found.write(self.predictions_path)
         description = self.description()
-        summary = {**description, **asdict(accuracy)}
+        left_out = {path: why for result in results for path, why in result.left_out.get("test", {}).items()}
+        summary = {**description, **asdict(accuracy), **({"left_out": left_out} if left_out else {})}
         write_json(self.summary_path, summary)
         num_last_better = sum(result.last_is_better for result in results)
-        return CrossvalResult(description, found, accuracy, tuple(run.path for run in runs), num_last_better)
+        return CrossvalResult(description, found, accuracy, tuple(run.path for run in runs), num_last_better, left_out)
