@@ -279,6 +279,7 @@ def test_the_protocol_says_what_was_chosen_for_these_images(vit, given, tmp_path
     assert f"subset: {'balanced' if rarest == 20 else 'natural'}" in kept
 
 
+@pytest.mark.faults("K25")
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -311,6 +312,7 @@ def test_wrong_words_are_refused_before_anything_runs(vit, tmp_path, words, said
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.faults("K25")
 def test_options_beside_a_network_are_not_overwritten_in_silence(vit, tmp_path):
     (tmp_path / "long.yaml").write_text("networks:\n  long: digits --epochs=50\n  short: digits --epochs=5\n")
     answer = vit("study", "--config", tmp_path / "long.yaml", "--out", tmp_path / "out", "--budget", "steps:20")

@@ -74,6 +74,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused before anything runs, with the advice to give --name; a study that adds cells continues", 2),
         Fault("R15", "a clock that stands still or jumps",
               "durations use a clock that is never set; names stay distinct"),
+        Fault("R17", "a test image that becomes unreadable while a study runs",
+              "it counts in no run, and the report says so; runs with other test images are never paired"),
         Fault("R16", "a study of photographs that began from published weights, which can no longer be had",
               "refused with their names and the reason; without weights it would be another study", 2),
     ),
