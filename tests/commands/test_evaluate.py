@@ -180,6 +180,20 @@ def test_images_that_the_run_was_trained_on_are_left_out(vit, trained_on, here):
 
 
 @pytest.mark.faults("D26")
+def test_images_that_the_run_was_calibrated_on_are_left_out(vit, draw_classes, here):
+    data = draw_classes(here / "photos", ("dark", "light"), 20)
+    cut = ("--data.validation", 0.1, "--data.test", 0.2, "--data.calibration", 0.2)
+    assert vit("train", data, *cut, "--epochs", 1, "--wandb", "off", "--out", "runs").code == 0
+    run = run_folder(here / "runs")
+    tested = [row["path"] for row in rows(run / "splits.csv") if row["split"] == "test"]
+    answer = vit("evaluate", run, data, "--output", "out")
+    assert answer.code == 0 and "and 8 images that the run was calibrated on; " in answer.err
+    assert {row["path"] for row in predictions(here / "out")} == {os.path.relpath(path, data) for path in tested}
+    assert measured(here / "out")["left_out"]["calibration_images_of_the_run"] == 8
+    assert "8 calibration images of the run" in Page((here / "out" / "report.html").read_text()).text
+
+
+@pytest.mark.faults("D26")
 def test_all_images_can_be_asked_for_and_none_is_refused(vit, trained_on, here):
     run, data = trained_on
     answer = vit("evaluate", run, data, "--include_seen", "--output", "all")

@@ -70,7 +70,8 @@ def evaluate(
         model: a run folder, a checkpoint, or an exported .onnx or .xml file
         data: DATA as for vit train; null: the images of the run
         split: auto: test, else validation, else all
-        include_seen: also score images of DATA that the run trained or validated on, which are left out otherwise
+        include_seen: also score images of DATA that the run was trained, validated or calibrated on, which are
+            left out otherwise
         root: folder of torchvision data sets
         image_column: column of images where DATA is a parquet table; null: that of the run, the only one, or the one
             with a usual name
@@ -224,7 +225,8 @@ def _write_metrics(found: Evaluation, class_names: tuple[str, ...]) -> Evaluatio
     from vit.atomic_files import write_json
 
     files = EvaluationLayout(new_folder(found.folder))
-    left_out = {**found.seen, "unreadable": found.unreadable}
+    seen = {f"{split}_images_of_the_run": count for split, count in found.seen.items()}
+    left_out = {**seen, "unreadable": found.unreadable}
     more = {"engine": found.engine, "tta": found.tta, "left_out": left_out, "classes": list(class_names)}
     write_json(files.metrics_path, {**found.measurement.to_dict(), **more})
     return files

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SPLITS = ("test", "validation", "train")  # in the order in which they are preferred
 SHOWN_CLASSES = 10
-_USED = {"train": "trained on", "validation": "validated on"}
+_USED = {"train": "trained on", "validation": "validated on", "calibration": "was calibrated on"}
 
 
 def choose_split(source: "Source", split: str) -> str:
@@ -39,7 +39,7 @@ def check_own_images(run: "RunDirectory", source: "Source", split: str, reporter
 def unseen_images(
     run: "RunDirectory", source: "Source", split: str, include_seen: bool, reporter: Reporter
 ) -> "tuple[Samples, dict[str, int]]":
-    """The images of a split without the images that a run has trained or validated on.
+    """The images of a split without the images that a run was trained, validated or calibrated on.
 
     Args:
         include_seen: keep these images, with a warning.
@@ -52,7 +52,7 @@ def unseen_images(
     """
     samples = source.splits[split]
     seen = seen_in_training(run, source, split, _contents(source, split, reporter))
-    counts = {f"{name}_images_of_the_run": len(indices) for name, indices in seen.items()}
+    counts = {name: len(indices) for name, indices in seen.items()}
     words = _seen_words(seen)
     if not words:
         return samples, counts
@@ -62,7 +62,8 @@ def unseen_images(
     kept = np.setdiff1d(np.arange(len(samples)), np.concatenate(list(seen.values())))
     if not len(kept):
         raise DataError(
-            f"all {len(samples):,} images of {source.name} are images that {run.path} was trained or validated on",
+            f"all {len(samples):,} images of {source.name} are images that {run.path} was trained, validated or "
+            "calibrated on",
             "give other images, or --include_seen to score these",
         )
     reporter.notice(f"left out: {words}; {len(kept):,} of {len(samples):,} images are measured (--include_seen: all)")

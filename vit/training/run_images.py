@@ -15,11 +15,12 @@ import numpy as np
 from vit.checkpoints.run import RunDirectory
 from vit.data.contents import Contents
 from vit.data.samples import Labels, Samples, Source, label_array
-from vit.data.split import SPLITS, SplitRow, lists_several_labels, read_splits, split_rows
+from vit.data.split import SplitRow, lists_several_labels, read_splits, split_rows
 from vit.errors import DataError
 from vit.training.planning.images import source_of
 from vit.training.recipes.recipe import Recipe
 
+SEEN = ("train", "validation", "calibration")  # splits that a run learns or fits from, in the order of importance
 MEASURED = ("validation", "test")  # splits in which no other image can take the place of an unreadable one
 _SHOWN = 5
 
@@ -100,23 +101,23 @@ def check_contents(run: RunDirectory, source: Source, split: str, contents: Cont
 
 
 def seen_in_training(run: RunDirectory, source: Source, split: str, contents: Contents) -> dict[str, Labels]:
-    """Which images of a split the run has trained or validated on.
+    """Which images of a split the run was trained, validated or calibrated on.
 
     Images are recognized by content, with any name. Without content hashes they are recognized by path.
 
     Returns:
-        indices of the images in the split, by "train" and "validation".
+        indices of the images in the split, by the splits of `SEEN`. An image of several counts in the first one.
     """
     listed = read_splits(run.splits_path)
     by_content = any(row.content_hash for rows in listed.values() for row in rows)
     only = replace(source, splits={split: source.splits[split]})
     rows = split_rows(only, contents.hashes if by_content else None)[split]
     used: dict[str, str] = {}
-    for name in reversed(SPLITS):  # train last: an image in two splits counts as trained on
+    for name in reversed(SEEN):
         used |= {(row.content_hash if by_content else row.path): name for row in listed.get(name, ())}
     used.pop("", None)
     found = [used.get(row.content_hash if by_content else row.path, "") for row in rows]
-    return {name: np.flatnonzero([one == name for one in found]) for name in ("train", "validation")}
+    return {name: np.flatnonzero([one == name for one in found]) for name in SEEN}
 
 
 def measured_part(samples: Samples, left_out: Mapping[str, str]) -> Samples:
