@@ -2,13 +2,35 @@
 
 import threading
 import time
+from pathlib import Path
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from PIL import Image
 
+from vit.inference.answers import answer_rule
 from vit.inference.prediction import Prediction
+from vit.inference.predictor import load
 from vit.serving.app import Limits, create_app
 from vit.serving.batching import Batcher, FullError
+
+
+@pytest.mark.parametrize("max_batch", [1, 3, 40])
+def test_sets_with_a_random_step_are_those_of_predict_in_any_order(digits_run, draw_classes, here, max_batch):
+    model = load(digits_run.path, "cpu", "32-true")
+    model.rule = answer_rule(model.validation_scores, len(model.class_names), coverage=0.8, sets="aps")
+    folder = draw_classes(here / "photos", ("a", "b", "c", "d"), 10, side=8)
+    files = sorted(map(str, folder.glob("*/*.png")))
+    expected = {row.path: row.labels for row in model.predict_files(files)}
+    assert len(set(map(len, expected.values()))) > 1
+    batcher = Batcher(model, 1, max_batch, 0.05, 100, on_failure=lambda: None)
+    answers = [batcher.submit([path], [Path(path).read_bytes()]) for path in reversed(files)]
+    found = [answer.result(60)[0] for answer in answers]
+    batcher.close()
+    assert {row.path: row.labels for row in found} == expected
+    in_memory = [next(model.predict(np.asarray(Image.open(path)))).labels for path in files]
+    assert in_memory == [expected[path] for path in files]
 
 
 class Slow:

@@ -1,7 +1,6 @@
 """Which images get an answer, and which set of classes: the rule that `vit predict` applies to probabilities"""
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,24 +26,25 @@ class AnswerRule:
     sets: PredictionSets | None = None
     reject_novelty: float | None = None
 
-    def members(self, probabilities: npt.NDArray[np.float32], names: Sequence[str]) -> list[tuple[int, ...]]:
+    def members(self, probabilities: npt.NDArray[np.float32], images: npt.NDArray[np.uint8]) -> list[tuple[int, ...]]:
         """The set of class numbers of each image, most probable first; an empty set without a rule for sets.
 
         Args:
             probabilities: (n, C) calibrated probabilities.
-            names: names of the images. The random number of an image depends on its name alone.
+            images: (n, C, S, S) inputs of the network. The random number of an image depends on these pixels alone:
+                it is the same in every batch and under every name, and others for other images.
         """
         if self.sets is None:
-            return [()] * len(names)
-        draws = np.array([_draw(name) for name in names])
+            return [()] * len(images)
+        draws = np.array([_draw(image) for image in images])
         inside = self.sets.members(probabilities, draws)
         order = np.argsort(-probabilities, axis=1, kind="stable")
         return [tuple(row[chosen[row]].tolist()) for row, chosen in zip(order, inside, strict=True)]
 
 
-def _draw(name: str) -> float:
-    """A number from 0 to 1 that belongs to a name."""
-    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
+def _draw(image: npt.NDArray[np.uint8]) -> float:
+    """A number from 0 to 1 that belongs to the pixels of an image."""
+    digest = hashlib.sha256(image.tobytes()).digest()
     return float(uniform(1, int.from_bytes(digest[:7], "little"))[0])
 
 

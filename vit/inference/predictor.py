@@ -133,9 +133,10 @@ class Predictor:
         read = [(path, image) for path, image in part if isinstance(image, Tensor)]
         answers: Iterator[Prediction] = iter(())
         if read:
-            probabilities, novelty = self._compute(torch.stack([image for _, image in read]))
+            inputs = torch.stack([image for _, image in read])
+            probabilities, novelty = self._compute(inputs)
             count = min(top_k, len(self.class_names))
-            answers = self._answers([path for path, _ in read], probabilities, novelty, count)
+            answers = self._answers([path for path, _ in read], inputs, probabilities, novelty, count)
         return [
             Prediction(path, status_of(image), error=image.reason) if isinstance(image, ImageError) else next(answers)
             for path, image in part
@@ -149,14 +150,14 @@ class Predictor:
         return probabilities, self.novelty.of_features(features).tolist()
 
     def _answers(
-        self, paths: Sequence[str], probabilities: Tensor, novelty: Sequence[float | None], count: int
+        self, paths: Sequence[str], inputs: Tensor, probabilities: Tensor, novelty: Sequence[float | None], count: int
     ) -> Iterator[Prediction]:
-        """The predictions for probabilities (B, C) and novelties (B,)."""
+        """The predictions for inputs (B, 3, S, S), probabilities (B, C) and novelties (B,)."""
         if self.multilabel is not None:
             yield from self._several(paths, probabilities, novelty, count, self.multilabel)
             return
         values, indices = probabilities.topk(count, dim=1)
-        sets, engine = self.rule.members(probabilities.numpy(), paths), self.engine.name
+        sets, engine = self.rule.members(probabilities.numpy(), inputs.numpy()), self.engine.name
         for path, numbers, top_values, chosen, novel in zip(
             paths, indices.tolist(), values.tolist(), sets, novelty, strict=True
         ):
