@@ -64,6 +64,11 @@ def test_weights_that_are_no_dictionary(content, tmp_path, state):
     refused({**content, "state_dict": state}, tmp_path, "did not write")
 
 
+def test_two_classes_of_one_name_are_refused(content, tmp_path):
+    content[KEY]["classes"] = ["crane", "b", "crane"]
+    refused(content, tmp_path, "classes 0 and 2 are both called 'crane'", "vit convert")
+
+
 @pytest.mark.parametrize("plain", [None, [], "vit", 5, {}, {"format": None}, {"format": "x"}, {"format": math.inf}])
 def test_descriptions_that_are_none(content, tmp_path, plain):
     refused({**content, KEY: plain}, tmp_path, "description")

@@ -9,6 +9,7 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
+from tests.tables import rows
 from vit.checkpoints.format import Description, checkpoint_content
 from vit.checkpoints.io import write_checkpoint
 from vit.checkpoints.load import load
@@ -106,6 +107,31 @@ def test_another_size_and_other_names(vit, folder):
     assert load(folder / "x.ckpt")[1].class_names == ("a", "b", "c")
     (folder / "names.txt").write_text("a\nb\n")
     refused(vit("convert", folder, "--output", folder / "y.ckpt", *options), 3, "2 names for 3 classes")
+
+
+def test_a_name_of_two_classes_gets_their_numbers(vit, folder, draw_classes, here):
+    """As "crane" of ImageNet, in many lists of its classes."""
+    (folder / "config.json").write_text(json.dumps({"id2label": {"0": "crane", "1": "crane (0)", "2": "crane"}}))
+    answer = vit("convert", folder, "--output", "x.ckpt")
+    assert answer.code == 0, answer.err
+    names = ("crane (0) (0)", "crane (0) (1)", "crane (2)")
+    assert load(here / "x.ckpt")[1].class_names == names
+    assert "3 classes got their number into their name: crane (0) (0), crane (0) (1), crane (2)" in answer.out
+    data = draw_classes(here / "photos", names, 3, side=8)
+    assert vit("predict", "x.ckpt", data, "--recursive", "--probabilities", "--output", "rows.csv").code == 0
+    for row in rows("rows.csv"):
+        found = {name: float(row[f"p_{name}"]) for name in names}
+        assert sum(found.values()) == pytest.approx(1, abs=1e-5)
+        assert found[row["label"]] == max(found.values()) == float(row["probability"])
+    assert vit("evaluate", "x.ckpt", data, "--output", "out").code == 0
+    by_class = json.loads((here / "out" / "metrics.json").read_text())["per_class"]
+    assert [(one["class"], one["images"]) for one in by_class] == [(name, 3) for name in names]
+
+
+def test_a_list_with_a_repeated_name_is_refused(vit, folder):
+    (folder / "names.txt").write_text("a\nb\na\n")
+    answer = vit("convert", folder, "--output", folder / "x.ckpt", "--classes", folder / "names.txt")
+    refused(answer, 3, "'a' in line 1 and in line 3")
 
 
 def test_weights_without_a_classifier(vit, network, tmp_path):

@@ -123,6 +123,7 @@ class Description:
         class_names = tuple(plain["classes"])
         if not all(isinstance(name, str) and len(name) <= 1000 for name in class_names):
             raise ValueError("class names must be text")
+        _check_different(class_names)
         if plain["precision"] not in _PRECISIONS:
             raise ValueError(f"unknown precision {plain['precision']!r}")
         temperature = float(plain["temperature"])
@@ -152,6 +153,17 @@ class Description:
             None if rules is None else LabelRules.from_plain(rules, len(class_names)),
             licence,
         )
+
+
+def _check_different(class_names: tuple[str, ...]) -> None:
+    """ValueError where two classes have one name: rows and labels name classes, so they could not be told apart."""
+    first: dict[str, int] = {}
+    for number, name in enumerate(class_names):
+        if first.setdefault(name, number) != number:
+            raise ValueError(
+                f"classes {first[name]} and {number} are both called {name[:80]!r} "
+                "(vit convert now gives such classes different names)"
+            )
 
 
 def _without_repeated_facts(network: dict[str, object], num_classes: int, image_size: int) -> dict[str, object]:

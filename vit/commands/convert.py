@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 Facts = list[tuple[str, str]]
 Activation = Literal["gelu", "gelu_tanh", "quick_gelu"]
 _MAX_CLASSES_FILE = 16 << 20  # bytes
+_SHOWN = 10
 
 
 def convert(
@@ -44,7 +46,8 @@ def convert(
         patch_size: pixels; null: the patch size of the weights; another size resamples the patch embedding
         num_heads: null: as the source states, else one head for 64 channels
         activation: activation of the MLPs; null: as the source states (bare files of CLIP and SigLIP do not)
-        classes: a text file with one class name in each line; null: names from the source, ImageNet's for 1,000 outputs
+        classes: a text file with one class name in each line; null: names from the source, ImageNet's for 1,000
+            outputs; names that the source has twice get the number of their class
         card: new file for the model card, in the format of the Hugging Face hub; null: none
 
     Returns:
@@ -68,14 +71,15 @@ def convert(
             f"{source} has no classifier ({pretrained.format} names), so there is nothing to predict with",
             f"train one on your images: vit train DATA --init_from {shlex.quote(source)}",
         )
-    class_names, whose = _class_names(pretrained, classes)
+    told_names, whose = _class_names(pretrained, classes)
+    class_names, repeated = _numbered(told_names)
     told = {"num_heads": num_heads, "activation": activation, "patch_size": patch_size}
     options = {name: value for name, value in told.items() if value is not None}
     facts = _write(pretrained, path, class_names, image_size, options)
     shown = f"{len(class_names):,}: {', '.join(class_names[:3])}, ... ({whose})"
     reporter = Reporter()
     reporter.line(f"Converted {source}")
-    reporter.facts([*pretrained.facts(), ("classes", shown), *facts])
+    reporter.facts([*pretrained.facts(), ("classes", shown), *_repeated(repeated, class_names), *facts])
     if card_file is not None:
         from vit.checkpoints.load import load
         from vit.inference.deployed import Trained
@@ -101,7 +105,34 @@ def _listed_names(path: Path, num_classes: int) -> tuple[str, ...]:
     names = tuple(path.read_text(encoding="utf-8", errors="replace").splitlines())
     if len(names) != num_classes or not all(names):
         raise DataError(f"{path} has {len(names)} names for {num_classes} classes", "give one name in each line")
+    first: dict[str, int] = {}
+    for number, name in enumerate(names, start=1):
+        if first.setdefault(name, number) != number:
+            raise DataError(
+                f"{path} has the class name {name!r} in line {first[name]} and in line {number}",
+                "give each class a name of its own",
+            )
     return names
+
+
+def _numbered(names: tuple[str, ...]) -> tuple[tuple[str, ...], list[int]]:
+    """(names that are all different, numbers of the classes whose name changed): a name of several gets their number.
+
+    ImageNet has two classes "crane", a bird and a machine. They become "crane (134)" and "crane (517)".
+    """
+    changed: set[int] = set()
+    while repeated := {name for name, count in Counter(names).items() if count > 1}:  # a new name may be taken, too
+        changed |= {number for number, name in enumerate(names) if name in repeated}
+        names = tuple(f"{name} ({number})" if name in repeated else name for number, name in enumerate(names))
+    return names, sorted(changed)
+
+
+def _repeated(numbers: list[int], class_names: tuple[str, ...]) -> Facts:
+    """What became of class names that several classes share."""
+    if not numbers:
+        return []
+    shown = ", ".join(class_names[number] for number in numbers[:_SHOWN]) + ", ..." * (len(numbers) > _SHOWN)
+    return [("repeated names", f"{len(numbers):,} classes got their number into their name: {shown}")]
 
 
 def _write(
