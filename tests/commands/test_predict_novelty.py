@@ -104,6 +104,24 @@ def test_a_result_and_its_page_count_test_images_that_are_unlike(digits_run):
     assert "--reject_novel" in (digits_run.path / "report.html").read_text()
 
 
+def test_a_novelty_of_0_95_is_novel_for_predict_and_evaluate(vit, digits_run, pictures, here):
+    """The largest novelty with 19 validation images, of which float32 is a little below 0.95."""
+    content = torch.load(digits_run.best, weights_only=True)
+    torch.save({**content, NOVELTY_KEY: {**content[NOVELTY_KEY], "validation": torch.zeros(19)}}, here / "few.ckpt")
+    for path in pictures.iterdir():
+        folder = here / "labeled" / ("3" if path.name.startswith("noise") else "5")
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, folder)
+    answer = vit("predict", "few.ckpt", "labeled", "--recursive", "--reject_novel", "--output", "rows.csv")
+    found = rows(here / "rows.csv")
+    novel = [row for row in found if float(row["novelty"]) == 0.95]
+    assert len(novel) >= 6 and {row["status"] for row in novel} == {"novel"}
+    assert f"{len(novel)} of {len(found)} images" in answer.out
+    assert vit("evaluate", "few.ckpt", "labeled", "--output", "measured").code == 0
+    unlike = json.loads((here / "measured" / "metrics.json").read_text())["answers"]["novelty"]
+    assert round(unlike["unlike"]["value"] * len(found)) == unlike["counts"][-1] == len(novel)
+
+
 @pytest.mark.faults("A7")
 def test_tta_has_a_temperature_of_its_own_after_an_evaluation(vit, run, pictures, here):
     answer = vit("predict", run, pictures, "--tta", "flip", "--target_accuracy", 0.5)

@@ -27,6 +27,11 @@ FEWEST_IMAGES = 19  # validation images: with fewer no image can reach 0.95
 Floats = npt.NDArray[np.float32]
 
 
+def is_unlike(novelty: float | Floats, least: float = UNLIKE) -> npt.NDArray[np.bool_]:
+    """Whether novelties are at least `least`, compared in float32 as they are kept: Python has 19/20 otherwise."""
+    return np.asarray(np.asarray(novelty, dtype=np.float32) >= np.float32(least))
+
+
 class TrainingFeatures:
     """Features of the last layer of up to 5,000 training images.
 

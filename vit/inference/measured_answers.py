@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from vit.checkpoints.novelty import UNLIKE
+from vit.checkpoints.novelty import is_unlike
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.inference.intervals import Metric
 from vit.inference.prediction_sets import SET_METHODS, PredictionSets, SetMethod
@@ -71,7 +71,7 @@ class MeasuredNovelty:
     def of(cls, novelty: Floats) -> "MeasuredNovelty":
         """The counts of images with some novelties (n,)."""
         counts, _ = np.histogram(novelty, bins=20, range=(0, 1))
-        return cls(Metric.fraction(int((novelty >= UNLIKE).sum()), len(novelty)), counts.tolist())
+        return cls(Metric.fraction(int(is_unlike(novelty).sum()), len(novelty)), counts.tolist())
 
 
 @dataclass(frozen=True)

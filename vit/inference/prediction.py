@@ -9,7 +9,7 @@ import numpy as np
 from PIL.Image import Image as PillowImage
 from torch import Tensor
 
-from vit.checkpoints.novelty import UNLIKE
+from vit.checkpoints.novelty import is_unlike
 from vit.data.decode import read_image
 from vit.data.image_bytes import ImageError, ImageReader
 from vit.data.in_memory import TAKEN, InMemory, name_of, pixels_of
@@ -53,7 +53,7 @@ class Prediction:
     @property
     def is_unlike(self) -> bool:
         """Whether the image is unlike the training images: its novelty is 0.95 or more."""
-        return self.novelty is not None and self.novelty >= UNLIKE
+        return self.novelty is not None and bool(is_unlike(self.novelty))
 
 
 def is_one(images: object) -> bool:

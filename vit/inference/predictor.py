@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vit.checkpoints import load as checkpoint
 from vit.checkpoints.label_rules import LabelRules
-from vit.checkpoints.novelty import Novelty
+from vit.checkpoints.novelty import Novelty, is_unlike
 from vit.checkpoints.run import checkpoint_of
 from vit.checkpoints.tta_file import FittedTta
 from vit.checkpoints.validation_scores import ValidationScores
@@ -175,7 +175,7 @@ class Predictor:
     def _reason_of_novelty(self, novelty: float | None) -> str:
         """Why an image of this novelty gets no label; "" if it gets one."""
         least = self.rule.reject_novelty
-        if least is None or novelty is None or novelty < least:
+        if least is None or novelty is None or not is_unlike(novelty, least):
             return ""
         return f"it is less like the training images than {least:.0%} of validation images"
 
