@@ -14,6 +14,7 @@ FIRST = Backbone(
     licence="apache-2.0",
 )  # fmt: skip
 TIED = replace(FIRST, name="b", source="b.ckpt", behind=Interval(0.01, -0.01, 0.03), p_adjusted=0.3)
+UNTESTED = replace(FIRST, name="d", num_seeds=1, accuracy=Interval(0.3, None, None), behind=Interval(0.5, None, None))
 WORSE = replace(FIRST, name="c", behind=Interval(0.2, 0.1, 0.3), p_adjusted=0.001)
 
 
@@ -21,7 +22,7 @@ WORSE = replace(FIRST, name="c", behind=Interval(0.2, 0.1, 0.3), p_adjusted=0.00
     ("found", "words"),
     [
         ([FIRST], "a is the only backbone"),
-        ([FIRST, WORSE], "Use a: at 200 images every other backbone makes more errors"),
+        ([FIRST, WORSE], "Use a: at 200 images every other tested backbone makes more errors"),
         ([FIRST, TIED, WORSE], "a and b cannot be told apart at 200 images. 1 of the 3 backbones makes more errors"),
         ([FIRST, replace(TIED, seconds_per_image=0.005)], "b is the fastest"),
         (
@@ -33,6 +34,24 @@ WORSE = replace(FIRST, name="c", behind=Interval(0.2, 0.1, 0.3), p_adjusted=0.00
 )
 def test_the_verdict_names_what_to_use(found, words):
     assert words in verdict(found)
+
+
+def test_one_seed_gives_an_order_without_a_test():
+    found = [
+        replace(FIRST, num_seeds=1, accuracy=Interval(0.8, None, None)),
+        replace(UNTESTED, seconds_per_image=0.001),
+    ]
+    assert verdict(found) == "In the order of accuracy at 200 images, from one seed and without a test: a, d."
+
+
+def test_a_backbone_without_a_test_is_not_counted_as_equal_or_worse():
+    assert verdict([FIRST, WORSE, UNTESTED]) == (
+        "Use a: at 200 images every other tested backbone makes more errors. "
+        "Not tested, with fewer than two common seeds: d."
+    )
+    assert "with fewer than two common seeds and without a test: a, d." in verdict([FIRST, UNTESTED])
+    tied = verdict([FIRST, replace(TIED, seconds_per_image=0.005), replace(UNTESTED, seconds_per_image=0.001)])
+    assert "a and b cannot be told apart" in tied and "b is the fastest. Not tested" in tied
 
 
 def test_conditions_say_what_the_intervals_cover():

@@ -31,7 +31,7 @@ class Backbone:
         accuracy: test accuracy of the linear probes; the interval covers other test images, and other training images
             unless `equal_seeds`.
         behind: error beyond that of the most accurate backbone, on the same seeds and images; 0 for that one.
-        p_adjusted: p value of the test that `behind` is zero, corrected for all backbones; 1 for that one.
+        p_adjusted: p value of the test that `behind` is zero, corrected for all backbones; 1 without a test.
         neighbors: test accuracy of nearest neighbors in its features, mean over the seeds.
         seconds_per_image: time of reading an image and computing its features, on the threads of one cell.
         parameters: number of parameters.
@@ -50,6 +50,11 @@ class Backbone:
     seconds_per_image: float
     parameters: int
     licence: str
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether two seeds or more are shared with the most accurate backbone, and that is another one."""
+        return self.behind.low is not None
 
     def cells(self) -> tuple[str, ...]:
         """The row of a table with the columns `TITLES`."""
@@ -102,13 +107,26 @@ def verdict(found: Sequence[Backbone]) -> str:
     best = found[0]
     if len(found) == 1:
         return f"{best.name} is the only backbone."
-    tied = [one.name for one in found[1:] if one.p_adjusted >= ALPHA]
-    worse = len(found) - 1 - len(tied)
+    tested = [one for one in found[1:] if one.is_tested]
+    untested = [one.name for one in found[1:] if not one.is_tested]
+    if not tested:
+        order = ", ".join([best.name, *untested])
+        since = "from one seed" if all(one.num_seeds == 1 for one in found) else "with fewer than two common seeds"
+        return f"In the order of accuracy at {best.num_images:,} images, {since} and without a test: {order}."
+    words = _tested(best, tested)
+    return f"{words} Not tested, with fewer than two common seeds: {', '.join(untested)}." if untested else words
+
+
+def _tested(best: Backbone, others: Sequence[Backbone]) -> str:
+    """What the tests of the most accurate backbone against the others say, and which is the fastest of equals."""
+    tied = [one for one in others if one.p_adjusted >= ALPHA]
+    worse = len(others) - len(tied)
     if not tied:
-        return f"Use {best.name}: at {best.num_images:,} images every other backbone makes more errors."
-    fastest = min((one for one in found if one is best or one.name in tied), key=lambda one: one.seconds_per_image)
-    words = f"{best.name} and {', '.join(tied)} cannot be told apart at {best.num_images:,} images."
-    words += f" {worse} of the {len(found)} backbones make{'s' * (worse == 1)} more errors." if worse else ""
+        return f"Use {best.name}: at {best.num_images:,} images every other tested backbone makes more errors."
+    fastest = min((best, *tied), key=lambda one: one.seconds_per_image)
+    names = ", ".join(one.name for one in tied)
+    words = f"{best.name} and {names} cannot be told apart at {best.num_images:,} images."
+    words += f" {worse} of the {len(others) + 1} backbones make{'s' * (worse == 1)} more errors." if worse else ""
     if fastest.seconds_per_image > CLEARLY_FASTER * best.seconds_per_image:
         return f"{words} None of those that cannot be told apart is clearly faster than {best.name}."
     return f"{words} Of those that cannot be told apart, {fastest.name} is the fastest."
