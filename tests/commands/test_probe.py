@@ -13,6 +13,7 @@ from vit.commands.probe import _label
 from vit.commands.study_progress import HEAD_WORK, _work
 from vit.csv_files import records
 from vit.errors import DataError, UsageError
+from vit.study.findings import Interval
 from vit.training.features import StoredFeatures
 
 PROBE = SimpleNamespace(model=SimpleNamespace(freeze="backbone"))
@@ -116,6 +117,39 @@ def test_one_seed_of_all_images_has_the_intervals_of_two(probed_all, tmp_path):
         assert alone.num_seeds == 1 and alone.equal_seeds and alone.accuracy.low is not None
         assert (alone.name, alone.accuracy, alone.behind) == (beside.name, beside.accuracy, beside.behind)
         assert alone.p_adjusted == beside.p_adjusted
+
+
+def _again(probed_all, out, monkeypatch, capsys, lost):
+    """What `vit probe` prints and returns of a copy whose runs `lost` have no result and are not tried again."""
+    folder = shutil.copytree(probed_all.folder, out / probed_all.folder.name)
+    for pattern in lost:
+        for run in folder.glob(f"cells/{pattern}"):
+            (run / "result.json").unlink(missing_ok=True)
+    monkeypatch.setattr("vit.commands.probe.train_cells", lambda plan, reporter: 0)
+    data, names = probed_all.folder.parent / "colors", "random:vit_nano_patch2_8,random:resnet10_small"
+    found = vit.probe(data, backbones=names, sizes="12,all", seeds=2, image_size=8, out=out).backbones
+    return found, capsys.readouterr().out
+
+
+def test_backbones_are_compared_at_the_largest_size_that_all_have(probed_all, tmp_path, monkeypatch, capsys):
+    found, _ = _again(probed_all, tmp_path, monkeypatch, capsys, ["*resnet10*/0000042/*"])
+    assert {(one.name, one.num_images) for one in found} == {
+        ("random:vit_nano_patch2_8", 12),
+        ("random:resnet10_small", 12),
+    }
+
+
+def test_a_backbone_without_a_finished_probe_is_named(probed_all, tmp_path, monkeypatch, capsys):
+    found, shown = _again(probed_all, tmp_path, monkeypatch, capsys, ["*resnet10*/*/*"])
+    assert [one.name for one in found] == ["random:vit_nano_patch2_8"]
+    assert "is the only finished backbone. Not compared" in shown and "is finished: random:resnet10_small." in shown
+
+
+def test_backbones_without_a_common_seed_have_no_difference(probed_all, tmp_path, monkeypatch, capsys):
+    lost = ["*/0000042/*", "*resnet10*/*/seed0*", "*vit_nano*/*/seed1*"]  # all but one probe of each with 12 images
+    found, shown = _again(probed_all, tmp_path, monkeypatch, capsys, lost)
+    assert [one.behind for one in found] == [Interval(0.0, None, None), None]
+    assert "and without a test: " in shown
 
 
 def test_the_work_of_a_probe_is_counted_in_new_images():

@@ -54,6 +54,13 @@ def test_a_backbone_without_a_test_is_not_counted_as_equal_or_worse():
     assert "a and b cannot be told apart" in tied and "b is the fastest. Not tested" in tied
 
 
+def test_backbones_without_a_finished_probe_are_named():
+    assert verdict([FIRST, WORSE], ["x", "y"]).endswith(
+        "more errors. Not compared, because no probe of theirs at 200 images is finished: x, y."
+    )
+    assert verdict([FIRST], ["x"]).startswith("a is the only finished backbone. Not compared")
+
+
 def test_conditions_say_what_the_intervals_cover():
     assert "5 seeds. The 95 % intervals cover other training images and other test images" in conditions([FIRST])
     equal = conditions([replace(FIRST, equal_seeds=True)])
@@ -63,7 +70,7 @@ def test_conditions_say_what_the_intervals_cover():
 
 
 def test_a_table_is_read_as_it_was_written(tmp_path):
-    found = [FIRST, replace(TIED, equal_seeds=True)]
+    found = [FIRST, replace(TIED, equal_seeds=True), UNTESTED, replace(FIRST, name="e", behind=None)]
     write_backbones(found, tmp_path / "backbones.csv")
     assert read_backbones(tmp_path / "backbones.csv") == found
     assert read_backbones(tmp_path / "none.csv") == []

@@ -104,7 +104,8 @@ def probe(
         reporter.table(titles, accuracies(findings, plan.sizes, [one.name for one in found]))
     reporter.line("\n" + conditions(found))
     reporter.table(TITLES, [one.cells() for one in found])
-    reporter.line("\n" + verdict(found))
+    measured = [one.name for one in found]
+    reporter.line("\n" + verdict(found, [name for name in sources if name not in measured]))
     reporter.line()
     reporter.facts([("report", str(plan.folder.report_path)), ("table", str(plan.folder.backbones_path))])
     if num_failed:

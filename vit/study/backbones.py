@@ -20,7 +20,7 @@ CLEARLY_FASTER = 0.8  # of the time of the most accurate one; other work on the 
 
 @dataclass(frozen=True)
 class Backbone:
-    """One backbone at the largest size that all backbones have: a row of backbones.csv.
+    """One backbone at the largest size that all backbones have finished: a row of backbones.csv.
 
     Attributes:
         name: short name.
@@ -30,7 +30,8 @@ class Backbone:
         equal_seeds: whether the seeds have the same training images, because the size is that of all images.
         accuracy: test accuracy of the linear probes; the interval covers other test images, and other training images
             unless `equal_seeds`.
-        behind: error beyond that of the most accurate backbone, on the same seeds and images; 0 for that one.
+        behind: error beyond that of the most accurate backbone, on the same seeds and images; 0 for that one, and
+            None without a common seed.
         p_adjusted: p value of the test that `behind` is zero, corrected for all backbones; 1 without a test.
         neighbors: test accuracy of nearest neighbors in its features, mean over the seeds.
         seconds_per_image: time of reading an image and computing its features, on the threads of one cell.
@@ -44,7 +45,7 @@ class Backbone:
     num_seeds: int
     equal_seeds: bool
     accuracy: Interval
-    behind: Interval
+    behind: Interval | None
     p_adjusted: float
     neighbors: float
     seconds_per_image: float
@@ -54,7 +55,7 @@ class Backbone:
     @property
     def is_tested(self) -> bool:
         """Whether two seeds or more are shared with the most accurate backbone, and that is another one."""
-        return self.behind.low is not None
+        return self.behind is not None and self.behind.low is not None
 
     def cells(self) -> tuple[str, ...]:
         """The row of a table with the columns `TITLES`."""
@@ -75,6 +76,8 @@ class Backbone:
         for name, value in vars(self).items():
             if isinstance(value, Interval):
                 plain |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
+            elif value is None:
+                plain |= dict.fromkeys((name, f"{name}_low", f"{name}_high"))
             else:
                 plain[name] = int(value) if isinstance(value, bool) else value
         return plain
@@ -86,6 +89,7 @@ class Backbone:
             name: float(row[name]) if row[name] else None
             for name in (f"{one}_{end}" for one in ("accuracy", "behind") for end in ("low", "high"))
         }
+        behind = Interval(float(row["behind"]), ends["behind_low"], ends["behind_high"]) if row["behind"] else None
         return cls(
             name=row["name"],
             source=row["source"],
@@ -93,7 +97,7 @@ class Backbone:
             num_seeds=int(row["num_seeds"]),
             equal_seeds=bool(int(row["equal_seeds"])),
             accuracy=Interval(float(row["accuracy"]), ends["accuracy_low"], ends["accuracy_high"]),
-            behind=Interval(float(row["behind"]), ends["behind_low"], ends["behind_high"]),
+            behind=behind,
             p_adjusted=float(row["p_adjusted"]),
             neighbors=float(row["neighbors"]),
             seconds_per_image=float(row["seconds_per_image"]),
@@ -102,11 +106,22 @@ class Backbone:
         )
 
 
-def verdict(found: Sequence[Backbone]) -> str:
-    """The answer in one or two sentences."""
+def verdict(found: Sequence[Backbone], missing: Sequence[str] = ()) -> str:
+    """The answer in a few sentences.
+
+    Args:
+        found: the compared backbones, the most accurate first.
+        missing: names of backbones that have no finished probe at their size.
+    """
+    at = f"at {found[0].num_images:,} images"
+    lacks = f"Not compared, because no probe of theirs {at} is finished: {', '.join(missing)}." if missing else ""
+    return " ".join(filter(None, (_compared(found, bool(missing)), lacks)))
+
+
+def _compared(found: Sequence[Backbone], is_part: bool) -> str:
     best = found[0]
     if len(found) == 1:
-        return f"{best.name} is the only backbone."
+        return f"{best.name} is the only {'finished ' * is_part}backbone."
     tested = [one for one in found[1:] if one.is_tested]
     untested = [one.name for one in found[1:] if not one.is_tested]
     if not tested:
@@ -183,7 +198,9 @@ def _accuracy(error: Interval | None) -> str:
     return f"{value} ({around})" if around else value
 
 
-def _points(gap: Interval) -> str:
+def _points(gap: Interval | None) -> str:
+    if gap is None:
+        return ""
     if gap.low is None or gap.high is None:
         return f"{100 * gap.value:.2f}" if gap.value else ""
     return f"{100 * gap.value:.2f} ({100 * gap.low:.2f} to {100 * gap.high:.2f})"

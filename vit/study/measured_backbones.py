@@ -30,8 +30,9 @@ from vit.weights.licence import UNKNOWN
 
 
 def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str, str]) -> list[Backbone]:
-    """The backbones of a finished study, the most accurate first.
+    """The backbones of a finished study at the largest size that all have, the most accurate first.
 
+    A backbone without a finished probe does not count. Where no size is common, it is the one that most of them have.
     Differences are paired by seed and test image, and tested with Hochberg's correction for all of them.
 
     Args:
@@ -46,17 +47,18 @@ def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str,
     if not results:
         why = failed[0].error if failed else "none was tried"
         raise DataError(f"none of the probes in {study} is finished: {why}", "see log.txt in their folders")
-    largest = max(result.num_images for result in results)
-    here = {name: [one for one in results if one.series == name and one.num_images == largest] for name in sources}
+    size = _common_size(results)
+    here = {name: [one for one in results if one.series == name and one.num_images == size] for name in sources}
     here = {name: found for name, found in here.items() if found}
-    equal = equal_seeds(protocol, [largest]) is not None
+    equal = equal_seeds(protocol, [size]) is not None
     wrong = {name: _wrong(found, equal) for name, found in here.items()}
     errors = {name: mean_error(np.stack(list(of_seeds.values()))) for name, of_seeds in wrong.items()}
     order = sorted(here, key=lambda name: errors[name].value)
-    gaps = {name: difference(pairs({largest: wrong[name]}, {largest: wrong[order[0]]})[0]) for name in order[1:]}
+    shared = {name: pairs({size: wrong[name]}, {size: wrong[order[0]]}) for name in order[1:]}
+    gaps = {name: difference(pair) for name, found in shared.items() for pair in found}  # none without a common seed
     adjusted = hochberg([gap.tested_p for gap in gaps.values()])
     gaps = {name: replace(gap, p_adjusted=p) for (name, gap), p in zip(gaps.items(), adjusted, strict=True)}
-    recipes = {cell.series: cell.recipe for cell in cells if cell.num_images == largest}
+    recipes = {cell.series: cell.recipe for cell in cells if cell.num_images == size}
     found = []
     for name in order:
         runs, error, gap = here[name], errors[name], gaps.get(name)
@@ -66,11 +68,11 @@ def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str,
             Backbone(
                 name=name,
                 source=source,
-                num_images=largest,
+                num_images=size,
                 num_seeds=len(runs),
                 equal_seeds=equal,
                 accuracy=Interval(1 - error.value, _one_minus(error.high), _one_minus(error.low)),
-                behind=Interval(0.0, None, None) if gap is None else gap.gap,
+                behind=gap.gap if gap else Interval(0.0, None, None) if name == order[0] else None,
                 p_adjusted=1.0 if gap is None else gap.p_adjusted,
                 neighbors=float(np.mean([neighbor_accuracy(study / one.run, stored) for one in runs])),
                 seconds_per_image=max(stored, key=lambda one: len(one.values)).seconds_per_image,
@@ -102,6 +104,14 @@ def write_random(network: str, path: Path) -> None:
         torch.manual_seed(0)
         weights = spec.build(preprocess.image_size).state_dict()
     write_checkpoint(checkpoint_content(Description(("a", "b"), spec, preprocess), weights), path)
+
+
+def _common_size(results: Sequence[CellResult]) -> int:
+    """The largest size that all backbones have, or else the largest of those that most of them have."""
+    having: dict[int, set[str]] = {}
+    for one in results:
+        having.setdefault(one.num_images, set()).add(one.series)
+    return max(having, key=lambda size: (len(having[size]), size))
 
 
 def _licence(run: Path) -> str:
