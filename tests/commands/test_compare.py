@@ -297,15 +297,38 @@ def test_hostile_names_are_text_on_the_page(run, here):
     assert len(page.of("script")) == 1 and page.text.count("<script>alert(") >= 10 and not page.of("b")[0]
 
 
-def test_runs_of_several_seeds_have_a_page(run, here):
+def runs_of_seeds(run):
+    """Runs of two recipes with three seeds each."""
     for seed in range(3):
         for name, right in (("vit", 8 - seed), ("resnet", 4 + seed)):
             folder = run(f"{name}{seed}", ["cat"] * right + ["dog"] * (10 - right), network=name)
             (folder / "config.yaml").write_text(f"model:\n  network: {{name: {name}}}\nseed: {seed}\n")
             result = json.loads((folder / "result.json").read_text())
             (folder / "result.json").write_text(json.dumps({**result, "seed": seed}))
+
+
+def test_runs_of_several_seeds_have_a_page(run, here):
+    runs_of_seeds(run)
     folders = [f"{name}{seed}" for seed in range(3) for name in ("vit", "resnet")]
     compare(folders, page="page.html")
     page = Page((here / "page.html").read_text())
     assert "Runs that differ in their seed alone are together." in page.text
     assert "Accuracy of vit minus that of the other recipe" in page.text and "resnet 3 +" in page.text
+
+
+@pytest.mark.parametrize(
+    ("folders", "words"),
+    [
+        (
+            ["vit0", "vit1", "resnet0"],
+            "Accuracy of vit minus that of resnet: +40.00 points, from one common seed and without a test.",
+        ),
+        (["vit0", "vit1", "resnet2"], "vit and resnet have no seed in common, and so no test."),
+        (["vit0", "vit1"], "One recipe with several seeds: there is nothing to compare it with."),
+    ],
+)
+def test_a_page_says_where_recipes_have_no_test(run, here, folders, words):
+    runs_of_seeds(run)
+    compare(folders, page="page.html")
+    text = Page((here / "page.html").read_text()).text
+    assert words in text and ("One recipe" in text) == (folders == ["vit0", "vit1"])

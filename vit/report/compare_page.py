@@ -152,19 +152,25 @@ def _long_name(run: FinishedRun) -> str:
 
 def _headline(found: RunComparison) -> list[str]:
     """The answer in a sentence for each other run or recipe."""
-    if found.differences:
-        return [
-            _told(found.groups[0].name, name, _accuracy_gap(one), one.p_adjusted, "seeds and test images")
-            for name, one in found.differences
-            if one is not None and one.reach is not None
-        ]
     if found.groups:
-        return []
+        first = found.groups[0].name
+        told = [_told_over_seeds(first, name, one) for name, one in found.differences]
+        return told or ["One recipe with several seeds: there is nothing to compare it with."]
     others = letters(len(found.runs))[1:]
     return [
         _told("A", letter, pair.gap, pair.p_adjusted, "test images")
         for letter, pair in zip(others, found.pairs, strict=True)
     ]
+
+
+def _told_over_seeds(first: str, other: str, one: Difference | None) -> str:
+    if one is None:
+        return f"{first} and {other} have no seed in common, and so no test."
+    gap = _accuracy_gap(one)
+    if not one.is_tested:
+        points = f"{100 * gap.value:+.2f} points"
+        return f"Accuracy of {first} minus that of {other}: {points}, from one common seed and without a test."
+    return _told(first, other, gap, one.p_adjusted, "seeds and test images")
 
 
 def _told(first: str, other: str, gap: Interval, p: float, over: str) -> str:
