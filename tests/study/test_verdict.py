@@ -117,6 +117,35 @@ def test_a_budget_that_grows_with_the_images_is_named():
     assert "Larger sizes also trained for more steps (300 at 100 images, 2,500 at 10,000 images)" in verdict
 
 
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ({"A": {100: 100}, "B": {100: 200}}, ""),  # one size, and --vary optim.steps=100,200
+        ({"ViT": {100: 100, 1000: 100}, "CNN": {100: 200, 1000: 200}}, ""),
+        ({"ViT": {100: 1000, 1000: 500}}, ""),
+        (
+            {"ViT": {100: 500, 1000: 1000}, "CNN": {100: 100, 1000: 400}},
+            "(ViT: 500 at 100 images, 1,000 at 1,000 images; CNN: 100 at 100 images, 400 at 1,000 images)",
+        ),
+        ({"ViT": {100: 300, 1000: 300}, "CNN": {100: 100, 1000: 400}}, "(CNN: 100 at 100 images, 400 at 1,000 images)"),
+        (
+            {"A": {100: 1, 1000: 2}, "B": {100: 1, 1000: 2}, "C": {100: 5, 1000: 5}},
+            "(A and B: 1 at 100 images, 2 at 1,000 images)",
+        ),
+        ({"A": {100: 1, 1000: 2}, "B": {100: 1, 1000: 2}}, "(1 at 100 images, 2 at 1,000 images)"),
+    ],
+)
+def test_more_steps_of_larger_sizes_are_those_of_one_network(steps, words):
+    cells = [
+        run(name, images, seed, 100, steps=number)
+        for name, by_size in steps.items()
+        for images, number in by_size.items()
+        for seed in range(2)
+    ]
+    verdict = summarize(cells, PROTOCOL, [], None).verdict
+    assert f"for more steps {words}, so" in verdict if words else "more steps" not in verdict
+
+
 def test_variants_at_one_size_are_set_beside_the_first():
     curves = {"plain": [0.020], "same": [0.0201], "worse": [0.03], "better": [0.01]}
     found = summarize(study(curves, sizes=(500,)), PROTOCOL, [], None)

@@ -248,12 +248,22 @@ def _conditions(series: Sequence[Series], protocol: Protocol, failed: Sequence[F
 
 
 def _more_steps(results: Sequence[CellResult]) -> str:
-    """A warning where larger sizes also trained for longer, so that two causes are mixed."""
-    ordered = sorted(results, key=lambda one: one.num_images)
-    if not ordered or ordered[0].steps >= ordered[-1].steps:
+    """A warning for each series whose larger sizes also trained for longer, so that two causes are mixed."""
+    steps: dict[str, dict[int, list[int]]] = {}
+    for one in results:
+        steps.setdefault(one.series, {}).setdefault(one.num_images, []).append(one.steps)
+    longer: dict[str, list[str]] = {}
+    for name, by_size in steps.items():
+        small, large = min(by_size), max(by_size)
+        least, most = max(by_size[small]), min(by_size[large])
+        if least < most:
+            longer.setdefault(f"{least:,} at {small:,} images, {most:,} at {large:,} images", []).append(name)
+    if not longer:
         return ""
-    least, most = (f"{one.steps:,} at {one.num_images:,} images" for one in (ordered[0], ordered[-1]))
-    return f"Larger sizes also trained for more steps ({least}, {most}), so images alone do not explain their gain."
+    words = "; ".join(f"{' and '.join(names)}: {change}" for change, names in longer.items())
+    if len(longer) == 1 and sum(map(len, longer.values())) == len(steps):
+        (words,) = longer
+    return f"Larger sizes also trained for more steps ({words}), so images alone do not explain their gain."
 
 
 def _few_passes(results: Sequence[CellResult]) -> str:
