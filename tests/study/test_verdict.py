@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.study.results import PROTOCOL, T, law, run, study
+from tests.study.results import PROTOCOL, SIZES, T, law, run, study
 from vit.study.findings import FailedCell
 from vit.study.summary import summarize, to_json
 from vit.study.wording import percents
@@ -144,6 +144,35 @@ def test_more_steps_of_larger_sizes_are_those_of_one_network(steps, words):
     ]
     verdict = summarize(cells, PROTOCOL, [], None).verdict
     assert f"for more steps {words}, so" in verdict if words else "more steps" not in verdict
+
+
+PLANNED = {**PROTOCOL, "series": ["vit", "cnn"], "sizes": list(SIZES), "seeds": [0, 1, 2, 3, 4]}
+
+
+def test_a_series_without_a_result_is_missing():
+    cells = study({"vit": law(2, -0.4)})
+    assert "Runs are missing: cnn has no run." in summarize(cells, PLANNED, [], None).verdict
+    assert "missing" not in summarize(study({"vit": law(2, -0.4), "cnn": law(1, -0.4)}), PLANNED, [], None).verdict
+
+
+def test_runs_that_no_series_has_are_missing():
+    cells = [one for one in study({"vit": law(2, -0.4), "cnn": law(1, -0.4)}) if one.seed < 3]
+    verdict = summarize(cells, PLANNED, [], None).verdict
+    assert "Runs are missing: vit lacks 10 of 25 runs, cnn lacks 10 of 25 runs." in verdict
+
+
+@pytest.mark.parametrize(
+    ("curve", "words"),
+    [
+        (law(1, -0.4), "That holds at every size that both have, from 100 to 3,000 images."),
+        (law(2, -0.4), "They cannot be told apart at any smaller size that both have either, down to 100 images."),
+    ],
+)
+def test_an_answer_about_all_sizes_names_those_that_both_have(curve, words):
+    cells = [one for one in study({"vit": law(2, -0.4), "cnn": curve}) if one.series == "vit" or one.num_images < 9999]
+    found = summarize(cells, PLANNED, [], None)
+    assert words in found.verdict and "every measured size" not in found.verdict + found.comparisons[0].words
+    assert found.comparisons[0].unshared == [10_000] and "cnn lacks 5 of 25 runs" in found.verdict
 
 
 def test_variants_at_one_size_are_set_beside_the_first():

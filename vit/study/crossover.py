@@ -26,6 +26,7 @@ class _Tests:
     differences: list[Difference]
     slope: Interval | None
     slope_p: float | None
+    unshared: list[int]
 
 
 def compare_with_first(answers: Mapping[str, Answers]) -> list[Comparison]:
@@ -52,7 +53,8 @@ def compare_with_first(answers: Mapping[str, Answers]) -> list[Comparison]:
 def _tests(first: str, second: str, ours: Answers, theirs: Answers) -> _Tests:
     shared = pairs(ours, theirs)
     slope, slope_p = _slope(shared)
-    return _Tests(first, second, shared, [difference(pair) for pair in shared], slope, slope_p)
+    unshared = sorted((ours.keys() | theirs.keys()) - {pair.num_images for pair in shared})
+    return _Tests(first, second, shared, [difference(pair) for pair in shared], slope, slope_p, unshared)
 
 
 def _comparison(tests: _Tests, found: list[Difference], slope_p: float) -> Comparison:
@@ -61,7 +63,9 @@ def _comparison(tests: _Tests, found: list[Difference], slope_p: float) -> Compa
     if verdict == "crossing":
         crossing = _crossing(*_bracket(found, tests.pairs))
         verdict = "crossing" if crossing else "not resolved"
-    return Comparison(tests.first, tests.second, found, verdict, crossing, tests.slope, slope_p)
+    return Comparison(
+        tests.first, tests.second, found, verdict, crossing, tests.slope, slope_p, unshared=tests.unshared
+    )
 
 
 def _verdict(found: list[Difference]) -> Verdict:

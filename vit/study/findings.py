@@ -221,6 +221,7 @@ class Comparison:
         slope: change of log(error ratio) for ten times the images.
         slope_p: p value of the test that the slope is zero, corrected with all tests of the study, or 1 without a test.
         words: the comparison in one or two sentences, with the test of the slope.
+        unshared: measured sizes at which the two have no seed in common, such as those where all runs of one failed.
     """
 
     first: str
@@ -231,6 +232,7 @@ class Comparison:
     slope: Interval | None
     slope_p: float
     words: str = ""
+    unshared: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """The verdict of a study: one paragraph for a reader who reads nothing else"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vit.console import p_value
-from vit.study.findings import CellResult, Comparison, Difference, FailedCell, Interval, Protocol, Series
+from vit.study.findings import CellResult, Comparison, Difference, FailedCell, Interval, JsonValue, Protocol, Series
 from vit.study.wording import (
     LINEAR_PROBE,
     budget_words,
@@ -12,6 +12,7 @@ from vit.study.wording import (
     last_weights_warning,
     outcome,
     percent_words,
+    shared_size,
 )
 
 FEW_PASSES = 3.0  # over the images of the largest size
@@ -207,9 +208,11 @@ def _elsewhere(comparison: Comparison) -> str:
     """Whether the answer changes with the size."""
     found = comparison.differences
     if comparison.verdict in ("first ahead", "second ahead"):
-        return f"That holds at every measured size, from {found[0].num_images:,} to {found[-1].num_images:,} images."
+        sizes = f"from {found[0].num_images:,} to {found[-1].num_images:,} images"
+        return f"That holds at every {shared_size(comparison)}, {sizes}."
     if len(found) > 1 and all(one.is_tested and not one.is_significant for one in found):
-        return f"They cannot be told apart at any smaller measured size either, down to {found[0].num_images:,} images."
+        sizes = f"any smaller {shared_size(comparison)} either, down to {found[0].num_images:,} images"
+        return f"They cannot be told apart at {sizes}."
     return outcome(comparison) if found else ""
 
 
@@ -238,13 +241,26 @@ def _conditions(series: Sequence[Series], protocol: Protocol, failed: Sequence[F
         words = f"Only heads were trained, on features of frozen backbones. {words}"
     elif "budget" in protocol:
         words = f"The budget was {budget_words(protocol)}. {words}"
+    missing = _missing(series, protocol, failed)
+    return f"{words} Runs are missing: {', '.join(missing)}." if missing else words
+
+
+def _missing(series: Sequence[Series], protocol: Protocol, failed: Sequence[FailedCell]) -> list[str]:
+    """For each series how many planned runs it lacks. A protocol of before the plan was kept tells only what exists."""
     cells = {one.name: {(point.num_images, seed) for point in one.points for seed in point.seeds} for one in series}
+    names, sizes, seeds = (_items(protocol.get(name)) for name in ("series", "sizes", "seeds"))
     planned = set.union(*cells.values()) | {(one.num_images, one.seed) for one in failed}
-    missing = [
+    planned |= {(int(size), int(seed)) for size in sizes for seed in seeds}
+    found = [
         f"{name} lacks {len(planned - own)} of {len(planned)} runs" for name, own in cells.items() if planned - own
     ]
-    missing += [f"{name} has no run" for name in dict.fromkeys(one.series for one in failed) if name not in cells]
-    return f"{words} Runs are missing: {', '.join(missing)}." if missing else words
+    others = dict.fromkeys([*names, *(one.series for one in failed)])
+    return found + [f"{name} has no run" for name in others if name not in cells]
+
+
+def _items(value: JsonValue) -> list[str]:
+    """The items of a list in a protocol; none without a list."""
+    return [] if isinstance(value, str | Mapping) or not isinstance(value, Sequence) else [str(each) for each in value]
 
 
 def _more_steps(results: Sequence[CellResult]) -> str:

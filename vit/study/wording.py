@@ -140,7 +140,7 @@ def outcome(comparison: Comparison) -> str:
     if comparison.verdict in ("first ahead", "second ahead"):
         ahead, behind = (first, second) if comparison.verdict == "first ahead" else (second, first)
         return (
-            f"{ahead} makes fewer errors than {behind} at every measured size "
+            f"{ahead} makes fewer errors than {behind} at every {shared_size(comparison)} "
             f"({found[0].num_images:,} to {found[-1].num_images:,} images)."
         )
     parts = []
@@ -152,6 +152,11 @@ def outcome(comparison: Comparison) -> str:
     if open_sizes:
         parts.append(f"{first} and {second} cannot be told apart with {listed(open_sizes)} images")
     return "; ".join(parts) + "." + _untested(found)
+
+
+def shared_size(comparison: Comparison) -> str:
+    """What the sizes of a comparison are called: one of its series may have been measured at others, too."""
+    return "size that both have" if comparison.unshared else "measured size"
 
 
 def _untested(found: Sequence[Difference]) -> str:
