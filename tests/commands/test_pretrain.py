@@ -73,6 +73,7 @@ def test_the_progress_is_shown_and_the_next_command_starts_from_the_backbone(vit
     assert "before the first step  k-NN acc" in answer.out + answer.err
     rows = table(run)
     assert [row["step"] for row in rows if row["val/knn_acc1"]] == ["0", "3", "6", "9"]
+    assert [row["step"] for row in rows if not row["lr"]] == ["0"]  # no step, and so no learning rate
     (command,) = re.findall(r"Next: vit (train .*)", answer.out)
     assert command == f"train {colors} --init_from {run}"
     trained = vit(*command.split(), "--epochs", 1, "--wandb", "off", "--out", tmp_path)

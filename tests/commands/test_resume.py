@@ -19,9 +19,11 @@ from tests.processes import start
 from tests.runs import run_folder
 from vit.checkpoints.run import RunDirectory
 from vit.commands import train_progress
+from vit.commands.recipe_options import read_recipe
 from vit.data.module import ImageDataModule
 from vit.data.sampler import EvaluationSampler
 from vit.training.classifier import Classifier
+from vit.training.optim import make_schedule
 
 # everything that has a state of its own: averaged weights, dropout, mixup, parts of a batch, two optimizers in one
 DEMANDING = (
@@ -113,7 +115,17 @@ def test_parts_of_a_batch_make_one_row_and_the_planned_steps(uninterrupted):
     table = rows(uninterrupted)
     assert [row["step"] for row in table if row["val/loss"]] == ["3", "6", "9", "12"]  # 30 images in batches of 8
     assert [row["step"] for row in table if not row["val/loss"]] == [str(step) for step in range(1, 13)]
-    assert float(table[-1]["lr"]) == pytest.approx(1e-3 * 0.01)  # the schedule has just ended
+
+
+def test_a_row_has_the_learning_rate_of_its_own_step(uninterrupted):
+    config = read_recipe(uninterrupted / "config.yaml").optim
+    optimizer = torch.optim.SGD([torch.zeros(1)], lr=config.lr)
+    schedule, rates = make_schedule(optimizer, config, 12), {}
+    for step in range(1, 13):
+        rates[step] = optimizer.param_groups[0]["lr"]
+        optimizer.step()
+        schedule.step()
+    assert [float(row["lr"]) for row in rows(uninterrupted)] == [rates[int(row["step"])] for row in rows(uninterrupted)]
 
 
 @pytest.mark.faults("R5", simulated="an exception where a process would die")

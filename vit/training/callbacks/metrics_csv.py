@@ -64,6 +64,7 @@ class Recorder(Callback):
         self.training_images = 0
         self.loss = math.nan
         self.last_step = 0
+        self.lr: float | None = None  # of the last optimizer step; None before the first one
         self._smoothed = SmoothedLoss()
         self._read = self._wrote = -math.inf  # times of the last read of the loss, and of the last row
         self._rows: int | None = None  # in the file; None before the training starts
@@ -95,6 +96,7 @@ class Recorder(Callback):
     def state_dict(self) -> dict[str, object]:
         return {
             "rows": self._rows,
+            "lr": self.lr,
             "average_loss": self._smoothed.state_dict(),
             "seconds": self.seconds,
             "training_seconds": self.training_seconds,
@@ -103,6 +105,7 @@ class Recorder(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._rows = state_dict["rows"]
+        self.lr = state_dict.get("lr")  # absent in checkpoints of earlier versions
         self._smoothed.load_state_dict(state_dict["average_loss"])
         self._started = time.perf_counter() - state_dict["seconds"]
         self.training_seconds = state_dict["training_seconds"]
@@ -127,6 +130,10 @@ class Recorder(Callback):
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.exclude_time()
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
+        # here, because Lightning moves the schedule to the next step before it calls on_train_batch_end
+        self.lr = max(float(group["lr"]) for group in trainer.optimizers[0].param_groups)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: STEP_OUTPUT, batch: object, batch_idx: int
@@ -160,18 +167,13 @@ class Recorder(Callback):
         self.write(row, trainer)
 
     def write(self, row: dict[str, float], trainer: Trainer) -> None:
-        """Add a row with these values, and with the step, its learning rate and the time."""
+        """Add a row with these values, and with the step, its learning rate (where there was a step) and the time."""
         self._wrote = time.perf_counter()
         if not trainer.is_global_zero:
             return
-        lr = max(float(group["lr"]) for group in trainer.optimizers[0].param_groups)
-        whole = {
-            "epoch": trainer.current_epoch,
-            "step": trainer.global_step,
-            "lr": lr,
-            "seconds": round(self.seconds, 3),
-            **row,
-        }
+        rate = {} if self.lr is None else {"lr": self.lr}
+        place = {"epoch": trainer.current_epoch, "step": trainer.global_step}
+        whole = {**place, **rate, "seconds": round(self.seconds, 3), **row}
         with create(self.path, "a") as file:
             TableWriter(file).row(whole.get(name) for name in self.columns)
         self._rows = (self._rows or 0) + 1
