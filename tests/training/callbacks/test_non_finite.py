@@ -7,9 +7,12 @@ import torch
 from lightning.pytorch.plugins import MixedPrecision
 
 from vit.errors import DivergedError
+from vit.models.spec import create_network
 from vit.training import trainer
 from vit.training.callbacks.non_finite import CHECK_BATCHES, NonFinite
 from vit.training.classifier import Classifier
+from vit.training.optim import make_optimizer
+from vit.training.recipes.recipe import OptimConfig
 
 
 def at(scale, batch):
@@ -29,6 +32,14 @@ def test_a_scale_that_comes_to_nothing(skip):
     with pytest.raises(DivergedError, match="float16 at any scale") as caught:
         finite.on_before_backward(at(2.0**-30, 2 * CHECK_BATCHES), None, torch.tensor(1.0))
     assert caught.value.code == 6 and "bf16-mixed" in caught.value.fix
+
+
+def test_the_error_names_the_rate_of_the_recipe_not_that_of_the_lowest_layer():
+    network = create_network("vit_nano_patch2_8", 3, depth=2)
+    trainer = at(1.0, 1)
+    trainer.optimizers = [make_optimizer(network, OptimConfig(lr=0.5, layer_decay=0.1))]
+    with pytest.raises(DivergedError, match=r"learning rate 0\.5\)"):
+        NonFinite(network, skip=False).on_before_backward(trainer, None, torch.tensor(float("nan")))
 
 
 @pytest.mark.faults(

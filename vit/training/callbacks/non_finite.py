@@ -164,4 +164,5 @@ def _bad_loss(step: int, trainer: Trainer, paths: tuple[str, ...] = ()) -> Diver
 
 
 def _rate(trainer: Trainer) -> str:
-    return f"learning rate {trainer.optimizers[0].param_groups[0]['lr']:.2g}"
+    """The highest rate of all groups, because layer decay lowers the others."""
+    return f"learning rate {max(group['lr'] for group in trainer.optimizers[0].param_groups):.2g}"
