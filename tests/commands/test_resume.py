@@ -143,6 +143,9 @@ def test_an_ended_run_ends_bit_equal(vit, colors, uninterrupted, tmp_path, monke
     assert differences(checkpoint(run), checkpoint(uninterrupted)) == []
     assert differences(checkpoint(run, "best"), checkpoint(uninterrupted, "best")) == []
     assert rows(run) == rows(uninterrupted)
+    (run / "result.json").unlink()  # as if it had ended after its last batch
+    resumed(vit, run)
+    assert same_end(run, uninterrupted) and timeless(run)["last_validation"]
 
 
 @pytest.mark.faults("R1", "R5", simulated="an exception where a process would die")

@@ -77,11 +77,12 @@ class Loop:
         self.module, self.plan, self.run = module, plan, run
         self.recorder = Recorder(run.metrics_path, plan.batch_size // optim.accumulate, watch.listeners, columns)
         self._unreadable = Unreadable(self.recorder.notice)
+        self._describe = DescribeCheckpoint(description)
         self._non_finite = NonFinite(cast(nn.Module, module.trained), skip=optim.on_nan == "skip")
         every = [
             Agreement(deciding_facts(plan)),
             CountConsumed(),
-            DescribeCheckpoint(description),
+            self._describe,
             KeepEpochLoss(),
             self._non_finite,
             self.recorder,
@@ -110,7 +111,9 @@ class Loop:
     @property
     def stats(self) -> TrainingStats:
         """Duration and counts so far, and the latest validation."""
-        metrics = self.trainer.callback_metrics
+        # a training that is resumed after its last validation has no metrics of its own
+        latest = {name: float(value) for name, value in self.trainer.callback_metrics.items()}
+        metrics = {**self._describe.resumed_metrics, **latest}
         return TrainingStats(
             self.recorder.seconds,
             self.recorder.images_per_second,
@@ -118,5 +121,5 @@ class Loop:
             self._non_finite.skipped,
             len(self._unreadable.errors),
             self.trainer.is_global_zero,
-            {name: float(value) for name, value in metrics.items() if name.startswith("val/")},
+            {name: value for name, value in metrics.items() if name.startswith("val/")},
         )

@@ -1,5 +1,6 @@
 """What our callbacks add to a checkpoint: its description, and the progress of an epoch that is not over"""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,10 +29,14 @@ class DescribeCheckpoint(Callback):
     """Adds our description, with the latest metrics, to every checkpoint.
 
     A resumed training does not open the weights that it started from. Their licence comes from its checkpoint.
+
+    Attributes:
+        resumed_metrics: metrics of the checkpoint that this training continues; {} without one.
     """
 
     def __init__(self, description: Description) -> None:
         self.description = description
+        self.resumed_metrics: Mapping[str, float] = {}
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
@@ -40,6 +45,7 @@ class DescribeCheckpoint(Callback):
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         self.description = replace(self.description, licence=checkpoint[KEY].get("licence"))
+        self.resumed_metrics = checkpoint[KEY]["metrics"]
 
 
 class KeepEpochLoss(Callback):
