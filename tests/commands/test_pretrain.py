@@ -145,6 +145,21 @@ def test_two_runs_of_one_seed_are_equal_and_another_seed_differs(vit, colors, pr
     assert any(not torch.equal(value, other[name]) for name, value in kept.items())
 
 
+def test_an_attempt_after_memory_ran_out_writes_its_rows_alone(vit, colors, tmp_path, monkeypatch):
+    batch_loss, calls = Pretrainer.batch_loss, []
+
+    def refused_once(module, batch):
+        calls.append(len(batch.path))
+        if len(calls) == 1:
+            raise torch.OutOfMemoryError("out of memory")
+        return batch_loss(module, batch)
+
+    monkeypatch.setattr(Pretrainer, "batch_loss", refused_once)
+    answer = vit("pretrain", colors, *OPTIONS, "--epochs", 1, "--out", tmp_path)
+    assert answer.code == 0 and "out of memory: starting again" in answer.err, answer.err
+    assert [row["step"] for row in table(run_folder(tmp_path)) if row["val/knn_acc1"]] == ["0", "3"]
+
+
 def killed(folder, step, *words):
     """The run folder of a pretraining that is killed at a step."""
     script = "import os\nfrom vit.commands.train_progress import TrainProgress\n"

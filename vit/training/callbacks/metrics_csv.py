@@ -117,8 +117,8 @@ class Recorder(Callback):
         self.exclude_time()
         if not trainer.is_global_zero:
             return
-        rows = _rows_until(self.path, trainer.global_step) if self.path.exists() else []
-        rows = rows[: self._rows]
+        is_resumed = self._rows is not None  # a file of an attempt that ran out of memory is not continued
+        rows = _rows_until(self.path, trainer.global_step)[: self._rows] if is_resumed and self.path.exists() else []
         self._rows = len(rows)
         # atomic, because a kill here must not lose the rows
         with atomic_write(self.path) as partial, new_table(partial, self.columns) as table:
