@@ -4,6 +4,7 @@ import json
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -106,6 +107,14 @@ def test_of_many_images_some_are_used(plan_of, monkeypatch):
     network, lines = start(plan)
     assert any(f"{FITTED} on 12 training images" in line for line in lines)
     assert share_right(network, plan) > 0.8
+
+
+def test_one_training_image_is_sufficient(plan_of):
+    plan = plan_of()
+    few = {**plan.source.splits, "train": plan.source.splits["train"].select(np.array([0]))}
+    network, lines = start(replace(plan, source=replace(plan.source, splits=few)))
+    assert any(f"{FITTED} on 1 training images" in line for line in lines)
+    assert all(value.isfinite().all() for value in network.parameters())
 
 
 def test_the_run_says_it_and_its_config_keeps_it(vit, colors, digits_run, tmp_path):

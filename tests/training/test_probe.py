@@ -64,6 +64,16 @@ def test_the_checkpoint_is_as_good_as_the_fit_said(probed, vit, mixed, tmp_path)
         assert vit(*words).code == 0
 
 
+def test_one_training_image_is_sufficient(vit, colors, digits_run, tmp_path):
+    answer = vit(
+        "train", colors, "--data.train_images", 1, "--init_from", digits_run.best, "--freeze", "backbone",
+        "--wandb", "off", "--out", tmp_path,
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    weights = load(run_folder(tmp_path) / "checkpoints" / "best.ckpt")[0].state_dict()
+    assert weights["head.weight"].isfinite().all() and weights["head.bias"].isfinite().all()
+
+
 def test_a_probe_s_config_says_what_was_done(probed):
     import yaml
 

@@ -29,7 +29,9 @@ class HeadFit:
     def __init__(self, train: Labeled, validation: Labeled, num_classes: int, loss: Loss) -> None:
         features, self._labels = train
         val_features, self._val_labels = validation
-        self._mean, self._std = features.mean(dim=0), features.std(dim=0).clamp_min(1e-6)
+        # one image has no sample deviation: its features have deviation 0, as features that are equal in all images
+        std = features.std(dim=0, correction=min(1, len(features) - 1))
+        self._mean, self._std = features.mean(dim=0), std.clamp_min(1e-6)
         self._features = (features - self._mean) / self._std
         self._val_features = (val_features - self._mean) / self._std
         self._loss = loss.to(features.device)
