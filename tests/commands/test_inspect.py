@@ -52,6 +52,9 @@ def test_weights_of_others_are_inspected(vit, here):
         assert answer.code == 0, answer.err
         assert (here / name / "filters.png").is_file()
         assert "quadratic in the 16 patches" in answer.out
+        own = [value for key, value in weights.items() if name == "whole" or "head" not in key]
+        assert f"{sum(map(torch.numel, own)):,}" in (here / name / "inspection.html").read_text()
+        assert bool(re.search(r"^ *head ", answer.out, re.MULTILINE)) == (name == "whole")
 
 
 def test_what_cannot_be_inspected(vit, here):

@@ -4,7 +4,7 @@ import os
 import shlex
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -107,9 +107,10 @@ def _title(model: str, network: str) -> str:
 
 
 def _load(source: str) -> "tuple[VisionTransformer, NetworkSpec, Preprocess, str | None]":
-    """The network, its description, its preprocessing and its licence; weights without a classifier get an empty one.
+    """The network, its description, its preprocessing and its licence.
 
-    The licence is None where it is not stated.
+    The network of weights without a classifier has a head that the description does not have. The licence is None where
+    it is not stated.
     """
     from vit.models.vision_transformer import VisionTransformer
     from vit.weights.licence import UNKNOWN, licence_words
@@ -124,7 +125,7 @@ def _load(source: str) -> "tuple[VisionTransformer, NetworkSpec, Preprocess, str
             "see 'vit explain' for what a CNN looks at",
         )
     licence = None if pretrained.licence == UNKNOWN else licence_words(pretrained.licence)
-    return network, filled.spec, filled.preprocess, licence
+    return network, replace(filled.spec, num_classes=pretrained.num_classes), filled.preprocess, licence
 
 
 def _samples(model: str, files: Sequence[str]) -> "Samples | None":

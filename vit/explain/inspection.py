@@ -56,7 +56,7 @@ def inspect_network(
 
     Args:
         title: name of the inspected model.
-        spec: description of the network.
+        spec: description of the network. With 0 classes, its last linear layer is not counted.
         preprocess: normalization of the images.
         images: (n, 3, S, S) uint8, for the attention; None without images.
         licence: licence of the weights; None: not stated.
@@ -72,7 +72,24 @@ def inspect_network(
         shares=shares,
         similarity=position_similarity(network),
         reach=None if images is None else attention_spread(network, preprocess.normalize(images.to(device))),
-        parts=cost_by_part(network.config),
+        parts=_parts(network, has_head=spec.num_classes > 0),
         sizes=cost_by_size(network.config, image_sizes_around(network.image_size, network.config.patch_size), device),
         timed_on=f"measured in float32 on {device.type}",
     )
+
+
+def _parts(network: VisionTransformer, has_head: bool) -> dict[str, tuple[int, int]]:
+    """(parameters, FLOPs) of each part.
+
+    Args:
+        has_head: whether the weights have a last linear layer. Attention pooling is counted with the head.
+    """
+    parts = cost_by_part(network.config)
+    if has_head:
+        return parts
+    parameters, flops = parts.pop("head")
+    for layer in (network.head, network.head_dist):
+        if layer is not None:
+            parameters -= sum(parameter.numel() for parameter in layer.parameters())
+            flops -= 2 * layer.weight.numel()
+    return parts | ({"head": (parameters, flops)} if parameters else {})
