@@ -41,13 +41,12 @@ def optimize(
 
 
 def _distillation(plan: Plan, data: ImageDataModule) -> Distillation | None:
-    """What the network learns from its teacher. The teacher computes each image once if no epoch changes it."""
+    """What the network learns from its teacher. The teacher computes each image once where it can."""
     config, class_names = plan.recipe.distill, plan.source.class_names
     if plan.teacher is None or config.weight is None:
         return None
     logits = TeacherLogits(plan.teacher, plan.preprocess, class_names, plan.device, plan.precision)
-    num_images, num_drawn = len(plan.source.splits["train"]), plan.total_steps * plan.batch_size
-    if not plan.augment.is_random and can_remember(num_images, class_names, num_drawn):
+    if can_remember(plan):
         logits.remember(data.dataset("train"), data.options.num_workers)
     return Distillation(logits, TeachingLoss(config.kind, config.temperature, config.weight))
 
