@@ -1,6 +1,8 @@
-"""Images of science, as bytes: TIFF of many channels and DICOM."""
+"""Images of science, as bytes: TIFF of many channels, DICOM, and PNG of 16 bits for a color."""
 
 import io
+import struct
+import zlib
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +17,25 @@ def tiff(values: npt.NDArray[np.generic], **options: object) -> bytes:
     buffer = io.BytesIO()
     tifffile.imwrite(buffer, values, **options)
     return buffer.getvalue()
+
+
+def deep_png(values: npt.NDArray[np.uint16], transparent: tuple[int, ...] = ()) -> bytes:
+    """(H, W, channels) as a PNG of 16 bits for a color, which Pillow does not write; `transparent`: a color."""
+
+    def chunk(name: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+    height, width, channels = values.shape
+    color_type = {1: 0, 2: 4, 3: 2, 4: 6}[channels]
+    return b"".join(
+        (
+            b"\x89PNG\r\n\x1a\n",
+            chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 16, color_type, 0, 0, 0)),
+            chunk(b"tRNS", struct.pack(f">{channels}H", *transparent)) if transparent else b"",
+            chunk(b"IDAT", zlib.compress(b"".join(b"\0" + row.astype(">u2").tobytes() for row in values))),
+            chunk(b"IEND", b""),
+        )
+    )
 
 
 def dicom(values: npt.NDArray[np.generic], photometric: str = "MONOCHROME2", **elements: object) -> bytes:

@@ -8,9 +8,13 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
+from tests.science_files import deep_png, tiff
+from vit.data import decode
+from vit.data.check import check
 from vit.data.decode import ImageError, decode_image
 from vit.data.gray_window import measured_window
 from vit.data.samples import Samples
+from vit.data.sources import open_source
 
 RAMP = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)  # 12 bits: 0 to 4,095
 
@@ -92,3 +96,82 @@ def test_values_that_would_be_almost_black_are_not_read_without_a_window(kind: s
     with pytest.raises(ImageError, match=f"16-bit values up to {most:,} of 65,535 would be almost black"):
         decode_image(encoded(values.astype(np.uint16), kind))
     assert decode_image(encoded(values.astype(np.uint16), kind), window=(0, most)).max() == 255
+
+
+def colors(values: npt.NDArray[np.generic], mode: str) -> npt.NDArray[np.uint16]:
+    """(H, W, channels) of equal colors; with alpha, the first pixel is white and transparent."""
+    found = np.stack([values.astype(np.uint16)] * len(mode), axis=2)
+    if "A" in mode:
+        found[:, :, -1] = 65_535
+        found[0, 0] = [65_535] * (len(mode) - 1) + [0]
+    return found
+
+
+def deep_color(values: npt.NDArray[np.generic], mode: str, kind: str) -> bytes:
+    if kind == "PNG":
+        return deep_png(colors(values, mode))
+    return tiff(colors(values, mode), photometric="rgb", extrasamples=["unassalpha"] if "A" in mode else None)
+
+
+DEEP_COLORS = [("RGB", "PNG"), ("LA", "PNG"), ("RGBA", "PNG"), ("RGB", "TIFF"), ("RGBA", "TIFF")]
+
+
+@pytest.mark.faults("I16", "I8")
+@pytest.mark.parametrize(("mode", "kind"), DEEP_COLORS)
+@pytest.mark.parametrize(("most", "is_read"), [(256, False), (1023, False), (4095, False), (4096, True), (0, True)])
+def test_colors_that_would_be_almost_black_are_not_read_either(mode: str, kind: str, most: int, is_read: bool) -> None:
+    data = deep_color(np.minimum(RAMP + 1, most), mode, kind)
+    if is_read:
+        assert decode_image(data)[:, 1:].max() == most >> 8
+        return
+    with pytest.raises(ImageError, match=r"16-bit values (up to|below) [0-9,]+ of 65,535 would be almost black"):
+        decode_image(data)
+
+
+@pytest.mark.faults("I16")
+def test_a_tiff_of_deep_colors_is_seen_through_a_window() -> None:
+    data = deep_color(RAMP, "RGB", "TIFF")
+    assert np.array_equal(decode_image(data, window=(0, 4095))[1].numpy().ravel(), np.rint(RAMP.ravel() / 4095 * 255))
+    planes = tiff(colors(RAMP * 16, "RGB").transpose(2, 0, 1), photometric="rgb", planarconfig="separate")
+    assert np.array_equal(decode_image(planes)[2].numpy(), RAMP * 16 >> 8)  # Pillow takes both bytes as pixels
+
+
+@pytest.mark.faults("I16", "I21")
+def test_without_the_extra_dark_colors_of_a_tiff_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "has_tifffile", lambda: False)
+    with pytest.raises(ImageError, match=r"almost black without a window; .*pip install 'vit-lightning\[tiff\]'"):
+        decode_image(deep_color(RAMP, "RGB", "TIFF"))
+    assert decode_image(deep_color(RAMP * 16, "RGB", "TIFF")).max() == 255
+    planes = tiff(colors(RAMP, "RGB").transpose(2, 0, 1), photometric="rgb", planarconfig="separate")
+    with pytest.raises(ImageError, match=r"a TIFF of 16 bits for a color; to read it: pip install"):
+        decode_image(planes)
+
+
+def test_a_bmp_of_16_bits_for_a_pixel_is_of_8_bits() -> None:
+    header = b"BM" + (66).to_bytes(4, "little") + bytes(4) + (54).to_bytes(4, "little")
+    sides = (40).to_bytes(4, "little") + (2).to_bytes(4, "little") * 2 + (1).to_bytes(2, "little")
+    data = header + sides + (16).to_bytes(2, "little") + bytes(24) + b"\x42\x08" * 4  # 5 bits for a color, of 2
+    assert decode_image(data).unique().tolist() == decode_image(data, window=(0, 9)).unique().tolist() == [16]
+
+
+@pytest.mark.faults("I16", "I25")
+def test_a_check_measures_the_window_of_dark_colors_and_names_those_without_one(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        for number in range(4):
+            values = rng.integers(1000, 4000, (32, 32))
+            (tmp_path / name / f"{number}.tif").write_bytes(deep_color(values, "RGB", "TIFF"))
+    source = open_source(str(tmp_path))
+    window = measured_window(source.splits["train"])
+    assert window is not None and 1000 <= window[0] < 1010 and 3990 < window[1] < 4000
+    found = {finding.kind for finding in check(source, lambda done, total: None).findings}
+    assert "more_than_8_bits" in found and "unreadable" not in found
+    for path in tmp_path.rglob("*.tif"):
+        path.unlink()
+    for name in ("a", "b"):
+        for number in range(4):
+            values = rng.integers(1000, 4000, (32, 32))
+            (tmp_path / name / f"{number}.png").write_bytes(deep_color(values, "RGB", "PNG"))
+    findings = check(open_source(str(tmp_path)), lambda done, total: None).findings
+    assert sum("would be almost black" in finding.detail for finding in findings) == 8

@@ -98,10 +98,10 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("I14", "another number of loading processes", "the same bits"),
         Fault("I15", "a damaged HEIC or AVIF photograph, or a HEIC without the extra `heif`",
               "one error, which names the package to install; a folder is read without its HEIC files, with a note"),
-        Fault("I16", "gray images of more than 8 bits whose values lie in a small range, or are not numbers",
+        Fault("I16", "images of more than 8 bits whose values lie in a small range, or are not numbers",
               "a window of values that training measures, shows and keeps in the checkpoint; an empty window is "
-              "refused; 16 bits for each color beside a window are one error; so are values that would be almost black "
-              "for a model without a window"),
+              "refused; 16 bits for each color of a PNG, or beside transparency, are one error with a window; so are "
+              "values that would be almost black for a model without a window"),
         Fault("I17", "a TIFF with more channels than the model sees, or fewer",
               "one reason with both numbers; no band is left out, and none is made up; channels are bands, the axis C "
               "of OME-TIFF and ImageJ, or as many pages as the model has channels"),

@@ -25,14 +25,16 @@ from vit.data.formats import INSTALL_DICOM, INSTALL_TIFF, has_dicom, has_tifffil
 from vit.data.image_bytes import ImageError as ImageError
 from vit.data.image_bytes import ImageReader, read_bytes
 from vit.data.image_header import check_size, no_warnings, opened
-from vit.data.planes import Planes, ValuesError, as_pixels, with_channels
+from vit.data.planes import DARKEST, Planes, ValuesError, as_pixels, with_channels
 from vit.data.preprocess import COLORS, Window
 from vit.data.tiff_file import is_tiff, read_tiff
 
 BACKGROUND = 255  # white, below transparent pixels
 
 _ORIENTATION_TAG = 0x0112
+_BITS_TAG = 258
 _SAMPLES_TAG = 277
+_DEEP_COLOR = re.compile(r"(?<!BGR);16")  # of Pillow's raw modes; BGR;16 is 16 bits for all three colors
 _SOURCE = re.compile(r"^\w+, \S+\.cpp:\d+, ")  # "decode_jpeg, /.../decode_jpeg.cpp:171, Image is incomplete"
 
 
@@ -106,10 +108,14 @@ def _of_pillow(data: bytes, path: str | os.PathLike[str], window: Window | None,
         return None
     except Exception:  # noqa: BLE001  an untrusted header may raise anything
         return "a TIFF of a kind that Pillow does not read"
-    samples = getattr(image, "tag_v2", {}).get(_SAMPLES_TAG, 1)
+    tags = getattr(image, "tag_v2", {})
+    samples = tags.get(_SAMPLES_TAG, 1)
     if image.mode == "RGBX" or samples != len(image.getbands()):
         return f"a TIFF of {samples} channels"
-    if window is not None and has_tifffile() and _has_deep_color(image):
+    keeps_high_byte = _has_deep_color(image)
+    # Pillow takes both bytes as pixels where colors lie one after the other
+    misreads = not keeps_high_byte and len(image.getbands()) > 1 and max(tags.get(_BITS_TAG, (8,))) > 8
+    if misreads or (keeps_high_byte and has_tifffile() and (window is not None or image.mode == "RGB")):
         return "a TIFF of 16 bits for a color"
     return None
 
@@ -187,12 +193,15 @@ def from_pillow(image: Image.Image, path: str | os.PathLike[str], window: Window
     """
     try:
         with no_warnings:
-            if window is not None and _has_deep_color(image):
+            has_deep_color = _has_deep_color(image)
+            if window is not None and has_deep_color:
                 raise ImageError(path, "unreadable", "16 bits for a color; a window needs gray values")
             if image.format != "HEIF":  # it opens at its primary picture, which need not be the first
                 image.seek(0)
             image.load()
             check_size(image.size, path)  # a HEIC may hold more pixels than its header says
+            if has_deep_color:
+                _check_high_bytes(image)
             return _upright(_pixels(image, window), image)
     except ImageError:
         raise
@@ -213,7 +222,19 @@ def _is_deep(image: Image.Image) -> bool:
 
 def _has_deep_color(image: Image.Image) -> bool:
     """Whether a file has 16 bits for each color, of which Pillow reads the upper 8. Must be asked before loading."""
-    return not _is_deep(image) and any(";16" in str(tile[3]) for tile in getattr(image, "tile", ()))
+    return not _is_deep(image) and any(_DEEP_COLOR.search(str(tile[3])) for tile in getattr(image, "tile", ()))
+
+
+def _check_high_bytes(image: Image.Image) -> None:
+    """Raise ValuesError where the upper 8 of 16 bits for a color leave an image almost black."""
+    if image.mode not in ("RGB", "RGBA"):  # in CMYK low values are bright
+        return
+    pixels = np.asarray(image)
+    seen = pixels[pixels[:, :, COLORS] > 0, :COLORS] if image.mode == "RGBA" else pixels
+    end = 256 * (int(seen.max(initial=0)) + 1)
+    if 256 < end <= DARKEST:  # where all upper bytes are 0, the image may as well be black
+        fix = "save it as a TIFF without transparency" + ("" if has_tifffile() else f"; to read that: {INSTALL_TIFF}")
+        raise ValuesError(f"16-bit values below {end:,} of 65,535 would be almost black without a window; {fix}")
 
 
 def _pixels(image: Image.Image, window: Window | None) -> Tensor:

@@ -13,7 +13,7 @@ from vit.data.image_bytes import ImageError
 from vit.data.preprocess import COLORS, Window
 
 MAX_VALUE_BYTES = 768_000_000  # of decoded planes: 64 million pixels of three 32-bit values
-_DARKEST = 4096  # below it the high bytes of an image are fewer than 16 levels, as of a camera of 12 bits
+DARKEST = 4096  # below it the high bytes of an image are fewer than 16 levels, as of a camera of 12 bits
 _LUMA = (19_595, 38_470, 7_471)  # of 65,536: ITU-R BT.601, as Pillow's "L"
 
 
@@ -78,7 +78,7 @@ def without_window(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return values * 255 if values.max() <= 1 else values
     if values.min() < 0 or values.max() > 65_535:
         raise ValuesError(f"{8 * values.itemsize}-bit integers outside 0 to 65535 are not gray values without a window")
-    if 0 < values.max() < _DARKEST:
+    if 0 < values.max() < DARKEST:
         raise ValuesError(f"16-bit values up to {values.max():,} of 65,535 would be almost black without a window")
     return values >> 8
 
