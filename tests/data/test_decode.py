@@ -9,6 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
+from tests.science_files import tiff
 from vit.data import formats, image_header
 from vit.data.augment import Augment, ImageAugment
 from vit.data.decode import ImageError, decode_image, read_image
@@ -65,6 +66,24 @@ def test_images_are_upright(kind: str, orientation: int) -> None:
     found = decoded(encoded(stored, kind, exif=exif.tobytes(), **BEST.get(kind, {})))
     assert found.shape == (16, 24, 3)
     assert np.abs(found.astype(int) - picture()).max() <= {"JPEG": 4, "AVIF": 4, "HEIF": 4}.get(kind, 0)
+
+
+@pytest.mark.faults("I6")
+@pytest.mark.parametrize("orientation", STORED)
+def test_tiffs_of_channels_and_of_deep_colors_are_upright(orientation: int) -> None:
+    """Files that tifffile reads, with and without a window of the model."""
+    bands = np.concatenate([picture(), 255 - picture()[:, :, :1]], axis=2)
+    deep = picture().astype(np.uint16) * 16
+    tag = {"extratags": [(0x0112, "H", 1, orientation, True)]}
+    for upright, window, options in (
+        (bands, None, {"photometric": "minisblack", "planarconfig": "contig"}),
+        (deep, (0, 255 * 16), {"photometric": "rgb"}),
+        (deep * 16, None, {"photometric": "rgb"}),
+    ):
+        stored = np.ascontiguousarray(STORED[orientation](upright))
+        found = decode_image(tiff(stored, **options, **tag), window=window, channels=upright.shape[2])
+        expected = upright if upright.dtype == np.uint8 else picture()
+        assert np.array_equal(found.permute(1, 2, 0).numpy(), expected)
 
 
 @pytest.mark.parametrize("orientation", STORED)

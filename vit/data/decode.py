@@ -27,11 +27,10 @@ from vit.data.image_bytes import ImageReader, read_bytes
 from vit.data.image_header import check_size, no_warnings, opened
 from vit.data.planes import DARKEST, Planes, ValuesError, as_pixels, with_channels
 from vit.data.preprocess import COLORS, Window
-from vit.data.tiff_file import is_tiff, read_tiff
+from vit.data.tiff_file import ORIENTATION_TAG, is_tiff, read_tiff
 
 BACKGROUND = 255  # white, below transparent pixels
 
-_ORIENTATION_TAG = 0x0112
 _BITS_TAG = 258
 _SAMPLES_TAG = 277
 _DEEP_COLOR = re.compile(r"(?<!BGR);16")  # of Pillow's raw modes; BGR;16 is 16 bits for all three colors
@@ -77,6 +76,7 @@ def decode_image(
         else:
             try:
                 pixels = as_pixels(planes, window if len(window or ()) in (0, 2, 2 * len(planes.values)) else None)
+                pixels = _turned(pixels, planes.orientation)
             except ValuesError as error:
                 raise ImageError(path, "unreadable", str(error)) from error
         return with_channels(pixels, channels, path)
@@ -168,14 +168,19 @@ def check_header(data: bytes, path: str | os.PathLike[str]) -> None:
 
 
 def _upright(pixels: Tensor, image: Image.Image) -> Tensor:
-    """Apply the EXIF orientation to (3, H, W). Damaged metadata are ignored.
+    """Apply the EXIF orientation of an image to its pixels. Damaged metadata are ignored."""
+    try:
+        orientation = image.getexif().get(ORIENTATION_TAG, 1)
+    except Exception:  # noqa: BLE001  as above
+        return pixels
+    return _turned(pixels, orientation)
+
+
+def _turned(pixels: Tensor, orientation: int) -> Tensor:
+    """Pixels (C, H, W) that lie as EXIF's orientation says, upright. Other numbers than 1 to 8 are ignored.
 
     Upright pixels keep their order in memory: a copy would cost a third of the time that their decoder takes.
     """
-    try:
-        orientation = image.getexif().get(_ORIENTATION_TAG, 1)
-    except Exception:  # noqa: BLE001  as above
-        return pixels
     if orientation in (5, 6, 7, 8):
         pixels = pixels.transpose(1, 2)
     if orientation in (2, 3, 6, 7):

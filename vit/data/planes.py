@@ -30,12 +30,14 @@ class Planes:
         window: values that the file itself says are black and white; None: it says nothing.
         is_inverted: whether the lowest value is white.
         full_range: all values that the bits of the file can be; None: those of its type.
+        orientation: how the values lie, by the numbers of EXIF; 1: upright.
     """
 
     values: npt.NDArray[Any]
     window: Window | None = None
     is_inverted: bool = False
     full_range: Window | None = None
+    orientation: int = 1
 
     @property
     def is_deep(self) -> bool:

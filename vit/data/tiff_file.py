@@ -24,6 +24,7 @@ from vit.data.preprocess import COLORS, MAX_CHANNELS
 
 MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # the last two of BigTIFF
 MAX_PAGES = 10_000
+ORIENTATION_TAG = 274  # of EXIF too
 _SIZES = re.compile(r"\b(?:Size[A-Z]|images|channels|slices|frames)\s*=\s*\"?(\d{1,20})")
 _PLAIN, _ZIP, _BOUNDED = (1, 32773), (8, 32946), (5, 50000)  # none and PackBits; deflate; LZW and Zstandard
 _WHITE_IS_ZERO, _GRAY, _RGB = 0, 1, 2  # photometric interpretations
@@ -55,6 +56,7 @@ def read_tiff(data: bytes, path: str | os.PathLike[str], channels: int, check_si
             values = np.concatenate([_samples(page) for page in pages])
             first = pages[0]
             is_inverted = int(first.photometric) == _WHITE_IS_ZERO
+            orientation = first.tags.valueof(ORIENTATION_TAG, 1)
     except ImageError:
         raise
     except MemoryError as error:
@@ -63,7 +65,7 @@ def read_tiff(data: bytes, path: str | os.PathLike[str], channels: int, check_si
         raise ImageError(path, "unreadable", f"damaged TIFF: {_first_line(error)}") from error
     if is_inverted and values.dtype not in (np.uint8, np.bool_):
         raise ImageError(path, "unreadable", "a TIFF of more than 8 bits whose lowest value is white")
-    return Planes(values, is_inverted=is_inverted)
+    return Planes(values, is_inverted=is_inverted, orientation=orientation)
 
 
 def _chosen_pages(file: Any, channels: int, path: str | os.PathLike[str]) -> list[Any]:
