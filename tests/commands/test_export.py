@@ -4,7 +4,12 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from huggingface_hub import ModelCard
+from PIL import Image
+from sklearn.datasets import load_digits
 
 from tests.tables import rows
 
@@ -66,6 +71,26 @@ def test_int8_is_measured_on_the_validation_images_of_the_run(vit, digits_run, h
     assert "int8 loses" in card and str(digits_run.path) not in card and str(here) not in card
     again = vit("predict", "vit_nano_patch2_8-int8.onnx", "card.md", "--output", "rows.csv")
     assert again.code == 5 and rows("rows.csv")[0]["status"] == "not_image"
+
+
+@pytest.mark.faults("X16")
+def test_the_card_of_int8_tells_what_the_file_holds_and_where_it_was_measured(vit, digits_run, here):
+    """Half of the labels are wrong, so the temperature that is fitted on them is another one."""
+    digits = load_digits()
+    for number in range(120):
+        folder = here / "othersite" / str((digits.target[number] + number % 2) % 10)
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((digits.images[number] * 15.9375).astype(np.uint8)).save(folder / f"{number}.png")
+    answer = vit(
+        "export", digits_run.path, "--precision", "int8", "--measure", "othersite", "--output", "m.onnx",
+        "--card", "q.md")  # fmt: skip
+    assert answer.code == 0, answer.err
+    held = json.loads({item.key: item.value for item in onnx.load("m.onnx").metadata_props}["vit"])["temperature"]
+    card = ModelCard.load("q.md")
+    assert "fitted on these images" in answer.out
+    assert f"temperature of {held:.3f}, fitted on 120 images of othersite (train)." in card.text
+    (result,) = card.data.eval_results
+    assert (result.dataset_name, result.dataset_split) == ("othersite", "train")
 
 
 @pytest.mark.slow

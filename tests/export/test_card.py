@@ -6,9 +6,11 @@ import pytest
 import yaml
 from huggingface_hub import ModelCard
 
-from vit.export.card import CardFacts, Int8Cost, Origin, card_text
+from tests.export.conftest import make_multilabel
+from vit.export.card import CardFacts, Int8Cost, MeasuredImages, Origin, card_text
 from vit.inference.intervals import Metric
 
+OWN = MeasuredImages("validation images of the run", "photos", None, "validation")
 METRICS = {"acc1": {"value": 0.9, "low": 0.85, "high": 0.94}, "ece": {"value": 0.01, "chance": 0.02}}
 ORIGIN = Origin("The training started from timm:vit_tiny_patch16_224.augreg_in21k", "photos", None,
                 {"train": 80, "test": 20}, METRICS)  # fmt: skip
@@ -70,10 +72,41 @@ def test_names_cannot_break_the_page_or_its_header(trained):
 
 
 def test_int8_gives_its_own_accuracy_and_the_loss(trained):
-    cost = Int8Cost("validation images of the run", 100, Metric(0.88, 0.8, 0.93), Metric(0.9, 0.83, 0.95),
+    cost = Int8Cost(OWN, 100, Metric(0.88, 0.8, 0.93), Metric(0.9, 0.83, 0.95),
                     Metric(0.02, -0.01, 0.06))  # fmt: skip
     text = card_text(facts(trained, int8=cost, format="onnx"))
     card = ModelCard(text)
     (result,) = card.data.eval_results
     assert (result.metric_value, result.dataset_split) == (0.88, "validation") and "int8" in card.data.tags
     assert "int8 loses 2.00 points (-1.00 to 6.00)" in text and "| int8 | 0.8800 | 0.8000 to 0.9300 |" in text
+
+
+@pytest.mark.faults("X16")
+def test_int8_names_the_images_that_it_was_measured_and_calibrated_on(trained):
+    other = MeasuredImages("images of othersite (train)", "othersite", None, "train")
+    metric = Metric(0.5, 0.4, 0.6)
+    for is_calibrated in (True, False):
+        text = card_text(facts(trained, int8=Int8Cost(other, 1100, metric, metric, metric, is_calibrated)))
+        (result,) = ModelCard(text).data.eval_results
+        assert (result.dataset_name, result.dataset_type, result.dataset_split) == ("othersite", "othersite", "train")
+        assert ("fitted on 1,100 images of othersite (train)." in text) == is_calibrated
+    on_hub = replace(other, hub_data="someone/othersite")
+    text = card_text(facts(trained, int8=Int8Cost(on_hub, 1100, metric, metric, metric)))
+    assert ModelCard(text).data.eval_results[0].dataset_type == "someone/othersite"
+
+
+@pytest.mark.faults("X16")
+@pytest.mark.parametrize(
+    ("splits", "words"),
+    [
+        (("train", "validation", "test"), "the validation images"),
+        (("train", "validation", "calibration"), "the calibration images"),
+        ((), "images that are not recorded"),
+    ],
+)
+def test_the_temperature_is_of_the_images_that_fitted_it(trained, splits, words):
+    text = card_text(facts(trained, Origin(num_images=dict.fromkeys(splits, 10))))
+    assert f"by a temperature of 2.000, fitted on {words}." in text
+    labels = make_multilabel("vit").description
+    text = card_text(replace(facts(trained, Origin(num_images=dict.fromkeys(splits, 10))), description=labels))
+    assert f"by a temperature for each label, where {words} told one." in text

@@ -111,7 +111,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("X15", "int8 for a format that does not hold it, without images to measure on, or with --verify",
               "refused, with the formats or options that do", 2),
         Fault("X16", "a model card of a model whose data, results or licence are not recorded",
-              "each is said to be unknown; no number is made up"),
+              "each is said to be unknown; no number is made up, and each names the images that it was measured on"),
         Fault("X17", "names of classes or data sets with Markdown, HTML or YAML in them, in a model card",
               "shown as text; the header keeps its values"),
         Fault("X18", "a model pushed to the hub and loaded back",

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -24,6 +25,7 @@ from vit.inference.files import free_name, list_files
 from vit.layout import OPENVINO_GRAPH
 
 if TYPE_CHECKING:
+    from vit.export.card import Int8Cost
     from vit.export.int8 import Int8Answers
     from vit.inference.deployed import Trained
 
@@ -99,26 +101,25 @@ def export(
     mark = "-int8" if precision == "int8" else ""
     path = wanted or free_name(Path(f"{trained.description.spec.name}{mark}{FORMATS[format].ending}"))
     reporter = Reporter()
-    difference, answers, name = None, None, ""
+    difference, int8, exported = None, None, trained
     if precision == "int8":
-        answers, name = _write_int8(trained, format, path, Path(model), calibration, measure, reporter)
+        int8 = _write_int8(trained, format, path, Path(model), calibration, measure, reporter)
+        exported = replace(trained, description=int8[0].description)
     else:
         difference = write(trained, format, path, files)
     what = "classes" if trained.description.multilabel is None else "labels, of which an image may have several"
     kind = f"{format}, int8" if precision == "int8" else format
     reporter.line(f"{path}: {kind}, {len(trained.description.class_names)} {what}")
-    if answers is not None:
-        show_answers(reporter, answers, name)
+    if int8 is not None:
+        show_answers(reporter, *int8)
     if difference is not None:
         show_difference(reporter, difference, files, verify)
     show_licence(reporter, trained)
-    written = write_card(
-        Path(model), trained, format, path, card_file, None if answers is None else int8_cost(answers, name)
-    )
+    written = write_card(Path(model), exported, format, path, card_file, None if int8 is None else int8[1])
     if written is not None:
         reporter.line(f"model card: {written}")
     show_size_and_speed(reporter, trained, format, precision, path, runs=not isinstance(difference, Structure))
-    show_how_to_load(reporter, trained, format, path)
+    show_how_to_load(reporter, exported, format, path)
     following = NEXT.get(format, f"vit evaluate {shlex.quote(os.fspath(model))}")
     reporter.next_command(following.format(path=shlex.quote(str(path))))
     return path
@@ -148,16 +149,16 @@ def _write_int8(
     calibration: StrPath | None,
     measure: StrPath | None,
     reporter: Reporter,
-) -> tuple["Int8Answers", str]:
-    """(answers on labeled images, the name of these images)."""
+) -> tuple["Int8Answers", "Int8Cost"]:
+    """(answers on labeled images, what int8 costs on them)."""
     from vit.commands.export_images import calibration_images, labeled_samples, scorer
     from vit.export.int8 import export_int8
 
     preprocess = trained.description.preprocess
-    samples, name = labeled_samples(model, trained.description, path_text(measure), reporter)
+    samples, measured = labeled_samples(model, trained.description, path_text(measure), reporter)
     images = calibration_images(model, preprocess, path_text(calibration))
-    reporter.notice(f"calibrating on {len(images):,} images, measuring on {len(samples):,} {name}")
+    reporter.notice(f"calibrating on {len(images):,} images, measuring on {len(samples):,} {measured.words}")
     with ProgressReport(reporter, "image calibrated") as progress:
-        measured = scorer(samples, preprocess)
-        answers = export_int8(trained, format, path, images, measured, progress.update, measure is None)
-    return answers, name
+        score = scorer(samples, preprocess)
+        answers = export_int8(trained, format, path, images, score, progress.update, measure is None)
+    return answers, int8_cost(answers, measured)

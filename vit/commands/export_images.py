@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from vit.checkpoints.format import Description
     from vit.data.samples import Samples, Source
+    from vit.export.card import MeasuredImages
     from vit.inference.engine import Classifies
     from vit.inference.scored_labels import Scored
 
@@ -58,8 +59,8 @@ def calibration_images(model: Path, preprocess: Preprocess, calibration: str | N
 
 def labeled_samples(
     model: Path, description: "Description", data: str | None, reporter: Reporter
-) -> tuple["Samples", str]:
-    """(images with class numbers of the model, their name): of DATA, or the validation images of the run.
+) -> tuple["Samples", "MeasuredImages"]:
+    """(images with class numbers of the model, what they are): of DATA, or the validation images of the run.
 
     Raises:
         UsageError: the model is not in a run folder, and no DATA is given.
@@ -73,7 +74,9 @@ def labeled_samples(
         unseen_images,
         with_model_classes,
     )
+    from vit.commands.model_card import hub_data, origin_of
     from vit.data.sources import open_source
+    from vit.export.card import MeasuredImages
 
     run = RunDirectory.around(model)
     source = _of_run(model, "--measure DATA") if data is None else open_source(data)
@@ -92,8 +95,9 @@ def labeled_samples(
         reporter.notice(f"{MOST_MEASURED:,} of {len(samples):,} labeled images are measured, a random choice")
         samples = samples.select(_some(len(samples), MOST_MEASURED))
     samples = with_model_classes(samples, source, description.class_names, reporter)
-    name = "validation images of the run" if data is None else f"images of {source.name} ({split})"
-    return samples, name
+    words = "validation images of the run" if data is None else f"images of {source.name} ({split})"
+    on_hub = origin_of(model).hub_data if data is None else hub_data(data)
+    return samples, MeasuredImages(words, source.name, on_hub, split)
 
 
 def scorer(samples: "Samples", preprocess: Preprocess) -> "Callable[[Classifies], Scored]":

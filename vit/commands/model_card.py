@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.arguments import StrPath
+from vit.data.dataset_names import HUB, check_hub_name
 from vit.errors import ResourceError, UsageError
 from vit.weights.licence import CARD
 
@@ -70,6 +71,11 @@ def card_of(
     return card_text(CardFacts(title, trained.description, parameters, format, code, origin, int8))
 
 
+def hub_data(data: str) -> str | None:
+    """The name of DATA on the hub; None where it is elsewhere."""
+    return check_hub_name(data).repository if data.startswith(HUB) else None
+
+
 def origin_of(model: Path) -> "Origin":
     """What the run folder of a model says about its training; nothing for a bare checkpoint.
 
@@ -85,12 +91,11 @@ def origin_of(model: Path) -> "Origin":
     recipe, result = read_recipe(run.config_path), run.read_result()
     start = recipe.model.init_from
     words = "Random weights" if start is None else f"The training started from {_source_words(start)}"
-    source = recipe.data.source
-    hub_data = source.removeprefix("hf:").split("@")[0] if source.startswith("hf:") else None
+    on_hub = hub_data(recipe.data.source)
     if result is None:
-        return Origin(start=words, hub_data=hub_data)
+        return Origin(start=words, hub_data=on_hub)
     is_best = checkpoint_of(model).resolve() == run.best_path.resolve()
-    return Origin(words, result.data, hub_data, result.num_images, result.metrics if is_best else {})
+    return Origin(words, result.data, on_hub, result.num_images, result.metrics if is_best else {})
 
 
 def _source_words(source: str) -> str:

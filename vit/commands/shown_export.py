@@ -8,18 +8,14 @@ from vit.commands.arguments import StrPath
 from vit.console import Reporter, interval
 
 if TYPE_CHECKING:
-    from vit.export.card import Int8Cost
+    from vit.export.card import Int8Cost, MeasuredImages
     from vit.export.int8 import Int8Answers
     from vit.export.verify import Difference, Structure
     from vit.inference.deployed import Trained
 
 
-def int8_cost(answers: "Int8Answers", name: str) -> "Int8Cost":
-    """Both accuracies on the same images, and their paired difference with its interval.
-
-    Args:
-        name: the images, in words.
-    """
+def int8_cost(answers: "Int8Answers", images: "MeasuredImages") -> "Int8Cost":
+    """Both accuracies on the same images, and their paired difference with its interval."""
     from vit.export.card import Int8Cost
     from vit.inference.intervals import Metric
     from vit.study.paired import paired_gap
@@ -28,18 +24,19 @@ def int8_cost(answers: "Int8Answers", name: str) -> "Int8Cost":
     assert gap.low is not None
     assert gap.high is not None
     found, reference = (Metric.fraction(int(one.sum()), count) for one in (answers.correct, answers.reference))
-    return Int8Cost(name, count, found, reference, Metric(gap.value, gap.low, gap.high))
+    is_calibrated = answers.temperature not in (None, answers.before)
+    return Int8Cost(images, count, found, reference, Metric(gap.value, gap.low, gap.high), is_calibrated)
 
 
-def show_answers(reporter: Reporter, answers: "Int8Answers", name: str) -> None:
+def show_answers(reporter: Reporter, answers: "Int8Answers", cost: "Int8Cost") -> None:
     """Show what int8 costs on labeled images."""
     from vit.study.paired import mcnemar
 
-    cost, table = int8_cost(answers, name), mcnemar(answers.reference, answers.correct)
+    table = mcnemar(answers.reference, answers.correct)
     points = [100 * value for value in (cost.loss.value, cost.loss.low, cost.loss.high)]
     facts = [
         ("calibrated on", f"{answers.num_calibrated:,} images"),
-        ("measured on", f"{cost.num_images:,} {name}; 95 % intervals"),
+        ("measured on", f"{cost.num_images:,} {cost.images.words}; 95 % intervals"),
         ("accuracy, checkpoint", interval(cost.reference.value, cost.reference.low, cost.reference.high)),
         ("accuracy, int8", interval(cost.accuracy.value, cost.accuracy.low, cost.accuracy.high)),
         ("loss of accuracy", "{:.2f} points ({:.2f} to {:.2f}), paired".format(*points)),

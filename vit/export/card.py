@@ -104,22 +104,41 @@ class Origin:
 
 
 @dataclass(frozen=True)
+class MeasuredImages:
+    """The labeled images that a number was measured on.
+
+    Attributes:
+        words: the images, in words.
+        data: name of their data set.
+        hub_data: name of the data set on the hub; None: elsewhere.
+        split: their split.
+    """
+
+    words: str
+    data: str
+    hub_data: str | None
+    split: str
+
+
+@dataclass(frozen=True)
 class Int8Cost:
     """What int8 costs, measured on labeled images.
 
     Attributes:
-        images: the images, in words.
+        images: the images.
         num_images: their number.
-        accuracy: accuracy of the file.
+        accuracy: accuracy of the file; of several labels, how often all are right.
         reference: accuracy of the checkpoint on the same images.
         loss: paired loss of accuracy.
+        is_calibrated: whether the temperature of the file was fitted on these images.
     """
 
-    images: str
+    images: MeasuredImages
     num_images: int
     accuracy: Metric
     reference: Metric
     loss: Metric
+    is_calibrated: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,7 +147,7 @@ class CardFacts:
 
     Attributes:
         title: name of the model.
-        description: what the checkpoint says about itself.
+        description: what the file says about itself.
         parameters: number of parameters.
         format: name of the export format, or "ckpt".
         code: Python code that loads the file, without its imports.
@@ -166,9 +185,9 @@ def card_text(facts: CardFacts) -> str:
         code=f"{_IMPORTS[facts.format]}\n{facts.code}",
         classes=shown + (f", and {len(names) - _SHOWN_CLASSES:,} more" if len(names) > _SHOWN_CLASSES else ""),
         data=_data(origin),
-        results="\n\n".join(filter(None, (_results(origin), _int8(facts.int8)))),
+        results="\n\n".join(filter(None, (_results(origin), _int8(facts)))),
         start=_sentence(origin.start, "Unknown: neither this file nor its folder says what the training started from."),
-        calibration=_calibration(description),
+        calibration=_calibration(facts),
         fairness="It was not examined for fairness between groups of people, nor against images made to deceive it.",
         licence=_licence(description.licence),
     )
@@ -180,22 +199,22 @@ def _header(facts: CardFacts) -> "ModelCardData":
     from huggingface_hub import EvalResult, ModelCardData
 
     description, origin = facts.description, facts.origin
-    accuracy = [] if facts.int8 is None else [("accuracy", "accuracy", facts.int8.accuracy.value, "validation")]
-    measured = accuracy or [
-        (*_METRICS[key], float(metric["value"]), "test") for key, metric in origin.metrics.items() if key in _METRICS
-    ]
-    data = origin.data or UNKNOWN
+    images = MeasuredImages("", origin.data or UNKNOWN, origin.hub_data, "test")
+    measured = {key: float(metric["value"]) for key, metric in origin.metrics.items()}
+    if facts.int8 is not None:
+        images, measured = facts.int8.images, {_accuracy(description): facts.int8.accuracy.value}
     results = [
         EvalResult(
             task_type="image-classification",
-            dataset_type=origin.hub_data or data,
-            dataset_name=data,
-            dataset_split=split,
-            metric_type=kind,
-            metric_name=name,
+            dataset_type=images.hub_data or images.data,
+            dataset_name=images.data,
+            dataset_split=images.split,
+            metric_type=_METRICS[key][0],
+            metric_name=_METRICS[key][1],
             metric_value=round(value, 6),
         )
-        for kind, name, value, split in measured
+        for key, value in measured.items()
+        if key in _METRICS
     ]
     licence = _licence_keys(description.licence)
     return ModelCardData(
@@ -207,6 +226,11 @@ def _header(facts: CardFacts) -> "ModelCardData":
         eval_results=results or None,
         **licence,
     )
+
+
+def _accuracy(description: Description) -> str:
+    """The key of `_METRICS` for the share of images whose answer is right."""
+    return "acc1" if description.multilabel is None else "exact_match"
 
 
 def _licence_keys(licence: str | None) -> dict[str, Any]:
@@ -251,27 +275,32 @@ def _row(name: str, metric: Mapping[str, float]) -> str:
     return f"| {name} | {metric['value']:.4f} | {within} |"
 
 
-def _int8(cost: Int8Cost | None) -> str:
+def _int8(facts: CardFacts) -> str:
+    cost = facts.int8
     if cost is None:
         return ""
+    name = _METRICS[_accuracy(facts.description)][1]
     points = "{:.2f} points ({:.2f} to {:.2f})".format(*(100 * value for value in vars(cost.loss).values()))
     return (
         "The results above are of the float32 checkpoint. This file holds int8. "
-        f"On {cost.num_images:,} {_plain(cost.images)}:\n\n"
-        f"| | accuracy | 95 % interval |\n|---|---|---|\n"
+        f"On {cost.num_images:,} {_plain(cost.images.words)}:\n\n"
+        f"| | {name} | 95 % interval |\n|---|---|---|\n"
         f"{_row('float32', vars(cost.reference))}\n{_row('int8', vars(cost.accuracy))}\n\n"
         f"int8 loses {points}, paired over the same images."
     )
 
 
-def _calibration(description: Description) -> str:
+def _calibration(facts: CardFacts) -> str:
+    description, cost = facts.description, facts.int8
+    splits = [split for split in ("calibration", "validation") if split in facts.origin.num_images]  # as a training
+    images = f"the {splits[0]} images" if splits else "images that are not recorded"
+    if cost is not None and cost.is_calibrated:
+        images = f"{cost.num_images:,} {_plain(cost.images.words)}"
     if description.multilabel is not None:
-        return "Probabilities are calibrated by a temperature for each label, where the validation images told one."
+        return f"Probabilities are calibrated by a temperature for each label, where {images} told one."
     if description.temperature == 1:
-        return "Probabilities are not calibrated by a temperature, or the validation images did not tell one from 1."
-    return (
-        f"Probabilities are calibrated by a temperature of {description.temperature:.3f}, fitted on validation images."
-    )
+        return f"Probabilities are not calibrated by a temperature, or {images} did not tell one from 1."
+    return f"Probabilities are calibrated by a temperature of {description.temperature:.3f}, fitted on {images}."
 
 
 def _sentence(text: str | None, otherwise: str) -> str:

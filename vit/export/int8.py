@@ -38,8 +38,8 @@ class Int8Answers:
         reference: (n,) whether the checkpoint is right.
         num_labels: number of images to which both give different labels.
         largest: largest difference of a probability.
-        temperature: temperature of the file; None with several labels, which keep the checkpoint's.
         before: temperature of the checkpoint.
+        description: what the file says about itself.
     """
 
     num_calibrated: int
@@ -47,8 +47,13 @@ class Int8Answers:
     reference: npt.NDArray[np.bool_]
     num_labels: int
     largest: float
-    temperature: float | None
     before: float
+    description: Description
+
+    @property
+    def temperature(self) -> float | None:
+        """Temperature of the file; None with several labels, which keep the checkpoint's."""
+        return self.description.temperature if self.description.multilabel is None else None
 
     @property
     def loss(self) -> float:
@@ -158,15 +163,15 @@ def _answers(expected: Scored, found: Scored, before: Description, after: Descri
     largest = float(np.abs(expected.probabilities - found.probabilities).max())
     if isinstance(expected, ScoredImages) and isinstance(found, ScoredImages):
         differs = expected.predictions != found.predictions
-        temperatures = after.temperature, before.temperature
-        return Int8Answers(count, found.correct, expected.correct, int(differs.sum()), largest, *temperatures)
+        right = found.correct, expected.correct
+        return Int8Answers(count, *right, int(differs.sum()), largest, before.temperature, after)
     assert before.multilabel is not None
     assert not isinstance(expected, ScoredImages)
     assert not isinstance(found, ScoredImages)
     thresholds = before.multilabel.thresholds
     differs = (expected.predicted(thresholds) != found.predicted(thresholds)).any(axis=1)
     exact = found.exact(thresholds), expected.exact(thresholds)
-    return Int8Answers(count, *exact, int(differs.sum()), largest, None, 1.0)
+    return Int8Answers(count, *exact, int(differs.sum()), largest, before.temperature, after)
 
 
 def _remove(written: Path) -> None:
