@@ -273,7 +273,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
     ),
     "Reports and rows": (
         Fault("H1", "`<script>`, `\"><img onerror=...>` or `javascript:` in the name of a file or class",
-              "shown as text on every page; pages may load and run nothing (CSP)"),
+              "shown as text on every page; pages load nothing from elsewhere, and run no script but vit's own (CSP)"),
         Fault("H2", "names that a spreadsheet runs as a formula", "a quote precedes them in a CSV"),
         Fault("H3", "escape sequences and line breaks in names", "shown as text on the terminal"),
         Fault("H4", "`../../etc` as the name of a class or data set", "a harmless part of a path, below --out"),
