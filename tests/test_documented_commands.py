@@ -31,6 +31,10 @@ def shown(page):
                 yield line[line.index("vit ") :]
 
 
+def test_no_page_installs_from_an_index():
+    assert not [page for page in PAGES if "install vit-" in page.read_text().replace("'", "")]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_options_exist(page):
     for line in shown(page):

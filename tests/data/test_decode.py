@@ -1,6 +1,7 @@
 """Decoded pixels of each kind of file."""
 
 import io
+import re
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from vit.data.augment import Augment, ImageAugment
 from vit.data.decode import ImageError, decode_image, read_image
 from vit.data.formats import has_image_extension
 from vit.data.preprocess import Interpolation, Preprocess
+from vit.errors import install
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)
 # Inverse of the EXIF orientation: upright pixels (H, W, 3) -> stored pixels.
@@ -243,5 +245,5 @@ def test_a_heic_without_its_reader_says_what_to_install(monkeypatch: pytest.Monk
     for module in (image_header, formats):
         monkeypatch.setattr(module, "has_heif", lambda: False)
     assert not has_image_extension(Path("a.heic")) and has_image_extension(Path("a.avif"))
-    with pytest.raises(ImageError, match=r"a HEIC photograph; to read it: pip install 'vit-lightning\[heif\]'"):
+    with pytest.raises(ImageError, match=re.escape(f"a HEIC photograph; to read it: {install('heif')}")):
         decode_image(encoded(Image.fromarray(picture()), "HEIF"))

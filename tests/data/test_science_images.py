@@ -1,6 +1,7 @@
 """TIFF files of many channels and DICOM images: values, channels, windows and limits."""
 
 import io
+import re
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from vit.data.image_header import image_format
 from vit.data.planes import gray_of
 from vit.data.samples import Samples
 from vit.data.sources import open_source
+from vit.errors import install
 
 RNG = np.random.default_rng(0)
 BANDS = RNG.integers(0, 256, (5, 20, 30), dtype=np.uint8)
@@ -166,11 +168,11 @@ def test_without_the_extra_the_reason_names_it(reader: str, extra: str, monkeypa
     monkeypatch.setattr(decode, reader, lambda: False)
     monkeypatch.setattr(formats, reader, lambda: False)
     data = tiff(BANDS, photometric="minisblack", planarconfig="separate") if extra == "tiff" else dicom(BANDS[0])
-    with pytest.raises(ImageError, match=rf"pip install 'vit-lightning\[{extra}\]'"):
+    with pytest.raises(ImageError, match=re.escape(f"to read it: {install(extra)}")):
         decode_image(data)
     assert has_image_extension(Path("a.tif")) and has_image_extension(Path("a.dcm")) is (extra == "tiff")
     if extra == "dicom":
-        assert "vit-lightning[dicom]" in formats.how_to_convert([".dcm"], Path("x"))
+        assert install("dicom") in formats.how_to_convert([".dcm"], Path("x"))
 
 
 @pytest.mark.faults("I22")

@@ -31,6 +31,7 @@ def test_the_hub_reads_results_licence_and_library(trained):
         "accuracy", 0.9, "photos", "test")  # fmt: skip
     assert "| accuracy | 0.9000 | 0.8500 to 0.9400 |" in card.text and "On 20 test images" in card.text
     assert "timm:vit\\_tiny" in card.text and "temperature of 2.000" in card.text
+    assert "pypi.org" not in card.text  # no package index has the program
 
 
 @pytest.mark.parametrize(

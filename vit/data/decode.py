@@ -21,13 +21,14 @@ from torch import Tensor
 from torchvision.io import ImageReadMode, decode_jpeg
 
 from vit.data.dicom_file import dicom_header, is_dicom, read_dicom
-from vit.data.formats import INSTALL_DICOM, INSTALL_TIFF, has_dicom, has_tifffile
+from vit.data.formats import has_dicom, has_tifffile
 from vit.data.image_bytes import ImageError as ImageError
 from vit.data.image_bytes import ImageReader, read_bytes
 from vit.data.image_header import check_size, no_warnings, opened
 from vit.data.planes import DARKEST, Planes, ValuesError, as_pixels, with_channels
 from vit.data.preprocess import COLORS, Window
 from vit.data.tiff_file import ORIENTATION_TAG, is_tiff, read_tiff
+from vit.errors import install
 
 BACKGROUND = 255  # white, below transparent pixels
 
@@ -86,7 +87,7 @@ def _planes(data: bytes, path: str | os.PathLike[str], window: Window | None, ch
     """The values of a DICOM, or of a TIFF that Pillow does not read as it is; None: Pillow reads the file."""
     if is_dicom(data):
         if not has_dicom():
-            raise ImageError(path, "not_image", f"a DICOM image; to read it: {INSTALL_DICOM}")
+            raise ImageError(path, "not_image", f"a DICOM image; to read it: {install('dicom')}")
         return read_dicom(data, path, window, check_size)
     if not is_tiff(data):
         return None
@@ -94,7 +95,7 @@ def _planes(data: bytes, path: str | os.PathLike[str], window: Window | None, ch
     if told is None:
         return None
     if not has_tifffile():
-        raise ImageError(path, "unreadable", f"{told}; to read it: {INSTALL_TIFF}")
+        raise ImageError(path, "unreadable", f"{told}; to read it: {install('tiff')}")
     return read_tiff(data, path, channels, check_size)
 
 

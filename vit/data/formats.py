@@ -6,6 +6,8 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
+from vit.errors import install
+
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "MPO", "AVIF", "HEIF", "DICOM")
 FORMATS_OF = {  # ending -> formats that such a file may hold; cameras name MPO files .jpg
     **dict.fromkeys((".jpg", ".jpeg", ".jpe", ".jfif", ".mpo"), ("JPEG", "MPO")),
@@ -19,9 +21,6 @@ FORMATS_OF = {  # ending -> formats that such a file may hold; cameras name MPO 
     **dict.fromkeys((".heic", ".heif", ".hif"), ("HEIF",)),
     **dict.fromkeys((".dcm", ".dicom"), ("DICOM",)),
 }
-INSTALL_HEIF = "pip install 'vit-lightning[heif]'"
-INSTALL_TIFF = "pip install 'vit-lightning[tiff]'"
-INSTALL_DICOM = "pip install 'vit-lightning[dicom]'"
 CONVERTIBLE = {  # endings of photographs that this program does not decode
     ".jxl": "JPEG XL",
     ".jp2": "JPEG 2000",
@@ -61,9 +60,9 @@ def how_to_convert(endings: Iterable[str], folder: Path) -> str:
     known = [ending for ending in given if ending in CONVERTIBLE]
     ways = []
     if any(FORMATS_OF.get(ending) == ("HEIF",) for ending in given):
-        ways.append(f"to read the HEIC files: {INSTALL_HEIF}")
+        ways.append(f"to read the HEIC files: {install('heif')}")
     if any(FORMATS_OF.get(ending) == ("DICOM",) for ending in given):
-        ways.append(f"to read the DICOM files: {INSTALL_DICOM}")
+        ways.append(f"to read the DICOM files: {install('dicom')}")
     if known:
         names = " and ".join(sorted({CONVERTIBLE[ending] for ending in known}))
         find = f"find {shlex.quote(str(folder))} -name '*{known[0]}' -exec magick mogrify -format jpg {{}} +"

@@ -8,9 +8,10 @@ import warnings
 from PIL import Image
 
 from vit.data.dicom_file import is_dicom
-from vit.data.formats import FORMATS, INSTALL_HEIF, has_heif
+from vit.data.formats import FORMATS, has_heif
 from vit.data.image_bytes import ImageError
 from vit.data.tiff_file import is_tiff
+from vit.errors import install
 
 MAX_PIXELS = 64_000_000
 MAX_ASPECT = 50
@@ -113,5 +114,5 @@ def _not_an_image(data: bytes) -> str:
     if _brand(data) in _AVIF_BRANDS:
         return "a damaged AVIF"
     if _brand(data) in _HEIF_BRANDS:
-        return "a damaged HEIC" if has_heif() else f"a HEIC photograph; to read it: {INSTALL_HEIF}"
+        return "a damaged HEIC" if has_heif() else f"a HEIC photograph; to read it: {install('heif')}"
     return f"not one of {', '.join(FORMATS)}"

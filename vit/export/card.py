@@ -49,7 +49,7 @@ _TEMPLATE = """---
 # {{ title }}
 
 An image classifier: {{ network }}, {{ parameters }} parameters, {{ num_classes }} {{ kind }}, images of
-{{ side }} x {{ side }} pixels. Made with [vit-lightning](https://pypi.org/project/vit-lightning/) {{ version }}.
+{{ side }} x {{ side }} pixels. Made with vit-lightning {{ version }}.
 
 ## Use
 
