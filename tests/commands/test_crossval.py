@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import vit as package
+from tests.commands.following import next_words
 from tests.processes import belonging, finish, linux_only, start, until
 from vit.csv_files import new_table, records
 from vit.study.crossval import CrossvalDirectory
@@ -126,6 +127,19 @@ def test_images_that_no_fold_could_read_are_counted_and_named(vit, killed, tmp_p
     page = (folder / "report.html").read_text()
     assert "every readable image tested once" in page and "<b>.png" not in page and "&lt;b&gt;.png" in page
     assert json.loads((folder / "summary.json").read_text())["left_out"] == lost
+
+
+@linux_only
+def test_the_next_command_opens_the_same_images(vit, killed, table, tmp_path):
+    folder = shutil.copytree(killed[0], tmp_path / "photos")
+    for config in folder.glob("**/config.yaml"):
+        text = config.read_text().replace("  root: null", "  root: my pictures")
+        config.write_text(text.replace("  groups: null", "  groups: ([0-9]+)[.]png"))
+    words = next_words(vit("report", folder))
+    of_data = ["--root", "my pictures", "--groups", "([0-9]+)[.]png"]
+    assert words == ["data", "check", str(table), "--labels", str(folder), *of_data]
+    assert vit(*words, "--output", tmp_path / "list.csv").code == 0
+    assert records(tmp_path / "list_labels.csv")[0]["group"]
 
 
 @linux_only

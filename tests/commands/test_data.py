@@ -6,6 +6,8 @@ import shutil
 import pytest
 from PIL import Image
 
+from tests.commands.following import next_words
+from tests.data.parquet.written import rows_of, write
 from tests.report.pages import Page
 from tests.tables import rows
 from vit.data.check import Finding
@@ -34,6 +36,20 @@ def test_a_clean_folder(vit, photos, here):
     assert "80x60" in answer.out
     assert vit("data", "check", "photos", "--output", "list.csv").code == 0
     assert rows(here / "list.csv") == []
+
+
+def test_the_next_commands_have_the_options_of_the_data(vit, here, colors):
+    images, labels = rows_of(colors, ("blue", "green", "red"))
+    columns = {"shape": labels, "size": [label % 2 for label in labels]}
+    write(here / "my table.parquet", images, [0.5] * 42, None, columns=columns)
+    told = vit("data", "check", "my table.parquet", "--label_column", "size")
+    assert told.out.splitlines()[-1] == "Next: vit train 'my table.parquet' --data.label_column size"
+    assert vit(*next_words(told), "--dry_run").code == 0
+    write(here / "equal.parquet", [images[0]] * 4, [0.5] * 4, None, columns={"shape": [0, 1] * 2, "size": [0, 1] * 2})
+    line = ("data", "check", "equal.parquet", "--label_column", "size", "--strict")
+    told = vit(*line)
+    assert told.code == 5 and next_words(told) == list(line)
+    assert vit(*next_words(told)).code == 5
 
 
 @pytest.mark.faults("D5", "D11", "D16")

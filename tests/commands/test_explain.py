@@ -7,6 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
+from tests.commands.following import next_words
 from vit.checkpoints.format import Description, checkpoint_content
 from vit.data.preprocess import Preprocess
 from vit.models.spec import NetworkSpec
@@ -65,6 +66,15 @@ def test_a_cnn_is_explained_by_grad_cam_and_names_stay_text(vit, cnn, picture, h
     html = (here / "why" / "explanations.html").read_text()
     assert "<b>bold" not in html and "&lt;b&gt;bold" in html
     assert answer.out.strip().splitlines()[-1] == f"Next: vit predict {cnn} {picture} --gallery"  # inspect is for ViTs
+
+
+def test_the_next_command_reads_the_same_files(vit, digits_run, cnn, draw_classes, here):
+    draw_classes(here / "photos", ("a", "b"), 1)
+    quick = ("--method", "gradcam", "--faithfulness", "false", "--recursive")
+    for model in (digits_run.path, cnn):
+        answer = vit("explain", model, "photos", *quick)
+        assert answer.code == 0, answer.err
+        assert vit(*next_words(answer)).code == 0, next_words(answer)
 
 
 def test_odd_names_and_bad_files_are_told_and_nothing_is_overwritten(vit, digits_run, mixed, here):

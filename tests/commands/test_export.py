@@ -11,6 +11,7 @@ from huggingface_hub import ModelCard
 from PIL import Image
 from sklearn.datasets import load_digits
 
+from tests.commands.following import next_words
 from tests.tables import rows
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -50,6 +51,14 @@ def test_an_export_gives_the_rows_of_its_checkpoint(vit, digits_run, mixed, here
     assert [answer.code for answer in said] == [0, 0]
     assert said[0].out.splitlines()[:5] == said[1].out.splitlines()[:5]
     assert [json.loads(Path(f"e-{n}/metrics.json").read_text())["engine"] for n in (0, 1)] == ["torch", engine]
+
+
+def test_a_checkpoint_without_its_run_is_evaluated_on_data(vit, digits_run, here):
+    (here / "my {0}.ckpt").write_bytes(digits_run.best.read_bytes())
+    answer = vit("export", "my {0}.ckpt", "--format", "pt2")
+    assert answer.code == 0, answer.err
+    assert answer.out.splitlines()[-1] == "Next: vit evaluate 'my {0}.ckpt' DATA"
+    assert vit(*next_words(answer, DATA="digits")).code == 0
 
 
 def test_safetensors_start_another_training(vit, digits_run, here):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from tests.commands.following import next_words
 from vit.checkpoints.load import load
 from vit.models.spec import create_network
 
@@ -41,7 +42,7 @@ def test_a_lone_checkpoint_needs_images_for_attention(vit, digits_run, mixed, he
     assert answer.code == 3 and "none of 1 files" in answer.err
 
 
-def test_weights_of_others_are_inspected(vit, here):
+def test_weights_of_others_are_inspected(vit, here, colors):
     torch.manual_seed(0)
     network = create_network("vit", 10, image_size=8, patch_size=2, embed_dim=64, depth=2, num_heads=1, qk_norm=True)
     weights = network.state_dict()
@@ -55,6 +56,8 @@ def test_weights_of_others_are_inspected(vit, here):
         own = [value for key, value in weights.items() if name == "whole" or "head" not in key]
         assert f"{sum(map(torch.numel, own)):,}" in (here / name / "inspection.html").read_text()
         assert bool(re.search(r"^ *head ", answer.out, re.MULTILINE)) == (name == "whole")
+        assert answer.out.splitlines()[-1] == f"Next: vit train DATA --init_from {name}.safetensors"
+        assert vit(*next_words(answer, DATA=str(colors)), "--dry_run").code == 0
 
 
 def test_what_cannot_be_inspected(vit, here):

@@ -1,12 +1,14 @@
 """`vit push`: one commit on a hub of this machine, loaded back bit for bit, and one line for each refusal."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 from huggingface_hub import ModelCard, constants
 
+from tests.commands.following import next_words
 from tests.commands.model_hub import running_model_hub
 from vit.checkpoints.load import load
 from vit.export import hub_upload
@@ -144,6 +146,15 @@ def test_a_dry_run_shows_files_and_asks_nobody(vit, digits_run, hub):
     answer = vit("push", digits_run.path, f"hf:{NAME}", "--dry_run", "--format", "onnx")
     assert answer.code == 0 and "nothing was uploaded" in answer.out and "model.onnx" in answer.out
     assert not hub.asked and os.listdir(".") == []
+
+
+def test_after_a_dry_run_the_same_is_pushed(vit, digits_run, hub):
+    model = shutil.copy(digits_run.best, "my digits.ckpt")
+    line = ("push", model, f"hf:{NAME}", "--format", "safetensors", "--public", "--replace")
+    answer = vit(*line, "--dry_run")
+    assert next_words(answer) == list(line), answer.err
+    assert vit(*next_words(answer)).code == 0
+    assert "model.safetensors" in hub.files[NAME] and hub.private[NAME] is False
 
 
 @pytest.mark.faults("X23")

@@ -1,7 +1,8 @@
 """Types and checks of arguments that several commands share"""
 
 import os
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,6 +46,17 @@ def path_list(paths: Paths) -> list[StrPath]:
 def path_text(path: StrPath | None) -> str | None:
     """A path as text; None where none is given."""
     return None if path is None else os.fspath(path)
+
+
+def shell_command(*words: StrPath, options: Mapping[str, StrPath | bool | None]) -> str:
+    """A command line for a shell: the words, then each option that has a value. True is a flag without a value."""
+    line = [os.fspath(word) for word in words]
+    for name, value in options.items():
+        if value is True:
+            line.append(f"--{name}")
+        elif value is not None and value is not False:
+            line += [f"--{name}", os.fspath(value)]
+    return shlex.join(line)
 
 
 def new_file(wanted: StrPath, option: str = "--output") -> Path:

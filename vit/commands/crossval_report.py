@@ -1,10 +1,12 @@
 """What a cross-validation found, on the terminal and as a page"""
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vit.commands.arguments import shell_command
+from vit.commands.recipe_options import read_recipe
 from vit.console import Reporter, interval
+from vit.layout import RunLayout
 
 if TYPE_CHECKING:
     from vit.study.findings import Interval
@@ -48,9 +50,15 @@ def report_crossval(reporter: Reporter, path: Path) -> None:
         reporter.line(f"\n{found.last_weights_warning}")
     reporter.line()
     reporter.facts([("report", str(folder.report_path)), ("predictions", str(folder.predictions_path))])
-    reporter.next_command(
-        f"vit data check {shlex.quote(str(found.description['source']))} --labels {shlex.quote(str(path))}"
-    )
+    data = read_recipe(RunLayout(found.runs[0]).config_path).data
+    options = {
+        "labels": path,
+        "root": data.root,
+        "groups": data.groups,
+        "image_column": data.image_column,
+        "label_column": data.label_column,
+    }
+    reporter.next_command(shell_command("vit", "data", "check", data.source, options=options))
 
 
 def _units(num_groups: int | None) -> str:

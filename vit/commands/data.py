@@ -1,14 +1,13 @@
 """`vit data check|pack|index`: problems of a data set, found before a training; images in shards"""
 
 import os
-import shlex
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import astuple, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.arguments import StrPath, new_file, path_text
+from vit.commands.arguments import StrPath, new_file, path_text, shell_command
 from vit.commands.label_check import check_folder, check_labels
 from vit.commands.shards import index, pack
 from vit.console import ProgressReport, Reporter
@@ -91,10 +90,16 @@ def check(
         reporter.line(f"\npage in {page_file}")
     elif any(finding.other_path for finding in checked.findings):
         reporter.line("--page FILE shows the images of each pair side by side")
-    again = f"vit data check {shlex.quote(name)}" + (f" --root {shlex.quote(root)}" if root else "")
-    train = f"vit train {shlex.quote(name)}" + (f" --data.root {shlex.quote(root)}" if root else "")
     corrected = None if folder is None else check_labels(source, folder, list_file, reporter)
-    reporter.next_command(again if failed else corrected or train)
+    of_data = {"root": root, "groups": groups, "image_column": image_column, "label_column": label_column}
+    if failed:
+        options = {"labels": folder, **of_data, "strict": strict}
+        reporter.next_command(shell_command("vit", "data", "check", name, options=options))
+    elif corrected is not None:
+        reporter.next_command(shell_command("vit", "train", corrected, options={}))
+    else:
+        options = {f"data.{option}": value for option, value in of_data.items()}
+        reporter.next_command(shell_command("vit", "train", name, options=options))
     if failed:
         raise BadInputsError(f"{name} has {found}", f"see {list_file}")
     return checked

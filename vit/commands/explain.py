@@ -1,14 +1,13 @@
 """`vit explain RUN|CKPT IMAGES...`: parts of an image that speak for its class, and tests of the maps"""
 
 import os
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.arguments import Model, Paths, StrPath, new_file, new_folder, path_list
+from vit.commands.arguments import Model, Paths, StrPath, new_file, new_folder, path_list, shell_command
 from vit.console import ProgressReport, Reporter
 from vit.csv_files import Cell, new_table
 from vit.errors import DataError
@@ -102,7 +101,7 @@ def explain(
     if not page.cards:
         raise DataError(f"none of {len(files)} files is an image that can be read", f"see {page_file}")
     reporter.line(f"\n{len(page.cards):,} images explained in {folder}, page in {page_file}")
-    reporter.next_command(_next(explainer, model, path_list(images)))
+    reporter.next_command(_next(explainer, model, path_list(images), recursive))
     return ExplanationSummary(folder, page_file, len(page.cards), dict(unreadable), page.scores())
 
 
@@ -185,9 +184,9 @@ def _score_row(score: "MethodScore") -> tuple[str, ...]:
     )
 
 
-def _next(explainer: "Explainer", model: str, images: Sequence[StrPath]) -> str:
+def _next(explainer: "Explainer", model: str, images: Sequence[StrPath], recursive: bool) -> str:
     from vit.models.vision_transformer import VisionTransformer
 
-    words = " ".join(shlex.quote(os.fspath(word)) for word in (model, *images))
     is_vit = isinstance(explainer.network, VisionTransformer)
-    return f"vit inspect {words}" if is_vit else f"vit predict {words} --gallery"
+    options = {"recursive": recursive, "gallery": not is_vit}
+    return shell_command("vit", "inspect" if is_vit else "predict", model, *images, options=options)

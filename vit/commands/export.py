@@ -22,7 +22,7 @@ from vit.console import ProgressReport, Reporter
 from vit.data.dataset_names import check_data
 from vit.errors import UsageError
 from vit.inference.files import free_name, list_files
-from vit.layout import OPENVINO_GRAPH
+from vit.layout import OPENVINO_GRAPH, RunLayout
 
 if TYPE_CHECKING:
     from vit.export.card import Int8Cost
@@ -120,8 +120,11 @@ def export(
         reporter.line(f"model card: {written}")
     show_size_and_speed(reporter, trained, format, precision, path, runs=not isinstance(difference, Structure))
     show_how_to_load(reporter, exported, format, path)
-    following = NEXT.get(format, f"vit evaluate {shlex.quote(os.fspath(model))}")
-    reporter.next_command(following.format(path=shlex.quote(str(path))))
+    if format in NEXT:
+        reporter.next_command(NEXT[format].format(path=shlex.quote(str(path))))
+    else:
+        images = " DATA" if RunLayout.around(Path(model)) is None else ""  # a run knows its own
+        reporter.next_command(f"vit evaluate {shlex.quote(os.fspath(model))}{images}")
     return path
 
 

@@ -14,6 +14,7 @@ from vit.commands.command_line import Metavar
 from vit.console import Reporter
 from vit.errors import DataError, UsageError
 from vit.inference.files import free_name, list_files
+from vit.layout import RunLayout
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -96,8 +97,15 @@ def inspect(
     _show(reporter, found)
     summary = InspectionSummary(folder, folder / "inspection.html", found)
     reporter.line(f"\nfigures in {folder}, page in {summary.page}")
-    reporter.next_command(f"vit explain {shlex.quote(model)} IMAGES")
+    reporter.next_command(_next(model))
     return summary
+
+
+def _next(model: str) -> str:
+    """Only a checkpoint has classes whose maps `vit explain` draws; a training starts from any weights."""
+    path, word = Path(model).expanduser(), shlex.quote(model)
+    is_checkpoint = path.suffix == ".ckpt" if path.is_file() else RunLayout(path).best_path.is_file()
+    return f"vit explain {word} IMAGES" if is_checkpoint else f"vit train DATA --init_from {word}"
 
 
 def _title(model: str, network: str) -> str:

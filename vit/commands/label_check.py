@@ -1,6 +1,5 @@
 """The labels of a data set, checked by out-of-fold predictions: `vit data check DATA --labels FOLDER`"""
 
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,7 +62,7 @@ def _of_run(folder: Path) -> Path:
     return RunLayout(folder).config_path
 
 
-def check_labels(source: "Source", folder: Path, list_file: Path, reporter: Reporter) -> str:
+def check_labels(source: "Source", folder: Path, list_file: Path, reporter: Reporter) -> Path | None:
     """Find labels that are probably wrong, write them as a CSV and a page, and show the first of them.
 
     Args:
@@ -72,7 +71,7 @@ def check_labels(source: "Source", folder: Path, list_file: Path, reporter: Repo
         list_file: file of the other findings; the new files stand beside it.
 
     Returns:
-        The next useful command.
+        The table to correct; None where `vit train` cannot read the images from a table.
 
     Raises:
         DataError: the predictions are of other images or classes.
@@ -95,11 +94,11 @@ def check_labels(source: "Source", folder: Path, list_file: Path, reporter: Repo
     reporter.facts([("look", str(page)), ("correct", str(table))])
     if not found.are_files:
         reporter.line(f"{source.name} has no files, so 'vit train' cannot read the corrected table")
-        return f"vit data check {shlex.quote(source.name)}"
+        return None
     reporter.line(
         "correct the column label in the first lines, remove lines of unusable images, and train on the table"
     )
-    return f"vit train {shlex.quote(str(table))}"
+    return table
 
 
 def _predictions(folder: Path, reporter: Reporter) -> "FoldPredictions":

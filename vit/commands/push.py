@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from vit.checkpoints.model_path import check_model
-from vit.commands.arguments import Model
+from vit.commands.arguments import Model, shell_command
 from vit.commands.command_line import Metavar
 from vit.console import Reporter
 from vit.errors import UsageError
@@ -71,7 +71,8 @@ def push(
         show_licence(reporter, trained)
         if dry_run:
             reporter.line("nothing was uploaded (--dry_run)")
-            reporter.next_command(f"vit push {os.fspath(model)} {target}")
+            options = {"format": format, "public": public, "replace": replace}
+            reporter.next_command(shell_command("vit", "push", model, target, options=options))
             return address(name)
         repository = find_repository(name)
         if repository.holds(folder):

@@ -239,7 +239,9 @@ def _check_high_bytes(image: Image.Image) -> None:
     seen = pixels[pixels[:, :, COLORS] > 0, :COLORS] if image.mode == "RGBA" else pixels
     end = 256 * (int(seen.max(initial=0)) + 1)
     if 256 < end <= DARKEST:  # where all upper bytes are 0, the image may as well be black
-        fix = "save it as a TIFF without transparency" + ("" if has_tifffile() else f"; to read that: {INSTALL_TIFF}")
+        fix = "save it as a TIFF without transparency" + (
+            "" if has_tifffile() else f"; to read that: {install('tiff')}"
+        )
         raise ValuesError(f"16-bit values below {end:,} of 65,535 would be almost black without a window; {fix}")
 
 
