@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -162,6 +163,14 @@ def test_wrong_words_are_refused_before_anything_is_trained(vit, here, words, sa
     assert answer.code == 2
     assert said in answer.err
     assert not list(Path().iterdir())
+
+
+def test_the_help_hides_what_is_refused(vit):
+    said = vit("crossval", "--help").out
+    assert "--folds" in said and "--data.groups" in said
+    assert not re.findall(
+        r"--resume RUN|--data.fold\b|--optim.time|teacher|distill|mlflow_register|find:|auto: on a GPU", said
+    )
 
 
 def test_a_dry_run_shows_the_folds_and_trains_nothing(vit, here):

@@ -9,6 +9,7 @@ import signal
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 
 from tests.comparing import differences
@@ -340,4 +341,12 @@ def test_a_recipe_of_a_method_names_the_method(vit, config):
 def test_the_help_hides_what_a_pretraining_does_not_use(vit):
     said = vit("pretrain", "--help").out
     assert "--method" in said and "--data.unlabelled" in said
-    assert "--optim.label_smoothing" not in said and "--model.lora" not in said
+    assert not re.findall(
+        r"label_smoothing|lora|--freeze|--time|mlflow_register|distill|teacher|find:|fsdp|finetune", said
+    )
+    shown = {
+        name: re.search(rf"  --{name} .*?default: ([\w.]+)\)", said, re.DOTALL)[1]
+        for name in ("augment.name", "augment.crop", "optim.optimizer", "optim.lr", "optim.epochs", "optim.warmup")
+    }
+    recipe = yaml.safe_load(vit("pretrain", "--print_config").out)
+    assert shown == {name: str(recipe[name.split(".")[0]][name.split(".")[1]]) for name in shown}

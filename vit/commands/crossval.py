@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 
 from vit.commands.arguments import PositiveInt, StrPath
@@ -9,18 +10,20 @@ from vit.commands.crossval_plan import CrossvalPlan, make_crossval_plan, show_cr
 from vit.commands.crossval_report import report_crossval
 from vit.commands.executor_options import EXECUTOR_OPTIONS, ExecutorOptions, add_executor_options
 from vit.commands.parser import Parser
-from vit.commands.recipe_options import make_parser
+from vit.commands.recipe_options import NO_TRIALS, make_parser
 from vit.commands.study_progress import StudyProgress
 from vit.commands.train_options import TrainOptions, read_values, read_with
 from vit.console import Reporter
 from vit.errors import StoppedError, UsageError
+from vit.training.recipes.recipe import DistillConfig
 from vit.training.recipes.values import dump
 
 _ABOUT = (
     "Divide all images of DATA into N folds, and train N networks, each without one fold. Every image is tested once, "
     "by the network that has not seen it. The predictions also show labels that may be wrong ('vit data check DATA "
-    "--labels FOLDER'). Takes the options of vit train. Give the same command again to continue."
+    "--labels FOLDER'). Takes the options of vit train below. Give the same command again to continue."
 )
+_REFUSED = ("resume", "data.fold", "optim.time", "mlflow_register")  # beside those of a teacher
 _EXAMPLE = "vit crossval photos/ --folds 5 --network resnet18 --epochs 30"
 
 
@@ -65,6 +68,8 @@ def crossval_parser() -> Parser:
     parser.add_argument("--folds", type=PositiveInt, default=5, help="number of folds, 2 or more")
     add_executor_options(parser)
     parser.set_defaults({"out": "crossval"})
+    parser.hide((*_REFUSED, "distill", *(f"distill.{item.name}" for item in fields(DistillConfig))))
+    parser.describe(NO_TRIALS)
     return parser
 
 

@@ -1,7 +1,8 @@
 """A parser whose errors name the nearest option or value, and whose help ends with an example"""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from argparse import SUPPRESS
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser
@@ -70,6 +71,18 @@ class Parser(ArgumentParser):
                 word += f"={words.pop(0) if words and words[0] in ('true', 'false') else 'true'}"
             yield word
         yield from words
+
+    def hide(self, names: Iterable[str]) -> None:
+        """Leave options out of the help: the command refuses them."""
+        hidden = set(names)
+        for action in self._actions:
+            if action.dest in hidden:
+                action.help = SUPPRESS
+
+    def describe(self, texts: Mapping[str, str]) -> None:
+        """Give options other texts in the help, by their dotted names."""
+        for action in self._actions:
+            action.help = texts.get(action.dest, action.help)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Raise UsageError with the problem, and the nearest option or value."""

@@ -105,6 +105,12 @@ class Given:
         return _merged(_without_length(whole, self.options), self.options)
 
 
+def first_values_of_pretraining(parser: Parser) -> Tree:
+    """Values by dotted name that `vit pretrain` without options begins with, which its help shows."""
+    found = parser.parse_path(str(find_config(f"pretrain_{PretrainRecipe().method}")), defaults=False)
+    return dict(found.items())
+
+
 def nested(name: str, value: object) -> Tree:
     """A tree of one value, by its dotted name or short flag: nested("epochs", 3) is {"optim": {"epochs": 3}}."""
     dotted = SHORT.get(f"--{name}", name).removeprefix("--")

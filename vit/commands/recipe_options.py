@@ -1,7 +1,6 @@
 """The options of a recipe: the parser of `vit train`, and the config.yaml of a run"""
 
-from argparse import SUPPRESS
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,6 +56,16 @@ SECTIONS: dict[str, type] = {
     "distill": DistillConfig,
     "trainer": TrainerConfig,
 }
+NO_TRIALS = {  # help of commands that refuse a range test and the batch size that fits
+    "optim.lr": "learning rate after the warm-up",
+    "optim.batch_size": "number of images of one optimizer step, over all processes; null: 128, or 64 with init_from, "
+    "less for small data sets",
+}
+_OF_PRETRAINING = {
+    "model.init_from": "pretrained weights to start from, as 'vit train' takes them. They bring a small learning rate "
+    "and few epochs; null or none: random weights",
+    "trainer.strategy": "distribution over processes: auto or ddp, where every process holds the whole network",
+}
 RANDOM = "none"  # as init_from: the word for random weights, beside null
 
 
@@ -78,7 +87,6 @@ def make_parser(kind: type[Recipe] = Recipe) -> Parser:
     if is_pretraining:
         about = "what is learned. diet: which image it is, under augmentation. mae: the pixels of hidden patches"
         parser.add_argument("--method", type=Method, default=PretrainRecipe().method, help=about)
-        _hide(parser, UNUSED)
     about = "seed of initial weights, order of images, augmentation and dropout"
     parser.add_argument("--seed", type=kinds["seed"], default=defaults.seed, help=about)
     parser.add_argument("--out", type=str, default=defaults.out, help="parent folder of run folders")
@@ -97,6 +105,9 @@ def make_parser(kind: type[Recipe] = Recipe) -> Parser:
     about = "name in MLflow's model registry under which the best checkpoint is registered; null: none"
     parser.add_argument("--mlflow_register", type=str | None, default=None, help=about)
     parser.add_argument("--dry_run", type=bool, default=False, help="show the plan, and train nothing")
+    if is_pretraining:
+        parser.hide((*UNUSED, "distill"))
+        parser.describe({**NO_TRIALS, **_OF_PRETRAINING})
     return parser
 
 
@@ -105,32 +116,27 @@ def _train_parser() -> Parser:
         "train",
         "Train a classifier on DATA: a folder of class folders, a folder with train/ and test/, a CSV with "
         "path,label[,split], a parquet table, hf:NAME of the Hugging Face hub, 'digits', or a torchvision data set by "
-        f"name. {_short_flags()}",
+        f"name. {_short_flags(SHORT)}",
         "vit train photos/ --network vit_tiny_patch16_224 --epochs 30",
         SHORT,
     )
 
 
 def _pretrain_parser() -> Parser:
+    short = {flag: dotted for flag, dotted in SHORT.items() if dotted.removeprefix("--") not in UNUSED}
     return Parser(
         "pretrain",
         "Learn from images without labels, and leave a backbone that 'vit train DATA --init_from RUN' starts from. "
         "DATA: a folder of images at any depth, a CSV with path, or labeled data as for 'vit train', of which only "
-        f"the training images are used. {_short_flags()}",
+        "the training images are used. The shown defaults are those of --method diet from random weights; mae and "
+        f"--init_from have their own. {_short_flags(short)}",
         "vit pretrain photos/ --network vit_tiny_patch16_224 --epochs 100",
-        SHORT,
+        short,
     )
 
 
-def _short_flags() -> str:
-    return f"Short flags: {', '.join(f'{short} ({dotted[2:]})' for short, dotted in SHORT.items())}."
-
-
-def _hide(parser: Parser, names: Sequence[str]) -> None:
-    """Leave options out of the help."""
-    for action in parser._actions:
-        if action.dest in names:
-            action.help = SUPPRESS
+def _short_flags(short: Mapping[str, str]) -> str:
+    return f"Short flags: {', '.join(f'{flag} ({dotted[2:]})' for flag, dotted in short.items())}."
 
 
 def to_recipe(parser: Parser, config: Namespace) -> Recipe:

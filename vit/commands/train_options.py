@@ -8,7 +8,7 @@ from typing import Any
 
 from vit.commands.arguments import StrPath, path_list
 from vit.commands.parser import Parser
-from vit.commands.recipe_layers import AUTO, Given
+from vit.commands.recipe_layers import AUTO, Given, first_values_of_pretraining
 from vit.commands.recipe_options import SHORT, make_parser
 from vit.errors import UsageError
 from vit.training.recipes.recipe import Recipe
@@ -68,6 +68,8 @@ def read_with(
     """
     if kind is Recipe:
         parser.set_defaults({"model.init_from": AUTO})
+    else:
+        parser.set_defaults(first_values_of_pretraining(parser))
     expanded = _expanded(words)
     configs = [word.partition("=")[2] for word in expanded if word.startswith("--config=")]
     find = f"--optim.lr={FIND}"
