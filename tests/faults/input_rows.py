@@ -169,8 +169,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused before an image is read, with the command that installs it", 2),
         Fault("K22", "vit study, crossval, probe, predict --parts: SLURM refuses the tasks",
               "nothing is computed; SLURM's words", 2),
-        Fault("K25", "vit study: an option that it decides itself (seed, number of images, length), values that make one "
-              "training or other test images",
+        Fault("K25", "vit study: an option that it decides itself (seed, number of images, length), values that make "
+              "one training or other test images",
               "refused before anything runs; a budget of recipe frees the length", 2),
         Fault("S11", "vit --print_completion without a shell, for one that it does not know, or without shtab",
               "refused with the nearest shell, all shells, or the extra to install", 2),
