@@ -136,7 +136,7 @@ def _percents(share: Interval) -> str:
 
 
 def _points(gap: Difference | None) -> str:
-    return "" if gap is None else f"{100 * gap.gap.value:+.2f}{_ends(gap.gap)}"
+    return "" if gap is None else f"{100 * gap.gap.value:+z.2f}{_ends(gap.gap)}"
 
 
 def _ends(interval: Interval) -> str:

@@ -40,7 +40,7 @@ def block(kept: Kept) -> Iterator[str]:
     """Numbers of each network, how far the networks differ from the first, runs, hours and commands of a row."""
     yield from (size_lines(kept) if kept.has_sizes else _one_size(kept))
     if isinstance(chosen := kept.protocol.get("chosen"), dict):
-        yield from ("", "Chosen on the validation images, whose accuracies stand in parentheses:", "")
+        yield from ("", f"Chosen by the {_chosen_by(kept)}; validation accuracies stand in parentheses:", "")
         tried = _tried(kept)
         yield from (f"- {group}: {choice} of {', '.join(tried[group])}" for group, choice in chosen.items())
         if warning := end_of_tuning_warning(kept.protocol):
@@ -49,6 +49,12 @@ def block(kept: Kept) -> Iterator[str]:
     if isinstance(seeds, list) and len(seeds) == 1:
         yield from ("", "One seed: the intervals are about other test images alone. Other seeds would scatter more.")
     yield from ("", f"{progress(kept)} `make results ROW={kept.row.name}` runs `{kept.row.command}`.")
+
+
+def _chosen_by(kept: Kept) -> str:
+    """What tuning compared: the metric that chose the checkpoints, and the validation loss where that was none."""
+    rule = str(kept.protocol["checkpoints"])
+    return rule if rule.startswith("highest") else "lowest val/loss"
 
 
 def _tried(kept: Kept) -> dict[str, list[str]]:
@@ -70,6 +76,9 @@ def reference(name: str, names: Sequence[str]) -> str:
 def network_lines(kept: Kept, answers: Answers) -> Iterator[tuple[str, ...]]:
     """Cells of a table: network, parameters, accuracy, seeds, each seed, and minutes, at the largest size."""
     for name, cells in seeds_of(kept.cells):
+        if not cells:
+            yield name, "", "no finished run", "0", "", ""
+            continue
         yield (
             f"{name} (`{cells[0].network}`)", f"{cells[0].parameters:,}", accuracy_words(answers, "", name),
             seeds_words(kept, len(cells)), each_seed(answers, "", name), _minutes(cells),

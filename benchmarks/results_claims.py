@@ -140,7 +140,7 @@ def _condition_table(answers: Answers, claim: Claim) -> Iterator[str]:
         for one in compared_by_condition(answers, (second, first)):  # errors of the second minus the first
             values = [accuracy_words(answers, one.condition, series).replace(" %", "") for series in (first, second)]
             reach = f" ({ends(one.gap)})" if one.found.is_tested else ""
-            gap, p = f"{100 * one.gap.value:+.2f}{reach}", p_words(one.p).removeprefix("= ")
+            gap, p = f"{100 * one.gap.value:+z.2f}{reach}", p_words(one.p).removeprefix("= ")
             marks = ("**", "**") if one.is_apart else ("", "")
             yield table_line((one.condition, *values, gap.join(marks), p.join(marks)))
         yield ""

@@ -89,8 +89,8 @@ class Lines:
         words = f"**{shown}**: {first} at {self.x[0]:,g} {self.x_label}, and {last} at {self.x[-1]:,g}"
         if change.low is None or change.high is None:
             return f"{words}."
-        reach = f"{100 * change.low:+.1f} to {100 * change.high:+.1f}"
-        return f"{words}: {100 * change.value:+.1f} points ({reach})."
+        reach = f"{100 * change.low:+z.1f} to {100 * change.high:+z.1f}"
+        return f"{words}: {100 * change.value:+z.1f} points ({reach})."
 
     def sentences(self, pairs: Sequence[tuple[str, str]], names: Mapping[str, str]) -> Iterator[str]:
         """The ends of each line; with pairs of lines the largest distance of each pair."""
@@ -100,7 +100,7 @@ class Lines:
             gaps = 100 * (self.values[one].mean(axis=0) - self.values[other].mean(axis=0))
             place = int(np.abs(gaps).argmax())
             yield (
-                f"- **{one}** minus **{other}**: {gaps.min():+.1f} to {gaps.max():+.1f} points, farthest at "
+                f"- **{one}** minus **{other}**: {gaps.min():+z.1f} to {gaps.max():+z.1f} points, farthest at "
                 f"{self.x_label} {self.x[place]:,g}."
             )
 

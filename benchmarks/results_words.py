@@ -50,13 +50,13 @@ class Compared:
         if not self.found.is_tested:
             sides = ends(Interval(self.gap.value, self.gap.value - self.reach, self.gap.value + self.reach))
             return (
-                f"{first} and {second}: {errors[0]} and {errors[1]} errors, {100 * self.gap.value:+.2f} points "
+                f"{first} and {second}: {errors[0]} and {errors[1]} errors, {100 * self.gap.value:+z.2f} points "
                 f"({sides} by other test images alone), one seed."
             )
         if not self.is_apart:
             return (
                 f"{first} and {second} cannot be told apart: {errors[0]} and {errors[1]} errors, "
-                f"{100 * self.gap.value:+.2f} points ({ends(self.gap)}), p {p_words(self.p)}, {seeds}."
+                f"{100 * self.gap.value:+z.2f} points ({ends(self.gap)}), p {p_words(self.p)}, {seeds}."
             )
         word = "more" if self.gap.value > 0 else "fewer"
         return (
@@ -109,7 +109,7 @@ def ends(interval: Interval) -> str:
     """Both ends of an interval in points, with signs."""
     assert interval.low is not None
     assert interval.high is not None
-    return f"{100 * interval.low:+.2f} to {100 * interval.high:+.2f}"
+    return f"{100 * interval.low:+z.2f} to {100 * interval.high:+z.2f}"
 
 
 def away_from_zero(interval: Interval) -> str:

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from vit.commands.study_options import read_words
 from vit.commands.study_series import series_of
 
 ROOT = Path(__file__).parents[2]
+STUDIES = sorted((ROOT / "configs" / "studies").glob("*.yaml"))
 KEPT = sorted(path.parent.name for path in (ROOT / "evidence").glob("*/study.json"))
 
 
@@ -192,6 +194,38 @@ def test_the_board_names_the_machines_of_the_networks_that_it_shows(
     vit, cnn = (next(line for line in lines if f"| {name} (" in line) for name in ("ViT", "CNN"))
     assert "| a laptop; each run" in vit and "| a server; each run" in cnn
     assert any("a laptop; a server; each run" in line for line in lines)
+
+
+def test_a_network_whose_largest_runs_all_failed_has_a_line(rows, store, kept, tmp_path, monkeypatch):
+    from results_blocks import network_lines
+
+    monkeypatch.setattr(rows, "EVIDENCE", tmp_path)
+    row = kept["fashion_mnist_views"].row
+    shutil.copytree(ROOT / "evidence" / row.name, tmp_path / row.name, ignore=shutil.ignore_patterns("*.ckpt"))
+    for path in (tmp_path / row.name).glob("cells/CNN/0030000/*/result.json"):
+        path.with_name("failure.txt").write_text("diverged", encoding="utf-8")
+        path.unlink()
+    left = store.Kept.of(row)
+    lines = list(network_lines(left, left.answers))
+    assert [line[0].partition(" ")[0] for line in lines] == ["ViT", "CNN"] and lines[1][2] == "no finished run"
+
+
+def test_tuned_rows_say_by_which_number_the_values_were_chosen(pages):
+    """In every tuned row, the accuracy of the chosen value is the highest one, or the loss has chosen."""
+    text = pages.RESULTS.read_text(encoding="utf-8")
+    parts = re.split(r"Chosen by the (.*); validation accuracies stand in parentheses:", text)[1:]
+    assert len(parts) == 2 * sum("tune" in yaml.safe_load(path.read_text()) for path in STUDIES if path.stem in KEPT)
+    for rule, block in zip(parts[::2], parts[1::2], strict=True):
+        for choice, tried in re.findall(r"^- .*?: (\S+) of (.*)$", block.partition("\n\n##")[0], re.MULTILINE):
+            shown = {name: float(value) for name, value in re.findall(r"(\S+) \(([\d.]+) %\)", tried)}
+            assert rule == "lowest val/loss" or shown[choice] == max(shown.values()), (rule, choice)
+
+
+def test_claims_say_superlatives_only_of_what_they_test(evidence):
+    """A verdict on lines compares their first places with their last ones, and no other places."""
+    for claim in evidence.claims:
+        if claim.lines and claim.kinds:
+            assert not re.search(r"\b(largest|smallest|highest|lowest|most|least)\b", claim.said), claim.name
 
 
 def test_a_series_without_seeds_stands_beside_every_seed(store):

@@ -120,6 +120,7 @@ def test_runs_that_agree(run, capsys):
     compare(["a", "b"])
     out = capsys.readouterr().out
     assert "every image the same label" in out and "1.000" in out
+    assert "-0.00" not in out
     assert "Next: vit predict a " in out
 
 
@@ -232,7 +233,7 @@ def test_no_torch_is_needed(run):
     assert done.returncode == 0, done.stderr
 
 
-def test_several_seeds_are_taken_together(run, capsys):
+def test_several_seeds_are_taken_together(run, here, capsys):
     """Three seeds that agree on the images: as sure as one of them, and no surer."""
     for network, wrong in (("vit", 12), ("cnn", 4)):
         for seed in range(3):
@@ -246,6 +247,10 @@ def test_several_seeds_are_taken_together(run, capsys):
     words = next(line for line in out.splitlines() if line.startswith("cnn") and "-8.00" in line).split()
     assert words[1] == "3" and float(words[3].strip("(")) < -8 < float(words[5].strip(")"))
     assert 0.001 < float(words[6]) < 0.05 and words[6] == words[7], "McNemar's p of 8 images is 0.008"
+    for folder in ("cnn0", "cnn1", "cnn2"):
+        (here / folder / "predictions" / "test.csv").write_bytes((here / "vit0/predictions/test.csv").read_bytes())
+    compare(["vit0", "vit1", "vit2", "cnn0", "cnn1", "cnn2"])
+    assert " +0.00 (" in capsys.readouterr().out
     compare(["vit0", "cnn0"])
     assert "McNemar" in capsys.readouterr().out, "one seed each: the trained models alone"
 

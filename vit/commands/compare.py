@@ -120,9 +120,9 @@ def _show_pairs(reporter: Reporter, found: "RunComparison") -> None:
 
 def _pair(pair: "RunPair") -> tuple[str, ...]:
     gap, test = pair.gap, pair.test
-    around = "" if gap.low is None or gap.high is None else f" ({100 * gap.low:+.2f} to {100 * gap.high:+.2f})"
+    around = "" if gap.low is None or gap.high is None else f" ({100 * gap.low:+z.2f} to {100 * gap.high:+z.2f})"
     only = (f"{test.only_first:,}", f"{test.only_second:,}")
-    return pair.other.name, f"{100 * gap.value:+.2f}{around}", *only, p_value(test.p), p_value(pair.p_adjusted)
+    return pair.other.name, f"{100 * gap.value:+z.2f}{around}", *only, p_value(test.p), p_value(pair.p_adjusted)
 
 
 def _show_repeated(reporter: Reporter, found: "RunComparison") -> None:
@@ -149,8 +149,8 @@ def _repeated_row(name: str, one: "Difference | None") -> tuple[str, ...]:
         return name, "none", "", "", "", "", ""
     gap = -100 * one.gap.value  # of accuracies, not of errors
     if one.gap.low is None or one.gap.high is None or one.reach is None:
-        return name, f"{len(one.seeds)}", f"{gap:+.2f}", "", "", "", ""
-    around = f"{gap:+.2f} ({-100 * one.gap.high:+.2f} to {-100 * one.gap.low:+.2f})"
+        return name, f"{len(one.seeds)}", f"{gap:+z.2f}", "", "", "", ""
+    around = f"{gap:+z.2f} ({-100 * one.gap.high:+z.2f} to {-100 * one.gap.low:+z.2f})"
     more = (f"±{100 * half:.2f}" for half in (one.reach.twice_the_seeds, one.reach.twice_the_test_images))
     return name, f"{len(one.seeds)}", around, p_value(one.p), p_value(one.p_adjusted), *more
 

@@ -168,14 +168,14 @@ def _told_over_seeds(first: str, other: str, one: Difference | None) -> str:
         return f"{first} and {other} have no seed in common, and so no test."
     gap = _accuracy_gap(one)
     if not one.is_tested:
-        points = f"{100 * gap.value:+.2f} points"
+        points = f"{100 * gap.value:+z.2f} points"
         return f"Accuracy of {first} minus that of {other}: {points}, from one common seed and without a test."
     return _told(first, other, gap, one.p_adjusted, "seeds and test images")
 
 
 def _told(first: str, other: str, gap: Interval, p: float, over: str) -> str:
     low, high = (0.0 if end is None else end for end in (gap.low, gap.high))
-    numbers = f"{100 * gap.value:+.2f} points (95 % interval {100 * low:+.2f} to {100 * high:+.2f}; p {_p(p)})"
+    numbers = f"{100 * gap.value:+z.2f} points (95 % interval {100 * low:+z.2f} to {100 * high:+z.2f}; p {_p(p)})"
     if p >= ALPHA:
         return f"{first} and {other} cannot be told apart: {numbers}, over {over}."
     ahead, behind = (first, other) if gap.value > 0 else (other, first)
@@ -198,8 +198,8 @@ def _summary(found: RunComparison) -> list[str]:
 
 
 def _cell(gap: Interval) -> Cell:
-    around = "" if gap.low is None or gap.high is None else f"{100 * gap.low:+.2f} to {100 * gap.high:+.2f}"
-    return f"{100 * gap.value:+.2f}", around
+    around = "" if gap.low is None or gap.high is None else f"{100 * gap.low:+z.2f} to {100 * gap.high:+z.2f}"
+    return f"{100 * gap.value:+z.2f}", around
 
 
 def _pair_row(number: int, pair: RunPair, sections: Sequence[ImageSection]) -> PairRow:

@@ -285,4 +285,4 @@ def _three_digits(value: float) -> str:
 
 
 def _signed(value: float) -> str:
-    return f"{100 * value:+.2f}".replace("-", "−")  # noqa: RUF001
+    return f"{100 * value:+z.2f}".replace("-", "−")  # noqa: RUF001

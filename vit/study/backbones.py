@@ -202,5 +202,5 @@ def _points(gap: Interval | None) -> str:
     if gap is None:
         return ""
     if gap.low is None or gap.high is None:
-        return f"{100 * gap.value:.2f}" if gap.value else ""
-    return f"{100 * gap.value:.2f} ({100 * gap.low:.2f} to {100 * gap.high:.2f})"
+        return f"{100 * gap.value:z.2f}" if gap.value else ""
+    return f"{100 * gap.value:z.2f} ({100 * gap.low:z.2f} to {100 * gap.high:z.2f})"

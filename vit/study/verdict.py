@@ -128,13 +128,13 @@ def _at_largest(comparison: Comparison, series: Sequence[Series]) -> str:
         return (
             f"{at} use {names[best]} rather than {names[other]}: its error is {errors[best]} against {errors[other]}, "
             f"{100 * abs(one.gap.value):.2f} points less "
-            f"(95 % interval {100 * low:.2f} to {100 * high:.2f}; corrected p {_p(one)})."
+            f"(95 % interval {100 * low:z.2f} to {100 * high:z.2f}; corrected p {_p(one)})."
         )
     excludes_zero = one.gap.low > 0 or one.gap.high < 0
     return (
         f"{at} {names[0]} and {names[1]} cannot be told apart: the errors are {errors[0]} and {errors[1]}, a "
-        f"difference of {100 * one.gap.value:.2f} points ({'uncorrected ' * excludes_zero}95 % interval "
-        f"{100 * one.gap.low:.2f} to {100 * one.gap.high:.2f}; corrected p {_p(one)})."
+        f"difference of {100 * one.gap.value:z.2f} points ({'uncorrected ' * excludes_zero}95 % interval "
+        f"{100 * one.gap.low:z.2f} to {100 * one.gap.high:z.2f}; corrected p {_p(one)})."
     )
 
 
@@ -193,7 +193,7 @@ def _points(more: Interval) -> str:
 
 
 def _signed(value: float) -> str:
-    return f"{round(100 * value, 2) + 0.0:+.2f}"  # + 0.0 turns -0.0 into 0.0
+    return f"{100 * value:+z.2f}"
 
 
 def _mean_error(series: Sequence[Series], name: str, one: Difference) -> str:
