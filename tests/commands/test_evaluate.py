@@ -96,6 +96,9 @@ def test_classes_are_matched_by_name(vit, colors_run, colors, here):
     found = measured(here / "part")
     assert found["classes"] == ["blue", "green", "red"]
     assert [row["images"] for row in found["per_class"]] == [0, 14, 14]
+    blue = found["per_class"][0]
+    assert blue["recall"] is None and blue["f1"] is None and blue["precision"] in (None, 0)
+    assert "1 of 3 classes have no image here" in answer.out and "  blue " not in answer.out
     right = sum(row["label"] == row["predicted"] for row in part)
     assert found["metrics"]["acc1"]["value"] == pytest.approx(right / 28)
 

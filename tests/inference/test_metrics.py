@@ -18,7 +18,15 @@ from sklearn.metrics import confusion_matrix as sklearn_confusion
 from torchmetrics.functional.classification import multiclass_calibration_error
 
 from vit.inference import metrics
-from vit.inference.metrics import calibration_error, confusion, measure, per_class, with_intervals
+from vit.inference.metrics import (
+    ClassMetrics,
+    calibration_error,
+    confusion,
+    f1_order,
+    measure,
+    per_class,
+    with_intervals,
+)
 from vit.inference.scored_images import ScoredImages
 
 
@@ -97,6 +105,15 @@ def test_a_class_without_images_stands_in_the_tables():
         and confusion(some.labels, some.predictions, 4).trace() == 2
     )
     assert values(some, 4)["balanced_accuracy"] == 1.0
+    assert table[1] == ClassMetrics("x", 0, None, None, None)
+
+
+def test_a_class_of_false_alarms_alone_has_a_precision_of_0_and_no_recall():
+    some = ScoredImages(("a", "b"), np.array([0, 0]), np.eye(3, dtype=np.float32)[[0, 1]])
+    table = per_class(some.labels, some.predictions, ("x", "y", "z"))
+    assert table[1:] == [ClassMetrics("y", 0, 0.0, None, None), ClassMetrics("z", 0, None, None, None)]
+    assert min(reversed(table), key=f1_order).class_name == "x"
+    assert values(some, 3)["macro_f1"] == pytest.approx(1 / 3), "the mean of 2/3 and 0, as documented"
 
 
 def test_measure_says_everything_in_plain_values():

@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float32]
 
 
 def is_unlike(novelty: float | Floats, least: float = UNLIKE) -> npt.NDArray[np.bool_]:
-    """Whether novelties are at least `least`, compared in float32 as they are kept: Python has 19/20 otherwise."""
+    """Whether novelties are at least `least`, compared in float32 as they are made: float32(0.95) is below 0.95."""
     return np.asarray(np.asarray(novelty, dtype=np.float32) >= np.float32(least))
 
 

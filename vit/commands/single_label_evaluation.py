@@ -49,14 +49,21 @@ class MeasuredImages:
 
     def show(self, reporter: Reporter) -> None:
         """Show all metrics on the terminal."""
+        from vit.inference.metrics import f1_order
+
         measurement = self.measurement
         reporter.line(f"{measurement.num_images:,} images; 95 % intervals")
         reporter.facts(_facts(measurement))
-        worst = sorted(measurement.per_class, key=lambda row: row.f1)[:SHOWN_CLASSES]
-        count = len(measurement.per_class)
+        measured = [row for row in measurement.per_class if row.num_images]
+        worst = sorted(measured, key=f1_order)[:SHOWN_CLASSES]
+        count, absent = len(measured), len(measurement.per_class) - len(measured)
         lowest = f"\nthe {len(worst)} classes with the lowest F1 of {count}"
         reporter.line(lowest if count > len(worst) else "\nby class, lowest F1 first")
         reporter.table(("class", "images", "precision", "recall", "F1"), _class_rows(worst))
+        if absent:
+            reporter.line(
+                f"{absent:,} of {len(measurement.per_class):,} classes have no image here, and so no recall or F1"
+            )
         if measurement.answers is not None:
             show_answers(reporter, measurement.answers)
 
@@ -83,6 +90,7 @@ def _facts(measurement: "Measurement") -> list[tuple[str, str]]:
 
 
 def _class_rows(rows: "Sequence[ClassMetrics]") -> list[tuple[str, int, str, str, str]]:
-    return [
-        (row.class_name, row.num_images, f"{row.precision:.3f}", f"{row.recall:.3f}", f"{row.f1:.3f}") for row in rows
-    ]
+    def words(value: float | None) -> str:
+        return "" if value is None else f"{value:.3f}"
+
+    return [(row.class_name, row.num_images, words(row.precision), words(row.recall), words(row.f1)) for row in rows]

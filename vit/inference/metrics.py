@@ -1,7 +1,9 @@
 """Metrics of a classifier on labeled images: with 95 % intervals, by class, and of its calibration"""
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -81,17 +83,33 @@ class Metrics:
         return {name: metric for name, metric in asdict(self).items() if metric is not None}
 
 
+class HasF1(Protocol):
+    """A row of one class."""
+
+    @property
+    def f1(self) -> float | None:
+        """F1 of the class; None without images."""
+
+
 @dataclass(frozen=True)
 class ClassMetrics:
-    """Metrics of one class."""
+    """Metrics of one class.
+
+    Attributes:
+        class_name: name of the class.
+        num_images: number of its images.
+        precision: fraction of right predictions among its predictions; None without images and predictions.
+        recall: fraction of its images that are predicted right; None without images.
+        f1: harmonic mean of both; None without images. `Metrics.macro_f1` counts 0 for a class of false alarms alone.
+    """
 
     class_name: str
     num_images: int
-    precision: float
-    recall: float
-    f1: float
+    precision: float | None
+    recall: float | None
+    f1: float | None
 
-    def to_dict(self) -> dict[str, str | int | float]:
+    def to_dict(self) -> dict[str, str | int | float | None]:
         """The row of the class in JSON files."""
         return {
             "class": self.class_name, "images": self.num_images, "precision": self.precision, "recall": self.recall,
@@ -224,10 +242,16 @@ def per_class(labels: Labels, predictions: Labels, class_names: Sequence[str]) -
     precision, recall, f1, support = precision_recall_fscore_support(
         labels, predictions, labels=numbers, zero_division=0.0
     )
+    called = np.bincount(predictions, minlength=len(class_names))
     return [
-        ClassMetrics(name, int(n), float(p), float(r), float(f))
-        for name, n, p, r, f in zip(class_names, support, precision, recall, f1, strict=True)
+        ClassMetrics(name, int(n), float(p) if n or calls else None, float(r) if n else None, float(f) if n else None)
+        for name, n, calls, p, r, f in zip(class_names, support, called, precision, recall, f1, strict=True)
     ]
+
+
+def f1_order(row: HasF1) -> float:
+    """Key that sorts classes by F1, lowest first. Classes without images have no F1, and stand last."""
+    return math.inf if row.f1 is None else row.f1
 
 
 def confusion(labels: Labels, predictions: Labels, num_classes: int) -> npt.NDArray[np.int64]:

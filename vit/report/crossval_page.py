@@ -6,7 +6,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from vit.inference.metrics import MOST_IN_CONFUSION, ClassMetrics, confusion, per_class
+from vit.inference.metrics import MOST_IN_CONFUSION, ClassMetrics, confusion, f1_order, per_class
 from vit.report.figures import confusion_matrix
 from vit.report.inline_figure import drawn
 from vit.report.page import write_page
@@ -65,7 +65,7 @@ def write_crossval_page(found: CrossvalResult, path: Path) -> None:
         left_out_words=found.left_out_words,
         left_out=list(found.left_out.items())[:MOST_LEFT_OUT],
         folds=[(number, count, percents(one), run.name) for number, (count, one, run) in enumerate(rows, 1)],
-        classes=sorted(per_class(labels, guesses, names), key=lambda row: row.f1)[:MOST_CLASSES],
+        classes=sorted(per_class(labels, guesses, names), key=f1_order)[:MOST_CLASSES],
         confusion=drawn(confusion_matrix(confusion(labels, guesses, len(names)), names)) if is_readable else None,
         pairs=[(names[label], names[guess], count) for (label, guess), count in pairs],
     )

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from vit.checkpoints.result import RunResult
 from vit.data.samples import Labels
 from vit.inference.intervals import Metric
-from vit.inference.metrics import NAMES, per_class
+from vit.inference.metrics import NAMES, f1_order, per_class
 from vit.inference.scored_images import Floats
 from vit.inference.scored_rows import ScoredRow
 from vit.study.wording import Cell
@@ -95,8 +95,8 @@ class ClassRow:
     training_images: int | None
     num_images: int
     recall: Cell
-    precision: float
-    f1: float
+    precision: float | None
+    f1: float | None
     missed: int
     false_alarms: int
     taken_for: list[tuple[str, int, int]]
@@ -122,7 +122,7 @@ def metric_row(title: str, name: str, after: Metrics, before: Metrics) -> Metric
 
 
 def class_rows(tested: Tested, class_names: Sequence[str], training_images: Labels | None = None) -> list[ClassRow]:
-    """A row for each class, lowest F1 first.
+    """A row for each class, lowest F1 first, and classes without images last.
 
     Args:
         training_images: (C,) number of training images of each class; None if not known.
@@ -149,7 +149,7 @@ def class_rows(tested: Tested, class_names: Sequence[str], training_images: Labe
                 taken_for=[(class_names[other], other, count) for other, count in wrong.most_common(2)],
             )
         )
-    return sorted(rows, key=lambda row: row.f1)
+    return sorted(rows, key=f1_order)
 
 
 def facts(result: RunResult) -> list[tuple[str, str]]:
