@@ -128,6 +128,13 @@ def test_a_name_of_two_classes_gets_their_numbers(vit, folder, draw_classes, her
     assert [(one["class"], one["images"]) for one in by_class] == [(name, 3) for name in names]
 
 
+def test_a_list_of_classes_with_a_mark_of_byte_order_and_odd_characters(vit, folder):
+    (folder / "names.txt").write_bytes("\ufefftench\r\na\u2028b\r\na\x85b\r\n".encode())
+    answer = vit("convert", folder, "--output", folder / "x.ckpt", "--classes", folder / "names.txt")
+    assert answer.code == 0, answer.err
+    assert load(folder / "x.ckpt")[1].class_names == ("tench", "a\u2028b", "a\x85b")
+
+
 def test_a_list_with_a_repeated_name_is_refused(vit, folder):
     (folder / "names.txt").write_text("a\nb\na\n")
     answer = vit("convert", folder, "--output", folder / "x.ckpt", "--classes", folder / "names.txt")

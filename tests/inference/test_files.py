@@ -55,6 +55,13 @@ def test_names_keep_their_bytes(tree):
     assert os.fsencode(found) == b"sub/" + name and os.path.isfile(found)
 
 
+@pytest.mark.faults("D15")
+def test_a_list_ends_a_name_at_the_end_of_a_line_alone(tree):
+    names = [" a.png", "b.png ", "a\u2028b.png", "a\x85b.png", "a\x1cb.png", "a\x0cb.png"]
+    (tree / "list.txt").write_bytes("\r\n".join(["\ufeff" + names[0], *names[1:], "", ""]).encode())
+    assert list_files(["list.txt"], recursive=False) == names
+
+
 @pytest.mark.faults("D12")
 def test_links_that_go_round_are_read_once(tree):
     (tree / "sub" / "up").symlink_to(tree)

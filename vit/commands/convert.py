@@ -102,7 +102,7 @@ def _listed_names(path: Path, num_classes: int) -> tuple[str, ...]:
     """The class names in a text file."""
     if not path.is_file() or path.stat().st_size > _MAX_CLASSES_FILE:
         raise DataError(f"there is no list of classes {path}", "give a text file with one name in each line")
-    names = tuple(path.read_text(encoding="utf-8", errors="replace").splitlines())
+    names = tuple(path.read_text(encoding="utf-8-sig", errors="replace").removesuffix("\n").split("\n"))
     if len(names) != num_classes or not all(names):
         raise DataError(f"{path} has {len(names)} names for {num_classes} classes", "give one name in each line")
     first: dict[str, int] = {}

@@ -117,8 +117,8 @@ def _is_list(name: str) -> bool:
 def _listed(path: Path) -> list[str]:
     """The files that a list names, relative to the folder of the list."""
     if path.suffix.lower() == NAMES:
-        lines = path.read_text(encoding="utf-8-sig", errors="surrogateescape").splitlines()
-        names = [line.strip() for line in lines if line.strip()]
+        lines = path.read_text(encoding="utf-8-sig", errors="surrogateescape").split("\n")
+        names = [line for line in lines if line.strip()]  # a name may begin or end with spaces
     else:
         names = [row["path"] for _, row in read_image_csv(path, ("path",)).rows]
     if not names:
