@@ -216,3 +216,10 @@ def test_a_page_is_written_whole_or_not_at_all(study, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="no picture"):
         write_study_report(study(seeds=2), tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(("sizes", "is_all"), [((100, 57000), True), ((100, 1000), False)])
+def test_a_size_with_all_images_says_what_its_intervals_do_not_cover(study, tmp_path, sizes, is_all):
+    text = page_of(study(sizes=sizes), tmp_path).text
+    words = "With all 57,000 images every seed learns the same images, so the intervals at this size cover the seed"
+    assert (words in text) is is_all and "every seed fits the same head" not in text

@@ -23,7 +23,7 @@ from vit.study.backbones import TITLES, Backbone, conditions, read_backbones
 from vit.study.findings import Comparison, Difference, FailedCell, Findings, Fit, JsonValue, Point, Series
 from vit.study.folder import StudyDirectory, collect
 from vit.study.summary import summarize, to_json, write_results
-from vit.study.wording import Cell, budget_words, ends, equal_seeds, in_words, percents, two_digits
+from vit.study.wording import Cell, all_images, budget_words, ends, equal_seeds, in_words, percents, two_digits
 
 _MOST_WEIGHTS = 3  # files that are named
 
@@ -93,6 +93,7 @@ class StudyContent:
     backbones: list[tuple[str, ...]]
     backbone_titles: tuple[str, ...]
     backbone_conditions: str
+    all_images: int | None
     equal_seeds: int | None
     protocol: list[tuple[str, list[str]]]
     correlations: list[tuple[str, str]]
@@ -160,6 +161,7 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
         backbones=[one.cells() for one in backbones],
         backbone_titles=TITLES,
         backbone_conditions=conditions(backbones) if backbones else "",
+        all_images=all_images(protocol, sizes),
         equal_seeds=equal_seeds(protocol, sizes),
         protocol=[
             (name.replace("_", " "), _lines(value)) for name, value in protocol.items() if name != "budget_words"

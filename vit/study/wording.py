@@ -84,15 +84,18 @@ def _numbers(settings: JsonValue) -> dict[str, set[float]]:
     return found
 
 
+def all_images(protocol: Protocol, sizes: Sequence[int]) -> int | None:
+    """The size of all training images, which every seed then has. None without this size."""
+    images = protocol.get("images")
+    return next((size for size in sizes if isinstance(images, Mapping) and size == images.get("train")), None)
+
+
 def equal_seeds(protocol: Protocol, sizes: Sequence[int]) -> int | None:
     """The size at which all seeds of a study of linear probes are equal: all training images. None without this size.
 
     A probe draws nothing but its training images. With all of them, every seed fits the same head.
     """
-    images = protocol.get("images")
-    if protocol.get("budget") != LINEAR_PROBE or not isinstance(images, Mapping):
-        return None
-    return next((size for size in sizes if size == images.get("train")), None)
+    return all_images(protocol, sizes) if protocol.get("budget") == LINEAR_PROBE else None
 
 
 def two_digits(num_images: float) -> str:
