@@ -111,3 +111,11 @@ def test_the_temperature_is_of_the_images_that_fitted_it(trained, splits, words)
     labels = make_multilabel("vit").description
     text = card_text(replace(facts(trained, Origin(num_images=dict.fromkeys(splits, 10))), description=labels))
     assert f"by a temperature for each label, where {words} told one." in text
+
+
+def test_a_model_of_several_labels_may_give_none(trained):
+    one = facts(trained)
+    several = replace(one, description=make_multilabel("vit").description)
+    assert "It gives every image one of them" in card_text(one)
+    text = card_text(several)
+    assert "It may give an image several of them or none" in text and "one of them" not in text

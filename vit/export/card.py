@@ -73,7 +73,7 @@ Classes: {{ classes }}.
 
 ## Limits
 
-- The model knows the classes above and no others. It gives every image one of them, also an image of something else.
+- The model knows the classes above and no others. {{ answers }}
 - Results hold for images like those of the data above. Other cameras, places or times can lower them.
 - {{ calibration }}
 - {{ fairness }}
@@ -180,6 +180,9 @@ def card_text(facts: CardFacts) -> str:
         parameters=f"{facts.parameters:,}",
         num_classes=f"{len(names):,}",
         kind="labels, of which an image may have several" if several else "classes",
+        answers="It may give an image several of them or none, and it may give some to an image of something else."
+        if several
+        else "It gives every image one of them, also an image of something else.",
         side=description.preprocess.image_size,
         version=_plain(description.versions.get("vit-lightning", UNKNOWN)),
         code=f"{_IMPORTS[facts.format]}\n{facts.code}",
