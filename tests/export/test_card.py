@@ -7,7 +7,8 @@ import yaml
 from huggingface_hub import ModelCard
 
 from tests.export.conftest import make_multilabel
-from vit.export.card import CardFacts, Int8Cost, MeasuredImages, Origin, card_text
+from vit.export.card import card_text
+from vit.export.card_facts import CardFacts, Int8Cost, MeasuredImages, Origin
 from vit.inference.intervals import Metric
 
 OWN = MeasuredImages("validation images of the run", "photos", None, "validation")

@@ -25,7 +25,7 @@ from vit.inference.files import free_name, list_files
 from vit.layout import OPENVINO_GRAPH, RunLayout
 
 if TYPE_CHECKING:
-    from vit.export.card import Int8Cost
+    from vit.export.card_facts import Int8Cost
     from vit.export.int8 import Int8Answers
     from vit.inference.deployed import Trained
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from vit.checkpoints.format import Description
     from vit.data.samples import Samples, Source
-    from vit.export.card import MeasuredImages
+    from vit.export.card_facts import MeasuredImages
     from vit.inference.engine import Classifies
     from vit.inference.scored_labels import Scored
 
@@ -76,7 +76,7 @@ def labeled_samples(
     )
     from vit.commands.model_card import hub_data, origin_of
     from vit.data.sources import open_source
-    from vit.export.card import MeasuredImages
+    from vit.export.card_facts import MeasuredImages
 
     run = RunDirectory.around(model)
     source = _of_run(model, "--measure DATA") if data is None else open_source(data)

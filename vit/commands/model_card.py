@@ -9,7 +9,7 @@ from vit.errors import ResourceError, UsageError
 from vit.weights.licence import CARD
 
 if TYPE_CHECKING:
-    from vit.export.card import Int8Cost, Origin
+    from vit.export.card_facts import Int8Cost, Origin
     from vit.inference.deployed import Trained
 
 _HUBS = ("timm:", "torchvision:", "hf:")
@@ -54,7 +54,7 @@ def write_converted_card(trained: "Trained", source: str, path: Path, card: Path
         path: the checkpoint.
         card: new file for the card.
     """
-    from vit.export.card import Origin
+    from vit.export.card_facts import Origin
 
     code = f'predictor = vit.load({path.name!r})\nfor row in predictor.predict(["photo.jpg"]):\n    print(row.label)'
     origin = Origin(start=f"The weights were converted from {_source_words(source)}")
@@ -65,7 +65,8 @@ def card_of(
     trained: "Trained", format: str, title: str, code: str, origin: "Origin", int8: "Int8Cost | None" = None
 ) -> str:
     """The text of a card."""
-    from vit.export.card import CardFacts, card_text
+    from vit.export.card import card_text
+    from vit.export.card_facts import CardFacts
 
     parameters = sum(parameter.numel() for parameter in trained.network.parameters())
     return card_text(CardFacts(title, trained.description, parameters, format, code, origin, int8))
@@ -83,7 +84,7 @@ def origin_of(model: Path) -> "Origin":
     """
     from vit.checkpoints.run import RunDirectory, checkpoint_of
     from vit.commands.recipe_options import read_recipe
-    from vit.export.card import Origin
+    from vit.export.card_facts import Origin
 
     run = RunDirectory.around(model)
     if run is None:

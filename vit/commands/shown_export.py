@@ -8,7 +8,7 @@ from vit.commands.arguments import StrPath
 from vit.console import Reporter, interval
 
 if TYPE_CHECKING:
-    from vit.export.card import Int8Cost, MeasuredImages
+    from vit.export.card_facts import Int8Cost, MeasuredImages
     from vit.export.int8 import Int8Answers
     from vit.export.verify import Difference, Structure
     from vit.inference.deployed import Trained
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def int8_cost(answers: "Int8Answers", images: "MeasuredImages") -> "Int8Cost":
     """Both accuracies on the same images, and their paired difference with its interval."""
-    from vit.export.card import Int8Cost
+    from vit.export.card_facts import Int8Cost
     from vit.inference.intervals import Metric
     from vit.study.paired import paired_gap
 
