@@ -88,3 +88,11 @@ def test_what_is_wrong_in_a_table_is_named(tmp_path: Path, content: str | bytes,
         open_source(str(path))
     assert str(path) in str(caught.value) and caught.value.fix
     assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+def test_one_file_under_two_names_is_listed_twice(tmp_path: Path) -> None:
+    """Else one image could be in train and in test."""
+    for other in ("./1.jpg", "x/../1.jpg", str(tmp_path / "1.jpg")):
+        path = table(tmp_path, f"path,label,split\n1.jpg,a,train\n2.jpg,b,train\n{other},a,test\n")
+        with pytest.raises(DataError, match=r"line 4: .*1.jpg' is also in line 2"):
+            open_source(str(path))

@@ -1,6 +1,7 @@
 """CSV files that list images: common column names, with commas, semicolons or tabs between the columns."""
 
 import csv
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -137,11 +138,12 @@ class ListedFiles:
             DataError: the file is listed twice or is missing, or files and addresses are mixed.
         """
         where = f"{self._table}, line {line}"
-        if file_name in self._line_of:
-            raise DataError(f"{where}: {file_name!r} is also in line {self._line_of[file_name]}", "keep one of the two")
+        place = file_name if is_far(file_name) else os.path.normpath(self._table.parent / file_name)
+        if place in self._line_of:
+            raise DataError(f"{where}: {file_name!r} is also in line {self._line_of[place]}", "keep one of the two")
         if not self._line_of:
             self._are_far = is_far(file_name)
-        self._line_of[file_name] = line
+        self._line_of[place] = line
         if is_far(file_name) != self._are_far:
             kind = "a file" if self._are_far else "an address"
             raise DataError(
