@@ -77,3 +77,12 @@ def test_what_is_wrong_with_labels_is_named_with_its_place(tmp_path, content, wo
         open_source(str(path))
     said = f"{caught.value} {caught.value.fix}"
     assert str(path) in str(caught.value) and all(word in said for word in words), said
+
+
+def test_a_column_named_like_a_path_is_left_out_with_a_note(tmp_path):
+    source = open_source(
+        str(table(tmp_path, "path,a,b,image,fold,set\n1.jpg,1,0,0,1,\n2.jpg,0,1,1,2,\n3.jpg,0,1,1,3,\n"))
+    )
+    (note,) = (note for note in source.notes if "left out" in note)
+    assert source.class_names == ("a", "b") and "'image', 'fold', named like a path, split or group" in note
+    assert "rename it if it is a label" in note

@@ -2,7 +2,7 @@
 
 import csv
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,7 +34,8 @@ class ImageTable:
 
     Attributes:
         rows: line number, and {"path", "label", "split" or "group": cell}, of each row.
-        note: columns and separator that were recognized, where they are not ours; else empty.
+        note: columns and separator that were recognized, where they are not ours, and columns with one of our names
+            that were left out where the others were asked for; else empty.
         others: names of the other columns, where they were asked for.
         other_cells: their cells of each row; "" where a row is too short.
     """
@@ -86,6 +87,7 @@ def read_image_csv(path: Path, needed: Sequence[str], optional: Sequence[str] = 
                 )
             rows: list[tuple[int, dict[str, str]]] = []
             beside = _others(header) if others else {}
+            left_out = _left_out(header, columns.values()) if others else []
             other_cells: list[list[str]] = []
             for row in filter(None, reader):
                 cells = {name: unescape(row[index]) if index < len(row) else "" for name, index in columns.items()}
@@ -96,7 +98,11 @@ def read_image_csv(path: Path, needed: Sequence[str], optional: Sequence[str] = 
         raise _not_a_csv(path, needed, error) from error
     renamed = [f"{header[index]!r} as {name}" for name, index in columns.items() if header[index] != name]
     separated = [f"separated by {SEPARATORS[mark]}"] * (mark != ",")
-    note = f"{path.name}: read {', '.join([*renamed, *separated])}" if renamed or separated else ""
+    notes = [f"read {', '.join([*renamed, *separated])}"] if renamed or separated else []
+    if left_out:
+        names = ", ".join(map(repr, left_out))
+        notes.append(f"left out {names}, named like a path, split or group (rename it if it is a label)")
+    note = f"{path.name}: {'; '.join(notes)}" if notes else ""
     return ImageTable(rows, note, tuple(unescape(name) for name in beside.values()), other_cells)
 
 
@@ -193,6 +199,12 @@ def _others(header: Sequence[str]) -> dict[int, str]:
     """{index: name} of the columns that have none of our names. A column without a name is pandas' index."""
     ours = {name for names in NAMES.values() for name in names}
     return {i: name for i, name in enumerate(header) if _plain(name) not in ours and not _is_index(name)}
+
+
+def _left_out(header: Sequence[str], read: Collection[int]) -> list[str]:
+    """Names of the columns that have one of our names and are not read, because another column is read for it."""
+    others = _others(header)
+    return [name for i, name in enumerate(header) if i not in read and i not in others and not _is_index(name)]
 
 
 def _is_index(name: str) -> bool:
