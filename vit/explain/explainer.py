@@ -70,7 +70,8 @@ class Explainer:
             raise UsageError(
                 "vit explain cannot read the layers of an ONNX file", "give the run or checkpoint of the export"
             )
-        self.network = predictor.engine.network
+        self.engine = _in_float32(predictor.engine)
+        self.network = self.engine.network
         self.methods = choose_methods(methods, self.network)
         if label is not None and label not in predictor.class_names:
             raise UsageError(f"the model has no class {label!r}", nearest(label, predictor.class_names))
@@ -80,7 +81,7 @@ class Explainer:
 
     def explain(self, path: str) -> Explanation:
         """The explanation of one file. Raises ImageError if the file cannot be read."""
-        engine, class_names = self.predictor.engine, self.predictor.class_names
+        engine, class_names = self.engine, self.predictor.class_names
         image = self.predictor.preprocess(
             read_image(path, self.predictor.preprocess.window, channels=self.predictor.preprocess.channels)
         )
@@ -114,7 +115,7 @@ class Explainer:
         grid_size = grid_size_for(self.network.image_size, patch_grid_size)
 
         def probability(images: Tensor) -> Tensor:
-            return self.predictor.engine.probabilities(images)[:, number]
+            return self.engine.probabilities(images)[:, number]
 
         return faithfulness(probability, image, mean_color(image), maps, grid_size)
 
@@ -134,3 +135,10 @@ class Explainer:
         if not all(part.isdecimal() and int(part) < depth for part in numbers):
             raise UsageError(f"--layers is {layers!r}", f"give all, or numbers from 0 to {depth - 1} with commas")
         return [int(part) for part in numbers]
+
+
+def _in_float32(engine: Engine) -> Engine:
+    """The same model in float32, in which the maps are computed too."""
+    if engine.precision == "32-true":
+        return engine
+    return Engine(engine.network, engine.preprocess, engine.device, "32-true", engine.temperature, engine.rules)
