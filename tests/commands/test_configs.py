@@ -70,6 +70,9 @@ def test_the_digits_recipe_is_the_default(vit, tmp_path, monkeypatch):
     import yaml
 
     monkeypatch.chdir(tmp_path)
+    refused = vit("train", "fashion_mnist", "--print_config=skip_default")  # it would miss the shipped recipe
+    assert (refused.code, "give --print_config, which prints the whole" in refused.err) == (2, True)
+    assert "skip_default" not in vit("train", "--help").out
     printed = [yaml.safe_load(vit("train", *words, "--print_config").out) for words in ([], ["digits"])]
     assert printed[0]["optim"] == printed[1]["optim"] == plain(read_recipe(CONFIGS["digits"]))["optim"]
 

@@ -84,6 +84,11 @@ class Parser(ArgumentParser):
         for action in self._actions:
             action.help = texts.get(action.dest, action.help)
 
+    def describe_printing(self) -> None:
+        """Say of --print_config what it does in commands whose recipes have layers, where it takes no value."""
+        (action,) = (action for action in self._actions if "--print_config" in action.option_strings)
+        action.metavar, action.help = "", "print the recipe with every value filled in, and train nothing"
+
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Raise UsageError with the problem, and the nearest option or value."""
         text = " ".join(str(ex or message).split())

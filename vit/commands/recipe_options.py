@@ -79,6 +79,7 @@ def make_parser(kind: type[Recipe] = Recipe) -> Parser:
     parser = _pretrain_parser() if is_pretraining else _train_parser()
     about = "recipe: a YAML file, or the name of a shipped recipe (fashion_mnist)"
     parser.add_argument("--config", action=ActionConfigFile, help=about)
+    parser.describe_printing()
     about = "unfinished run to resume; auto: the newest one below --out that has these options, else a new run"
     parser.add_argument("--resume", type=str | None, default=None, metavar="RUN|auto", help=about)
     for name, section in SECTIONS.items():

@@ -117,6 +117,8 @@ def _expanded(words: Sequence[str]) -> list[str]:
     for word in rest:
         if word in ("-h", "--help", PRINT):
             result.append("--help" if word == "-h" else word)
+        elif word.startswith(f"{PRINT}="):  # the parser would print its own values, without those of shipped recipes
+            raise UsageError(f"{word}: the option takes no value", f"give {PRINT}, which prints the whole recipe")
         elif word == "--dry_run":
             result.append("--dry_run=true")
         elif not word.startswith("--"):
