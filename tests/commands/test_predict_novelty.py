@@ -137,6 +137,8 @@ def test_tta_has_a_temperature_of_its_own_after_an_evaluation(vit, run, pictures
     assert metrics["tta"] == "flip" and metrics["temperature"] == pytest.approx(kept["temperature"])
     answer = vit("predict", run, pictures, "--tta", "flip", "--target_accuracy", 0.5, "--output", "after.csv")
     assert answer.code == 0 and "single views" not in answer.err
+    assert "novelty stays empty: it is that of one view, and --tta flip averages several" in answer.err
+    assert {row["novelty"] for row in rows(here / "after.csv")} == {""}
     before, after = rows(here / "before.csv"), rows(here / "after.csv")
     assert [row["probability"] for row in before] != [row["probability"] for row in after]
 

@@ -118,8 +118,10 @@ def _novelty_limit(predictor: "Predictor") -> float:
     return UNLIKE
 
 
-def no_novelty(predictor: "Predictor") -> str:
+def no_novelty(predictor: "Predictor", tta: "Tta | None" = None) -> str:
     """Why the predictions of a model have no novelty."""
+    if tta is not None:
+        return f"it is that of one view, and --tta {tta} averages several"
     if predictor.engine.name != "torch":
         return f"{predictor.engine.name} computes no features (--engine torch does)"
     return "the model was saved without features of training images"

@@ -54,8 +54,8 @@ class PredictionSetup:
         warn_of_mirror(self.model, self.wanted.tta, reporter)
         if self.wanted.tta is not None:
             say_uncalibrated(self.model, predictor, self.wanted.tta, reporter)
-        elif predictor.novelty is None:
-            reporter.notice(f"the column novelty stays empty: {no_novelty(predictor)}")
+        if predictor.novelty is None:
+            reporter.notice(f"the column novelty stays empty: {no_novelty(predictor, self.wanted.tta)}")
         kind = "classes" if predictor.multilabel is None else "labels"
         reporter.notice(
             f"{'' if is_service else f'{num_images:,} files, '}{len(predictor.class_names)} {kind}, "
