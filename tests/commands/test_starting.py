@@ -66,6 +66,10 @@ def test_photographs_start_from_published_weights_which_are_fetched_once(train, 
     done = train(photographs, "--dry_run", *QUICK, HF_ENDPOINT=hub.address)
     assert f"weights of {PUBLISHED}, because DATA are photographs and no network is chosen" in start_line(done)
     assert FINE_TUNED in done.stdout and f"Fetching timm/{NAME} from 127.0.0.1 (23 MB)" in done.stderr
+    sharded = ("--strategy", "fsdp", "--devices", "2", "--trainer.accelerator", "cpu")
+    assert f"weights of {PUBLISHED}" in start_line(
+        train(photographs, "--dry_run", *QUICK, *sharded, HF_ENDPOINT=hub.address)
+    )
     asked = len(hub.requests)
     done = train(photographs, *QUICK, "--out", "runs", HF_ENDPOINT=hub.address)
     assert len(hub.requests) == asked and "Fetching" not in done.stderr and FINE_TUNED in done.stdout

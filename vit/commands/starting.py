@@ -81,8 +81,8 @@ def _check_taught(recipe: Recipe) -> None:
 
 def _could_use_published(recipe: Recipe, listed: "Source") -> bool:
     """Whether the network is left open, and is the published one for these images."""
-    if recipe.model.network != {"name": "auto"} or recipe.trainer.strategy == "fsdp":
-        return False  # the recipe `finetune` averages weights, which fsdp cannot
+    if recipe.model.network != {"name": "auto"}:
+        return False
 
     from vit.training.planning.automatic_network import FOR_PHOTOGRAPHS, automatic_network
 
