@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from tests.science_files import tiff
+from tests.science_files import deep_png, tiff
 from vit.data import formats, image_header
 from vit.data.augment import Augment, ImageAugment
 from vit.data.decode import ImageError, decode_image, read_image
@@ -147,6 +147,14 @@ def test_transparent_colors_are_white() -> None:
     assert decoded(encoded(rgb, "PNG", transparency=BLUE)).tolist() == [[[255, 0, 0], [255, 255, 255]]]
     gray = Image.fromarray(np.array([[7, 9]], dtype=np.uint8))
     assert decoded(encoded(gray, "PNG", transparency=7))[0, :, 0].tolist() == [255, 9]
+
+
+@pytest.mark.faults("I7")
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_transparent_color_of_16_bits_is_white_and_its_neighbors_are_not(channels: int) -> None:
+    levels = np.array([[0, 0x1234, 0x1235], [0x3400, 0x12FF, 0x3412]], dtype=np.uint16)
+    data = deep_png(np.stack([levels] * channels, axis=2), transparent=(0x1234,) * channels)
+    assert decoded(data).tolist() == [[[v] * 3 for v in row] for row in ([0, 255, 0x12], [0x34, 0x12, 0x34])]
 
 
 @pytest.mark.faults("I7")

@@ -132,7 +132,13 @@ def _decoded(data: bytes, path: str | os.PathLike[str], window: Window | None) -
                 )
         except Exception as error:
             raise ImageError(path, "unreadable", f"damaged {image.format}: {_first_line(error)}") from error
-        return from_pillow(image, path, window)
+        transparent = image.info.get("transparency")
+        if not isinstance(transparent, tuple) or not _has_deep_color(image):
+            return from_pillow(image, path, window)
+        del image.info["transparency"]  # Pillow would look for its lower 8 bits among the upper 8 bits of the pixels
+        pixels = from_pillow(image, path, window)
+        is_transparent = torch.from_numpy((_deep_colors(data) == transparent).all(axis=2))
+        return pixels.masked_fill(_upright(is_transparent[None], image), BACKGROUND)
 
 
 def deep_values(
@@ -231,6 +237,16 @@ def _has_deep_color(image: Image.Image) -> bool:
     return not _is_deep(image) and any(_DEEP_COLOR.search(str(tile[3])) for tile in getattr(image, "tile", ()))
 
 
+def _deep_colors(data: bytes) -> npt.NDArray[np.uint16]:
+    """All 16 bits of the colors of a sound PNG (H, W, 3). Pillow reads the bytes of each one by one."""
+    parts = []
+    for raw_mode in ("RGB;16B", "RGB;16L"):  # the first and the second byte
+        image = Image.open(io.BytesIO(data), formats=("PNG",))
+        image.tile = [tile._replace(args=raw_mode) for tile in image.tile]
+        parts.append(np.asarray(image).astype(np.uint16))
+    return np.asarray(parts[0] << 8 | parts[1], dtype=np.uint16)
+
+
 def _check_high_bytes(image: Image.Image) -> None:
     """Raise ValuesError where the upper 8 of 16 bits for a color leave an image almost black."""
     if image.mode not in ("RGB", "RGBA"):  # in CMYK low values are bright
@@ -251,7 +267,11 @@ def _pixels(image: Image.Image, window: Window | None) -> Tensor:
         return _color(image)
     values = np.asarray(image)
     values = values.astype(np.uint16) if image.mode.startswith("I;16") else values
-    return as_pixels(Planes(values[None]), window[:2] if window else None).expand(COLORS, -1, -1).contiguous()
+    pixels = as_pixels(Planes(values[None]), window[:2] if window else None).expand(COLORS, -1, -1).contiguous()
+    transparent = image.info.get("transparency")
+    if isinstance(transparent, int):  # of a PNG
+        pixels[:, torch.from_numpy(values == transparent)] = BACKGROUND
+    return pixels
 
 
 def _color(image: Image.Image) -> Tensor:
