@@ -5,7 +5,8 @@ from tests.faults.rows import Fault
 SECTIONS: dict[str, tuple[Fault, ...]] = {
     "Data": (
         Fault("D1", "DATA does not exist, or is a file that is not a table",
-              "refused with its path and the accepted layouts", 3),
+              "refused with its path and the accepted layouts; a word without a slash or an ending (code 2) "
+              "with names of data sets instead of layouts", 3),
         Fault("D2", "images lie directly in DATA, without class folders",
               "refused with their number and the accepted layouts", 3),
         Fault("D3", "DATA is one folder too high: its folders hold the classes, or train/ and val/",
