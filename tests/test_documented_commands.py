@@ -36,6 +36,12 @@ def test_no_page_installs_from_an_index():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_named_tests_exist(page):
+    named = re.findall(r"\btests/[\w/]+\.py", page.read_text(encoding="utf-8"))
+    assert not [path for path in named if not (ROOT / path).is_file()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_options_exist(page):
     for line in shown(page):
         _, command, *words = shlex.split(line.split(";")[0], comments=True)

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import vit
+from vit.__main__ import COMMANDS
 from vit.errors import CheckpointError, UsageError
 
 
@@ -81,6 +82,8 @@ def test_a_function_stays_where_a_room_of_its_name_is_imported(name):
 def test_other_names_are_not_there():
     with pytest.raises(AttributeError, match="module 'vit' has no attribute 'predictt'"):
         vit.predictt  # noqa: B018
+    alone = set(COMMANDS) - set(vit.__all__)  # the docstring of the package names them
+    assert all(f"`{name}`" in (vit.__doc__ or "") for name in alone)
 
 
 def test_commands_are_functions_with_results(here, digits_run, mixed):

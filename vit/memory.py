@@ -16,8 +16,7 @@ _SELDOM = 1000  # collections of the middle generation before Python looks at al
 def keep_freed_memory() -> bool:
     """Let malloc keep freed blocks below 1 GiB for the next tensors; returns whether it does.
 
-    Without this, each tensor of more than 32 MiB is new memory, which the kernel fills with zeros page by page. That
-    takes a fifth of a resnet18's pass, and a third of a ViT's pass with a large batch (docs/performance.md). The
+    Without this, each tensor of more than 32 MiB is new memory, which the kernel fills with zeros page by page. The
     process keeps the memory of its peak until it ends. Only glibc has these settings. Users who chose them in the
     environment keep their own.
     """

@@ -121,8 +121,8 @@ class ModelConfig:
             linear probe (Kumar et al. 2022, LP-FT). auto: probe for CNNs, random for networks with encoder blocks.
         freeze: what stays as in the weights of init_from. batch_stats: the mean and variance of every batch norm, which
             else follow the training images, batch by batch; networks without batch norm train as with none. backbone:
-            all but the last layer, which is fitted to features that are computed once (a linear probe, without options
-            of optim).
+            all but the last layer, which is fitted to features that are computed once (a linear probe). Of
+            optim, it uses class_weights, logit_adjustment, multilabel_loss, min_precision and best_metric alone.
         lora: rank of LoRA, usually 8 to 32; null: no LoRA. The linear layers (qkv, proj, fc1 and fc2 of a ViT) keep
             their weights and learn a correction of this rank. The head is trained as a whole. LoRA needs init_from and
             the extra `lora`, and brings the recipe `lora`.
@@ -245,7 +245,7 @@ class OptimConfig:
 
 @dataclass
 class DistillConfig:
-    """A trained network that teaches this one (knowledge distillation). The options have no effect without a teacher.
+    """A trained network that teaches this one (knowledge distillation). Options without a teacher are refused.
 
     Args:
         teacher: run, checkpoint or ONNX file of `vit export` with the same classes; null: no teacher. In a study
