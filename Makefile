@@ -25,7 +25,7 @@ faults: $(VENV)/installed # runs what docs/faults.md claims, and writes it
 	VIT_REAL_PROCESSES=1 $(BIN)/python -m pytest -m "faults and slow" --record_faults
 	$(BIN)/python -m tests.faults.table
 
-results: $(VENV)/installed # ROW=NAME trains what a row of evidence/ lacks; always writes docs/leaderboard.md and docs/claims.md
+results: $(VENV)/installed # ROW=NAME trains what a row of evidence/ lacks; always writes docs/leaderboard.md, docs/claims.md and docs/results.md
 	$(BIN)/python benchmarks/results.py $(ROW)
 
 figures: $(VENV)/installed # of digits and of docs/concepts/; docs/figures/numbers.json has the commands of the others
