@@ -208,6 +208,16 @@ def test_a_signal_in_a_measurement_says_how_to_go_on(vit, colors, pretrained, tm
     assert same_end(run, pretrained[0])
 
 
+@pytest.mark.faults("A11")
+def test_auto_goes_on_in_the_micro_batches_that_the_run_began_with(vit, colors, pretrained, tmp_path):
+    """Where memory ran out, config.yaml has more micro-batches than the command; their count is not one of batches."""
+    run = killed(tmp_path, 6, colors, *OPTIONS)
+    words = ("--resume", "auto", colors, *OPTIONS, "--optim.accumulate", 1, "--out", tmp_path / "out")
+    answer = vit("pretrain", *words)
+    assert answer.code == 0 and f"going on with {run}" in answer.err and "in 2 micro-batches" in answer.out, answer.err
+    assert same_end(run, pretrained[0])
+
+
 @pytest.mark.slow
 @pytest.mark.faults("A12")
 def test_two_processes_learn_what_one_learns(colors, tmp_path):

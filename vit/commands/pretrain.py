@@ -109,7 +109,7 @@ def run_pretraining(options: TrainOptions) -> "RunDirectory | None":
     plan = make_pretrain_plan(recipe, images)
     resumed = options.run
     if options.resume is not None and resumed is None:
-        resumed, _ = newest_for_all(plan, meeting, images, reporter)
+        resumed, plan = newest_for_all(plan, meeting, images, reporter)
     with ExitStack() as lock:
 
         def decide() -> str:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from vit.commands.recipe_layers import Given
 from vit.commands.recipe_options import parse_recipe, read_recipe
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from vit.training.distributed.meeting import Meeting
     from vit.training.planning.plan import Plan
 
+P = TypeVar("P", bound="Plan")
 _MACHINE = (  # options of the machine, which may be another one when a run is resumed
     "trainer.devices", "trainer.num_nodes", "trainer.accelerator", "trainer.checkpoint_every", "data.num_workers",
 )  # fmt: skip
@@ -72,9 +73,7 @@ def recipe_of(run: Path, given: Given) -> Recipe:
     return recipe
 
 
-def newest_for_all(
-    plan: "Plan", meeting: "Meeting", listed: "Source | None", reporter: Reporter
-) -> "tuple[Path | None, Plan]":
+def newest_for_all(plan: P, meeting: "Meeting", listed: "Source | None", reporter: Reporter) -> tuple[Path | None, P]:
     """`newest_run`, found by the first of several processes, and the plan as that run began.
 
     Args:
@@ -93,7 +92,9 @@ def newest_for_all(
     recipe = parse_recipe(found[1])
     if recipe == plan.recipe:
         return Path(found[0]), plan
-    return Path(found[0]), _plan_of(recipe, listed)
+    begun = _plan_of(recipe, listed)
+    assert isinstance(begun, type(plan))
+    return Path(found[0]), begun
 
 
 def newest_run(recipe: Recipe, network: str, data: str) -> tuple[Path, Recipe] | None:
