@@ -1,5 +1,7 @@
 """Memory that the operating system does not give: a limit is set on the training's own process."""
 
+import signal
+
 import pytest
 import torch
 
@@ -20,6 +22,20 @@ def limited(classifier, batch, place):
     return step(classifier, batch, place)
 Classifier.training_step = limited
 Classifier.on_train_end = lambda classifier: resource.setrlimit(resource.RLIMIT_AS, free)
+"""
+# The first attempt has passed two epochs, and the second one is killed before the end of its first epoch.
+KILLED = """
+import os
+from vit.training.classifier import Classifier
+loss, calls = Classifier.batch_loss, []
+def limited(classifier, batch):
+    calls.append(batch)
+    if len(calls) == 8:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
+    if len(calls) == 12:
+        os.kill(os.getpid(), 9)
+    return loss(classifier, batch)
+Classifier.batch_loss = limited
 """
 OPTIONS = ("digits", "--network", "vit_nano_patch2_8", "--optim.steps", 2, "--batch_size", 1024, "--precision",
            "32-true", "--optim.optimizer", "sgd", "--lr", 0.1, "--wandb", "off")  # fmt: skip
@@ -48,3 +64,17 @@ def test_memory_that_is_refused_divides_the_batch_and_keeps_the_steps(vit, tmp_p
     for name, tensor in weights(run).items():
         assert torch.equal(tensor, asked[name]), name
         torch.testing.assert_close(tensor, whole[name], atol=1e-5, rtol=0)
+
+
+@pytest.mark.faults("N4", simulated="the network raises what PyTorch raises")
+def test_no_checkpoint_of_the_failed_attempt_is_resumed(vit, colors, tmp_path):
+    """config.yaml has two micro-batches already; a checkpoint of whole batches would resume at another image."""
+    words = (colors, "--network", "vit_nano_patch2_8", "--batch_size", 8, "--epochs", 4, "--wandb", "off")
+    process = start(tmp_path, "train", *words, "--out", tmp_path / "out", script=KILLED)
+    _, said = finish(tmp_path, process, 600)
+    assert process.returncode == -signal.SIGKILL and "starting again in 2 micro-batches" in said, said
+    run = run_folder(tmp_path / "out")
+    assert read_recipe(run / "config.yaml").optim.accumulate == 2
+    assert not list((run / "checkpoints").iterdir())
+    answer = vit("train", "--resume", run)
+    assert answer.code == 2 and "start it again as a new run: it has no checkpoint" in answer.err

@@ -46,6 +46,8 @@ def in_attempts(
         return attempt(plan, data.renewed(plan.loader_options), Watch(signals, [*listeners, count]))
 
     def again(plan: P) -> None:
+        for path in (run.previous_path, run.last_path, run.best_path):  # their batches would be read as micro-batches
+            path.unlink(missing_ok=True)
         write_text(run.config_path, dump(plan.recipe))
         for listener in listeners:
             listener.replanned(plan.recipe)

@@ -101,8 +101,6 @@ class Loop:
         Args:
             resume: whether to continue from last.ckpt.
         """
-        if self.trainer.is_global_zero and not resume:
-            self.run.previous_path.unlink(missing_ok=True)
         if self.plan.recipe.trainer.compile:
             module = cast(nn.Module, self.module.trained)
             module.compile()  # in place, so that names in checkpoints stay; compiled again for validation
