@@ -133,9 +133,13 @@ def count(network: "Network") -> Cost:
 
     side = network.image_size
     was_training = network.training
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        network.eval()(torch.empty(1, network.in_chans, side, side, device="meta"))
+    trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    network.eval().requires_grad_(False)  # the counter refuses views of trained parameters that have no gradient
+    with FlopCounterMode(display=False) as counter:
+        network(torch.empty(1, network.in_chans, side, side, device="meta"))
     network.train(was_training)
+    for parameter in trained:
+        parameter.requires_grad_(True)
     return Cost(sum(parameter.numel() for parameter in network.parameters()), counter.get_total_flops())
 
 
