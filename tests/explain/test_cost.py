@@ -2,13 +2,14 @@
 
 import math
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 import torch
 
 from vit.explain.cost import PRODUCTS, cost_by_part, cost_by_size, image_sizes_around, quadratic_share
 from vit.models.spec import NetworkSpec
-from vit.models.vit_config import ViTConfig
+from vit.models.vit_config import Pool, ViTConfig
 
 TINY = ViTConfig(embed_dim=192, num_heads=3)
 NANO = ViTConfig(
@@ -16,11 +17,36 @@ NANO = ViTConfig(
 )
 
 
-@pytest.mark.parametrize("values", [{}, {"norm_placement": "post", "pos_embed": "none"}])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"norm_placement": "post", "pos_embed": "none"},
+        {"stem": "conv", "activation": "swiglu", "mlp_norm": True},
+        {"pos_embed": "rope2d", "qk_norm": True, "embed_norm": True, "layer_scale": 0.1},
+        *({"pool": pool, "num_registers": 1} for pool in get_args(Pool)),
+    ],
+    ids=lambda values: "-".join(map(str, values.values())) or "mean",
+)
 def test_parts_add_up_to_the_whole(values):
     found = cost_by_part(replace(NANO, **values))
     cost = NetworkSpec.named("vit_nano_patch2_8", 10, {"pool": "mean", **values}).cost(8)
     assert tuple(map(sum, zip(*found.values(), strict=True))) == (cost.parameters, cost.flops)
+
+
+def test_attention_pooling_is_of_the_head():
+    found = cost_by_part(replace(NANO, pool="map"))
+    D, N, M, C = 64, 16, 128, 10
+    weights = 4 * D * D + 2 * D * M + C * D  # of q, k, v and proj, of the MLP, and of the last layer
+    assert found["head"][0] == weights + D + 4 * D + 2 * D + (M + D) + C  # the latent, biases, and a norm
+    assert found["head"][1] == 2 * (2 * D * D + 2 * N * D * D + 2 * N * D + 2 * D * M + C * D)
+    assert all(found[part] == cost for part, cost in cost_by_part(NANO).items() if part not in ("head", "norms"))
+
+
+def test_the_convolutions_of_a_stem_are_counted_once():
+    _, flops = cost_by_part(replace(NANO, stem="conv"))["patch embedding"]
+    weights = 9 * (3 * 8 + 8 * 16 + 16 * 32 + 32 * 64) + 64 * 64  # of four 3x3 convolutions and the projection
+    assert flops == 2 * 16 * weights  # the first one has stride 2, so that all of them give 4x4 values
 
 
 def test_parts_of_vit_tiny_by_hand():

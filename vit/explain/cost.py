@@ -1,6 +1,7 @@
 """Parameters and FLOPs of a ViT's parts, and the share of the cost that is quadratic in tokens"""
 
 import math
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,15 +18,15 @@ PRODUCTS = "attention products"  # q k^T and the weighted sum of v, the only par
 NUM_TIMINGS = 8
 MAX_TIMED_TOKENS = 2500
 
-# parts in the order of the forward pass, and substrings of the names of their parameters
+# parts in the order of the forward pass, and the names that they have in a network or in a block
 _PARTS: Mapping[str, tuple[str, ...]] = {
-    "patch embedding": ("patch_embed.",),
+    "patch embedding": ("patch_embed",),
     "positions and extra tokens": ("pos_embed", "cls_token", "dist_token", "reg_token"),
-    "attention projections": (".attn.",),
+    "attention projections": ("attn",),
     PRODUCTS: (),
-    "MLPs": (".mlp.",),
-    "norms": ("norm", ".ls"),
-    "head": ("head", "attn_pool."),
+    "MLPs": ("mlp",),
+    "norms": ("norm_pre", "norm1", "ls1", "norm2", "ls2", "norm", "fc_norm"),
+    "head": ("attn_pool", "head", "head_dist"),
 }
 
 
@@ -58,7 +59,7 @@ def cost_by_part(config: ViTConfig) -> dict[str, tuple[int, int]]:
     network, flops = _counted(config)
     parameters = dict.fromkeys(_PARTS, 0)
     for name, parameter in network.named_parameters():
-        parameters[_part(name)] += parameter.numel()
+        parameters[_part(_place(name)[0])] += parameter.numel()
     return {part: (parameters[part], flops[part]) for part in _PARTS}
 
 
@@ -94,23 +95,24 @@ def image_sizes_around(image_size: int, patch_size: int) -> list[int]:
 def _counted(config: ViTConfig) -> tuple[VisionTransformer, dict[str, int]]:
     """The network on the meta device, and its FLOPs by part, counted in the forward pass of one image."""
     with torch.device("meta"):
-        network = VisionTransformer(config).eval()
+        network = VisionTransformer(config).eval().requires_grad_(False)  # as `vit.models.spec.count` says
         image = torch.empty(1, config.in_chans, config.image_size, config.image_size)
-        with FlopCounterMode(display=False) as counter, torch.no_grad():
+        with FlopCounterMode(display=False) as counter:
             network(image)
     flops = dict.fromkeys(_PARTS, 0)
     for module, operations in counter.get_flop_counts().items():
-        name = module.partition(".")[2]
-        if name.startswith(("patch_embed", "head")):
-            flops[_part(f"{name}.")] += sum(operations.values())
-        elif name.endswith(".mlp"):
-            flops["MLPs"] += sum(operations.values())
-        elif name.endswith(".attn"):
-            linear = sum(count for operation, count in operations.items() if "mm" in _name(operation))
-            products = sum(count for operation, count in operations.items() if "mm" not in _name(operation))
-            flops["attention projections"] += linear
-            flops[PRODUCTS] += products
+        name, *inside = _place(module.partition(".")[2])
+        if inside or not name:
+            continue  # counted with the module around it, or the whole network
+        for operation, count in operations.items():
+            is_product = name == "attn" and "mm" not in _name(operation)
+            flops[PRODUCTS if is_product else _part(name)] += count
     return network, flops
+
+
+def _place(name: str) -> list[str]:
+    """The parts of the name of a module or parameter, without the block that it is in."""
+    return re.sub(r"^blocks\.\d+\.", "", name).split(".")
 
 
 def _name(operation: object) -> str:
@@ -118,8 +120,8 @@ def _name(operation: object) -> str:
     return str(operation).replace("bmm", "attention").rpartition("aten.")[2]
 
 
-def _part(parameter: str) -> str:
-    return next(part for part, marks in _PARTS.items() if any(mark in parameter for mark in marks))
+def _part(name: str) -> str:
+    return next(part for part, names in _PARTS.items() if name in names)
 
 
 @torch.no_grad()
