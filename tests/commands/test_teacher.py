@@ -1,10 +1,13 @@
 """`vit train --teacher`: equal weights, resume, cache, plan, and teachers that cannot teach."""
 
 import shutil
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 import yaml
+from PIL import Image
 
 from tests.runs import run_folder
 from tests.training.distillation.teachers import CLASSES, OWN, write_teacher
@@ -169,6 +172,55 @@ def test_a_network_without_a_distillation_token_is_refused_it(vit, colors, teach
     answer = vit("train", colors, "--teacher", teacher, *words, "--out", tmp_path / "out")
     assert answer.code == 2 and "pool" in answer.err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture(scope="module")
+def deep(tmp_path_factory):
+    """A folder with three classes of images of 16 bits."""
+    folder, rng = tmp_path_factory.mktemp("data") / "deep", np.random.default_rng(0)
+    for level, name in enumerate(CLASSES):
+        (folder / name).mkdir(parents=True)
+        for number in range(12):
+            values = 1000 + 50 * level + rng.integers(0, 20, (12, 12))
+            Image.fromarray(values.astype(np.uint16)).save(folder / name / f"{number:02}.png")
+    return folder
+
+
+@pytest.mark.faults("M8")
+@pytest.mark.parametrize(
+    ("teacher", "words", "said"),
+    [
+        ({"window": (900.0, 1300.0)}, (), None),
+        ({"window": (900.0, 1300.0)}, ("--model.preprocess.window", "[900, 1300]"), None),
+        (
+            {"window": (900.0, 1300.0)},
+            ("--model.preprocess.window", "[0, 65535]"),
+            "sees the values 900, 1300 of an image, and this network 0, 65535; "
+            "give --model.preprocess.window '[900, 1300]'",
+        ),
+        ({}, (), "sees the values that files can have of an image, and this network 10"),
+        (
+            {"channels": 1, "mean": (0.5,), "std": (0.5,)},
+            (),
+            "sees 1 of an image's channels, and this network 3; give --model.preprocess.channels 1",
+        ),
+    ],
+)
+def test_the_teacher_sees_pixels_as_it_was_trained_on_them(vit, deep, tmp_path, teacher, words, said):
+    """The pixels are made for the student: with another window the teacher saw black or gray, without an error."""
+    write_teacher(tmp_path / "t.ckpt", preprocess=replace(OWN, **teacher))
+    words = ("--teacher", tmp_path / "t.ckpt", *words, "--out", tmp_path / "out")
+    answer = vit("train", deep, *OPTIONS, *words, "--dry_run")
+    if said is None:
+        assert answer.code == 0 and "gray values from 900 to 1,300" in answer.out, answer.err
+    else:
+        assert answer.code == 2 and f"--teacher {tmp_path / 't.ckpt'} {said}" in answer.err
+
+
+def test_images_of_8_bits_have_no_window_that_could_differ(vit, colors, tmp_path):
+    write_teacher(tmp_path / "t.ckpt", preprocess=replace(OWN, window=(900.0, 1300.0)))
+    answer = vit("train", colors, *OPTIONS, "--teacher", tmp_path / "t.ckpt", "--out", tmp_path, "--dry_run")
+    assert answer.code == 0 and "gray values" not in answer.out, answer.err
 
 
 @pytest.mark.faults("M6")

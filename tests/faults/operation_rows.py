@@ -240,6 +240,9 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "a warning with the number of these images, if the teacher is in its run folder"),
         Fault("M7", "the name of a study's weights or teacher stands for no file, or for several",
               "refused before a cell is trained, with the name as it was read", 2),
+        Fault("M8", "a teacher with other channels, or with another window for images of more than 8 bits",
+              "the network takes the teacher's window where its own is open; else refused, with the option to give",
+              2),
     ),
     "Pretraining": (
         Fault("A11", "a pretraining that is killed or ended by a signal, also while it measures its progress",

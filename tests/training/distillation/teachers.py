@@ -1,5 +1,6 @@
 """Teachers with random weights, as files."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -24,7 +25,7 @@ def write_teacher(
 ) -> Network:
     """Write the checkpoint of a network with random weights, and give the network in evaluation mode."""
     torch.manual_seed(seed)
-    spec = NetworkSpec.named(network, len(class_names), {})
+    spec = replace(NetworkSpec.named(network, len(class_names), {}), in_chans=preprocess.channels)
     made = spec.build(preprocess.image_size)
     with torch.no_grad():
         for weight in (*made.parameters(), *made.buffers()):

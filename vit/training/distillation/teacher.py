@@ -6,7 +6,9 @@ from pathlib import Path
 from vit.checkpoints.format import Description
 from vit.checkpoints.load import read_described
 from vit.checkpoints.run import checkpoint_of
-from vit.data.samples import Source
+from vit.data.gray_window import measured_window
+from vit.data.preprocess import Preprocess, Window
+from vit.data.samples import Samples, Source
 from vit.errors import CheckpointError, DataError, UsageError
 from vit.inference.engines.engine_names import ONNX, OPENVINO
 from vit.inference.engines.onnx_engine import OnnxEngine
@@ -59,6 +61,28 @@ class Teacher:
                 "give a teacher that was trained on these classes, in any order",
             )
         return [own.index(name) for name in class_names]
+
+    def check_input(self, preprocess: Preprocess, train: Samples) -> None:
+        """Raise UsageError unless pixels made for another network are those that the teacher was trained on.
+
+        Args:
+            preprocess: preprocessing of the other network.
+            train: training images. Of 8 bits they have no window, whatever both networks would do with more.
+        """
+        own, channels = self.description.preprocess, preprocess.channels
+        if own.channels != channels:
+            raise UsageError(
+                f"--teacher {self.path} sees {own.channels} of an image's channels, and this network {channels}",
+                f"give --model.preprocess.channels {own.channels}, or another teacher",
+            )
+        is_same = _by_channel(own.window, channels) == _by_channel(preprocess.window, channels)
+        if is_same or measured_window(train, channels) is None:
+            return
+        theirs, ours = (_values(window) for window in (own.window, preprocess.window))
+        raise UsageError(
+            f"--teacher {self.path} sees the values {theirs} of an image, and this network {ours}",
+            f"give --model.preprocess.window '[{theirs}]'" if own.window else "give a teacher with a window",
+        )
 
 
 def find_teacher(config: DistillConfig, source: Source) -> Teacher | None:
@@ -114,6 +138,14 @@ def _read_description(path: Path) -> Description:
     if path.suffix == OPENVINO:
         raise UsageError(f"--teacher {path} is a file for OpenVINO", "give the run, its checkpoint or an .onnx file")
     return read_described(checkpoint_of(path))[0]
+
+
+def _by_channel(window: Window | None, channels: int) -> Window | None:
+    return window * channels if window is not None and len(window) == 2 else window
+
+
+def _values(window: Window | None) -> str:
+    return "that files can have" if window is None else ", ".join(f"{value:.12g}" for value in window)
 
 
 def _listed(names: set[str]) -> str:

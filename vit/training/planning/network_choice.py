@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from vit.data.gray_window import measured_window
-from vit.data.preprocess import COLORS, Preprocess, is_window
+from vit.data.preprocess import COLORS, Preprocess, Window, is_window
 from vit.data.samples import Samples, Source
 from vit.errors import UsageError
 from vit.models.network import Network
@@ -148,10 +148,14 @@ def _preprocess(wanted: Preprocess, given: PreprocessConfig) -> Preprocess:
     return replace(wanted, mean=mean, std=std)
 
 
-def windowed(network: ChosenNetwork, train: Samples) -> ChosenNetwork:
-    """The same network with the window that training images of more than 8 bits need, if the recipe leaves it open."""
+def windowed(network: ChosenNetwork, train: Samples, taught: Window | None = None) -> ChosenNetwork:
+    """The same network with the window that training images of more than 8 bits need, if the recipe leaves it open.
+
+    Args:
+        taught: window of the teacher, which sees the pixels of this network.
+    """
     if network.preprocess.window is not None:
         return network
-    return replace(
-        network, preprocess=replace(network.preprocess, window=measured_window(train, network.preprocess.channels))
-    )
+    measured = measured_window(train, network.preprocess.channels)
+    window = taught if measured is not None and taught is not None else measured
+    return replace(network, preprocess=replace(network.preprocess, window=window))

@@ -171,6 +171,9 @@ def make_plan(recipe: Recipe, found: Source | None = None) -> Plan:
     check_task_options(recipe, source)
     class_balance(recipe, source)  # its errors come before the first step
     teacher = find_teacher(recipe.distill, source)
+    if teacher is not None:
+        network = windowed(network, source.splits["train"], teacher.description.preprocess.window)
+        teacher.check_input(network.preprocess, source.splits["train"])
     return replace(decide(Plan, with_teacher(recipe, teacher), source, network, machine), teacher=teacher)
 
 
