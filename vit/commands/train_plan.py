@@ -204,16 +204,13 @@ def _teacher(plan: "Plan") -> list[tuple[str, str]]:
     teacher, config = plan.teacher, plan.recipe.distill
     if teacher is None or config.weight is None:
         return []
-
-    from vit.training.distillation.teacher_logits import can_remember
-
     cost, accuracy = teacher.cost, teacher.accuracy
     right = "" if accuracy is None else f", {percent(accuracy)} of its own validation images right"
     gives = f"probabilities at temperature {config.temperature:g}" if config.kind == "soft" else "most probable class"
     head = " for the distillation token" if plan.spec.options.get("pool") == "cls_dist" else ""
     passes = (
         "each image is computed once"
-        if can_remember(plan)
+        if plan.teacher_remembers
         else f"{cost.flops / (3 * plan.cost.flops):.0%} more FLOPs a step"
     )
     return [

@@ -10,7 +10,7 @@ from vit.training.choose_loss import choose_loss
 from vit.training.classifier import Classifier
 from vit.training.distillation.distillation import Distillation
 from vit.training.distillation.loss import TeachingLoss
-from vit.training.distillation.teacher_logits import TeacherLogits, can_remember
+from vit.training.distillation.teacher_logits import TeacherLogits
 from vit.training.distributed.processes import together
 from vit.training.distributed.sharding import ShardedClassifier
 from vit.training.initial_network import InitialNetwork, describe
@@ -46,7 +46,7 @@ def _distillation(plan: Plan, data: ImageDataModule) -> Distillation | None:
     if plan.teacher is None or config.weight is None:
         return None
     logits = TeacherLogits(plan.teacher, plan.preprocess, class_names, plan.device, plan.precision)
-    if can_remember(plan):
+    if plan.teacher_remembers:
         logits.remember(data.dataset("train"), data.options.num_workers)
     return Distillation(logits, TeachingLoss(config.kind, config.temperature, config.weight))
 

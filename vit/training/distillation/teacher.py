@@ -18,6 +18,7 @@ from vit.weights.hashing import weights_hash
 
 SOFT_WEIGHT = 0.9  # with temperature 4 as Tian et al. 2020 (arXiv 1910.10699) and Cho and Hariharan 2019 (1910.01348)
 HARD_WEIGHT = 0.5  # Touvron et al. 2021 (arXiv 2012.12877), equation 3
+REMEMBERED_BYTES = 2 * 2**30  # logits of more images are computed for each batch
 _SHOWN = 5
 
 
@@ -130,6 +131,15 @@ def with_teacher(recipe: Recipe, teacher: Teacher | None) -> Recipe:
             teacher_hash=teacher.content_hash,
         ),
     )
+
+
+def can_remember(num_images: int, num_classes: int, images_drawn: int) -> bool:
+    """Whether it pays, and fits, to compute each image once.
+
+    Args:
+        images_drawn: number of images that the whole training draws.
+    """
+    return images_drawn >= num_images and 4 * num_images * num_classes <= REMEMBERED_BYTES
 
 
 def _read_description(path: Path) -> Description:

@@ -3,8 +3,6 @@
 Beyer et al. 2022 (arXiv 2106.05237) find that this consistency is what makes distillation work.
 """
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 from torchvision.transforms import InterpolationMode
@@ -19,11 +17,6 @@ from vit.inference.engine import Engine
 from vit.inference.engines.engine_names import ONNX
 from vit.inference.predictor import load
 from vit.training.distillation.teacher import Teacher
-
-if TYPE_CHECKING:
-    from vit.training.planning.plan import Plan
-
-REMEMBERED_BYTES = 2 * 2**30  # logits of more images are computed for each batch
 
 
 class TeacherLogits:
@@ -102,10 +95,3 @@ class TeacherLogits:
             values.append(self.of_pixels(batch.image.to(self.device)).cpu())
         self._values = torch.cat(values)
         self.remembered = {path: row for row, path in enumerate(paths)}
-
-
-def can_remember(plan: "Plan") -> bool:
-    """Whether images look the same in every epoch, and it pays, and fits, to compute each of them once."""
-    num_images, num_drawn = len(plan.source.splits["train"]), plan.total_steps * plan.batch_size
-    size = 4 * num_images * len(plan.source.class_names)
-    return not plan.augment.is_random and num_drawn >= num_images and size <= REMEMBERED_BYTES

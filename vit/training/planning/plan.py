@@ -15,7 +15,7 @@ from vit.inference.devices import choose_precision
 from vit.models.network import Network
 from vit.models.spec import Cost, NetworkSpec
 from vit.training.class_balance import ClassBalance, class_balance
-from vit.training.distillation.teacher import Teacher, find_teacher, with_teacher
+from vit.training.distillation.teacher import Teacher, can_remember, find_teacher, with_teacher
 from vit.training.distributed.batch_norm import check_batch_norm
 from vit.training.distributed.devices import device_and_world_size
 from vit.training.optim import check_optimizer, warmup_steps
@@ -99,6 +99,13 @@ class Plan:
     def ema_decay(self) -> float:
         """The recipe's decay, or less: an average over more than a fifth of the training would keep its beginning."""
         return min(self.recipe.optim.ema_decay, max(0.0, 1 - 5 / self.total_steps))
+
+    @property
+    def teacher_remembers(self) -> bool:
+        """Whether a teacher computes each image once: no epoch changes an image, and it pays, and fits."""
+        num_images, num_drawn = len(self.source.splits["train"]), self.total_steps * self.batch_size
+        fits = can_remember(num_images, len(self.source.class_names), num_drawn)
+        return fits and not self.augment.is_random
 
     @property
     def checkpoint_bytes(self) -> int:
