@@ -72,6 +72,8 @@ def test_a_training_that_overfits_says_what_its_best_checkpoint_lost(tmp_path, v
     assert answer.code == 0, answer.err
     (path,) = tmp_path.rglob("result.json")
     found, page = RunResult.read(path), RunDirectory(path.parent).report_path.read_text(encoding="utf-8")
+    assert (found.epochs, found.rounds, found.validation_name) == (60, 10, "validation")
+    assert f"the best checkpoint, of validation {found.best_epoch + 1}," in page and "of epoch" not in page
     assert found.best_metric == metric and found.last_validation.keys() == found.validation.keys()
     is_last = found.best_epoch == 9 and found.validation == pytest.approx(found.last_validation)
     assert is_last == (metric == "last") and found.last_is_better == (metric == "loss")

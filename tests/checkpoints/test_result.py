@@ -33,11 +33,12 @@ def test_a_result_of_the_first_version(tmp_path):
     plain = json.loads((tmp_path / "result.json").read_text())
     for key in ("temperature", "uncalibrated", "correct", "skipped_steps", "unreadable_images", "left_out", "mfu"):
         del plain[key]
+    del plain["validation_name"]
     plain["network"] = {"name": "resnet18", "model": "resnet18", "image_size": 32, "num_classes": 2}
     plain["device"] = "cpu, 1 threads"
     (tmp_path / "result.json").write_text(json.dumps(plain))
     old = {"spec": NetworkSpec("resnet18", 2), "image_size": 32, "device": "cpu, 1 thread"}
-    expected = replace(RESULT, **old, left_out={}, mfu=None)
+    expected = replace(RESULT, **old, left_out={}, mfu=None, validation_name="validation")  # of 2.5 epochs
     assert RunResult.read(tmp_path / "result.json") == expected
 
 

@@ -20,7 +20,13 @@ from vit.models.spec import NetworkSpec
 
 _KEYS = {"num_images": "images"}  # attribute -> key of result.json, where they differ
 _IN_NETWORK = ("spec", "image_size")  # attributes that the key "network" holds
-_LEFT_OUT = ("multilabel", "licence", "teacher", "method")  # keys that a result does not have where they are None
+_LEFT_OUT = (
+    "multilabel",
+    "licence",
+    "teacher",
+    "method",
+    "rounds",
+)  # keys that a result does not have where they are None
 _REPEATED = ("name", "image_size", "num_classes", "model")  # keys of "network" that are not options
 
 
@@ -71,6 +77,9 @@ class RunResult:
         licence: licence of the weights that the training started from; None: random weights, or not stated.
         teacher: network and file of the teacher; None where the labels alone taught.
         method: method of a pretraining, which has no classes and no test; None: the network was trained on labels.
+        rounds: number of validations; None in results of earlier versions.
+        validation_name: name of what precedes a validation: "epoch", "validation" after a number of steps, or "penalty"
+            of a linear probe.
     """
 
     spec: NetworkSpec
@@ -106,6 +115,8 @@ class RunResult:
     licence: str | None = None
     teacher: str | None = None
     method: str | None = None
+    rounds: int | None = None
+    validation_name: str = "epoch"
 
     @property
     def accuracy(self) -> float:
@@ -164,6 +175,8 @@ class RunResult:
             keys = {item.name: _KEYS.get(item.name, item.name) for item in fields(cls) if item.name not in _IN_NETWORK}
             values = {name: plain[key] for name, key in keys.items() if key in plain}
             values["device"] = values["device"].replace(", 1 threads", ", 1 thread")  # words of earlier versions
+            if "validation_name" not in values and values["epochs"] % 1:
+                values["validation_name"] = "validation"  # earlier versions kept no name
             spec = NetworkSpec.from_plain(options, int(network["num_classes"]))
             return cls(spec=spec, image_size=int(network["image_size"]), **values)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -16,7 +16,7 @@ from vit.commands.resuming import newest_for_all, recipe_for_all
 from vit.commands.run_folder import draw_or_notice, open_run, tracker_of
 from vit.commands.train_estimate import Estimate
 from vit.commands.train_options import TrainOptions, read_values, read_with
-from vit.commands.train_plan import validation_name, warn_of_space
+from vit.commands.train_plan import warn_of_space
 from vit.console import Reporter
 from vit.errors import DisagreementError, StoppedError, UsageError
 from vit.launch import is_first
@@ -153,7 +153,7 @@ def _pretrain(plan: "PretrainPlan", run: "RunDirectory", resume: bool, reporter:
     from vit.training.tracking.tracker import tracked
 
     tracker = tracker_of(plan, run, reporter)
-    progress = PretrainProgress(reporter, validation_name(plan), plan.rounds)
+    progress = PretrainProgress(reporter, plan.validation_name, plan.rounds)
     try:
         with tracked(tracker):
             found = fit_pretraining(plan, run, [TrackedRows(tracker), progress, Estimate(plan, reporter)], resume)

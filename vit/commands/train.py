@@ -14,7 +14,7 @@ from vit.commands.run_folder import draw_or_notice, open_run, tracker_of
 from vit.commands.starting import find_start
 from vit.commands.train_estimate import Estimate
 from vit.commands.train_options import TrainOptions, read_values, read_words
-from vit.commands.train_plan import show_plan, validation_name, warn_of_overlap, warn_of_space
+from vit.commands.train_plan import show_plan, warn_of_overlap, warn_of_space
 from vit.commands.train_progress import TrainProgress, show_result
 from vit.commands.train_trials import Settled, check_range_test, settle
 from vit.console import Reporter
@@ -144,8 +144,7 @@ def _train(settled: "Settled", run: "RunDirectory", resume: bool, reporter: Repo
 
     plan = settled.plan
     tracker = tracker_of(plan, run, reporter)
-    name = validation_name(plan)
-    progress = TrainProgress(reporter, name, plan.rounds, plan.recipe.optim.best_metric)
+    progress = TrainProgress(reporter, plan.validation_name, plan.rounds, plan.recipe.optim.best_metric)
     try:
         with tracked(tracker):
             fitted = fit(plan, run, [TrackedRows(tracker), progress, Estimate(plan, reporter)], resume, settled.data)
@@ -163,7 +162,7 @@ def _train(settled: "Settled", run: "RunDirectory", resume: bool, reporter: Repo
         _draw(reporter, run, plan, fitted, tracker)
 
     finish(run, fitted, tracker, write_others)
-    show_result(reporter, run, fitted.result, name)
+    show_result(reporter, run, fitted.result)
 
 
 def _draw(reporter: Reporter, run: "RunDirectory", plan: "Plan", fitted: "FitResult", tracker: "Tracker") -> None:

@@ -3,7 +3,6 @@
 import time
 from typing import TYPE_CHECKING
 
-from vit.commands.train_plan import validation_name
 from vit.console import Reporter, duration
 from vit.training.callbacks.listener import Listener
 from vit.training.recipes.recipe import Recipe
@@ -90,7 +89,7 @@ class Estimate(Listener):
 
     def _what(self, total: int) -> str:
         """The part of the training that this process carries out."""
-        plan, name = self.plan, validation_name(self.plan)
+        plan, name = self.plan, self.plan.validation_name
         if self._first > plan.steps_per_round:
             return f"the last {total - self._first + 1:,} steps"
         return f"{plan.rounds:,} epochs" if name == "epoch" else f"{total:,} steps"

@@ -98,13 +98,6 @@ def warn_of_overlap(reporter: Reporter, plan: "Plan", contents: "Contents") -> N
         reporter.notice(words)
 
 
-def validation_name(plan: "Plan") -> str:
-    """The name of what precedes a validation: an epoch, a penalty of a linear probe, or a number of steps."""
-    if plan.recipe.model.freeze == "backbone":
-        return "penalty"
-    return "epoch" if plan.recipe.optim.steps is None else "validation"
-
-
 def _data(plan: "Plan") -> str:
     names = plan.source.class_names
     images = ", ".join(f"{len(samples):,} {split}" for split, samples in plan.source.splits.items())

@@ -86,14 +86,10 @@ class TrainProgress(Listener):
         self.progress.close()
 
 
-def show_result(reporter: Reporter, run: "RunDirectory", result: "RunResult", name: str) -> None:
-    """Show the result of a finished run, its files, and the next useful command.
-
-    Args:
-        name: word for what precedes a validation, such as "epoch".
-    """
+def show_result(reporter: Reporter, run: "RunDirectory", result: "RunResult") -> None:
+    """Show the result of a finished run, its files, and the next useful command."""
     reporter.line(
-        f"\nBest {name} {result.best_epoch + 1}; {duration(result.seconds)} in all, "
+        f"\nBest {result.validation_name} {result.best_epoch + 1}; {duration(result.seconds)} in all, "
         f"{result.images_per_second:,.0f} training images/s"
     )
     reporter.facts(

@@ -19,11 +19,12 @@ from vit.training.range_test import RangeTest
 _TRAIN, _VALIDATION = "tab:blue", "tab:orange"
 
 
-def curves(metrics: Path, best_epoch: int) -> Figure:
-    """Loss and accuracy over epochs, from metrics.csv; mAP instead of accuracy where an image may have several labels.
+def curves(metrics: Path, best_epoch: int, validation_name: str) -> Figure:
+    """Loss and accuracy of each validation in metrics.csv; mAP where an image may have several labels.
 
     Args:
-        best_epoch: epoch of the best checkpoint, counted from 0.
+        best_epoch: validation of the best checkpoint, counted from 0.
+        validation_name: name of what precedes a validation, such as "epoch".
     """
     table = records(metrics)
     column, name_of = ("val/map", "mAP") if table and "val/map" in table[0] else ("val/acc1", "accuracy")
@@ -33,7 +34,7 @@ def curves(metrics: Path, best_epoch: int) -> Figure:
     loss, accuracy = figure.subplots(1, 2)
     for name, color, label in (("train/loss", _TRAIN, "training"), ("val/loss", _VALIDATION, "validation")):
         loss.plot(epochs, [float(row[name] or "nan") for row in rows], color=color, label=label)
-    loss.set(xlabel="epoch", ylabel="cross-entropy (nats)" if column == "val/acc1" else "loss", title="Loss")
+    loss.set(xlabel=validation_name, ylabel="cross-entropy (nats)" if column == "val/acc1" else "loss", title="Loss")
     loss.legend(frameon=False)
     values = [100 * float(row[column] or "nan") for row in rows]
     accuracy.plot(epochs, values, color=_VALIDATION)
@@ -47,7 +48,7 @@ def curves(metrics: Path, best_epoch: int) -> Figure:
             ha="center",
         )
         accuracy.plot(epochs[best], values[best], "o", color=_VALIDATION)
-    accuracy.set(xlabel="epoch", ylabel=f"{name_of} (%)", title=f"Validation {name_of}")
+    accuracy.set(xlabel=validation_name, ylabel=f"{name_of} (%)", title=f"Validation {name_of}")
     for axes in (loss, accuracy):
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         low, high = axes.get_ylim()

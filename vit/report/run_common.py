@@ -28,6 +28,7 @@ class CommonContent:
     first_weights: str
     curves: Markup
     range_test: Markup | None
+    validation_name: str
     best_epoch: int
     facts: list[tuple[str, str]]
     config_name: str
@@ -42,8 +43,9 @@ def common_content(run: RunDirectory, result: RunResult) -> CommonContent:
         data=result.data,
         folder=run.path.resolve().name,
         first_weights=first_weights(config),
-        curves=drawn(curves(run.metrics_path, result.best_epoch)),
+        curves=drawn(curves(run.metrics_path, result.best_epoch, result.validation_name)),
         range_test=drawn(range_curve(RangeTest.read(run.range_test_path))) if run.range_test_path.is_file() else None,
+        validation_name=result.validation_name,
         best_epoch=result.best_epoch + 1,
         facts=facts(result),
         config_name=run.config_path.name,

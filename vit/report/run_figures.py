@@ -71,7 +71,7 @@ def write_classes(run: RunDirectory, fitted: FitResult, class_names: tuple[str, 
 def draw_run(run: RunDirectory, plan: Plan, fitted: FitResult, tracker: Tracker) -> None:
     """Curves, confusion matrix, reliability, augmented training images, worst validation images."""
     class_names = plan.source.class_names
-    figures = {"curves": curves(run.metrics_path, fitted.result.best_epoch)}
+    figures = {"curves": curves(run.metrics_path, fitted.result.best_epoch, fitted.result.validation_name)}
     if run.range_test_path.is_file():
         figures["range_test"] = range_curve(RangeTest.read(run.range_test_path))
     split = _measured_split(fitted)

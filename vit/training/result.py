@@ -123,6 +123,8 @@ def _training_facts(plan: Plan, stats: TrainingStats, images: Mapping[str, Sampl
         "epochs": plan.total_steps / plan.steps_per_epoch,
         "steps": stats.steps,
         "batch_size": plan.batch_size,
+        "rounds": plan.rounds,
+        "validation_name": plan.validation_name,
         "seconds": stats.seconds,
         "images_per_second": stats.images_per_second,
         "device": _device_name(plan.device),

@@ -86,6 +86,13 @@ class Plan:
         return warmup_steps(self.recipe.optim, self.total_steps)
 
     @property
+    def validation_name(self) -> str:
+        """The name of what precedes a validation: an epoch, a penalty of a linear probe, or a number of steps."""
+        if self.recipe.model.freeze == "backbone":
+            return "penalty"
+        return "epoch" if self.recipe.optim.steps is None else "validation"
+
+    @property
     def is_timed(self) -> bool:
         """Whether the length is a time, and the number of steps is not measured yet."""
         return self.recipe.optim.time is not None and self.recipe.optim.steps is None

@@ -1,0 +1,36 @@
+"""The lines to send: what the length and the best checkpoint of a training advise."""
+
+from dataclasses import replace
+
+import pytest
+
+from vit.checkpoints.result import RunResult
+from vit.models.spec import NetworkSpec
+from vit.report.run_summary import training_advice
+
+RESULT = RunResult(
+    NetworkSpec("vit_nano_patch2_8", 3), 8, 7, 9, "photos", {"train": 84}, {}, 0, 50.0, 400, 10, 1.0, 1.0, "cpu",
+    "32-true", best_epoch=9, validation={}, metrics={}, versions={},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ({"rounds": 10, "validation_name": "validation"}, "validation"),  # 50 epochs
+        ({"rounds": 10, "validation_name": "validation", "epochs": 3.75, "best_epoch": 4}, None),
+        ({"rounds": 10, "validation_name": "validation", "epochs": 3.75}, "validation"),
+        ({"rounds": 10, "epochs": 10.0}, "epoch"),
+        ({"rounds": 10, "epochs": 10.0, "best_metric": "last"}, None),
+        ({"rounds": 10, "epochs": 10.0, "best_epoch": 8}, None),
+        ({"rounds": 1, "epochs": 1.0, "best_epoch": 0}, None),
+        ({"rounds": 10, "validation_name": "penalty", "epochs": 96.0}, None),
+        ({"epochs": 10.0}, "epoch"),  # of an earlier version
+        ({"epochs": 3.75, "validation_name": "validation"}, None),
+    ],
+)
+def test_a_longer_training_is_advised_where_the_last_validation_was_the_best_one(values, name):
+    """The number of the best validation was compared with the number of epochs."""
+    (*found, _) = training_advice(replace(RESULT, **values), "random weights")
+    expected = [] if name is None else [f"The last {name} was the best one: a longer training may be better."]
+    assert found == expected
