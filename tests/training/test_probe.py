@@ -21,7 +21,7 @@ def probed(vit, digits_run, tmp_path_factory):
     out = tmp_path_factory.mktemp("probe")
     answer = vit(
         "train", "digits", "--init_from", digits_run.path, "--network", "vit_nano_patch2_8", "--freeze", "backbone",
-        "--wandb", "off", "--out", out,
+        "--wandb", "off", "--out", out, drawn=True,
     )  # fmt: skip
     assert answer.code == 0, answer.err
     return run_folder(out), answer
@@ -74,6 +74,18 @@ def test_one_training_image_is_sufficient(vit, colors, digits_run, tmp_path):
     assert weights["head.weight"].isfinite().all() and weights["head.bias"].isfinite().all()
 
 
+def test_the_result_and_the_page_count_penalties_and_full_passes(probed):
+    """Epochs were the number of penalties, and steps of L-BFGS on all images were said to be of a batch."""
+    run, _ = probed
+    result, page = json.loads((run / "result.json").read_text()), (run / "report.html").read_text()
+    assert (result["rounds"], result["validation_name"]) == (10, "penalty")
+    assert result["epochs"] == result["steps"] > 10 and result["batch_size"] == result["images"]["train"]
+    assert f"the best checkpoint, of penalty {result['best_epoch'] + 1}," in page
+    assert f"Trained on {result['batch_size']:,} images by a linear probe of the last layer, seed 0;" in page
+    assert f"a linear probe: {result['steps']:,} steps of L-BFGS on all images, over 10 penalties" in page
+    assert not re.search(r"\bepochs?\b", re.sub(r"<pre>.*?</pre>|base64,[^\"]*", "", page, flags=re.DOTALL))
+
+
 def test_a_probe_s_config_says_what_was_done(probed):
     import yaml
 
@@ -117,6 +129,10 @@ def test_the_head_is_scikit_learn_s(weighted):
             ("--init_from", "RUN", "--data.sampling", "balanced"),
             "--data.sampling balanced with --freeze backbone, which reads each image once",
             marks=pytest.mark.faults("K14"),
+        ),
+        (
+            ("--init_from", "RUN", "--optim.best_metric", "last"),
+            "--optim.best_metric last with --freeze backbone, which tries penalties and has no last weights",
         ),
         (("--init_from", "RUN", "--devices", "2"), "--freeze backbone on 2 processes"),
     ],

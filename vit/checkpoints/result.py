@@ -49,7 +49,8 @@ class RunResult:
         num_images: number of images in each split; of validation and test, those that were measured.
         fingerprints: fingerprint of each split's images.
         seed: seed of the training.
-        epochs: passes over the training images; a fraction where the length was given in steps.
+        epochs: passes over the training images; a fraction where the length was given in steps. A step of a linear
+            probe is a pass over the features of all training images.
         steps: number of optimizer steps.
         batch_size: images of one optimizer step.
         seconds: duration of the whole training, all parts of an interrupted one together.

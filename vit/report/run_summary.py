@@ -51,10 +51,10 @@ def advice(num_right: int, num_images: int, classes: Sequence[ClassRow]) -> list
 
 def training_lines(result: RunResult, first_weights: str) -> list[str]:
     """How the run was trained."""
-    images = result.num_images.get("train", 0)
-    return [
-        f"Trained on {images:,} images for {result.epochs:,.4g} epochs, seed {result.seed}; {first_weights} at first",
-    ]
+    images, length = result.num_images.get("train", 0), f"for {result.epochs:,.4g} epochs"
+    if result.validation_name == "penalty":
+        length = "by a linear probe of the last layer"
+    return [f"Trained on {images:,} images {length}, seed {result.seed}; {first_weights} at first"]
 
 
 def training_advice(result: RunResult, first_weights: str) -> list[str]:

@@ -156,13 +156,16 @@ def facts(result: RunResult) -> list[tuple[str, str]]:
     """How the run was made, in a line each."""
     values = {"image_size": result.image_size, **result.spec.options, "num_classes": result.spec.num_classes}
     network = ", ".join(f"{name} {value}" for name, value in values.items())
+    training = f"{result.steps:,} steps of {result.batch_size:,} images ({result.epochs:,.4g} epochs)"
+    if result.validation_name == "penalty":
+        training = f"a linear probe: {result.steps:,} steps of L-BFGS on all images, over {result.rounds} penalties"
     return [
         ("network", f"{result.spec.name}: {network}"),
         ("size", f"{result.parameters:,} parameters, {result.flops / 1e6:,.1f} million FLOPs for each image"),
         ("images", ", ".join(f"{count:,} {split}" for split, count in result.num_images.items())),
         ("fingerprints", ", ".join(f"{split} {value}" for split, value in result.fingerprints.items())),
         *([("teacher", result.teacher)] if result.teacher is not None else []),
-        ("training", f"{result.steps:,} steps of {result.batch_size:,} images ({result.epochs:,.4g} epochs)"),
+        ("training", training),
         ("seed", str(result.seed)),
         ("time", f"{result.seconds:,.0f} s, {result.images_per_second:,.0f} training images/s"),
         ("device", f"{result.device}, {result.precision}"),

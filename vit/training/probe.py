@@ -73,8 +73,7 @@ def probe(
     loss_name = plan.recipe.optim.multilabel_loss
     loss = choose_loss(splits["train"], plan.class_balance, loss_name, label_smoothing=0.0)
     fit = HeadFit((features, labels), validation, network.num_classes, loss)
-    wanted = plan.recipe.optim.best_metric
-    metric = "val/loss" if wanted == "last" else f"val/{wanted}"  # a head has no last weights: penalties are tried
+    metric = f"val/{plan.recipe.optim.best_metric}"
     sign = -1.0 if metric == "val/loss" else 1.0
     best, steps = float("-inf"), 0
     columns = columns_of(plan.source.is_multilabel)

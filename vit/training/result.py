@@ -111,6 +111,9 @@ def _training_facts(plan: Plan, stats: TrainingStats, images: Mapping[str, Sampl
     Args:
         images: images of each split that the result is about.
     """
+    epochs, batch_size = plan.total_steps / plan.steps_per_epoch, plan.batch_size
+    if plan.recipe.model.freeze == "backbone":  # L-BFGS takes all images in each step
+        epochs, batch_size = float(stats.steps), len(images["train"]) - stats.unreadable_images
     return {
         "spec": plan.spec,
         "image_size": plan.preprocess.image_size,
@@ -120,9 +123,9 @@ def _training_facts(plan: Plan, stats: TrainingStats, images: Mapping[str, Sampl
         "num_images": {split: len(samples) for split, samples in images.items()},
         "fingerprints": {split: samples.fingerprint() for split, samples in images.items()},
         "seed": plan.recipe.seed,
-        "epochs": plan.total_steps / plan.steps_per_epoch,
+        "epochs": epochs,
         "steps": stats.steps,
-        "batch_size": plan.batch_size,
+        "batch_size": batch_size,
         "rounds": plan.rounds,
         "validation_name": plan.validation_name,
         "seconds": stats.seconds,

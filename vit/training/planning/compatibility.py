@@ -58,6 +58,11 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
             f"--data.sampling {recipe.data.sampling} with --freeze backbone, which reads each image once",
             "give --optim.class_weights auto",
         ),
+        (
+            has_probe and recipe.optim.best_metric == "last",
+            "--optim.best_metric last with --freeze backbone, which tries penalties and has no last weights",
+            "give --optim.best_metric loss",
+        ),
         (has_probe and world_size > 1, f"--freeze backbone on {world_size} processes", "give --devices 1"),
         (
             is_timed and has_probe,

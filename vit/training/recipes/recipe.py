@@ -211,7 +211,7 @@ class OptimConfig:
             thresholds are chosen on validation images. null: thresholds with the highest F1.
         best_metric: validation metric that decides which weights become the best checkpoint: the lowest loss, or the
             highest accuracy, balanced accuracy or macro F1; with several labels for an image the highest mAP, micro F1,
-            macro F1 or exact match. Of equal values the earliest wins. last: the last weights, whatever the metrics.
+            macro F1 or exact match. Of equal values the earliest wins. last: the last weights (not for a linear probe).
         clip_norm: largest norm of the gradient; 0: no clipping.
         layer_decay: learning rate of each block as a fraction of the next block's (fine-tuning); 1: equal for all.
         ema_decay: decay of the averaged weights that are evaluated and saved; 0: no averaging. The decay is lower where
