@@ -139,11 +139,11 @@ def test_a_tiff_of_deep_colors_is_seen_through_a_window() -> None:
 @pytest.mark.faults("I16", "I21")
 def test_without_the_extra_dark_colors_of_a_tiff_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode, "has_tifffile", lambda: False)
-    with pytest.raises(ImageError, match=r"almost black without a window; .*pip install 'vit-lightning\[tiff\]'"):
+    with pytest.raises(ImageError, match=r"almost black without a window; .*pip install .*\[tiff\]"):
         decode_image(deep_color(RAMP, "RGB", "TIFF"))
     assert decode_image(deep_color(RAMP * 16, "RGB", "TIFF")).max() == 255
     planes = tiff(colors(RAMP, "RGB").transpose(2, 0, 1), photometric="rgb", planarconfig="separate")
-    with pytest.raises(ImageError, match=r"a TIFF of 16 bits for a color; to read it: pip install"):
+    with pytest.raises(ImageError, match=r"a TIFF of 16 bits for a color; to read it: .*pip install"):
         decode_image(planes)
 
 

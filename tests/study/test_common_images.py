@@ -65,10 +65,13 @@ def test_an_image_that_one_run_could_not_read_counts_in_none(tmp_path, base, lef
     assert findings.comparisons[0].differences[0].gap.value == pytest.approx(gap)
 
 
-def test_the_number_of_images_left_out_is_said(tmp_path):
+def test_the_number_of_images_left_out_is_said(vit, tmp_path):
     _, protocol, _ = collect(study_of(tmp_path, {"ViT": ["test/a.png"], "CNN": ["test/e.png"]}))
     assert protocol["left_out"] == "2 test images that a run could not read, and that no run counts"
     assert "left_out" not in collect(study_of(tmp_path / "whole", {}))[1]
+    said = vit("report", tmp_path).out
+    assert "without 2 test images that a run could not read" in said
+    assert "4 test images, without 2 test images that a run could not read" in (tmp_path / "report.html").read_text()
 
 
 @pytest.mark.faults("R17")

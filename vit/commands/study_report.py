@@ -49,6 +49,8 @@ def _show(reporter: Reporter, findings: "Findings") -> None:
     length = budget_words(findings.protocol)
     title = f"Test error in % on {findings.num_test_images:,} images: mean over the seeds, 95 % interval"
     reporter.line(f"\n{title}{f'; {length}' * bool(length)}")
+    if left_out := findings.protocol.get("left_out"):
+        reporter.line(f"without {left_out}")
     if len(sizes) == 1:
         errors = [(series.name, _error(own[sizes[0]])) for series, own in zip(findings.series, points, strict=True)]
         reporter.table(("series", f"{sizes[0]:,} images"), errors)

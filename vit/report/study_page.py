@@ -81,6 +81,7 @@ class StudyContent:
     series: list[Series]
     sizes: list[int]
     num_test_images: int
+    left_out: str
     errors: list[tuple[int, list[Cell]]]
     variants: list[tuple[str, Cell, DifferenceRow | None]]
     comparisons: list[tuple[Comparison, list[DifferenceRow]]]
@@ -149,6 +150,7 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
         series=findings.series,
         sizes=sizes,
         num_test_images=findings.num_test_images,
+        left_out=in_words(protocol.get("left_out")),
         errors=[(size, [_error(own.get(size)) for own in points.values()]) for size in sizes],
         variants=[] if len(sizes) > 1 else _variants(findings),
         comparisons=[(pair, [_difference(row) for row in pair.differences]) for pair in several],

@@ -276,9 +276,8 @@ def _more_steps(results: Sequence[CellResult]) -> str:
             longer.setdefault(f"{least:,} at {small:,} images, {most:,} at {large:,} images", []).append(name)
     if not longer:
         return ""
-    words = "; ".join(f"{' and '.join(names)}: {change}" for change, names in longer.items())
-    if len(longer) == 1 and sum(map(len, longer.values())) == len(steps):
-        (words,) = longer
+    is_of_all = len(longer) == 1 and [*steps] in longer.values()
+    words = next(iter(longer)) if is_of_all else "; ".join(f"{' and '.join(own)}: {at}" for at, own in longer.items())
     return f"Larger sizes also trained for more steps ({words}), so images alone do not explain their gain."
 
 
