@@ -20,13 +20,7 @@ from vit.models.spec import NetworkSpec
 
 _KEYS = {"num_images": "images"}  # attribute -> key of result.json, where they differ
 _IN_NETWORK = ("spec", "image_size")  # attributes that the key "network" holds
-_LEFT_OUT = (
-    "multilabel",
-    "licence",
-    "teacher",
-    "method",
-    "rounds",
-)  # keys that a result does not have where they are None
+_LEFT_OUT = ("multilabel", "licence", "teacher", "method", "rounds")  # keys that a result lacks where they are None
 _REPEATED = ("name", "image_size", "num_classes", "model")  # keys of "network" that are not options
 
 
