@@ -36,7 +36,9 @@ class AnswerRule:
         """
         if self.sets is None:
             return [()] * len(images)
-        draws = np.array([_draw(image) for image in images])
+        draws = np.zeros(len(images))
+        if self.sets.method == "aps":  # the others use no draw, and a hash of all pixels takes time
+            draws = np.array([_draw(image) for image in images])
         inside = self.sets.members(probabilities, draws)
         order = np.argsort(-probabilities, axis=1, kind="stable")
         return [tuple(row[chosen[row]].tolist()) for row, chosen in zip(order, inside, strict=True)]

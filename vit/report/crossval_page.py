@@ -16,7 +16,6 @@ from vit.study.wording import Cell, in_words, percents
 
 MOST_CLASSES = 1000
 MOST_PAIRS = 40
-MOST_LEFT_OUT = 200
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class CrossvalContent:
     naive: Cell
     last_weights_warning: str
     left_out_words: str
-    left_out: list[tuple[str, str]]
+    unreadable: list[tuple[str, str]]
     folds: list[tuple[int, int, Cell, str]]
     classes: list[ClassMetrics]
     confusion: Markup | None
@@ -63,7 +62,7 @@ def write_crossval_page(found: CrossvalResult, path: Path) -> None:
         naive=percents(accuracy.naive),
         last_weights_warning=found.last_weights_warning,
         left_out_words=found.left_out_words,
-        left_out=list(found.left_out.items())[:MOST_LEFT_OUT],
+        unreadable=list(found.left_out.items()),
         folds=[(number, count, percents(one), run.name) for number, (count, one, run) in enumerate(rows, 1)],
         classes=sorted(per_class(labels, guesses, names), key=f1_order)[:MOST_CLASSES],
         confusion=drawn(confusion_matrix(confusion(labels, guesses, len(names)), names)) if is_readable else None,
