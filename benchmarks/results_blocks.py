@@ -68,8 +68,8 @@ def _tried(kept: Kept) -> dict[str, list[str]]:
 
 
 def reference(name: str, names: Sequence[str]) -> str:
-    """The series that another one is compared with: "ViT" for "ViT, stem", or else the first one."""
-    before = name.partition(", ")[0]
+    """The series that another one is compared with: "ViT, long" for "ViT, long, stem", or else the first one."""
+    before = name.rpartition(", ")[0]
     return before if before in names and before != name else names[0]
 
 

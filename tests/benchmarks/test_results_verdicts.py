@@ -169,9 +169,9 @@ def test_a_section_names_each_of_its_rows_and_those_that_are_missing(rows):
 def test_a_change_is_compared_with_its_own_recipe():
     import results_blocks
 
-    names = ["CNN", "CNN, erasing", "ViT", "ViT, stem"]
+    names = ["CNN", "CNN, erasing", "ViT", "ViT, stem", "ViT, long", "ViT, long, stem"]
     found = [results_blocks.reference(name, names) for name in names[1:]]
-    assert found == ["CNN", "CNN", "ViT"]
+    assert found == ["CNN", "CNN", "ViT", "ViT", "ViT, long"]
 
 
 def test_a_pair_that_is_measured_with_one_seed_has_a_section_without_a_verdict(rows, verdict_of):

@@ -101,7 +101,12 @@ def test_the_key_changes_with_all_that_decides_and_with_nothing_else():
         replace(recipe, data=replace(recipe.data, source="elsewhere", root="r", num_workers=3, cache="none")),
     ):
         assert key_of(same, CONTENTS) == key
+    short, long = (replace(recipe, optim=replace(recipe.optim, epochs=epochs)) for epochs in (16, 24))
+    assert key_of(Budget.parse("steps:5").apply(short, 50), CONTENTS) == key_of(
+        Budget.parse("steps:5").apply(long, 50), CONTENTS
+    )
     others = [
+        long,
         replace(recipe, seed=1),
         replace(recipe, optim=replace(recipe.optim, lr=0.5)),
         replace(recipe, trainer=replace(recipe.trainer, compile=True)),

@@ -201,6 +201,8 @@ def key_of(recipe: Recipe, inputs: Inputs) -> str:
     for part, name, before in _LATER_OPTIONS:
         if values[part][name] == before:
             del values[part][name]
+    if recipe.optim.steps is not None:
+        del values["optim"]["epochs"]  # steps decide the length, so that a recipe that lasts longer keeps its cells
     if values["model"]["preprocess"]["window"] is None:
         del values["model"]["preprocess"]["window"]
     if values["model"]["preprocess"]["channels"] in (None, 3):
