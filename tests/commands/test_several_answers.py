@@ -81,6 +81,7 @@ def test_labels_of_other_data_are_matched_by_name(vit, labels_run, labels_csv, h
     assert "other has no labels bright: their predictions are not measured" in answer.err
     found = {row["label"]: row for row in json.loads((here / "measured" / "metrics.json").read_text())["per_label"]}
     assert (found["top"]["positives"], found["left"]["positives"], found["bright"]["images"]) == (6, 4, 0)
+    assert "recall" in found["top"] and "recall" not in found["bright"] and "f1" not in found["bright"]
     (here / "unknown.csv").write_text("\n".join([line.replace("path,top", "path,roof") for line in lines]))
     answer = vit("evaluate", labels_run.path, "unknown.csv", "--include_seen")
     assert answer.code == 3 and "has labels that the model does not know: roof" in answer.err

@@ -74,7 +74,8 @@ def measured_labels(scored: "ScoredLabels", rules: "LabelRules", label_names: Se
 
 def label_cells(row: "LabelMetrics") -> tuple[str | int, ...]:
     """A label as a row of a table."""
-    numbers = (f"{value:.3f}" for value in (row.threshold, row.precision, row.recall, row.f1))
+    values = (row.threshold, row.precision, row.recall, row.f1)
+    numbers = ("" if value is None else f"{value:.3f}" for value in values)
     return row.label, row.num_known, row.num_positives, _interval(row.ap), *numbers
 
 

@@ -65,9 +65,9 @@ class LabelMetrics:
         num_positives: number of images that have it.
         ap: average precision; None where no image has the label.
         threshold: probability from which on an image gets the label.
-        precision: fraction of the images with this prediction that have the label; 0 without such an image.
-        recall: fraction of the images with the label that are found; 0 without such an image.
-        f1: harmonic mean of precision and recall.
+        precision: fraction of the images with this prediction that have the label; None where no image has or gets it.
+        recall: fraction of the images with the label that are found; None where no image has it.
+        f1: harmonic mean of precision and recall; None where no image has the label.
         nll: mean negative log-probability, in nats; None where no image is known.
         ece: calibration error of the probabilities; None where no image is known.
     """
@@ -77,9 +77,9 @@ class LabelMetrics:
     num_positives: int
     ap: Metric | None
     threshold: float
-    precision: float
-    recall: float
-    f1: float
+    precision: float | None
+    recall: float | None
+    f1: float | None
     nll: float | None
     ece: CalibrationError | None
 
@@ -213,9 +213,9 @@ def _per_label(
                 num_positives=int(positive),
                 ap=_label_interval(sums.ap[:, k], int(positive)),
                 threshold=float(thresholds[k]),
-                precision=float(tp / max(predicted, 1)),
-                recall=float(tp / max(positive, 1)),
-                f1=float(2 * tp / max(predicted + positive, 1)),
+                precision=float(tp / max(predicted, 1)) if predicted or positive else None,
+                recall=float(tp / positive) if positive else None,
+                f1=float(2 * tp / (predicted + positive)) if positive else None,
                 nll=float(losses[cells, k].mean()) if is_known else None,
                 ece=calibration_error(scored.labels[cells, k] == PRESENT, scored.probabilities[cells, k])
                 if is_known

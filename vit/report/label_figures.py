@@ -53,7 +53,8 @@ def precision_recall(scored: ScoredLabels, rows: Sequence[LabelMetrics]) -> Figu
         precision, recall, _ = precision_recall_curve(present, scored.probabilities[cells, number])
         color, marker = look(place)
         axes.step(100 * recall, 100 * precision, where="pre", color=color, linewidth=1.2, label=plain(row.label))
-        axes.plot(100 * row.recall, 100 * row.precision, marker, color=color, markersize=5)
+        if row.recall is not None and row.precision is not None:  # so of every label that an image has
+            axes.plot(100 * row.recall, 100 * row.precision, marker, color=color, markersize=5)
     axes.set(xlabel="recall (%)", ylabel="precision (%)", xlim=(-3, 103), ylim=(-3, 103))
     if measured:
         figure.legend(frameon=False, fontsize=7, loc="outside right upper")  # curves go everywhere in the axes

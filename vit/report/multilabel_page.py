@@ -36,9 +36,9 @@ class LabelRow:
     num_positives: int
     ap: Cell
     threshold: float
-    precision: float
-    recall: float
-    f1: float
+    precision: float | None
+    recall: float | None
+    f1: float | None
     ece: str
     temperature: float
 
