@@ -269,7 +269,7 @@ def test_an_unreadable_image_of_a_folder_is_left_out_and_named(vit, colors_run, 
     shutil.copytree(colors, "copied")
     (here / "copied" / "green" / "00.png").write_bytes(b"not an image")
     answer = vit("evaluate", colors_run, "copied", "--include_seen", "--output", "part")
-    assert answer.code == 5 and "green/00.png" in answer.err
+    assert answer.code == 5 and "1 image cannot be read or measured, such as green/00.png" in answer.err
     found = measured(here / "part")
     assert found["images"] == 41 and list(found["left_out"]["unreadable"]) == ["green/00.png"]
     assert len({row["path"] for row in predictions(here / "part")}) == 41

@@ -247,8 +247,8 @@ def _page_images(
 
 def _check_all_readable(found: Evaluation) -> None:
     if found.unreadable:
-        path, reason = next(iter(found.unreadable.items()))
+        count, (path, reason) = len(found.unreadable), next(iter(found.unreadable.items()))
         raise BadInputsError(
-            f"{len(found.unreadable):,} images cannot be read, and were not measured, such as {path}: {reason}",
+            f"{count:,} image{'s' * (count != 1)} cannot be read or measured, such as {path}: {reason}",
             f"see left_out in {EvaluationLayout(found.folder).metrics_path}",
         )

@@ -203,4 +203,4 @@ def _count(number: int, thing: str) -> str:
 def _say_left_out(reporter: Reporter, lines: Sequence[str], where: str) -> None:
     if lines:
         some = "; ".join(lines[:SHOWN]) + "; ..." * (len(lines) > SHOWN)
-        reporter.notice(f"WARNING: left out {len(lines):,} images that cannot be read{where}: {some}")
+        reporter.notice(f"WARNING: left out {_count(len(lines), 'image')} that cannot be read{where}: {some}")

@@ -83,7 +83,7 @@ def main(words: Sequence[str]) -> int:
     bad = count_left_out(run)
     if bad:
         raise BadInputsError(
-            f"{bad:,} validation and test images cannot be read, and were not measured",
+            f"{bad:,} of the validation and test images cannot be read or measured",
             f"see left_out in {run.result_path}",
         )
     return 0

@@ -160,5 +160,7 @@ def _troubles(result: "RunResult") -> list[tuple[str, str]]:
     for split, images in result.left_out.items():
         some = "; ".join(f"{path}: {reason}" for path, reason in list(images.items())[:SHOWN_BAD])
         more = "; ..." * (len(images) > SHOWN_BAD)
-        facts.append((f"{split} left out", f"{len(images):,} images that cannot be read: {some}{more}"))
+        facts.append(
+            (f"{split} left out", f"{len(images):,} image{'s' * (len(images) != 1)} that cannot be read: {some}{more}")
+        )
     return facts
