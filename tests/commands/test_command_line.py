@@ -119,6 +119,8 @@ def test_help_has_the_docstring_and_the_types(capsys):
         ("m a --deep=perhaps", "deep is perhaps; give true or false"),
         ("m a --careful maybe", "careful is maybe; give true or false"),
         ("m a --top_k.x 2", "top_k has no options of its own; give its value: --top_k VALUE"),
+        ("m a --model.x 2", "vit paint has no option --model.x; "),  # not another value of the model
+        ("m a --images.color=b", "vit paint has no option --images.color; did you mean '--color'?"),
         ("m a --deep maybe b", "cannot use the word 'maybe'"),
     ],
 )

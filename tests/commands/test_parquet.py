@@ -89,6 +89,10 @@ def test_a_column_of_labels_that_must_be_chosen(vit, colors, here):
     assert vit("evaluate", run).code == vit("evaluate", run, file, "--include_seen").code == 0
     assert vit("data", "check", file, "--label_column", "shape").code in (0, 5)
     refused(vit("data", "check", file, "--label_column", "shap"), 2, "did you mean 'shape'")
+    answer = vit("pretrain", file, *TINY[:-2], "--data.label_column", "size", "--out", "pretrained")
+    assert answer.code == 0 and "Next: vit train two.parquet --data.label_column size --init_from" in answer.out, (
+        answer.err
+    )
 
 
 def test_a_run_records_the_revision_of_the_hub(vit, colors, here, monkeypatch):

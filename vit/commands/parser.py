@@ -64,9 +64,13 @@ class Parser(ArgumentParser):
         Without the value, argparse takes the next positional argument for the value.
         """
         flags = {flag for action in self._actions if action.const is True for flag in action.option_strings}
+        positional = {action.dest for action in self._actions if not action.option_strings}
         words = list(arguments)
         while words and words[0] != "--":
             word = words.pop(0)
+            beginning = word.partition("=")[0].partition(".")[0]
+            if word.startswith("--") and beginning != word and beginning.removeprefix("--") in positional:
+                raise self._unknown(word.partition("=")[0], dashed=True)  # jsonargparse: a value of the positional
             if word in flags:
                 word += f"={words.pop(0) if words and words[0] in ('true', 'false') else 'true'}"
             yield word

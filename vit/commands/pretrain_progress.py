@@ -1,10 +1,10 @@
 """The progress and the result of a pretraining on the terminal"""
 
 import math
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vit.commands.arguments import shell_command
 from vit.commands.train_progress import TrainProgress
 from vit.console import Reporter, duration, percent
 from vit.csv_files import records
@@ -44,19 +44,22 @@ def show_pretrain_result(reporter: Reporter, run: "RunDirectory", result: "RunRe
         facts.append(("unreadable", f"{result.unreadable_images:,} {what}"))
     reporter.facts([*facts, ("report", str(run.report_path)), ("backbone", str(run.backbone_path))])
     labeled = bool(plan.source.class_names)
-    data = shlex.quote(_shown(plan.recipe.data.source)) if labeled else "LABELED_IMAGES"
-    if labeled and plan.recipe.data.root:
-        data += f" --data.root {shlex.quote(plan.recipe.data.root)}"
+    data, given = _shown(plan.recipe.data.source) if labeled else "LABELED_IMAGES", plan.recipe.data
+    names = ("root", "groups", "image_column", "label_column") if labeled else ()
+    options = {name: getattr(given, name) for name in names if getattr(given, name)}
     start = plan.recipe.model.init_from
     if is_worse:
         reporter.notice(
             "WARNING: the k-NN accuracy fell, so the features fit your classes less than before; a short pretraining "
             "often does that. Compare before you use this backbone"
         )
-    if is_worse and start is not None:
-        reporter.next_command(f"vit probe {data} --backbones {shlex.quote(f'{start},{run.path}')}")
+    if is_worse and start is not None and options.keys() <= {"root"}:  # those that a probe takes
+        reporter.next_command(
+            shell_command("vit", "probe", data, options=options | {"backbones": f"{start},{run.path}"})
+        )
     else:
-        reporter.next_command(f"vit train {data} --init_from {shlex.quote(str(run.path))}")
+        of_data = {f"data.{name}": value for name, value in options.items()}
+        reporter.next_command(shell_command("vit", "train", data, options=of_data | {"init_from": run.path}))
 
 
 def _shown(source: str) -> str:
