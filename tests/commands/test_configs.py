@@ -16,6 +16,7 @@ from vit.study.cell_files import without_cell_files
 from vit.study.folder import will_run
 from vit.study.grid import Inputs, make_cells
 from vit.training.planning.plan import make_plan
+from vit.training.recipes.recipe import AugmentConfig
 from vit.training.recipes.values import plain
 
 CONFIGS = shipped_configs()
@@ -103,6 +104,19 @@ def test_a_cnn_takes_the_recipe_for_cnns(source, network, ending):
     shipped = Given((f"{source}{ending}",)).recipe()
     assert recipe.optim == shipped.optim and recipe.augment == shipped.augment
     assert recipe.model.network["name"] == network
+
+
+@pytest.mark.parametrize("files", [(), ("digits",)])
+def test_a_given_augmentation_is_the_only_one(files, tmp_path):
+    """The recipe shifts, rotates and zooms. "none" left all three before."""
+    given = Given(files, nested("data.source", "digits"))
+    assert given.recipe().augment.rotate == 15 and given.with_option("augment.flip", 0.5).recipe().augment.rotate == 15
+    assert given.with_option("augment", "none").recipe().augment == AugmentConfig("none")
+    rotated = given.with_option("augment", "none").with_option("augment.rotate", 5.0).recipe().augment
+    assert rotated == AugmentConfig("none", rotate=5.0)
+    (tmp_path / "mine.yaml").write_text("augment: {name: strong}")
+    layered = replace(given, configs=(*files, "digits", str(tmp_path / "mine.yaml"))).recipe()
+    assert layered.augment == AugmentConfig("strong")
 
 
 def test_a_cnn_trains_on_named_data(vit, tmp_path):

@@ -89,6 +89,7 @@ class Given:
     def _above(self, below: Sequence[Tree], files: Sequence[Tree]) -> Tree:
         """All layers as one tree. The network of a file takes the place of the networks in the layers below.
 
+        A given augmentation takes the place of all augmentation in the layers below: "none" means none.
         A time takes the place of a number of steps in the layers below, and epochs or steps that of a time.
 
         Raises:
@@ -101,8 +102,8 @@ class Given:
         for layer in (*below, *files):
             if _has(layer, "model.network"):
                 whole = _merged(whole, nested("model.network", None))
-            whole = _merged(_without_length(whole, layer), layer)
-        return _merged(_without_length(whole, self.options), self.options)
+            whole = _merged(_without_replaced(whole, layer, any(layer is file for file in files)), layer)
+        return _merged(_without_replaced(whole, self.options, True), self.options)
 
 
 def first_values_of_pretraining(parser: Parser) -> Tree:
@@ -121,8 +122,10 @@ def nested(name: str, value: object) -> Tree:
     return tree
 
 
-def _without_length(below: Tree, layer: Tree) -> Tree:
-    """A tree without a number of steps or a time that the length of a layer above it replaces."""
+def _without_replaced(below: Tree, layer: Tree, is_given: bool) -> Tree:
+    """A tree without what a layer above it replaces: a number of steps, a time, and where it is given, augmentation."""
+    if is_given and _has(layer, "augment.name"):
+        below = {**below, "augment": {}}
     if _value(layer, "optim.time") is not None:
         return _merged(below, nested("optim.steps", None))
     if any(_has(layer, name) for name in _LENGTHS):

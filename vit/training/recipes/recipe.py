@@ -138,7 +138,7 @@ class ModelConfig:
 
 @dataclass
 class AugmentConfig:
-    """Augmentation of training images; null: the value of the preset `name`.
+    """Augmentation of training images; null: the value of the preset `name`. A given name replaces that of recipes.
 
     Args:
         name: preset. none: no augmentation. light: shift or crop, and flip. standard: light and RandAugment. strong:
