@@ -24,7 +24,7 @@ from timing import Work, answer, compare
 
 from vit.training.callbacks.listener import Listener
 
-RECIPE = "fashion_mnist"
+RECIPE, NETWORK = "fashion_mnist", "networks/vit_mini_28"  # with a class token, as timm's
 WARMUP_STEPS = 10
 
 
@@ -53,12 +53,11 @@ class Stopwatch(Listener):
 
 def ours(arguments: argparse.Namespace) -> float:
     from vit.checkpoints.run import RunDirectory
-    from vit.commands.configs import find_config
-    from vit.commands.recipe_options import read_recipe
+    from vit.commands.recipe_layers import Given
     from vit.training.fit import fit
     from vit.training.planning.plan import make_plan
 
-    recipe = read_recipe(find_config(RECIPE))
+    recipe = Given((RECIPE, NETWORK)).recipe()
     plan = make_plan(replace(recipe, data=replace(recipe.data, root=arguments.root)))
     watch = Stopwatch(arguments.steps or plan.steps_per_epoch * arguments.epochs - WARMUP_STEPS, plan.batch_size)
     with tempfile.TemporaryDirectory() as folder:
