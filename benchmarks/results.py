@@ -41,7 +41,7 @@ def keep(row: Row) -> bool:
     found = sorted(file.parent.relative_to(row.folder).as_posix() for file in files)
     new = [cell for cell in found if cell not in noted]
     if new:
-        known.setdefault(f"{processor()}, {len(os.sched_getaffinity(0))} cores", []).extend(new)
+        known.setdefault(f"{processor()}, {os.cpu_count()} cores", []).extend(new)
         write_json(path, known)
     for cell in new:
         compact(row.folder / cell / "result.json")
