@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from results_kept import Answers, Kept
 
 from vit.checkpoints.result import rule_words
+from vit.console import p_value
 from vit.study.findings import ALPHA, CellResult, Difference, Interval
 from vit.study.paired import Pair, difference, hochberg
 from vit.study.variance_components import NORMAL_QUANTILE, mean_error, wilson
@@ -101,7 +102,9 @@ def differences(
 
 
 def p_words(p: float) -> str:
-    """A p value with two digits, and never as zero."""
+    """A p value with two digits, never as zero, and as 0.05 or more only where it is."""
+    if p < ALPHA <= float(f"{p:.2g}"):
+        return f"= {p_value(p)}"
     return "< 0.001" if p < 0.001 else f"= {p:.2g}"
 
 

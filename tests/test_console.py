@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from vit import console
-from vit.console import ProgressReport, Reporter, duration, harmless, interval, percent
+from vit.console import ProgressReport, Reporter, duration, harmless, interval, p_value, percent
 
 
 @pytest.mark.faults("H3")
@@ -101,3 +101,10 @@ def test_durations(seconds, words):
 def test_shares():
     assert percent(0.12345) == "12.35 %" and percent(1.0, 0) == "100 %"
     assert interval(0.5, 0.25, 0.75) == "50.00 % (25.00 to 75.00)"
+
+
+@given(st.floats(0, 1))
+def test_a_shown_p_value_is_below_the_level_where_the_value_is(value):
+    shown = p_value(value)
+    assert shown == "< 0.001" or (float(shown) < 0.05) == (value < 0.05)
+    assert [p_value(p) for p in (0.0496, 0.04997, 0.05, 0.3)] == ["0.0496", "0.04997", "0.050", "0.300"]

@@ -268,10 +268,13 @@ def percent(value: float, digits: int = 2) -> str:
 
 
 def p_value(value: float) -> str:
-    """A p value with three digits; empty for NaN."""
+    """A p value with three digits, and with more where it would be rounded up to 0.05; empty for NaN."""
     if math.isnan(value):
         return ""
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+    digits = 3
+    while value < 0.05 <= round(value, digits):
+        digits += 1
+    return "< 0.001" if value < 0.001 else f"{value:.{digits}f}"
 
 
 def interval(value: float, low: float, high: float) -> str:
