@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from tests.science_files import deep_png, tiff
-from vit.data import decode
+from vit.data import decode, deep_color
 from vit.data.check import check
 from vit.data.decode import ImageError, decode_image
 from vit.data.gray_window import measured_window
@@ -107,7 +107,7 @@ def colors(values: npt.NDArray[np.generic], mode: str) -> npt.NDArray[np.uint16]
     return found
 
 
-def deep_color(values: npt.NDArray[np.generic], mode: str, kind: str) -> bytes:
+def deep_file(values: npt.NDArray[np.generic], mode: str, kind: str) -> bytes:
     if kind == "PNG":
         return deep_png(colors(values, mode))
     return tiff(colors(values, mode), photometric="rgb", extrasamples=["unassalpha"] if "A" in mode else None)
@@ -118,9 +118,13 @@ DEEP_COLORS = [("RGB", "PNG"), ("LA", "PNG"), ("RGBA", "PNG"), ("RGB", "TIFF"), 
 
 @pytest.mark.faults("I16", "I8")
 @pytest.mark.parametrize(("mode", "kind"), DEEP_COLORS)
-@pytest.mark.parametrize(("most", "is_read"), [(256, False), (1023, False), (4095, False), (4096, True), (0, True)])
+@pytest.mark.parametrize(
+    ("most", "is_read"), [(9, False), (255, False), (256, False), (1023, False), (4095, False), (4096, True), (0, True)]
+)
 def test_colors_that_would_be_almost_black_are_not_read_either(mode: str, kind: str, most: int, is_read: bool) -> None:
-    data = deep_color(np.minimum(RAMP + 1, most), mode, kind)
+    data = deep_file(np.minimum(RAMP + 1, most), mode, kind)
+    if 0 < most < 256 and (mode, kind) == ("RGBA", "TIFF"):
+        pytest.skip("Pillow reads the upper bytes alone, which are 0 in a black image, too")
     if is_read:
         assert decode_image(data)[:, 1:].max() == most >> 8
         return
@@ -130,7 +134,7 @@ def test_colors_that_would_be_almost_black_are_not_read_either(mode: str, kind: 
 
 @pytest.mark.faults("I16")
 def test_a_tiff_of_deep_colors_is_seen_through_a_window() -> None:
-    data = deep_color(RAMP, "RGB", "TIFF")
+    data = deep_file(RAMP, "RGB", "TIFF")
     assert np.array_equal(decode_image(data, window=(0, 4095))[1].numpy().ravel(), np.rint(RAMP.ravel() / 4095 * 255))
     planes = tiff(colors(RAMP * 16, "RGB").transpose(2, 0, 1), photometric="rgb", planarconfig="separate")
     assert np.array_equal(decode_image(planes)[2].numpy(), RAMP * 16 >> 8)  # Pillow takes both bytes as pixels
@@ -138,10 +142,11 @@ def test_a_tiff_of_deep_colors_is_seen_through_a_window() -> None:
 
 @pytest.mark.faults("I16", "I21")
 def test_without_the_extra_dark_colors_of_a_tiff_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode, "has_tifffile", lambda: False)
+    for module in (decode, deep_color):
+        monkeypatch.setattr(module, "has_tifffile", lambda: False)
     with pytest.raises(ImageError, match=r"almost black without a window; .*pip install .*\[tiff\]"):
-        decode_image(deep_color(RAMP, "RGB", "TIFF"))
-    assert decode_image(deep_color(RAMP * 16, "RGB", "TIFF")).max() == 255
+        decode_image(deep_file(RAMP, "RGB", "TIFF"))
+    assert decode_image(deep_file(RAMP * 16, "RGB", "TIFF")).max() == 255
     planes = tiff(colors(RAMP, "RGB").transpose(2, 0, 1), photometric="rgb", planarconfig="separate")
     with pytest.raises(ImageError, match=r"a TIFF of 16 bits for a color; to read it: .*pip install"):
         decode_image(planes)
@@ -161,7 +166,7 @@ def test_a_check_measures_the_window_of_dark_colors_and_names_those_without_one(
         (tmp_path / name).mkdir()
         for number in range(4):
             values = rng.integers(1000, 4000, (32, 32))
-            (tmp_path / name / f"{number}.tif").write_bytes(deep_color(values, "RGB", "TIFF"))
+            (tmp_path / name / f"{number}.tif").write_bytes(deep_file(values, "RGB", "TIFF"))
     source = open_source(str(tmp_path))
     window = measured_window(source.splits["train"])
     assert window is not None and 1000 <= window[0] < 1010 and 3990 < window[1] < 4000
@@ -172,6 +177,6 @@ def test_a_check_measures_the_window_of_dark_colors_and_names_those_without_one(
     for name in ("a", "b"):
         for number in range(4):
             values = rng.integers(1000, 4000, (32, 32))
-            (tmp_path / name / f"{number}.png").write_bytes(deep_color(values, "RGB", "PNG"))
+            (tmp_path / name / f"{number}.png").write_bytes(deep_file(values, "RGB", "PNG"))
     findings = check(open_source(str(tmp_path)), lambda done, total: None).findings
     assert sum("would be almost black" in finding.detail for finding in findings) == 8

@@ -20,12 +20,13 @@ from PIL import Image
 from torch import Tensor
 from torchvision.io import ImageReadMode, decode_jpeg
 
+from vit.data.deep_color import check_high_bytes, deep_colors, has_deep_color, is_deep
 from vit.data.dicom_file import dicom_header, is_dicom, read_dicom
 from vit.data.formats import has_dicom, has_tifffile
 from vit.data.image_bytes import ImageError as ImageError
 from vit.data.image_bytes import ImageReader, read_bytes
 from vit.data.image_header import check_size, no_warnings, opened
-from vit.data.planes import DARKEST, Planes, ValuesError, as_pixels, with_channels
+from vit.data.planes import Planes, ValuesError, as_pixels, with_channels
 from vit.data.preprocess import COLORS, Window
 from vit.data.tiff_file import ORIENTATION_TAG, is_tiff, read_tiff
 from vit.errors import install
@@ -34,7 +35,6 @@ BACKGROUND = 255  # white, below transparent pixels
 
 _BITS_TAG = 258
 _SAMPLES_TAG = 277
-_DEEP_COLOR = re.compile(r"(?<!BGR);16")  # of Pillow's raw modes; BGR;16 is 16 bits for all three colors
 _SOURCE = re.compile(r"^\w+, \S+\.cpp:\d+, ")  # "decode_jpeg, /.../decode_jpeg.cpp:171, Image is incomplete"
 
 
@@ -113,7 +113,7 @@ def _of_pillow(data: bytes, path: str | os.PathLike[str], window: Window | None,
     samples = tags.get(_SAMPLES_TAG, 1)
     if image.mode == "RGBX" or samples != len(image.getbands()):
         return f"a TIFF of {samples} channels"
-    keeps_high_byte = _has_deep_color(image)
+    keeps_high_byte = has_deep_color(image)
     # Pillow takes both bytes as pixels where colors lie one after the other
     misreads = not keeps_high_byte and len(image.getbands()) > 1 and max(tags.get(_BITS_TAG, (8,))) > 8
     if misreads or (keeps_high_byte and has_tifffile() and (window is not None or image.mode == "RGB")):
@@ -133,11 +133,11 @@ def _decoded(data: bytes, path: str | os.PathLike[str], window: Window | None) -
         except Exception as error:
             raise ImageError(path, "unreadable", f"damaged {image.format}: {_first_line(error)}") from error
         transparent = image.info.get("transparency")
-        if not isinstance(transparent, tuple) or not _has_deep_color(image):
-            return from_pillow(image, path, window)
+        if not isinstance(transparent, tuple) or not has_deep_color(image):
+            return from_pillow(image, path, window, data)
         del image.info["transparency"]  # Pillow would look for its lower 8 bits among the upper 8 bits of the pixels
-        pixels = from_pillow(image, path, window)
-        is_transparent = torch.from_numpy((_deep_colors(data) == transparent).all(axis=2))
+        pixels = from_pillow(image, path, window, data)
+        is_transparent = torch.from_numpy((deep_colors(data) == transparent).all(axis=2))
         return pixels.masked_fill(_upright(is_transparent[None], image), BACKGROUND)
 
 
@@ -156,7 +156,7 @@ def deep_values(
         if planes is not None:
             return planes.values if planes.is_deep and (planes.window is None or not is_dicom(data)) else None
         image = opened(data, path)
-        if not _is_deep(image):
+        if not is_deep(image):
             return None
         try:
             image.seek(0)
@@ -197,23 +197,28 @@ def _turned(pixels: Tensor, orientation: int) -> Tensor:
     return pixels
 
 
-def from_pillow(image: Image.Image, path: str | os.PathLike[str], window: Window | None = None) -> Tensor:
+def from_pillow(
+    image: Image.Image, path: str | os.PathLike[str], window: Window | None = None, data: bytes | None = None
+) -> Tensor:
     """Decode Pillow's image, whose size is within the limits: (3, H, W) uint8, upright, alpha over white.
+
+    Args:
+        data: the file's bytes, if they are at hand: the lower 8 of 16 bits for a color tell dark from black.
 
     Raises:
         ImageError: the image is damaged.
     """
     try:
         with no_warnings:
-            has_deep_color = _has_deep_color(image)
-            if window is not None and has_deep_color:
+            is_cut = has_deep_color(image)
+            if window is not None and is_cut:
                 raise ImageError(path, "unreadable", "16 bits for a color; a window needs gray values")
             if image.format != "HEIF":  # it opens at its primary picture, which need not be the first
                 image.seek(0)
             image.load()
             check_size(image.size, path)  # a HEIC may hold more pixels than its header says
-            if has_deep_color:
-                _check_high_bytes(image)
+            if is_cut:
+                check_high_bytes(image, data)
             return _upright(_pixels(image, window), image)
     except ImageError:
         raise
@@ -227,43 +232,9 @@ def _damaged(image: Image.Image, path: str | os.PathLike[str], error: Exception)
     return ImageError(path, "unreadable", f"damaged {image.format or 'image'}: {_first_line(error)}")
 
 
-def _is_deep(image: Image.Image) -> bool:
-    """Whether the pixels are gray values of more than 8 bits."""
-    return image.mode in ("I", "F") or image.mode.startswith("I;16")
-
-
-def _has_deep_color(image: Image.Image) -> bool:
-    """Whether a file has 16 bits for each color, of which Pillow reads the upper 8. Must be asked before loading."""
-    return not _is_deep(image) and any(_DEEP_COLOR.search(str(tile[3])) for tile in getattr(image, "tile", ()))
-
-
-def _deep_colors(data: bytes) -> npt.NDArray[np.uint16]:
-    """All 16 bits of the colors of a sound PNG (H, W, 3). Pillow reads the bytes of each one by one."""
-    parts = []
-    for raw_mode in ("RGB;16B", "RGB;16L"):  # the first and the second byte
-        image = Image.open(io.BytesIO(data), formats=("PNG",))
-        image.tile = [tile._replace(args=raw_mode) for tile in image.tile]
-        parts.append(np.asarray(image).astype(np.uint16))
-    return np.asarray(parts[0] << 8 | parts[1], dtype=np.uint16)
-
-
-def _check_high_bytes(image: Image.Image) -> None:
-    """Raise ValuesError where the upper 8 of 16 bits for a color leave an image almost black."""
-    if image.mode not in ("RGB", "RGBA"):  # in CMYK low values are bright
-        return
-    pixels = np.asarray(image)
-    seen = pixels[pixels[:, :, COLORS] > 0, :COLORS] if image.mode == "RGBA" else pixels
-    end = 256 * (int(seen.max(initial=0)) + 1)
-    if 256 < end <= DARKEST:  # where all upper bytes are 0, the image may as well be black
-        fix = "save it as a TIFF without transparency" + (
-            "" if has_tifffile() else f"; to read that: {install('tiff')}"
-        )
-        raise ValuesError(f"16-bit values below {end:,} of 65,535 would be almost black without a window; {fix}")
-
-
 def _pixels(image: Image.Image, window: Window | None) -> Tensor:
     """Pillow's pixels as (3, H, W) uint8, with gray levels of more than 8 bits scaled to 8."""
-    if not _is_deep(image):
+    if not is_deep(image):
         return _color(image)
     values = np.asarray(image)
     values = values.astype(np.uint16) if image.mode.startswith("I;16") else values
