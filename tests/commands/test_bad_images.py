@@ -63,7 +63,10 @@ def run_and_answer(vit, data, tmp_path, request):
 def test_what_breaks_while_it_is_decoded_is_left_out_and_counted(run_and_answer):
     run, answer = run_and_answer
     assert answer.code == 5 and answer.err.count("vit: error[") == 1, answer.err
-    assert "3 validation and test images cannot be read" in answer.err and str(run / "result.json") in answer.err
+    assert (
+        "3 of the validation and test images cannot be read or measured" in answer.err
+        and str(run / "result.json") in answer.err
+    )
     assert "test left out" in answer.out and "test/dark/01.png: damaged PNG" in answer.out
     result = json.loads((run / "result.json").read_text())
     assert {split: sorted(images) for split, images in result["left_out"].items()} == {

@@ -87,7 +87,7 @@ def test_a_study_compares_recipes_that_can_be_built(name):
     }
     budget, sizes, seeds = given.grid(60_000)
     cells = make_cells(series, sizes, seeds, budget, Inputs("photos", {}))
-    assert len(cells) == sum(map(len, series.values())) * len(sizes) * len(seeds) > 5
+    assert len(cells) == sum(map(len, series.values())) * len(sizes) * len(seeds) > 1
     assert f"{len(will_run(cells, {}))} cells" in CONFIGS[name].read_text()  # without those that tuning leaves out
     for recipe in (choice for choices in series.values() for choice in choices.values()):
         spec = spec_of(recipe)
