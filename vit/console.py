@@ -267,6 +267,11 @@ def percent(value: float, digits: int = 2) -> str:
     return f"{100 * value:.{digits}f} %"
 
 
+def count_of(number: int, thing: str) -> str:
+    """A number of things: "1 image", "2,000 images"."""
+    return f"{number:,} {thing}{'s' * (number != 1)}"
+
+
 def p_value(value: float) -> str:
     """A p value with three digits, and with more where it would be rounded up to 0.05; empty for NaN."""
     if math.isnan(value):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from vit.commands.arguments import StrPath, new_file, path_text, shell_command
 from vit.commands.label_check import check_folder, check_labels
 from vit.commands.shards import index, pack
-from vit.console import ProgressReport, Reporter
+from vit.console import ProgressReport, Reporter, count_of
 from vit.csv_files import new_table
 from vit.data.dataset_names import TableColumns
 from vit.errors import BadInputsError, ResourceError
@@ -121,7 +121,7 @@ def _check(reporter: Reporter, source: "Source") -> "CheckResult":
 
 def _counts(checked: "CheckResult") -> str:
     errors, warnings = checked.errors, len(checked.findings) - checked.errors
-    return f"{errors:,} error{'s' * (errors != 1)} and {warnings:,} warning{'s' * (warnings != 1)}"
+    return f"{count_of(errors, 'error')} and {count_of(warnings, 'warning')}"
 
 
 def _show(reporter: Reporter, source: "Source", checked: "CheckResult") -> None:

@@ -11,7 +11,7 @@ from vit.commands.arguments import ModelOrExport, StrPath, new_folder, path_text
 from vit.commands.multilabel_evaluation import measured_labels
 from vit.commands.single_label_evaluation import MeasuredImages
 from vit.commands.tta_options import fit_tta, warn_of_mirror
-from vit.console import Reporter
+from vit.console import Reporter, count_of
 from vit.data.dataset_names import TableColumns, check_data, is_parquet
 from vit.errors import BadInputsError, UsageError
 from vit.inference.engines.engine_names import EngineName, check_engine
@@ -247,8 +247,8 @@ def _page_images(
 
 def _check_all_readable(found: Evaluation) -> None:
     if found.unreadable:
-        count, (path, reason) = len(found.unreadable), next(iter(found.unreadable.items()))
+        path, reason = next(iter(found.unreadable.items()))
         raise BadInputsError(
-            f"{count:,} image{'s' * (count != 1)} cannot be read or measured, such as {path}: {reason}",
+            f"{count_of(len(found.unreadable), 'image')} cannot be read or measured, such as {path}: {reason}",
             f"see left_out in {EvaluationLayout(found.folder).metrics_path}",
         )

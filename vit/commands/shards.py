@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from vit.atomic_files import ABANDONED_SECONDS, atomic_write, partial_name
 from vit.commands.arguments import PositiveInt, StrPath, path_text
-from vit.console import ProgressReport, Reporter
+from vit.console import ProgressReport, Reporter, count_of
 from vit.csv_files import new_table
 from vit.data.dataset_names import INDEX_NAME, TableColumns, check_data
 from vit.errors import DataError, ResourceError, UsageError
@@ -99,7 +99,9 @@ def pack(
         size = sum(shard.stat().st_size for shard in shards)
     _say_left_out(reporter, [f"{one.path}: {one.reason}" for one in left_out], f" (see {folder / LEFT_OUT})")
     kept = total - len(left_out)
-    reporter.line(f"{_count(kept, 'image')} in {_count(len(shards), 'shard')}, {size / _MEGABYTE:,.1f} MB, in {folder}")
+    reporter.line(
+        f"{count_of(kept, 'image')} in {count_of(len(shards), 'shard')}, {size / _MEGABYTE:,.1f} MB, in {folder}"
+    )
     reporter.next_command(f"vit train {shlex.quote(os.fspath(folder))}")
     return PackedShards(folder / INDEX_NAME, kept, len(shards), len(left_out))
 
@@ -157,7 +159,7 @@ def index(shards: StrPath, *, output: StrPath | None = None) -> PackedShards:
     counts = ", ".join(f"{found.index.splits.count(split):,} {split}" for split in splits)
     num_classes = len(set(found.index.labels))
     reporter.line(
-        f"{_count(len(found.index), 'image')} in {_count(len(names), 'shard')} ({counts}), {num_classes:,} classes "
+        f"{count_of(len(found.index), 'image')} in {count_of(len(names), 'shard')} ({counts}), {num_classes:,} classes "
         f"from {found.labels_from}, in {file}"
     )
     reporter.next_command(f"vit train {shlex.quote(os.fspath(file))}")
@@ -196,11 +198,7 @@ def _write_left_out(path: Path, left_out: "Sequence[LeftOut]") -> None:
             table.row((one.path, one.split, one.reason))
 
 
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'s' * (number != 1)}"
-
-
 def _say_left_out(reporter: Reporter, lines: Sequence[str], where: str) -> None:
     if lines:
         some = "; ".join(lines[:SHOWN]) + "; ..." * (len(lines) > SHOWN)
-        reporter.notice(f"WARNING: left out {_count(len(lines), 'image')} that cannot be read{where}: {some}")
+        reporter.notice(f"WARNING: left out {count_of(len(lines), 'image')} that cannot be read{where}: {some}")

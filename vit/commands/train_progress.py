@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from vit.console import GrowingTable, ProgressReport, Reporter, duration, interval, percent
+from vit.console import GrowingTable, ProgressReport, Reporter, count_of, duration, interval, percent
 from vit.training.callbacks.listener import Listener
 
 if TYPE_CHECKING:
@@ -160,7 +160,5 @@ def _troubles(result: "RunResult") -> list[tuple[str, str]]:
     for split, images in result.left_out.items():
         some = "; ".join(f"{path}: {reason}" for path, reason in list(images.items())[:SHOWN_BAD])
         more = "; ..." * (len(images) > SHOWN_BAD)
-        facts.append(
-            (f"{split} left out", f"{len(images):,} image{'s' * (len(images) != 1)} that cannot be read: {some}{more}")
-        )
+        facts.append((f"{split} left out", f"{count_of(len(images), 'image')} that cannot be read: {some}{more}"))
     return facts
