@@ -16,6 +16,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +54,10 @@ def warn_of_other_weights(row: Row) -> None:
     if (row.folder / "study.json").is_file():
         known = StudyDirectory(row.folder).protocol().get("weights", {})
         assert isinstance(known, dict)
-        other = [name for name, found in known.items() if weights_hash(str(ROOT / name)) != found]
+        made = {name: found for name, found in known.items() if Path(name).is_relative_to(MADE)}  # not the teachers
+        other = [name for name, found in made.items() if weights_hash(str(ROOT / name)) != found]
         if other:
-            print(f"{len(other)} of {len(known)} weights differ from those of the kept cells, which train again")
+            print(f"{len(other)} of {len(made)} weights differ from those of the kept cells, which train again")
 
 
 def is_trained(row: Row) -> bool:
@@ -87,6 +89,14 @@ def train(row: Row, jobs: int) -> None:
         folder = MADE / row.name
         subprocess.run([sys.executable, str(HERE / script), *arguments, str(folder)], check=True, cwd=ROOT)
         warn_of_other_weights(row)
+    if row.teachers:
+        forget_teachers(row)
+        run_study(row, [*words, "--networks", row.teachers])
+    run_study(row, words)
+
+
+def run_study(row: Row, words: Sequence[str]) -> None:
+    """Run `vit` with words that train cells of a row, and keep the cells as they come."""
     print(f"$ vit {shlex.join(words)}", flush=True)
     process = subprocess.Popen([sys.executable, "-m", "vit", *words], cwd=ROOT)
     try:
@@ -106,16 +116,37 @@ def train(row: Row, jobs: int) -> None:
         raise SystemExit(f"vit study ended with {code}")
 
 
+def without_weights(row: Row) -> list[ListedCell]:
+    """The finished cells of a row whose weights are not here."""
+    if not (row.folder / "study.json").is_file():
+        return []
+    study = StudyDirectory(row.folder)
+    runs = [(cell, study.run(cell)) for cell in study.listed()]
+    return [cell for cell, run in runs if run.result_path.is_file() and not run.best_path.is_file()]
+
+
 def forget_unmeasured(row: Row) -> None:
     """Remove results of cells that were never measured and whose weights are not here, so that they train again."""
-    if not (row.folder / "study.json").is_file():
-        return
-    study = StudyDirectory(row.folder)
-    for cell in study.listed():
-        run = study.run(cell)
-        if run.result_path.is_file() and not run.best_path.is_file() and not is_measured(row, cell):
-            print(f"{cell.folder}: not measured, and its weights are not here; it trains again")
-            run.result_path.unlink()
+    for cell in without_weights(row):
+        if not is_measured(row, cell):
+            forget(row, cell, "not measured")
+
+
+def forget_teachers(row: Row) -> None:
+    """Remove results of teachers whose weights are not here, so that they train again."""
+    for cell in without_weights(row):
+        if cell.series == row.teachers:
+            forget(row, cell, "teaches cells that are missing")
+
+
+def forget(row: Row, cell: ListedCell, why: str) -> None:
+    """Remove the result of a cell, and the note of the machine that trained it."""
+    print(f"{cell.folder}: {why}, and its weights are not here; it trains again")
+    StudyDirectory(row.folder).run(cell).result_path.unlink()
+    path = row.folder / MACHINES
+    known: dict[str, list[str]] = read_json(path)
+    left = {machine: [one for one in cells if one != cell.folder] for machine, cells in known.items()}
+    write_json(path, {machine: cells for machine, cells in left.items() if cells})
 
 
 def is_measured(row: Row, cell: ListedCell) -> bool:

@@ -48,6 +48,7 @@ class Row:
     folders: bool = False
     makes: str = ""
     starts: str = ""
+    teachers: str = ""
     study: bool = True
     board: bool = False
     measures: tuple[str, ...] = ()
@@ -65,8 +66,12 @@ class Row:
             return "; ".join(f"python benchmarks/{words} {self.name}" for words in self.measures)
         data = "FOLDER " if self.folders else f"{MADE / self.name} " if self.makes else ""
         root = " --data.root FOLDER" if self.needs and not self.folders else ""
-        first = f"python benchmarks/{self.starts} {MADE / self.name}`, then `" if self.starts else ""
-        return f"{first}vit study {data}--config studies/{self.name}{root}"
+        study = f"vit study {data}--config studies/{self.name}{root}"
+        commands = [f"python benchmarks/{self.starts} {MADE / self.name}"] if self.starts else []
+        if self.teachers:  # their folder is named in the study
+            study += f" --out {EVIDENCE.name}"
+            commands.append(f"{study} --networks {self.teachers}")
+        return "`, then `".join([*commands, study])
 
 
 @dataclass(frozen=True)

@@ -165,6 +165,36 @@ def test_the_cells_of_a_row_that_starts_from_weights_follow_their_hashes(rows, s
     assert len(other) == 3 and all("ViT-DIET" in folder and "seed4" in folder for folder in other)  # of each size
 
 
+def test_a_teacher_without_weights_trains_again_and_is_noted_with_its_new_machine(
+    rows, evidence, tmp_path, monkeypatch
+):
+    import results
+
+    monkeypatch.setattr(rows, "EVIDENCE", tmp_path)
+    monkeypatch.setattr(results, "processor", lambda: "a laptop")
+    row = replace(evidence.rows["digits_demo"], teachers="CNN")
+    kept_folder = ROOT / "evidence" / row.name
+    shutil.copytree(kept_folder, row.folder, ignore=shutil.ignore_patterns("*.ckpt"))
+    results.forget_teachers(row)
+
+    def noted():
+        return json.loads((row.folder / "machines.json").read_text(encoding="utf-8"))
+
+    left = {path.parent.relative_to(row.folder).as_posix() for path in row.folder.glob("cells/*/*/*/result.json")}
+    assert left == {cell for cells in noted().values() for cell in cells}
+    assert len(left) == 5 and all("/ViT/" in cell for cell in left)
+    again = next(kept_folder.glob("cells/CNN/*/seed0-*/result.json")).relative_to(kept_folder)
+    shutil.copy(kept_folder / again, row.folder / again)
+    assert results.keep(row)
+    (machine,) = (name for name, cells in noted().items() if again.parent.as_posix() in cells)
+    assert machine.startswith("a laptop")
+
+
+def test_teachers_are_trained_before_and_in_the_same_folder(evidence):
+    teachers, study = evidence.rows["fashion_mnist_help"].command.split("`, then `")[1:]
+    assert teachers == f"{study} --networks fashion_mnist_cnn" and "--out evidence" in study
+
+
 def test_a_changed_result_changes_the_page(pages, rows, store, evidence, kept, tmp_path, monkeypatch):
     monkeypatch.setattr(rows, "EVIDENCE", tmp_path)
     row = kept["digits_demo"].row
