@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from matplotlib.text import Text
 from PIL import Image
 
 from vit.inference.intervals import Metric
@@ -50,6 +51,28 @@ def test_numbers_of_training_images_are_plain(sizes, scale, shown):
     rendered(figure, "svg")
     assert axes.get_xscale() == scale
     assert {one.get_text() for one in axes.get_xticklabels()} >= shown
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("sizes", [(14,) * 10, (13, 14, 14, 15, 15, 15, 16, 16, 17, 200)])
+def test_names_of_classes_lie_apart_and_in_the_figure(sizes, rate):
+    classes = [ClassSize(f"class {n}", size, Metric(rate, rate, rate)) for n, size in enumerate(sizes)]
+    figure = recall_by_size(classes)
+    rendered(figure, "png")
+    (axes,) = figure.axes
+    boxes = [Text.get_window_extent(text) for text in axes.texts]  # of an annotation: without its line
+    assert len(boxes) == len(sizes)
+    assert not [(a, b) for n, a in enumerate(boxes) for b in boxes[:n] if a.overlaps(b)]
+    assert all(axes.bbox.y0 <= box.y0 and box.y1 <= figure.bbox.y1 for box in boxes)
+
+
+@pytest.mark.parametrize("sizes", [(14, 14), (14, 15)])
+def test_numbers_of_training_images_are_whole(sizes):
+    figure = recall_by_size([ClassSize(f"{n}", size, Metric(0.9, 0.8, 1.0)) for n, size in enumerate(sizes)])
+    rendered(figure, "svg")
+    (axes,) = figure.axes
+    shown = [one.get_text() for one in axes.get_xticklabels()]
+    assert {str(size) for size in sizes} <= set(shown) and all(one.isdecimal() for one in shown)
 
 
 def test_epochs_are_whole_and_no_accuracy_is_above_100(tmp_path):

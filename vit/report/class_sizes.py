@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 
 from vit.data.samples import Labels
 from vit.inference.intervals import Metric
-from vit.report.style import class_axis, look, plain
+from vit.report.point_names import name_points
+from vit.report.style import class_axis, look
 
 MOST_NAMED = 12  # classes with a name on the figure: the rarest and the commonest, so far as there is room
 _ENDS = 3  # named classes at each end where there are more
@@ -59,12 +60,11 @@ def recall_by_size(classes: Sequence[ClassSize]) -> Figure:
         sizes = np.array([one.training_images for one in shown], dtype=np.float64)
         recalls, lows, highs = np.array([(one.recall.value, one.recall.low, one.recall.high) for one in shown]).T
         errors = 100 * np.clip([recalls - lows, highs - recalls], 0.0, None)
-        few = len(shown) <= MOST_NAMED
-        faint = f"{color}{'90' if few else '30'}"  # with an opacity: many intervals overlap
+        faint = f"{color}{'90' if len(shown) <= MOST_NAMED else '30'}"  # with an opacity: many intervals overlap
         axes.errorbar(sizes, 100 * recalls, errors, fmt=marker, color=color, ecolor=faint, markersize=4)
-        for one in shown if few else (*shown[:_ENDS], *shown[-_ENDS:]):
-            place = (one.training_images, 100 * one.recall.value)
-            axes.annotate(plain(one.class_name), place, (4, 4), textcoords="offset points", fontsize=7)
     class_axis(axes, [one.training_images for one in shown], "training images of the class")
     axes.set(ylabel="recall (%)", ylim=(-3, 103))
+    named = shown if len(shown) <= MOST_NAMED else [*shown[:_ENDS], *shown[-_ENDS:]]
+    places = [(one.training_images, 100 * one.recall.value) for one in named]
+    name_points(axes, [one.class_name for one in named], places)
     return figure

@@ -12,6 +12,7 @@ from vit.data.samples import Labels
 from vit.inference.multilabel_metrics import LabelMetrics
 from vit.inference.scored_labels import ScoredLabels
 from vit.report.figures import reliability
+from vit.report.point_names import name_points
 from vit.report.style import class_axis, look, plain
 
 MOST_CURVES = 10  # more curves than colors tell nothing
@@ -30,14 +31,13 @@ def average_precision_by_size(rows: Sequence[LabelMetrics], training_images: Lab
     axes = figure.subplots()
     color, marker = look(0)
     shown = [(int(size), row, row.ap) for size, row in zip(training_images, rows, strict=True) if size and row.ap]
-    for size, row, ap in shown:
+    for size, _, ap in shown:
         errors = [[100 * max(ap.value - ap.low, 0.0)], [100 * max(ap.high - ap.value, 0.0)]]
         axes.errorbar([size], [100 * ap.value], errors, fmt=marker, color=color, ecolor=f"{color}90", markersize=4)
-        if len(shown) <= _MOST_NAMED:
-            words = plain(row.label)
-            axes.annotate(words, (size, 100 * ap.value), (4, 4), textcoords="offset points", fontsize=7)
     class_axis(axes, [size for size, *_ in shown], "training images with the label")
     axes.set(ylabel="average precision (%)", ylim=(-3, 103))
+    if len(shown) <= _MOST_NAMED:
+        name_points(axes, [row.label for _, row, _ in shown], [(size, 100 * ap.value) for size, _, ap in shown])
     return figure
 
 
