@@ -32,7 +32,7 @@ class Backbone:
             unless `equal_seeds`.
         behind: error beyond that of the most accurate backbone, on the same seeds and images; 0 for that one, and
             None without a common seed.
-        p_adjusted: p value of the test that `behind` is zero, corrected for all backbones; 1 without a test.
+        p_adjusted: p value of the test that `behind` is zero, corrected for all pairs of backbones; 1 without a test.
         neighbors: test accuracy of nearest neighbors in its features, mean over the seeds.
         seconds_per_image: time of reading an image and computing its features, on the threads of one cell.
         parameters: number of parameters.

@@ -1,5 +1,6 @@
 """Backbones of a study of linear probes, compared on the same seeds and test images"""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from vit.errors import DataError
 from vit.layout import FEATURES
 from vit.models.spec import NetworkSpec
 from vit.study.backbones import Backbone
-from vit.study.findings import CellResult, Interval
+from vit.study.findings import CellResult, Difference, Interval
 from vit.study.folder import collect
 from vit.study.grid import Cell
 from vit.study.neighbors import neighbor_accuracy
@@ -33,7 +34,7 @@ def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str,
     """The backbones of a finished study at the largest size that all have, the most accurate first.
 
     A backbone without a finished probe does not count. Where no size is common, it is the one that most of them have.
-    Differences are paired by seed and test image, and tested with Hochberg's correction for all of them.
+    Differences are paired by seed and test image, and tested with a correction (`behind_the_first`).
 
     Args:
         study: folder of the study.
@@ -54,10 +55,7 @@ def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str,
     wrong = {name: _wrong(found, equal) for name, found in here.items()}
     errors = {name: mean_error(np.stack(list(of_seeds.values()))) for name, of_seeds in wrong.items()}
     order = sorted(here, key=lambda name: errors[name].value)
-    shared = {name: pairs({size: wrong[name]}, {size: wrong[order[0]]}) for name in order[1:]}
-    gaps = {name: difference(pair) for name, found in shared.items() for pair in found}  # none without a common seed
-    adjusted = hochberg([gap.tested_p for gap in gaps.values()])
-    gaps = {name: replace(gap, p_adjusted=p) for (name, gap), p in zip(gaps.items(), adjusted, strict=True)}
+    gaps = behind_the_first({name: wrong[name] for name in order}, size)
     recipes = {cell.series: cell.recipe for cell in cells if cell.num_images == size}
     found = []
     for name in order:
@@ -81,6 +79,27 @@ def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str,
             )
         )
     return found
+
+
+def behind_the_first(wrong: Mapping[str, Mapping[int, Bools]], size: int) -> dict[str, Difference]:
+    """The difference of each backbone to the most accurate one; none without a common seed.
+
+    The tests have Hochberg's correction for all pairs of backbones. The same test images choose the most accurate one,
+    so any pair may become a claim.
+
+    Args:
+        wrong: {name: {seed: (T,) which test images are wrong}}, the most accurate backbone first.
+        size: number of training images.
+    """
+    first, *_ = wrong
+    found = {
+        (better, name): difference(pair)
+        for better, name in itertools.combinations(wrong, 2)
+        for pair in pairs({size: wrong[name]}, {size: wrong[better]})
+    }
+    adjusted = hochberg([one.tested_p for one in found.values()])
+    tested = zip(found.items(), adjusted, strict=True)
+    return {name: replace(one, p_adjusted=p) for ((better, name), one), p in tested if better == first}
 
 
 def stored_features(study: Path, recipe: Recipe) -> list[StoredFeatures]:
