@@ -1,6 +1,7 @@
 """`vit probe`: backbones compared by linear probes, each image computed once."""
 
 import json
+import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,11 @@ from types import SimpleNamespace
 import pytest
 
 import vit
+from tests.data.parquet.written import rows_of, write
 from vit.commands.probe import _label
 from vit.commands.study_progress import HEAD_WORK, _work
 from vit.csv_files import records
+from vit.data.split import read_splits
 from vit.errors import DataError, UsageError
 from vit.study.findings import Interval
 from vit.training.features import StoredFeatures
@@ -80,6 +83,32 @@ def test_the_table_has_the_most_accurate_backbone_first(probed):
     assert 0.1 < first.neighbors <= 1 and first.seconds_per_image > 0
     page = (probed.folder / "report.html").read_text()
     assert "<h2>Backbones</h2>" in page and "nearest neighbors" in page and "optimizer steps" not in page
+
+
+def test_groups_stay_together_and_go_on_to_the_next_command(vit, draw_classes, tmp_path):
+    data = draw_classes(tmp_path / "colors", ("blue", "green", "red"), 20, side=8)
+    pattern = r"(\d\d)\.png"
+    line = ("probe", data, "--backbones", "random:vit_nano_patch2_8", "--seeds", 1, "--jobs", 1, "--image_size", 8)
+    told = vit(*line, "--groups", pattern, "--out", tmp_path)
+    assert told.code == 0, told.err
+    (splits,) = tmp_path.glob("colors_probe/cells/*/*/*/splits.csv")
+    numbers = [{Path(row.path).name for row in rows} for rows in read_splits(splits).values()]
+    assert len(numbers) == 3 and sum(map(len, numbers)) == len(set.union(*numbers)) == 20
+    *_, last = told.out.strip().splitlines()
+    assert shlex.split(last)[1:6] == ["vit", "train", str(data), "--data.groups", pattern]
+
+
+def test_columns_of_a_table_are_chosen(vit, draw_classes, tmp_path):
+    names = ("blue", "green", "red")
+    images, labels = rows_of(draw_classes(tmp_path / "colors", names, 14, side=8), names)
+    columns = {"shape": [label % 2 for label in labels], "color": labels}
+    write(tmp_path / "table.parquet", images, [0.5] * 42, None, columns=columns)
+    line = ("probe", tmp_path / "table.parquet", "--backbones", "random:vit_nano_patch2_8", "--seeds", 1, "--jobs", 1)
+    told = vit(*line, "--image_size", 8, "--label_column", "color", "--out", tmp_path)
+    assert told.code == 0, told.err
+    (classes,) = tmp_path.glob("table_probe/cells/*/*/*/classes.json")
+    assert json.loads(classes.read_text())["classes"] == ["0", "1", "2"]
+    assert "--data.label_column color" in told.out.strip().splitlines()[-1]
 
 
 @pytest.mark.faults("K19")

@@ -53,7 +53,7 @@ def show_pretrain_result(reporter: Reporter, run: "RunDirectory", result: "RunRe
             "WARNING: the k-NN accuracy fell, so the features fit your classes less than before; a short pretraining "
             "often does that. Compare before you use this backbone"
         )
-    if is_worse and start is not None and options.keys() <= {"root"}:  # those that a probe takes
+    if is_worse and start is not None:
         reporter.next_command(
             shell_command("vit", "probe", data, options=options | {"backbones": f"{start},{run.path}"})
         )

@@ -1,12 +1,11 @@
 """`vit probe DATA --backbones A,B,...`: which pretrained network fits these images best, by linear probes"""
 
 import os
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from vit.commands.arguments import PositiveInt, StrPath, path_text
+from vit.commands.arguments import PositiveInt, StrPath, path_text, shell_command
 from vit.commands.executor_options import ExecutorOptions
 from vit.commands.study_cells import train_cells
 from vit.commands.study_options import StudyOptions, items
@@ -43,7 +42,10 @@ def probe(
     sizes: str = "all",
     seeds: PositiveInt = 5,
     image_size: PositiveInt | None = None,
+    groups: str | None = None,
     root: StrPath | None = None,
+    image_column: str | None = None,
+    label_column: str | None = None,
     out: StrPath = "studies",
     name: str | None = None,
     **where: Annotated[Any, ExecutorOptions],
@@ -60,7 +62,10 @@ def probe(
         sizes: numbers of training images: counts, percentages, all
         seeds: number of seeds; each draws its own training images where a size is below all
         image_size: side of the input in pixels; null: as each backbone was trained
+        groups: regular expression that finds the group in each path, as data.groups of 'vit train'
         root: folder of torchvision data sets
+        image_column: column of images in a parquet table; null: the only one, or the one with a usual name
+        label_column: column of labels in a parquet table; null: the only one, or the one with a usual name
         out: parent folder of study folders
         name: name of the study's folder; null: the data's name with _probe
         where: jobs=2, executor="slurm", cluster={"time": "2h"} as for `vit.study`
@@ -80,9 +85,10 @@ def probe(
     folder = Path(out).expanduser() / (name or f"{Path(data).stem}_probe")
     sources = _sources(items(backbones), folder)
     recipes = _write_recipes(sources, folder, image_size)
-    given = {} if root is None else {"root": path_text(root)}
+    known = {"root": path_text(root), "groups": groups, "image_column": image_column, "label_column": label_column}
+    of_data = {name: value for name, value in known.items() if value is not None}
     options = StudyOptions(
-        source=os.fspath(data), networks=recipes, sizes=sizes, seeds=seeds, budget="epochs:1", data=dict(given),
+        source=os.fspath(data), networks=recipes, sizes=sizes, seeds=seeds, budget="epochs:1", data=dict(of_data),
         out=str(folder.parent), name=folder.name, wandb="off", **where,
     )  # fmt: skip
     reporter = Reporter()
@@ -110,8 +116,8 @@ def probe(
     reporter.facts([("report", str(plan.folder.report_path)), ("table", str(plan.folder.backbones_path))])
     if num_failed:
         raise BadInputsError(f"{num_failed} probes failed", "see log.txt in their folders, and give the command again")
-    data_words = shlex.quote(os.fspath(data)) + (f" --data.root {shlex.quote(str(root))}" if root else "")
-    reporter.next_command(f"vit train {data_words} --init_from {shlex.quote(found[0].source)}")
+    next_options = {f"data.{name}": value for name, value in of_data.items()} | {"init_from": found[0].source}
+    reporter.next_command(shell_command("vit", "train", data, options=next_options))
     return ProbeSummary(plan.folder.path, found)
 
 
