@@ -9,7 +9,10 @@ DRAWS, BACKBONES, SEEDS, IMAGES = 40, 12, 5, 300
 
 
 def test_equal_backbones_are_seldom_told_apart():
-    """At most 5 % of studies of equally good backbones may claim a difference (an eighth with a correction for eleven tests)."""
+    """At most 5 % of studies of equally good backbones may claim a difference.
+
+    With a correction for the eleven tests alone, an eighth did.
+    """
     random, claimed = np.random.default_rng(0), 0
     for _ in range(DRAWS):
         wrong = random.random((BACKBONES, SEEDS, IMAGES)) < random.random(IMAGES) * 0.6  # images differ in difficulty

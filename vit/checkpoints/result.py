@@ -20,7 +20,8 @@ from vit.models.spec import NetworkSpec
 
 _KEYS = {"num_images": "images"}  # attribute -> key of result.json, where they differ
 _IN_NETWORK = ("spec", "image_size")  # attributes that the key "network" holds
-_LEFT_OUT = ("multilabel", "licence", "teacher", "method", "rounds")  # keys that a result lacks where they are None
+# Keys that a result lacks where they are None.
+_LEFT_OUT = ("multilabel", "licence", "teacher", "method", "rounds", "test_groups")
 _REPEATED = ("name", "image_size", "num_classes", "model")  # keys of "network" that are not options
 
 
@@ -73,6 +74,8 @@ class RunResult:
         teacher: network and file of the teacher; None where the labels alone taught.
         method: method of a pretraining, which has no classes and no test; None: the network was trained on labels.
         rounds: number of validations; None in results of earlier versions.
+        test_groups: number of groups of the test images, which the intervals take for independent; None: all images
+            are.
         validation_name: name of what precedes a validation: "epoch", "validation" after a number of steps, or "penalty"
             of a linear probe.
     """
@@ -111,6 +114,7 @@ class RunResult:
     teacher: str | None = None
     method: str | None = None
     rounds: int | None = None
+    test_groups: int | None = None
     validation_name: str = "epoch"
 
     @property

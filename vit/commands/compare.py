@@ -96,7 +96,7 @@ def compare(
 
 
 def _show_accuracies(reporter: Reporter, found: "RunComparison") -> None:
-    reporter.line(f"{found.num_images:,} test images of {found.runs[0].data}; 95 % intervals")
+    reporter.line(f"{found.images} of {found.runs[0].data}; 95 % intervals")
     rows = []
     for run, accuracy in zip(found.runs, found.accuracies, strict=True):
         right = int(run.correct.sum())
@@ -108,7 +108,8 @@ def _show_accuracies(reporter: Reporter, found: "RunComparison") -> None:
 def _show_pairs(reporter: Reporter, found: "RunComparison") -> None:
     """The first run with each other run, over the test images alone."""
     reporter.line(f"\nAccuracy of {found.runs[0].name} minus that of each other run, on the same images")
-    columns = ("against", "difference in points", "only first right", "only other right", "McNemar's p", "p corrected")
+    p_name = "McNemar's p" if found.runs[0].groups is None else "p of groups"
+    columns = ("against", "difference in points", "only first right", "only other right", p_name, "p corrected")
     reporter.table(columns, [_pair(pair) for pair in found.pairs])
     reporter.line(
         "\nThe intervals are about these trained models; another seed gives others, and 'vit study' trains them."

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -104,9 +104,11 @@ def evaluate(
 
     from vit.commands.measured_images import check_same_task, choose_split, with_model_classes
     from vit.inference.engine import distributed
+    from vit.inference.image_groups import numbered
     from vit.inference.metrics import measure
     from vit.inference.predictor import load
     from vit.inference.scored_labels import ScoredLabels
+    from vit.training.run_images import measured_part
     from vit.weights.licence import licence_words
 
     with distributed() as rank:
@@ -129,6 +131,7 @@ def evaluate(
         several = measured_labels(scored, predictor.multilabel, predictor.class_names)
         found = Evaluation(folder, several.measurement, dict(scored.left_out), seen, predictor.engine.name, tta)
     else:
+        scored = replace(scored, groups=numbered(measured_part(samples, scored.left_out).groups))
         measurement = measure(scored, predictor.class_names, scores=scores)
         found = Evaluation(folder, measurement, dict(scored.left_out), seen, predictor.engine.name, tta)
     if rank == 0:

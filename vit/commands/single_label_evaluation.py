@@ -49,10 +49,11 @@ class MeasuredImages:
 
     def show(self, reporter: Reporter) -> None:
         """Show all metrics on the terminal."""
+        from vit.inference.image_groups import count_words
         from vit.inference.metrics import f1_order
 
         measurement = self.measurement
-        reporter.line(f"{measurement.num_images:,} images; 95 % intervals")
+        reporter.line(f"{count_words(measurement.num_images, measurement.num_groups)}; 95 % intervals")
         reporter.facts(_facts(measurement))
         measured = [row for row in measurement.per_class if row.num_images]
         worst = sorted(measured, key=f1_order)[:SHOWN_CLASSES]

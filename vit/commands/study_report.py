@@ -47,7 +47,7 @@ def _show(reporter: Reporter, findings: "Findings") -> None:
     points = [{point.num_images: point for point in series.points} for series in findings.series]
     sizes = sorted({images for own in points for images in own})
     length = budget_words(findings.protocol)
-    title = f"Test error in % on {findings.num_test_images:,} images: mean over the seeds, 95 % interval"
+    title = f"Test error in % on {findings.test_images}: mean over the seeds, 95 % interval"
     reporter.line(f"\n{title}{f'; {length}' * bool(length)}")
     if left_out := findings.protocol.get("left_out"):
         reporter.line(f"without {left_out}")

@@ -106,6 +106,8 @@ def show_result(reporter: Reporter, run: "RunDirectory", result: "RunResult") ->
 
 def _metrics(result: "RunResult") -> list[tuple[str, str]]:
     """Accuracies and calibration error."""
+    from vit.inference.image_groups import count_words
+
     if result.multilabel is not None:
         return _label_metrics(result)
     facts = [("validation accuracy", percent(result.validation["val/acc1"]))] if result.validation else []
@@ -113,7 +115,8 @@ def _metrics(result: "RunResult") -> list[tuple[str, str]]:
         facts.append(
             (
                 "test accuracy",
-                f"{interval(**result.metrics['acc1'])}, {result.num_images['test']:,} images, 95 % interval",
+                f"{interval(**result.metrics['acc1'])}, {count_words(result.num_images['test'], result.test_groups)}, "
+                "95 % interval",
             )
         )
         balanced = result.metrics["balanced_accuracy"]

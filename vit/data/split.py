@@ -206,6 +206,14 @@ def lists_several_labels(path: Path) -> bool:
         return file.readline().strip().split(",")[:3] == list(MULTILABEL_COLUMNS)
 
 
+def lists_groups(path: Path) -> bool:
+    """Whether there is a readable `splits.csv` that has the group of each image."""
+    if not path.is_file():
+        return False
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        return GROUP in file.readline().strip().split(",")[len(COLUMNS) :]
+
+
 def read_splits(path: Path) -> dict[str, list[SplitRow]]:
     """The rows of `splits.csv` by split, in the order of the file.
 

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from scipy.stats import binomtest
 
+from vit.data.samples import Labels
+from vit.inference.image_groups import NORMAL_QUANTILE, Bools, gathered, number_of
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -15,6 +18,40 @@ class Metric:
 
     @classmethod
     def fraction(cls, count: int, total: int) -> "Metric":
-        """`count` of `total` images, with Wilson's interval."""
+        """`count` of `total` independent images, with Wilson's interval."""
         within = binomtest(count, total).proportion_ci(0.95, "wilson")
         return cls(count / total, float(within.low), float(within.high))
+
+    @classmethod
+    def share(cls, flags: Bools, groups: Labels | None = None) -> "Metric":
+        """The fraction of images with a flag (n,); its interval takes groups of images, if any, for independent.
+
+        It is never narrower than that of independent images.
+
+        Args:
+            groups: (n,) as of `image_groups.numbered`.
+        """
+        count, total, num_groups = int(flags.sum()), len(flags), number_of(groups)
+        if num_groups is None:
+            return cls.fraction(count, total)
+        value = count / total
+        if count in (0, total) or num_groups < 2:
+            return cls(value, *wilson_ends(value, float(num_groups), NORMAL_QUANTILE))
+        variance = max(float(gathered(flags, groups).var(ddof=1)), value * (1 - value)) / total
+        return cls(value, *wilson_ends(value, value * (1 - value) / variance, NORMAL_QUANTILE))
+
+
+def wilson_ends(share: float, count: float, quantile: float) -> tuple[float, float]:
+    """The ends of Wilson's interval of a share with as many independent images as would give the same standard error.
+
+    They stay between 0 and 1, and differ where no image is wrong (Korn and Graubard 1998, "Confidence intervals for
+    proportions with small expected number of positive counts").
+
+    Args:
+        count: number of independent images, share * (1 - share) / variance.
+        quantile: half the width of the interval of a mean, in standard errors.
+    """
+    grown = 1 + quantile**2 / count
+    center = (share + quantile**2 / (2 * count)) / grown
+    around = quantile / grown * (share * (1 - share) / count + quantile**2 / (4 * count**2)) ** 0.5
+    return max(0.0, min(center - around, share)), min(1.0, max(center + around, share))

@@ -8,6 +8,7 @@ import numpy as np
 
 from vit.checkpoints.novelty import is_unlike
 from vit.checkpoints.validation_scores import ValidationScores
+from vit.data.samples import Labels
 from vit.inference.intervals import Metric
 from vit.inference.prediction_sets import SET_METHODS, PredictionSets, SetMethod
 from vit.inference.scored_images import Floats, ScoredImages
@@ -68,10 +69,10 @@ class MeasuredNovelty:
     counts: list[int]
 
     @classmethod
-    def of(cls, novelty: Floats) -> "MeasuredNovelty":
-        """The counts of images with some novelties (n,)."""
+    def of(cls, novelty: Floats, groups: Labels | None = None) -> "MeasuredNovelty":
+        """The counts of images with some novelties (n,), and perhaps with groups (n,)."""
         counts, _ = np.histogram(novelty, bins=20, range=(0, 1))
-        return cls(Metric.fraction(int(is_unlike(novelty).sum()), len(novelty)), counts.tolist())
+        return cls(Metric.share(is_unlike(novelty), groups), counts.tolist())
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def measure_answers(scored: ScoredImages, scores: ValidationScores, seed: int = 
         Metric(curve.area, curve.area_low, curve.area_high),
         [_measured_threshold(target, scored, scores) for target in TARGETS],
         [_measured_sets(method, coverage, scored, scores, seed) for coverage in COVERAGES for method in SET_METHODS],
-        None if scored.novelty is None else MeasuredNovelty.of(scored.novelty),
+        None if scored.novelty is None else MeasuredNovelty.of(scored.novelty, scored.groups),
     )
 
 
@@ -139,9 +140,9 @@ def _measured_threshold(target: float, scored: ScoredImages, scores: ValidationS
     if found is None:
         return MeasuredThreshold(target, None, None, None)
     kept = scored.confidences >= found.value
-    count = int(kept.sum())
-    accuracy = Metric.fraction(int(scored.correct[kept].sum()), count) if count else None
-    return MeasuredThreshold(target, found.value, Metric.fraction(count, len(kept)), accuracy)
+    groups = scored.groups
+    accuracy = Metric.share(scored.correct[kept], None if groups is None else groups[kept]) if kept.any() else None
+    return MeasuredThreshold(target, found.value, Metric.share(kept, groups), accuracy)
 
 
 def _measured_sets(
@@ -156,7 +157,7 @@ def _measured_sets(
     return MeasuredSets(
         method,
         coverage,
-        Metric.fraction(int(hits.sum()), count),
+        Metric.share(hits, scored.groups),
         float(members.sum(axis=1).mean()),
         [float(h / n) if n else None for h, n in zip(hit, seen, strict=True)],
         len(rule.unlimited),

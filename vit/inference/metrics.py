@@ -11,6 +11,7 @@ from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.samples import Labels
+from vit.inference.image_groups import number_of
 from vit.inference.intervals import Metric as Metric
 from vit.inference.measured_answers import MeasuredAnswers, measure_answers
 from vit.inference.scored_images import Floats, ScoredImages
@@ -123,6 +124,7 @@ class Measurement:
 
     Attributes:
         num_images: number of scored images.
+        num_groups: number of groups of these images, which intervals take for independent; None: all images are.
         metrics: metrics over all images.
         temperature: number that divided the logits.
         uncalibrated: metrics at temperature 1, where they differ.
@@ -138,6 +140,7 @@ class Measurement:
     per_class: list[ClassMetrics]
     confusion: npt.NDArray[np.int64] | None
     answers: MeasuredAnswers | None = None
+    num_groups: int | None = None
 
     def to_dict(self) -> dict[str, object]:
         """The content of an evaluation's metrics.json."""
@@ -148,6 +151,8 @@ class Measurement:
             "uncalibrated": self.uncalibrated.to_dict(),
             "per_class": [row.to_dict() for row in self.per_class],
         }
+        if self.num_groups is not None:
+            content["groups"] = self.num_groups
         if self.answers is not None:
             content["answers"] = self.answers.to_dict()
         return content if self.confusion is None else {**content, "confusion": self.confusion.tolist()}
@@ -172,6 +177,7 @@ def measure(
         per_class=per_class(scored.labels, scored.predictions, class_names),
         confusion=confusion(scored.labels, scored.predictions, num_classes) if is_readable else None,
         answers=None if scores is None else measure_answers(scored, scores, seed),
+        num_groups=number_of(scored.groups),
     )
 
 
@@ -193,11 +199,12 @@ def with_intervals(scored: ScoredImages, num_classes: int, seed: int = 0) -> Met
         found["macro_f1"] = float((2 * hit[either > 0] / either[either > 0]).mean())
         return found
 
-    count = len(labels)
-    measured = values(np.ones(count))
+    measured = values(np.ones(len(labels)))
+    unit = np.arange(len(labels)) if scored.groups is None else scored.groups  # what is drawn as a whole
+    count = int(unit.max()) + 1
     generator = np.random.default_rng(seed)
     samples = [
-        values(np.bincount(generator.integers(0, count, count), minlength=count).astype(np.float64))
+        values(np.bincount(generator.integers(0, count, count), minlength=count).astype(np.float64)[unit])
         for _ in range(RESAMPLES)
     ]
 
@@ -206,8 +213,8 @@ def with_intervals(scored: ScoredImages, num_classes: int, seed: int = 0) -> Met
         return Metric(measured[name], float(low), float(high))
 
     return Metrics(
-        acc1=Metric.fraction(round(measured["acc1"] * count), count),
-        acc5=Metric.fraction(round(measured["acc5"] * count), count) if "acc5" in measured else None,
+        acc1=Metric.share(correct, scored.groups),
+        acc5=Metric.share(columns["acc5"] > 0, scored.groups) if "acc5" in columns else None,
         balanced_accuracy=bootstrapped("balanced_accuracy"),
         macro_f1=bootstrapped("macro_f1"),
         nll=bootstrapped("nll"),

@@ -22,6 +22,7 @@ class ScoredImages:
         temperature: number that divided the logits before the softmax.
         left_out: images that could not be read and have no entry: {name: reason}.
         novelty: (n,) what fraction of the validation images is more like the training images; None if not computed.
+        groups: (n,) number of each image's group, as of `image_groups.numbered`; None: all images are independent.
     """
 
     paths: tuple[str, ...]
@@ -30,6 +31,7 @@ class ScoredImages:
     temperature: float = 1.0
     left_out: Mapping[str, str] = field(default_factory=dict)
     novelty: Floats | None = None
+    groups: Labels | None = None
 
     @property
     def predictions(self) -> Labels:

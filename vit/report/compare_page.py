@@ -113,7 +113,8 @@ def write_compare_page(path: Path, found: RunComparison, source: Source | None) 
     sections = _sections(found, pictures)
     content: dict[str, object] = {
         "data": first.data,
-        "num_images": found.num_images,
+        "images": found.images,
+        "has_groups": found.runs[0].groups is not None,
         "headline": _headline(found),
         "runs": _run_rows(found),
         "pairs": [] if found.groups else [_pair_row(number, pair, sections) for number, pair in enumerate(found.pairs)],
@@ -189,7 +190,7 @@ def _p(p: float) -> str:
 
 def _summary(found: RunComparison) -> list[str]:
     first = found.runs[0]
-    lines = [f"{len(found.runs)} runs on {found.num_images:,} test images of {first.data}"]
+    lines = [f"{len(found.runs)} runs on {found.images} of {first.data}"]
     lines += [f"{letter}: {name}, accuracy {accuracy}" for letter, name, accuracy, _, _ in _run_rows(found)]
     steps = ["More test images or more seeds (vit study) narrow the intervals."]
     if not found.groups:

@@ -11,6 +11,7 @@ from vit.data.dataset import image_of
 from vit.data.image_bytes import ImageError
 from vit.data.preprocess import Preprocess
 from vit.data.samples import Samples
+from vit.inference.image_groups import count_words
 from vit.inference.metrics import MOST_IN_CONFUSION, NAMES, Measurement
 from vit.inference.scored_images import ScoredImages
 from vit.inference.scored_rows import ScoredRow
@@ -23,7 +24,7 @@ from vit.report.page import with_next_steps, write_page
 from vit.report.run_common import MOST_CLASSES, MOST_PICTURES
 from vit.report.run_pictures import Card, Cards, Pixels
 from vit.report.run_summary import advice, result_lines
-from vit.report.run_tables import ClassRow, MetricRow, Tested, class_rows, metric_row, share
+from vit.report.run_tables import ClassRow, MetricRow, Tested, cell_of, class_rows, metric_row
 from vit.report.scripts import scripts
 from vit.study.wording import Cell
 
@@ -63,7 +64,7 @@ class EvaluationContent:
     split: str
     tta: str | None
     seen: dict[str, int]
-    num_images: int
+    images: str
     num_right: int
     num_classes: int
     accuracy: Cell
@@ -98,7 +99,8 @@ def write_evaluation_page(
     confusions = confusion_content(
         tested, class_names, pictures, files.predictions_path.name, [row.number for row in measured]
     )
-    num_right = int(tested.correct.sum())
+    num_right, accuracy = int(tested.correct.sum()), measurement.metrics.acc1
+    counted_images = count_words(len(rows), measurement.num_groups)
     after, before = measurement.metrics.to_dict(), measurement.uncalibrated.to_dict()
     small = len(class_names) <= MOST_IN_MATRIX or len(class_names) > MOST_IN_CONFUSION
     answers = measurement.answers
@@ -109,10 +111,10 @@ def write_evaluation_page(
         split=images.split,
         tta=images.tta,
         seen={name: count for name, count in images.seen.items() if count},
-        num_images=len(rows),
+        images=counted_images,
         num_right=num_right,
         num_classes=len(class_names),
-        accuracy=share(num_right, len(rows)),
+        accuracy=cell_of(accuracy),
         metrics=[metric_row(title, name, after, before) for name, title in NAMES.items() if name in after],
         temperature=measurement.temperature,
         has_pictures=True,
@@ -127,7 +129,7 @@ def write_evaluation_page(
         unsure=None if answers is None
         else unsure_content(answers, tested.correct, tested.confidences, class_names),
         unreadable=list(scored.left_out.items()),
-        summary=_summary(images, num_right, len(rows), confusions, measured),
+        summary=_summary(images, measurement, num_right, confusions, measured),
     )  # fmt: skip
     write_page(files.report_path, "evaluation.html", {**vars(content), **scripts("table.js", "copy.js")})
 
@@ -142,10 +144,16 @@ def scored_rows(scored: ScoredImages, class_names: Sequence[str]) -> list[Scored
 
 
 def _summary(
-    images: EvaluatedImages, num_right: int, num_images: int, confusions: ConfusionContent, classes: Sequence[ClassRow]
+    images: EvaluatedImages,
+    measurement: Measurement,
+    num_right: int,
+    confusions: ConfusionContent,
+    classes: Sequence[ClassRow],
 ) -> list[str]:
-    lines = result_lines(f"{images.network} on {images.data}", num_right, num_images, images.split, confusions.cells)
-    return with_next_steps(lines, advice(num_right, num_images, classes))
+    kind = "image" if images.split == "all" else f"{images.split} image"
+    measured, accuracy = count_words(measurement.num_images, measurement.num_groups, kind), measurement.metrics.acc1
+    lines = result_lines(f"{images.network} on {images.data}", accuracy, num_right, measured, confusions.cells)
+    return with_next_steps(lines, advice(accuracy, classes))
 
 
 def pixels_of_scored(images: EvaluatedImages, paths: Sequence[str]) -> Pixels:

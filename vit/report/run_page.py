@@ -13,6 +13,8 @@ from vit.checkpoints.run import RunDirectory
 from vit.data.samples import Labels, Source
 from vit.data.split import read_splits
 from vit.errors import DataError
+from vit.inference.image_groups import count_words
+from vit.inference.intervals import Metric
 from vit.inference.measured_answers import MeasuredAnswers
 from vit.inference.metrics import MOST_IN_CONFUSION, confusion
 from vit.inference.scored_rows import ScoredRow, read_scored
@@ -30,9 +32,9 @@ from vit.report.run_tables import (
     ClassRow,
     MetricRow,
     Tested,
+    cell_of,
     class_rows,
     metric_rows,
-    share,
 )
 from vit.report.scripts import scripts
 from vit.study.wording import Cell
@@ -44,7 +46,7 @@ class RunContent:
 
     common: CommonContent
     split: str
-    num_images: int
+    images: str
     num_right: int
     accuracy: Cell
     metrics: list[MetricRow]
@@ -99,15 +101,18 @@ def _content(
     run, tested = pictures.run, Tested.of(rows, class_names)
     sizes = _training_images(run, class_names)
     num_right = int(tested.correct.sum())
+    groups = result.test_groups if split == "test" else None
+    accuracy = Metric(**result.metrics["acc1"]) if split == "test" else Metric.fraction(num_right, len(rows))
+    images = count_words(len(rows), groups, f"{split} image")
     classes = class_rows(tested, class_names, sizes)[:MOST_CLASSES]
     name = run.scored_path(split).relative_to(run.path).as_posix()
     confusions = confusion_content(tested, class_names, pictures, name, [row.number for row in classes])
     common = common_content(run, result)
     return RunContent(
         split=split,
-        num_images=len(rows),
+        images=images,
         num_right=num_right,
-        accuracy=share(num_right, len(rows)),
+        accuracy=cell_of(accuracy),
         metrics=metric_rows(result),
         temperature=result.temperature,
         has_pictures=pictures.pixels is not None,
@@ -117,7 +122,7 @@ def _content(
         num_classes=len(class_names),
         confusion=_confusion(tested, class_names),
         confusions=confusions,
-        summary=_summary(result, common, split, num_right, classes, confusions),
+        summary=_summary(result, common, (accuracy, num_right, images), classes, confusions),
         worst=pictures.cards(tested.by_loss[:MOST_PICTURES]),
         doubtful=pictures.cards(tested.by_confidence()[:MOST_PICTURES]),
         explained=_explained(tested, pictures, class_names),
@@ -129,15 +134,13 @@ def _content(
 def _summary(
     result: RunResult,
     common: CommonContent,
-    split: str,
-    num_right: int,
+    measured: tuple[Metric, int, str],
     classes: Sequence[ClassRow],
     confusions: ConfusionContent,
 ) -> list[str]:
-    num_images = result.num_images[split]
-    lines = result_lines(f"{common.network} on {common.data}", num_right, num_images, split, confusions.cells)
+    lines = result_lines(f"{common.network} on {common.data}", *measured, confusions.cells)
     lines += [*training_lines(result, common.first_weights), f"Run {common.folder}"]
-    steps = [*training_advice(result, common.first_weights), *advice(num_right, num_images, classes)]
+    steps = [*training_advice(result, common.first_weights), *advice(measured[0], classes)]
     return with_next_steps(lines, steps)
 
 

@@ -13,19 +13,16 @@ FEW_TRAINING_IMAGES = 20_000  # with fewer, pretrained weights are advised
 _MIN_IMAGES = 10  # of a class that is named
 
 
-def result_lines(title: str, num_right: int, num_images: int, split: str, cells: Sequence[CellImages]) -> list[str]:
+def result_lines(title: str, found: Metric, num_right: int, images: str, cells: Sequence[CellImages]) -> list[str]:
     """Title, accuracy with its interval, and the most frequent mistake.
 
     Args:
+        found: the accuracy.
+        images: how many images there are, and of what.
         cells: cells of the confusion matrix with pictures.
     """
-    found = Metric.fraction(num_right, num_images)
     around = f"95 % interval {100 * found.low:.2f} to {100 * found.high:.2f}"
-    images = f"{split} images" if split != "all" else "images"
-    lines = [
-        title,
-        f"Accuracy: {100 * found.value:.2f} % ({around}), {num_right:,} of {num_images:,} {images}",
-    ]
+    lines = [title, f"Accuracy: {100 * found.value:.2f} % ({around}), {num_right:,} of {images}"]
     worst = next((cell for cell in cells if cell.is_open), None)
     if worst is not None:
         where = f"{worst.label_name} taken for {worst.predicted_name}"
@@ -33,15 +30,15 @@ def result_lines(title: str, num_right: int, num_images: int, split: str, cells:
     return lines
 
 
-def advice(num_right: int, num_images: int, classes: Sequence[ClassRow]) -> list[str]:
-    """What to do next, as far as the measured images say."""
-    found, steps = Metric.fraction(num_right, num_images), []
+def advice(found: Metric, classes: Sequence[ClassRow]) -> list[str]:
+    """What to do next, as far as the accuracy and the measured images say."""
+    steps = []
     named = [row for row in classes if row.num_images >= _MIN_IMAGES]
     lowest = min(named, key=lambda row: float(row.recall[0]), default=None)
     if lowest is not None and found.value - float(lowest.recall[0]) / 100 > UNEVEN:
         where = f"{lowest.name}, of which {float(lowest.recall[0]):.1f} % are found"
         steps.append(f"Look at the images of {where}. Wrong labels and too few training images are common causes.")
-    elif num_right < num_images:
+    elif found.value < 1:
         steps.append("Look at the worst images on the page: some of their labels may be wrong.")
     half = (found.high - found.low) / 2
     if half > WIDE:

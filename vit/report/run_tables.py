@@ -106,7 +106,11 @@ def share(count: int, total: int) -> Cell:
     """A fraction in percent, and Wilson's 95 % interval."""
     if total == 0:
         return "", ""
-    found = Metric.fraction(count, total)
+    return cell_of(Metric.fraction(count, total))
+
+
+def cell_of(found: Metric) -> Cell:
+    """A metric in percent, and its 95 % interval."""
     return f"{100 * found.value:.2f}", f"{100 * found.low:.2f} to {100 * found.high:.2f}"
 
 

@@ -80,7 +80,8 @@ class StudyContent:
     price: Markup
     series: list[Series]
     sizes: list[int]
-    num_test_images: int
+    test_images: str
+    has_groups: bool
     left_out: str
     errors: list[tuple[int, list[Cell]]]
     variants: list[tuple[str, Cell, DifferenceRow | None]]
@@ -149,7 +150,8 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
         price=drawn(price(findings)),
         series=findings.series,
         sizes=sizes,
-        num_test_images=findings.num_test_images,
+        test_images=findings.test_images,
+        has_groups="test_groups" in protocol,
         left_out=in_words(protocol.get("left_out")),
         errors=[(size, [_error(own.get(size)) for own in points.values()]) for size in sizes],
         variants=[] if len(sizes) > 1 else _variants(findings),

@@ -2,28 +2,43 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from vit.checkpoints.result import RunResult, unpack
 from vit.checkpoints.run import RunDirectory
-from vit.data.split import SplitRow, read_splits
+from vit.data.samples import Labels
+from vit.data.split import SplitRow, lists_groups, read_splits
 from vit.errors import DataError
+from vit.inference.image_groups import numbered
 from vit.study.variance_components import Bools
 
 
-def common_answers(runs: Sequence[tuple[RunDirectory, RunResult]]) -> tuple[list[Bools], int]:
-    """Which common test images each run has right: an image that one run could not read counts in none.
+@dataclass(frozen=True)
+class CommonAnswers:
+    """Which common test images each run has right.
 
-    Returns:
-        (T,) answers of each run, and the number of test images that do not count.
+    Attributes:
+        correct: (T,) answers of each run.
+        groups: (T,) number of each image's group; None where images have none.
+        num_left_out: number of test images that do not count.
+    """
+
+    correct: list[Bools]
+    groups: Labels | None
+    num_left_out: int
+
+
+def common_answers(runs: Sequence[tuple[RunDirectory, RunResult]]) -> CommonAnswers:
+    """Which common test images each run has right: an image that one run could not read counts in none.
 
     Raises:
         DataError: two runs were tested on different images, or a list of images is damaged.
     """
     answers = [unpack(result.correct["test"], result.num_images["test"]) for _, result in runs]
     if len({result.fingerprints.get("test") for _, result in runs}) <= 1:
-        return answers, 0
+        return CommonAnswers(answers, test_groups(*runs[0]) if runs else None, 0)
     listed = [_test_images(run) for run, _ in runs]
     for (run, _), rows in zip(runs, listed, strict=True):
         if [row[:2] for row in rows] != [row[:2] for row in listed[0]]:
@@ -38,7 +53,20 @@ def common_answers(runs: Sequence[tuple[RunDirectory, RunResult]]) -> tuple[list
     common = np.asarray(measured.all(axis=0))
     if not common.any():
         raise DataError(f"the runs of {runs[0][0].path} and others have no test image in common", "repair the images")
-    return [answer[common[own]] for answer, own in zip(answers, measured, strict=True)], int((~common).sum())
+    shared = [answer[common[own]] for answer, own in zip(answers, measured, strict=True)]
+    groups = numbered([row.group for row, is_common in zip(listed[0], common, strict=True) if is_common])
+    return CommonAnswers(shared, groups, int((~common).sum()))
+
+
+def test_groups(run: RunDirectory, result: RunResult) -> Labels | None:
+    """(T,) number of each measured test image's group; None where images have none."""
+    if not lists_groups(run.splits_path):
+        return None
+    rows = _test_images(run)
+    measured = _measured(rows, result.left_out.get("test", {}))
+    if measured.sum() != result.num_images["test"]:
+        raise DataError(f"{run.result_path} does not fit {run.splits_path.name} beside it", "train this run again")
+    return numbered([row.group for row, is_measured in zip(rows, measured, strict=True) if is_measured])
 
 
 def _test_images(run: RunDirectory) -> list[SplitRow]:

@@ -7,6 +7,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from vit.inference.image_groups import count_words
+
 ALPHA = 0.05  # of every test; intervals cover 1 - ALPHA
 
 Verdict = Literal["first ahead", "second ahead", "crossing", "not resolved"]
@@ -44,6 +46,7 @@ class CellResult:
         last_is_better: whether the last weights are clearly more accurate on the validation images than the checkpoint.
         run: run folder, relative to the study's folder.
         correct: (T,) whether the prediction for each test image is right, in the order of the test images.
+        groups: (T,) number of each test image's group; None where images have none.
     """
 
     series: str
@@ -63,6 +66,7 @@ class CellResult:
     last_is_better: bool
     run: str
     correct: npt.NDArray[np.bool_]
+    groups: npt.NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)
@@ -263,3 +267,9 @@ class Findings:
     def sizes(self) -> list[int]:
         """Measured numbers of training images, ascending."""
         return sorted({point.num_images for series in self.series for point in series.points})
+
+    @property
+    def test_images(self) -> str:
+        """How many test images there are, and of how many groups, which intervals and tests take for independent."""
+        groups = self.protocol.get("test_groups")
+        return count_words(self.num_test_images, groups if isinstance(groups, int) else None, "test image")

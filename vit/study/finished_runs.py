@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from vit.data.samples import Labels
+
 
 @dataclass(frozen=True)
 class FinishedRun:
@@ -26,6 +28,7 @@ class FinishedRun:
         seed: seed of the training.
         fingerprint: hash of the list of test images.
         rows: one row for each test image, in the order of the split.
+        groups: (T,) number of each test image's group; None where images have none.
     """
 
     path: Path
@@ -35,6 +38,7 @@ class FinishedRun:
     seed: int
     fingerprint: str
     rows: list[ScoredRow]
+    groups: "Labels | None" = None
 
     @property
     def correct(self) -> "npt.NDArray[np.bool_]":
@@ -71,6 +75,7 @@ def _check_distinct(folders: Sequence[str]) -> None:
 
 def _read(path: Path) -> FinishedRun:
     from vit.checkpoints.run import RunDirectory
+    from vit.study.common_images import test_groups
 
     run = RunDirectory.open(path)
     result, scored = run.finished_result(), run.scored_path("test")
@@ -85,7 +90,7 @@ def _read(path: Path) -> FinishedRun:
         raise DataError(f"{path} has no {scored.relative_to(run.path)}", "restore the file, or train again")
     network, fingerprint = result.spec.name, result.fingerprints["test"]
     rows = read_scored(scored, result.num_images["test"])
-    return FinishedRun(path, network, network, result.data, result.seed, fingerprint, rows)
+    return FinishedRun(path, network, network, result.data, result.seed, fingerprint, rows, test_groups(run, result))
 
 
 def _named(runs: list[FinishedRun]) -> list[FinishedRun]:

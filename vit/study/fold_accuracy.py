@@ -20,8 +20,9 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from vit.data.samples import Labels
+from vit.inference.image_groups import NORMAL_QUANTILE
 from vit.study.findings import ALPHA, Interval
-from vit.study.variance_components import NORMAL_QUANTILE, wilson
+from vit.study.variance_components import wilson
 
 Bools = npt.NDArray[np.bool_]
 

@@ -15,7 +15,9 @@ from typing import TypeVar
 from vit.atomic_files import write_json
 from vit.checkpoints.result import RunResult, rule_words
 from vit.checkpoints.run import RunDirectory
+from vit.data.samples import Labels
 from vit.errors import UsageError
+from vit.inference.image_groups import number_of
 from vit.layout import StudyLayout
 from vit.study.common_images import common_answers
 from vit.study.findings import CellResult, FailedCell, JsonValue, Protocol
@@ -190,7 +192,7 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
     wanted = [cell for cell in cells if cell.choice == choices.get(cell.group, "")]
     found = [(cell, study.run(cell).read_result()) for cell in wanted]
     finished = [(cell, result) for cell, result in found if result is not None]
-    answers, num_left_out = common_answers([(study.run(cell), result) for cell, result in finished])
+    common = common_answers([(study.run(cell), result) for cell, result in finished])
     planned = [(cell, study.run(cell)) for cell in will_run(cells, choices)]
     failed = [
         FailedCell(cell.series, cell.num_images, cell.seed, cell.folder, _failure(run), cell.choice)
@@ -204,12 +206,15 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
         "checkpoints": _distinct(rule_words(result.best_metric) for _, result in finished),
         **_machines([result for _, result in finished]),
     }
-    if num_left_out:
-        protocol["left_out"] = left_out_words(num_left_out)
+    if common.num_left_out:
+        protocol["left_out"] = left_out_words(common.num_left_out)
+    num_groups = number_of(common.groups)
+    if num_groups is not None:
+        protocol["test_groups"] = num_groups
     if any(choices.values()):
         protocol["chosen"] = {f"{name}, {images:,} images": choice for (name, images), choice in choices.items()}
-    measured = zip(finished, answers, strict=True)
-    return [_cell_result(cell, result, correct) for (cell, result), correct in measured], protocol, failed
+    measured = zip(finished, common.correct, strict=True)
+    return [_cell_result(*one, correct, common.groups) for one, correct in measured], protocol, failed
 
 
 def _failure(run: RunDirectory) -> str:
@@ -232,7 +237,7 @@ def _distinct(values: Iterable[str]) -> str:
     return ", ".join(sorted(set(values)))
 
 
-def _cell_result(cell: ListedCell, result: RunResult, correct: Bools) -> CellResult:
+def _cell_result(cell: ListedCell, result: RunResult, correct: Bools, groups: Labels | None) -> CellResult:
     return CellResult(
         series=cell.series,
         network=result.spec.name,
@@ -251,4 +256,5 @@ def _cell_result(cell: ListedCell, result: RunResult, correct: Bools) -> CellRes
         last_is_better=result.last_is_better,
         run=cell.folder,
         correct=correct,
+        groups=groups,
     )

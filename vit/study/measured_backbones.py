@@ -14,6 +14,7 @@ from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
 from vit.data.preprocess import Preprocess
 from vit.errors import DataError
+from vit.inference.image_groups import gathered, number_of
 from vit.layout import FEATURES
 from vit.models.spec import NetworkSpec
 from vit.study.backbones import Backbone
@@ -22,7 +23,7 @@ from vit.study.folder import collect
 from vit.study.grid import Cell
 from vit.study.neighbors import neighbor_accuracy
 from vit.study.paired import difference, hochberg, pairs
-from vit.study.variance_components import Bools, mean_error
+from vit.study.variance_components import Floats, mean_error
 from vit.study.wording import equal_seeds
 from vit.training.features import SharedFeatures, StoredFeatures
 from vit.training.planning.plan import make_plan
@@ -53,7 +54,8 @@ def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str,
     here = {name: found for name, found in here.items() if found}
     equal = equal_seeds(protocol, [size]) is not None
     wrong = {name: _wrong(found, equal) for name, found in here.items()}
-    errors = {name: mean_error(np.stack(list(of_seeds.values()))) for name, of_seeds in wrong.items()}
+    units = number_of(results[0].groups)
+    errors = {name: mean_error(np.stack(list(of_seeds.values())), units) for name, of_seeds in wrong.items()}
     order = sorted(here, key=lambda name: errors[name].value)
     gaps = behind_the_first({name: wrong[name] for name in order}, size)
     recipes = {cell.series: cell.recipe for cell in cells if cell.num_images == size}
@@ -81,14 +83,14 @@ def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str,
     return found
 
 
-def behind_the_first(wrong: Mapping[str, Mapping[int, Bools]], size: int) -> dict[str, Difference]:
+def behind_the_first(wrong: Mapping[str, Mapping[int, Floats]], size: int) -> dict[str, Difference]:
     """The difference of each backbone to the most accurate one; none without a common seed.
 
     The tests have Hochberg's correction for all pairs of backbones. The same test images choose the most accurate one,
     so any pair may become a claim.
 
     Args:
-        wrong: {name: {seed: (T,) which test images are wrong}}, the most accurate backbone first.
+        wrong: {name: {seed: (T,) which test images are wrong, as numbers}}, the most accurate backbone first.
         size: number of training images.
     """
     first, *_ = wrong
@@ -138,9 +140,9 @@ def _licence(run: Path) -> str:
     return RunResult.read(RunDirectory(run).result_path).licence or UNKNOWN
 
 
-def _wrong(results: Sequence[CellResult], equal: bool) -> dict[int, Bools]:
+def _wrong(results: Sequence[CellResult], equal: bool) -> dict[int, Floats]:
     """{seed: (T,) which test images are wrong}. Where all seeds are equal, one seed tells what another one would."""
-    found = {one.seed: ~one.correct for one in results}
+    found = {one.seed: gathered(~one.correct, one.groups) for one in results}
     first = min(found)
     return found | {first + 1: found[first]} if equal and len(found) == 1 else found
 

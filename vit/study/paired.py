@@ -4,17 +4,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtr
 from scipy.stats import binomtest
 
+from vit.data.samples import Labels
+from vit.inference.image_groups import NORMAL_QUANTILE, gathered
 from vit.study.findings import Difference, Interval, Reach
-from vit.study.variance_components import NORMAL_QUANTILE, Bools, Floats, MeanSquares
+from vit.study.variance_components import Bools, Floats, MeanSquares
 
-Answers = Mapping[int, Mapping[int, Bools]]  # {training images: {seed: (T,) which test images are wrong}}
+# {training images: {seed: (T,) which test images are wrong, as numbers}}; see `image_groups.gathered`
+Answers = Mapping[int, Mapping[int, Floats]]
 
 
 @dataclass(frozen=True)
 class McNemar:
-    """Test images that one network alone has right, and the exact two-sided p of McNemar's test."""
+    """Test images that one network alone has right, and the two-sided p: McNemar's, or also that of groups."""
 
     only_first: int
     only_second: int
@@ -33,8 +37,8 @@ class Pair:
 
     num_images: int
     seeds: list[int]
-    first: Bools
-    second: Bools
+    first: Floats
+    second: Floats
 
     @property
     def log_ratio(self) -> float:
@@ -119,25 +123,44 @@ def hochberg(p_values: Sequence[float | None]) -> list[float]:
     return adjusted
 
 
-def mcnemar(first_correct: Bools, second_correct: Bools) -> McNemar:
-    """Whether one of two networks has more of the same images (T,) right: the exact binomial form of the test."""
+def mcnemar(first_correct: Bools, second_correct: Bools, groups: Labels | None = None) -> McNemar:
+    """Whether one of two networks has more of the same images (T,) right: the exact binomial form of the test.
+
+    Args:
+        groups: (T,) as of `image_groups.numbered`. With groups, p is the larger one of this test and of a test that
+            takes groups, not images, for independent.
+    """
     only_first = int((first_correct & ~second_correct).sum())
     only_second = int((second_correct & ~first_correct).sum())
     split = only_first + only_second
-    return McNemar(only_first, only_second, float(binomtest(only_first, split).pvalue) if split else 1.0)
+    p = float(binomtest(only_first, split).pvalue) if split else 1.0
+    if groups is not None and split:
+        value, error = (only_first - only_second) / len(groups), _error_of_groups(first_correct, second_correct, groups)
+        p = max(p, float(2 * ndtr(-abs(value) / error)) if error else 0.0)
+    return McNemar(only_first, only_second, p)
 
 
-def paired_gap(first_correct: Bools, second_correct: Bools) -> Interval:
+def _error_of_groups(first: Bools, second: Bools, groups: Labels) -> float:
+    """Standard error of the difference of two accuracies over independent groups of images."""
+    values = gathered(first, groups) - gathered(second, groups)
+    return float(values.std(ddof=1)) / len(values) ** 0.5
+
+
+def paired_gap(first_correct: Bools, second_correct: Bools, groups: Labels | None = None) -> Interval:
     """Accuracy of the first minus accuracy of the second on the same images (T,), with Tango's score interval.
 
     Tango (1998), "Equivalence test and confidence interval for the difference in proportions for the paired-sample
     design"; recommended by Fagerland, Lydersen & Laake (2014). Unlike Wald's interval it has a width where the
-    two agree on every image.
+    two agree on every image. With groups (T,), it is at least as wide as that of independent groups.
     """
     table = mcnemar(first_correct, second_correct)
     count = len(first_correct)
     value = (table.only_first - table.only_second) / count
-    return Interval(value, _tango_end(table, count, value, -1.0), _tango_end(table, count, value, 1.0))
+    low, high = (_tango_end(table, count, value, side) for side in (-1.0, 1.0))
+    if groups is None:
+        return Interval(value, low, high)
+    reach = NORMAL_QUANTILE * _error_of_groups(first_correct, second_correct, groups)
+    return Interval(value, min(low, value - reach), max(high, value + reach))
 
 
 def _tango_end(table: McNemar, count: int, value: float, limit: float) -> float:

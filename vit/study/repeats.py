@@ -8,7 +8,7 @@ import numpy as np
 
 from vit.study.findings import Difference, Interval, JsonValue
 from vit.study.paired import difference, hochberg, pairs
-from vit.study.variance_components import Bools, mean_error
+from vit.study.variance_components import Floats, mean_error
 from vit.training.recipes.recipe import UNDECIDING
 
 _UNDECIDING = UNDECIDING | {"seed"}  # values of a recipe that do not change the experiment
@@ -20,14 +20,14 @@ class Run:
 
     Attributes:
         config: recipe as plain values.
-        wrong: (T,) whether the prediction for each test image is wrong.
+        wrong: (T,) whether the prediction for each test image is wrong, as `image_groups.gathered` returns it.
     """
 
     name: str
     network: str
     seed: int | None
     config: Mapping[str, JsonValue]
-    wrong: Bools
+    wrong: Floats
 
 
 @dataclass(frozen=True)
@@ -36,19 +36,21 @@ class Repeated:
 
     Attributes:
         name: name of the network, or of the first run where two recipes share a network.
-        wrong: {seed: (T,) whether the prediction for each test image is wrong}.
+        wrong: {seed: (T,) whether the prediction for each test image is wrong, as `image_groups.gathered` returns it}.
+        num_groups: number of groups of the test images; None: all are independent.
     """
 
     name: str
-    wrong: dict[int, Bools]
+    wrong: dict[int, Floats]
+    num_groups: int | None = None
 
     @property
     def error(self) -> Interval:
         """Mean error of the seeds. Its interval covers other seeds and other test images."""
-        return mean_error(np.stack(list(self.wrong.values())))
+        return mean_error(np.stack(list(self.wrong.values())), self.num_groups)
 
 
-def repeated(runs: Sequence[Run]) -> list[Repeated]:
+def repeated(runs: Sequence[Run], num_groups: int | None = None) -> list[Repeated]:
     """The recipes in the order of their first run, empty where no recipe has two seeds, or one has a seed twice."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
@@ -56,7 +58,7 @@ def repeated(runs: Sequence[Run]) -> list[Repeated]:
     firsts = [group[0] for group in groups.values()]
     plain = len({run.network for run in firsts}) == len(firsts)
     found = [
-        Repeated(first.network if plain else first.name, {run.seed or 0: run.wrong for run in group})
+        Repeated(first.network if plain else first.name, {run.seed or 0: run.wrong for run in group}, num_groups)
         for first, group in zip(firsts, groups.values(), strict=True)
     ]
     several = any(len(one.wrong) > 1 for one in found)

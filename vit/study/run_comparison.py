@@ -6,6 +6,8 @@ from typing import Any
 
 import yaml
 
+from vit.data.samples import Labels
+from vit.inference.image_groups import count_words, gathered, number_of
 from vit.inference.intervals import Metric
 from vit.layout import RunLayout
 from vit.study.findings import Difference, Interval
@@ -22,7 +24,7 @@ class RunPair:
     Attributes:
         other: the other run.
         gap: accuracy of the first run minus that of the other one.
-        test: McNemar's test.
+        test: McNemar's test, or with groups of images also theirs.
         p_adjusted: its p, corrected for all pairs (Hochberg).
     """
 
@@ -59,20 +61,29 @@ class RunComparison:
         """Number of common test images."""
         return len(self.runs[0].rows)
 
+    @property
+    def images(self) -> str:
+        """How many common test images there are, and of how many groups."""
+        return count_words(self.num_images, number_of(self.runs[0].groups), "test image")
+
 
 def compare_runs(runs: Sequence[FinishedRun]) -> RunComparison:
     """Compare runs that were tested on the same images."""
     first, *others = runs
     recipes = [_recipe(run) for run in runs]
-    tests = [mcnemar(first.correct, other.correct) for other in others]
-    gaps = [paired_gap(first.correct, other.correct) for other in others]
+    tests = [mcnemar(first.correct, other.correct, first.groups) for other in others]
+    gaps = [paired_gap(first.correct, other.correct, first.groups) for other in others]
     corrected = hochberg([test.p for test in tests])
     groups = repeated(
-        [Run(run.name, run.network, run.seed, own, ~run.correct) for run, own in zip(runs, recipes, strict=True)]
+        [
+            Run(run.name, run.network, run.seed, own, gathered(~run.correct, first.groups))
+            for run, own in zip(runs, recipes, strict=True)
+        ],
+        number_of(first.groups),
     )
     return RunComparison(
         runs,
-        [_accuracy(run) for run in runs],
+        [_accuracy(run, first.groups) for run in runs],
         [RunPair(*row) for row in zip(others, gaps, tests, corrected, strict=True)],
         groups,
         differences(groups) if len(groups) > 1 else [],
@@ -81,8 +92,8 @@ def compare_runs(runs: Sequence[FinishedRun]) -> RunComparison:
     )
 
 
-def _accuracy(run: FinishedRun) -> Interval:
-    accuracy = Metric.fraction(int(run.correct.sum()), len(run.rows))
+def _accuracy(run: FinishedRun, groups: Labels | None) -> Interval:
+    accuracy = Metric.share(run.correct, groups)
     return Interval(accuracy.value, accuracy.low, accuracy.high)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from vit.atomic_files import atomic_write
 from vit.csv_files import new_table
+from vit.inference.image_groups import gathered, number_of
 from vit.study.crossover import compare_with_first
 from vit.study.findings import FILE_KEYS, CellResult, FailedCell, Findings, JsonValue, Point, Protocol, Series
 from vit.study.learning_curve import fit_curve
@@ -17,7 +18,7 @@ from vit.study.variance_components import MeanSquares, mean_error
 from vit.study.verdict import verdict
 from vit.study.wording import comparison_words
 
-_ATTRIBUTES = tuple(field.name for field in fields(CellResult) if field.name != "correct")
+_ATTRIBUTES = tuple(field.name for field in fields(CellResult) if field.name not in ("correct", "groups"))
 COLUMNS = tuple(FILE_KEYS.get(name, name) for name in _ATTRIBUTES)
 
 
@@ -85,7 +86,10 @@ def _names(results: Sequence[CellResult]) -> list[str]:
 
 def _answers(cells: Sequence[CellResult]) -> Answers:
     sizes = sorted({cell.num_images for cell in cells})
-    return {size: {cell.seed: ~cell.correct for cell in cells if cell.num_images == size} for size in sizes}
+    return {
+        size: {cell.seed: gathered(~cell.correct, cell.groups) for cell in cells if cell.num_images == size}
+        for size in sizes
+    }
 
 
 def _series(name: str, cells: Sequence[CellResult], wrong: Answers, target: float | None) -> Series:
@@ -100,7 +104,7 @@ def _series(name: str, cells: Sequence[CellResult], wrong: Answers, target: floa
                 num_images=num_images,
                 seeds=seeds,
                 errors=[float(row.mean()) for row in table],
-                mean=mean_error(table),
+                mean=mean_error(table, number_of(cells[0].groups)),
                 seed_correlation=MeanSquares.of(table[None].astype(float)).correlation() if several else None,
                 seconds=sum(cell.seconds for cell in here) / len(here),
                 images_per_second=sum(cell.images_per_second for cell in here) / len(here),

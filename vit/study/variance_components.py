@@ -23,12 +23,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, stdtrit
 
+from vit.inference.image_groups import NORMAL_QUANTILE
+from vit.inference.intervals import wilson_ends
 from vit.study.findings import ALPHA, Interval
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
-
-NORMAL_QUANTILE = 1.959963984540054
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,13 @@ class MeanSquares:
         return images / (images + both) if images + both else 0.0
 
 
-def mean_error(wrong: Bools) -> Interval:
-    """Mean of the seeds' errors with its interval, from wrong answers (k, T); without ends for one seed."""
+def mean_error(wrong: Floats, num_units: int | None = None) -> Interval:
+    """Mean of the seeds' errors with its interval; without ends for one seed.
+
+    Args:
+        wrong: (k, T) wrong answers as 0 and 1, or as `image_groups.gathered` returns them.
+        num_units: number of independent images or groups; None: T.
+    """
     num_seeds, num_images = wrong.shape
     share = float(wrong.mean())
     if num_seeds < 2:
@@ -144,23 +149,13 @@ def mean_error(wrong: Bools) -> Interval:
     variance = max(shown, least)
     if variance > 0:
         return wilson(share, share * (1 - share) / variance, reach / variance**0.5)
-    return wilson(share, float(num_images), NORMAL_QUANTILE)  # all seeds have all images right, or all wrong
+    # All seeds have all images right, or all wrong.
+    return wilson(share, float(num_units or num_images), NORMAL_QUANTILE)
 
 
 def wilson(share: float, count: float, quantile: float) -> Interval:
-    """Wilson's interval of a share with as many independent images as would give the same standard error.
-
-    It stays between 0 and 1, and has a width where no image is wrong (Korn and Graubard 1998, "Confidence intervals for
-    proportions with small expected number of positive counts").
-
-    Args:
-        count: number of independent images, share * (1 - share) / variance.
-        quantile: half the width of the interval of a mean, in standard errors.
-    """
-    grown = 1 + quantile**2 / count
-    center = (share + quantile**2 / (2 * count)) / grown
-    around = quantile / grown * (share * (1 - share) / count + quantile**2 / (4 * count**2)) ** 0.5
-    return Interval(share, max(0.0, min(center - around, share)), min(1.0, max(center + around, share)))
+    """The interval with the ends of `wilson_ends`."""
+    return Interval(share, *wilson_ends(share, count, quantile))
 
 
 @lru_cache(maxsize=64)

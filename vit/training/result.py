@@ -8,7 +8,8 @@ import torch
 
 from vit.checkpoints.result import RunResult, pack, versions
 from vit.data.module import ImageDataModule
-from vit.data.samples import Samples
+from vit.data.samples import Labels, Samples
+from vit.inference.image_groups import number_of, numbered
 from vit.inference.matrix_peak import matrix_peak, mfu
 from vit.inference.measured_answers import measure_answers
 from vit.inference.metrics import uncalibrated, with_intervals
@@ -80,7 +81,7 @@ def run_result(plan: Plan, stats: TrainingStats, best: Measured) -> RunResult:
         mfu=training_mfu(plan, stats),
         licence=best.description.licence,
         teacher=None if plan.teacher is None else f"{plan.teacher.description.spec.name}, {plan.teacher.path}",
-        **_measurements(best),
+        **_measurements(best, numbered(measured["test"].groups) if "test" in scored else None),
     )
 
 
@@ -138,8 +139,12 @@ def _training_facts(plan: Plan, stats: TrainingStats, images: Mapping[str, Sampl
     }
 
 
-def _measurements(best: Measured) -> dict[str, Any]:
-    """The fields of a result that the scored images give."""
+def _measurements(best: Measured, groups: Labels | None) -> dict[str, Any]:
+    """The fields of a result that the scored images give.
+
+    Args:
+        groups: (n,) number of each test image's group.
+    """
     found: dict[str, Any] = {"metrics": {}}
     if isinstance(best, MeasuredLabels):
         labels, thresholds = best.scored, best.thresholds.values
@@ -153,9 +158,10 @@ def _measurements(best: Measured) -> dict[str, Any]:
     found |= {"correct": {split: pack(some.correct) for split, some in scored.items()}}
     found |= {"temperature": best.temperature}
     if "test" in scored:
-        found["metrics"] = with_intervals(scored["test"], num_classes).to_dict()
-        found["uncalibrated"] = uncalibrated(scored["test"], num_classes).to_dict()
-        found["answers"] = {} if scores is None else measure_answers(scored["test"], scores).to_dict()
+        tested = replace(scored["test"], groups=groups)
+        found |= {"metrics": with_intervals(tested, num_classes).to_dict(), "test_groups": number_of(groups)}
+        found["uncalibrated"] = uncalibrated(tested, num_classes).to_dict()
+        found["answers"] = {} if scores is None else measure_answers(tested, scores).to_dict()
     return found
 
 

@@ -1,0 +1,50 @@
+"""Images that belong together, from the command line: every interval counts their groups"""
+
+import json
+
+import pytest
+
+from tests.runs import run_folder
+from vit.checkpoints.result import RunResult
+
+PATTERN = r"(\d\d)\.png"  # image 07 of each class is one group
+QUICK = ("--network", "vit_nano_patch2_8", "--data.groups", PATTERN, "--data.test", 0.3, "--wandb", "off")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory, draw_classes):
+    return draw_classes(tmp_path_factory.mktemp("data") / "colors", ("blue", "green", "red"), 40, side=8)
+
+
+def test_training_evaluation_and_comparison_count_groups(vit, data, tmp_path):
+    runs = []
+    for seed in (0, 1):
+        told = vit("train", data, *QUICK, "--optim.steps", 3, "--seed", seed, "--out", tmp_path / f"{seed}")
+        assert told.code == 0, told.err
+        runs.append(run_folder(tmp_path / f"{seed}"))
+    result = RunResult.read(runs[0] / "result.json")
+    assert result.num_images["test"] == 36 and result.test_groups == 12
+    assert "36 images of 12 groups, 95 % interval" in told.out
+    assert vit("report", runs[0]).code == 0
+    assert "of 36 test images of 12 groups are predicted right" in (runs[0] / "report.html").read_text()
+
+    told = vit("evaluate", runs[0], "--output", tmp_path / "measured")
+    assert told.code == 0 and "36 images of 12 groups; 95 % intervals" in told.out
+    found = json.loads((tmp_path / "measured" / "metrics.json").read_text())
+    assert found["groups"] == 12 and found["metrics"]["acc1"] == pytest.approx(result.metrics["acc1"])
+    assert "of 36 images of 12 groups are predicted right" in (tmp_path / "measured" / "report.html").read_text()
+
+    told = vit("compare", *runs, "--page", tmp_path / "compared.html")
+    assert told.code == 0 and "36 test images of 12 groups of colors" in told.out
+    assert "36 test images of 12 groups that all runs share" in (tmp_path / "compared.html").read_text()
+
+
+def test_a_study_counts_groups(vit, data, tmp_path):
+    line = ("study", data, "--networks", "vit_nano_patch2_8", "--sizes", "all", "--seeds", 2, "--budget", "steps:3")
+    line += ("--data.groups", PATTERN, "--data.test", 0.3, "--set", "model.preprocess.image_size=8", "--jobs", 1)
+    told = vit(*line, "--wandb", "off", "--out", tmp_path, "--name", "one")
+    assert told.code == 0, told.err
+    assert "Test error in % on 36 test images of 12 groups" in told.out
+    page = (tmp_path / "one" / "report.html").read_text()
+    assert "36 test images of 12 groups" in page and "Test images of one group count together" in page
+    assert json.loads((tmp_path / "one" / "summary.json").read_text())["protocol"]["test_groups"] == 12

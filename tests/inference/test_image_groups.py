@@ -1,0 +1,103 @@
+"""Intervals of images that belong together: groups are independent, their images are not"""
+
+import numpy as np
+import pytest
+
+from vit.inference.image_groups import count_words, gathered, number_of, numbered
+from vit.inference.intervals import Metric
+from vit.inference.metrics import with_intervals
+from vit.inference.scored_images import ScoredImages
+from vit.study.paired import difference, mcnemar, paired_gap, pairs
+from vit.study.variance_components import mean_error
+
+COPIES = 6
+
+
+def drawn(random, num_groups, rate=0.2):
+    """(flags, groups) of groups of 1 to 12 images, which are often all right or all wrong."""
+    sizes = random.integers(1, 13, num_groups)
+    groups = np.repeat(np.arange(num_groups), sizes)
+    chances = random.beta(0.4 * rate, 0.4 * (1 - rate), num_groups)
+    return random.random(len(groups)) < chances[groups], groups
+
+
+def test_images_without_groups_are_counted_one_by_one():
+    flags = np.array([True, False, True])
+    assert numbered(None) is None and numbered(["", "", ""]) is None and numbered(["a", "a", "a"]) is None
+    assert gathered(flags, None).tolist() == [1, 0, 1]
+    assert Metric.share(flags) == Metric.fraction(2, 3)
+    assert count_words(1, None) == "1 image" and count_words(1200, 30, "test image") == "1,200 test images of 30 groups"
+
+
+def test_the_mean_stays_and_the_variance_is_that_of_groups():
+    flags, groups = drawn(np.random.default_rng(0), 400)
+    values, count, share = gathered(flags, groups), len(flags), flags.mean()
+    sums = [(flags[groups == group] - share).sum() for group in range(400)]
+    expected = np.square(sums).sum() / count**2 * 400 / 399
+    assert values.mean() == pytest.approx(share, abs=1e-12)
+    assert values.var(ddof=1) / count == pytest.approx(expected, rel=0.01)  # Student's quantile of 399 is 0.3 % larger
+
+
+def test_the_interval_covers_where_that_of_independent_images_does_not():
+    random, groups_cover, images_cover = np.random.default_rng(1), 0, 0
+    for _ in range(500):
+        flags, groups = drawn(random, 40)
+        of_groups, of_images = Metric.share(flags, groups), Metric.fraction(int(flags.sum()), len(flags))
+        groups_cover += of_groups.low <= 0.2 <= of_groups.high
+        images_cover += of_images.low <= 0.2 <= of_images.high
+    assert groups_cover / 500 > 0.92 and images_cover / 500 < 0.75
+
+
+@pytest.mark.parametrize("right", [0, 1])
+def test_all_right_is_as_certain_as_the_groups_are_many(right):
+    flags, groups = np.full(60, bool(right)), np.repeat(np.arange(10), 6)
+    found, expected = Metric.share(flags, groups), Metric.fraction(10 * right, 10)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    wrong = np.stack([gathered(~flags, groups)] * 3)
+    assert mean_error(wrong, number_of(groups)).high == pytest.approx(mean_error(wrong[:, :10]).high)
+
+
+def test_copies_of_an_image_do_not_make_an_interval_narrower():
+    """A data set with each image six times has the intervals and tests of the data set without copies."""
+    random = np.random.default_rng(2)
+    hard = random.random((2, 500)) < [[0.25], [0.3]]
+    first, second = (random.random((10, 500)) < np.where(row, 0.95, 0.02) for row in hard)
+    groups = np.repeat(np.arange(500), COPIES)
+
+    def studied(wrong, groups):
+        return {100: {seed: gathered(row, groups) for seed, row in enumerate(wrong)}}
+
+    (alone,) = pairs(studied(first, None), studied(second, None))
+    copied = [np.repeat(wrong, COPIES, axis=1) for wrong in (first, second)]
+    (grouped,) = pairs(*(studied(wrong, groups) for wrong in copied))
+    (naive,) = pairs(*(studied(wrong, None) for wrong in copied))
+    expected, found, narrow = map(difference, (alone, grouped, naive))
+    assert found.gap.value == pytest.approx(expected.gap.value) and found.p == pytest.approx(expected.p, rel=0.1)
+    width, wanted, too_narrow = (one.gap.high - one.gap.low for one in (found, expected, narrow))
+    assert width == pytest.approx(wanted, rel=0.02) and too_narrow < 0.75 * wanted
+    widths = [one.high - one.low for one in (mean_error(grouped.first, 500), mean_error(alone.first))]
+    assert widths[0] == pytest.approx(widths[1], rel=0.02)
+    right, other = (~wrong[0] for wrong in (first, second))
+    many, others = (np.repeat(one, COPIES) for one in (right, other))
+    single, gap = mcnemar(right, other), paired_gap(right, other)
+    assert mcnemar(many, others).p < 0.1 * single.p
+    assert mcnemar(many, others, groups).p == pytest.approx(single.p, rel=0.3)
+    wide = paired_gap(many, others, groups)
+    assert wide.high - wide.low == pytest.approx(gap.high - gap.low, rel=0.03)
+
+
+def test_the_bootstrap_draws_groups():
+    random = np.random.default_rng(3)
+    probabilities, labels = random.dirichlet(np.ones(3), 200), random.integers(0, 3, 200)
+    names = tuple(map(str, range(200)))
+    alone = with_intervals(ScoredImages(names, labels, probabilities.astype(np.float32)), 3)
+    copied = ScoredImages(
+        tuple(map(str, range(200 * COPIES))),
+        np.repeat(labels, COPIES),
+        np.repeat(probabilities, COPIES, axis=0).astype(np.float32),
+        groups=np.repeat(np.arange(200), COPIES),
+    )
+    found = with_intervals(copied, 3)
+    for name in ("balanced_accuracy", "macro_f1", "nll"):
+        one, other = getattr(found, name), getattr(alone, name)
+        assert one.value == pytest.approx(other.value) and one.low == pytest.approx(other.low)

@@ -1,0 +1,64 @@
+"""Measured images that belong together, such as all pictures of one patient: their errors are not independent
+
+A mean over n images of G groups has the variance of G independent sums, one of each group (the linearized variance of
+a ratio estimator: Cochran 1977, "Sampling Techniques", chapter 9A).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtrit
+
+from vit.data.samples import Labels
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+NORMAL_QUANTILE = 1.959963984540054
+
+
+def numbered(groups: Sequence[str] | None) -> Labels | None:
+    """(n,) the number of each image's group, from 0; None where images have none, or where all are in one.
+
+    One group says nothing about others.
+    """
+    if groups is None:
+        return None
+    names, numbers = np.unique(np.asarray(groups, dtype=object), return_inverse=True)
+    return np.asarray(numbers, dtype=np.int64) if len(names) > 1 else None
+
+
+def number_of(groups: Labels | None) -> int | None:
+    """The number of groups; None where images have none."""
+    return None if groups is None else len(np.unique(groups))
+
+
+def count_words(num_images: int, num_groups: int | None, kind: str = "image") -> str:
+    """How many images an interval is about, and of how many groups, which it takes for independent."""
+    images = f"{num_images:,} {kind}{'s' * (num_images != 1)}"
+    return images if num_groups is None else f"{images} of {num_groups:,} groups"
+
+
+def gathered(flags: Bools, groups: Labels | None) -> Floats:
+    """(n,) values with the mean of `flags`, whose scatter is that of independent groups; without groups 0 and 1.
+
+    What a group deviates by is gathered in its first image, so that its other images add no variance. Any analysis that
+    takes images for independent is then right. With few groups the scatter is larger by the ratio of Student's quantile
+    to the normal one, which such an analysis uses.
+
+    Args:
+        flags: (n,) which images are right, or wrong.
+        groups: (n,) as of `numbered`, two or more.
+    """
+    values = flags.astype(np.float64)
+    if groups is None:
+        return values
+    _, firsts, numbers = np.unique(groups, return_index=True, return_inverse=True)
+    share, count, num_groups = float(values.mean()), len(values), len(firsts)
+    sums = np.bincount(numbers, values - share)
+    student = float(stdtrit(num_groups - 1, 0.975)) / NORMAL_QUANTILE
+    corrected = student * (num_groups / (num_groups - 1) * (count - 1) / count) ** 0.5
+    found = np.full(count, share)
+    found[firsts] += corrected * sums
+    return found
