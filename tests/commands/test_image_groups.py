@@ -16,6 +16,7 @@ def data(tmp_path_factory, draw_classes):
     return draw_classes(tmp_path_factory.mktemp("data") / "colors", ("blue", "green", "red"), 40, side=8)
 
 
+@pytest.mark.faults("D32")
 def test_training_evaluation_and_comparison_count_groups(vit, data, tmp_path):
     runs = []
     for seed in (0, 1):
@@ -39,6 +40,7 @@ def test_training_evaluation_and_comparison_count_groups(vit, data, tmp_path):
     assert "36 test images of 12 groups that all runs share" in (tmp_path / "compared.html").read_text()
 
 
+@pytest.mark.faults("D32")
 def test_a_study_counts_groups(vit, data, tmp_path):
     line = ("study", data, "--networks", "vit_nano_patch2_8", "--sizes", "all", "--seeds", 2, "--budget", "steps:3")
     line += ("--data.groups", PATTERN, "--data.test", 0.3, "--set", "model.preprocess.image_size=8", "--jobs", 1)

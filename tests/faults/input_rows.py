@@ -75,6 +75,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("D31", "a table of several labels with other values than 0 and 1, empty names, a label that only test "
               "images have, or a label that all or no training images have",
               "refused, with the line or the label; -1 is read as absent only where no other cell can mean it", 3),
+        Fault("D32", "many test images of one group, such as a patient",
+              "intervals and tests take groups, not images, for independent"),
     ),
     "Images": (
         Fault("I1", "truncated, empty, HTML, a git-lfs pointer, random bytes",
