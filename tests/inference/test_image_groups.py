@@ -6,7 +6,10 @@ import pytest
 from vit.inference.image_groups import count_words, gathered, number_of, numbered
 from vit.inference.intervals import Metric
 from vit.inference.metrics import with_intervals
+from vit.inference.multilabel_metrics import multilabel_metrics
 from vit.inference.scored_images import ScoredImages
+from vit.inference.scored_labels import ScoredLabels
+from vit.inference.selective import risk_coverage
 from vit.study.paired import difference, mcnemar, paired_gap, pairs
 from vit.study.variance_components import mean_error
 
@@ -84,6 +87,28 @@ def test_copies_of_an_image_do_not_make_an_interval_narrower():
     assert mcnemar(many, others, groups).p == pytest.approx(single.p, rel=0.3)
     wide = paired_gap(many, others, groups)
     assert wide.high - wide.low == pytest.approx(gap.high - gap.low, rel=0.03)
+
+
+def test_the_bootstrap_of_several_labels_draws_groups():
+    random = np.random.default_rng(4)
+    labels, probabilities = random.integers(0, 2, (150, 3)), random.random((150, 3)).astype(np.float32)
+    copies = [np.repeat(one, COPIES, axis=0) for one in (labels, probabilities)]
+    names, groups = tuple(map(str, range(150 * COPIES))), np.repeat(np.arange(150), COPIES)
+    alone = multilabel_metrics(ScoredLabels(names[:150], labels, probabilities), [0.5] * 3)
+    found = multilabel_metrics(ScoredLabels(names, *copies, groups=groups), [0.5] * 3)
+    for name in ("micro_f1", "macro_f1", "nll", "map"):
+        one, other = getattr(found, name), getattr(alone, name)
+        assert (one.value, one.low, one.high) == pytest.approx((other.value, other.low, other.high), abs=0.002)
+    assert found.exact_match.high == pytest.approx(alone.exact_match.high, abs=0.002)
+
+
+def test_the_area_under_risk_and_coverage_counts_groups():
+    random = np.random.default_rng(5)
+    confidences, correct = random.random(200).astype(np.float32), random.random(200) < 0.7
+    alone = risk_coverage(confidences, correct)
+    groups = np.repeat(np.arange(200), COPIES)
+    found = risk_coverage(np.repeat(confidences, COPIES), np.repeat(correct, COPIES), groups=groups)
+    assert found.area_high - found.area_low == pytest.approx(alone.area_high - alone.area_low, rel=0.05)
 
 
 def test_the_bootstrap_draws_groups():

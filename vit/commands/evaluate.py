@@ -126,12 +126,12 @@ def evaluate(
         scored = _score(predictor, source.name, chosen, samples, reporter)
     fitted_elsewhere = data is not None or chosen == "test"
     scores = predictor.validation_scores if fitted_elsewhere else None
+    scored = replace(scored, groups=numbered(measured_part(samples, scored.left_out).groups))
     if isinstance(scored, ScoredLabels):
         assert predictor.multilabel is not None
         several = measured_labels(scored, predictor.multilabel, predictor.class_names)
         found = Evaluation(folder, several.measurement, dict(scored.left_out), seen, predictor.engine.name, tta)
     else:
-        scored = replace(scored, groups=numbered(measured_part(samples, scored.left_out).groups))
         measurement = measure(scored, predictor.class_names, scores=scores)
         found = Evaluation(folder, measurement, dict(scored.left_out), seen, predictor.engine.name, tta)
     if rank == 0:

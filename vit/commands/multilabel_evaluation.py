@@ -51,8 +51,11 @@ class MeasuredLabels:
 
     def show(self, reporter: Reporter) -> None:
         """Show all metrics on the terminal."""
+        from vit.inference.image_groups import count_words
+
         measurement = self.measurement
-        reporter.line(f"{measurement.num_images:,} images, {len(self.label_names):,} labels; 95 % intervals")
+        images = count_words(measurement.num_images, measurement.num_groups)
+        reporter.line(f"{images}, {len(self.label_names):,} labels; 95 % intervals")
         reporter.facts(_facts(measurement))
         rows = sorted(measurement.per_label, key=lambda row: -1.0 if row.ap is None else row.ap.value)
         more = len(rows) > SHOWN_LABELS

@@ -131,6 +131,8 @@ def _metrics(result: "RunResult") -> list[tuple[str, str]]:
 
 def _label_metrics(result: "RunResult") -> list[tuple[str, str]]:
     """Metrics of several labels for an image."""
+    from vit.inference.image_groups import count_words
+
     facts = [("validation mAP", percent(result.validation["val/map"]))] if result.validation else []
     for name, words in MULTILABEL.items():
         if name in result.metrics:
@@ -140,7 +142,8 @@ def _label_metrics(result: "RunResult") -> list[tuple[str, str]]:
         chance = percent(result.metrics["ece"]["chance"])
         scaled = f"; {before} without temperatures" if before != after else ""
         facts.append(("test calibration error", f"{after} ({chance} by chance, were it calibrated){scaled}"))
-        facts[-1:-1] = [("", f"{result.num_images['test']:,} test images, 95 % intervals")]
+        images = count_words(result.num_images["test"], result.test_groups, "test image")
+        facts[-1:-1] = [("", f"{images}, 95 % intervals")]
     return facts
 
 

@@ -29,6 +29,11 @@ def numbered(groups: Sequence[str] | None) -> Labels | None:
     return np.asarray(numbers, dtype=np.int64) if len(names) > 1 else None
 
 
+def units(num_images: int, groups: Labels | None) -> Labels:
+    """(n,) the number of what an image is drawn with: its group, or the image alone."""
+    return np.arange(num_images) if groups is None else groups
+
+
 def number_of(groups: Labels | None) -> int | None:
     """The number of groups; None where images have none."""
     return None if groups is None else len(np.unique(groups))

@@ -125,7 +125,7 @@ def measure_answers(scored: ScoredImages, scores: ValidationScores, seed: int = 
         scores: scores of the validation images.
         seed: seed of the bootstrap and of the random draws of "aps".
     """
-    curve = risk_coverage(scored.confidences, scored.correct, seed)
+    curve = risk_coverage(scored.confidences, scored.correct, seed, scored.groups)
     return MeasuredAnswers(
         len(scores),
         Metric(curve.area, curve.area_low, curve.area_high),

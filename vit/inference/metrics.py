@@ -11,7 +11,7 @@ from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.samples import Labels
-from vit.inference.image_groups import number_of
+from vit.inference.image_groups import number_of, units
 from vit.inference.intervals import Metric as Metric
 from vit.inference.measured_answers import MeasuredAnswers, measure_answers
 from vit.inference.scored_images import Floats, ScoredImages
@@ -200,7 +200,7 @@ def with_intervals(scored: ScoredImages, num_classes: int, seed: int = 0) -> Met
         return found
 
     measured = values(np.ones(len(labels)))
-    unit = np.arange(len(labels)) if scored.groups is None else scored.groups  # what is drawn as a whole
+    unit = units(len(labels), scored.groups)
     count = int(unit.max()) + 1
     generator = np.random.default_rng(seed)
     samples = [

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from vit.data.label_text import PRESENT
 from vit.errors import DataError
 from vit.inference.average_precision import RankedImages
+from vit.inference.image_groups import units
 from vit.inference.metrics import RESAMPLES
 from vit.inference.scored_labels import ScoredLabels, cell_losses
 
@@ -53,7 +54,7 @@ def resample(scored: ScoredLabels, thresholds: Sequence[float], seed: int) -> Re
     labels = range(present.shape[1])
     ranked = [RankedImages(known[:, k], present[:, k], scored.probabilities[:, k]) for k in labels]
     precisions, summed = [], []
-    for counts in _samples(len(scored.paths), seed):
+    for counts in _samples(scored, seed):
         precisions.append(np.stack([images.average_precision(counts) for images in ranked], axis=1))
         summed.append(counts.astype(np.float64) @ columns)
     sums = np.concatenate(summed)
@@ -64,9 +65,7 @@ def resample(scored: ScoredLabels, thresholds: Sequence[float], seed: int) -> Re
 def resampled_losses(scored: ScoredLabels, seed: int) -> _Floats64:
     """`Resampled.nll` alone."""
     columns = _losses(scored)
-    return _mean_loss(
-        np.concatenate([counts.astype(np.float64) @ columns for counts in _samples(len(scored.paths), seed)])
-    )
+    return _mean_loss(np.concatenate([counts.astype(np.float64) @ columns for counts in _samples(scored, seed)]))
 
 
 def _losses(scored: ScoredLabels) -> _Floats64:
@@ -80,11 +79,16 @@ def _mean_loss(sums: _Floats64) -> _Floats64:
     return np.asarray(sums[:, 0] / np.maximum(sums[:, 1], 1))
 
 
-def _samples(count: int, seed: int) -> Iterator[npt.NDArray[np.int32]]:
-    """How often each image is in a sample, as blocks (R, n): first every image once, then the samples."""
-    generator = np.random.default_rng(seed)
-    yield np.ones((1, count), dtype=np.int32)
-    rows = max(1, _CELLS // count)
+def _samples(scored: ScoredLabels, seed: int) -> Iterator[npt.NDArray[np.int32]]:
+    """How often each image is in a sample, as blocks (R, n): first every image once, then the samples.
+
+    Images of a group are drawn together.
+    """
+    generator, num_images = np.random.default_rng(seed), len(scored.paths)
+    yield np.ones((1, num_images), dtype=np.int32)
+    unit = units(num_images, scored.groups)
+    count = int(unit.max()) + 1
+    rows = max(1, _CELLS // num_images)
     for start in range(0, RESAMPLES, rows):
         drawn = [generator.integers(0, count, count) for _ in range(min(rows, RESAMPLES - start))]
-        yield np.stack([np.bincount(images, minlength=count) for images in drawn]).astype(np.int32)
+        yield np.stack([np.bincount(found, minlength=count)[unit] for found in drawn]).astype(np.int32)

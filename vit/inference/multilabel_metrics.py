@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.data.label_text import PRESENT
+from vit.inference.image_groups import number_of
 from vit.inference.intervals import Metric
 from vit.inference.metrics import Calibration, CalibrationError, calibration_error
 from vit.inference.multilabel_bootstrap import Resampled, resample, resampled_losses
@@ -100,6 +101,7 @@ class MultilabelMeasurement:
         temperatures: (K,) numbers that divided the logits.
         uncalibrated: metrics at temperature 1, where they differ.
         per_label: metrics of each label.
+        num_groups: number of groups of these images, which intervals take for independent; None: all images are.
     """
 
     num_images: int
@@ -107,11 +109,13 @@ class MultilabelMeasurement:
     temperatures: tuple[float, ...]
     uncalibrated: Calibration
     per_label: list[LabelMetrics]
+    num_groups: int | None = None
 
     def to_dict(self) -> dict[str, object]:
         """The content of an evaluation's metrics.json."""
         return {
             "images": self.num_images,
+            **({} if self.num_groups is None else {"groups": self.num_groups}),
             "metrics": self.metrics.to_dict(),
             "temperatures": list(self.temperatures),
             "uncalibrated": self.uncalibrated.to_dict(),
@@ -139,6 +143,7 @@ def measure_labels(
         temperatures=scored.temperatures or (1.0,) * len(label_names),
         uncalibrated=uncalibrated_labels(scored, seed),
         per_label=_per_label(scored, thresholds, label_names, sums),
+        num_groups=number_of(scored.groups),
     )
 
 
@@ -163,7 +168,9 @@ def _metrics(scored: ScoredLabels, thresholds: Sequence[float], sums: Resampled)
         map=_interval(_mean(sums.ap)),
         micro_f1=_interval(micro) or _NOTHING,
         macro_f1=_interval(_mean(f1)) or _NOTHING,
-        exact_match=Metric.fraction(int(scored.exact(thresholds)[judged].sum()), int(judged.sum())),
+        exact_match=Metric.share(
+            scored.exact(thresholds)[judged], None if scored.groups is None else scored.groups[judged]
+        ),
         nll=_interval(sums.nll) or _NOTHING,
         ece=_calibration(scored),
     )
@@ -190,6 +197,12 @@ def _interval(values: _Floats64) -> Metric | None:
     return Metric(float(values[0]), float(low), float(high))
 
 
+def _independent(scored: ScoredLabels, label: int) -> int:
+    """Number of images with a label, or of groups that have such images."""
+    present = scored.labels[:, label] == PRESENT
+    return int(present.sum()) if scored.groups is None else len(np.unique(scored.groups[present]))
+
+
 def _label_interval(values: _Floats64, num_positives: int) -> Metric | None:
     """As `_interval`. A bootstrap takes 5 of 5 for certain, so a perfect label has Wilson's interval of its images."""
     found = _interval(values)
@@ -211,7 +224,7 @@ def _per_label(
                 label=name,
                 num_known=int(cells.sum()),
                 num_positives=int(positive),
-                ap=_label_interval(sums.ap[:, k], int(positive)),
+                ap=_label_interval(sums.ap[:, k], _independent(scored, k)),
                 threshold=float(thresholds[k]),
                 precision=float(tp / max(predicted, 1)) if predicted or positive else None,
                 recall=float(tp / positive) if positive else None,

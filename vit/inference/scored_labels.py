@@ -22,6 +22,7 @@ class ScoredLabels:
         probabilities: (n, K) probability of each label. They are independent, and do not add up to 1.
         temperatures: (K,) numbers that divided the logits before the sigmoid; () for 1 everywhere.
         left_out: images that could not be read and have no entry: {name: reason}.
+        groups: (n,) number of each image's group, as of `image_groups.numbered`; None: all images are independent.
     """
 
     paths: tuple[str, ...]
@@ -29,6 +30,7 @@ class ScoredLabels:
     probabilities: Floats
     temperatures: tuple[float, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
+    groups: npt.NDArray[np.int64] | None = None
 
     @property
     def known(self) -> npt.NDArray[np.bool_]:

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import beta
 
+from vit.inference.image_groups import units
+
 CONFIDENCE = 0.95  # that the accuracy of the kept images is at least the one that was asked for
 RESAMPLES = 1000
 
@@ -104,25 +106,30 @@ def fewest_images(target: float) -> int:
     return math.ceil(math.log(1 - CONFIDENCE) / math.log(target))
 
 
-def risk_coverage(confidences: Floats, correct: Bools, seed: int = 0) -> RiskCoverage:
+def risk_coverage(
+    confidences: Floats, correct: Bools, seed: int = 0, groups: npt.NDArray[np.int64] | None = None
+) -> RiskCoverage:
     """The curve of n images.
 
     Args:
-        seed: seed of the bootstrap of the images.
+        seed: seed of the bootstrap of the images, or of their groups.
+        groups: (n,) as of `image_groups.numbered`.
     """
-    _, group = np.unique(-np.asarray(confidences, dtype=np.float64), return_inverse=True)  # highest first
+    _, level = np.unique(-np.asarray(confidences, dtype=np.float64), return_inverse=True)  # highest first
     _, kept, wrong = _errors_above(confidences, correct)
     low, high = _exact_interval(wrong, kept)
-    count, num_groups = len(correct), len(kept)
-    wrong_in_group = group + num_groups * ~correct  # right images of a group, and wrong ones, are drawn apart
+    unit, levels = units(len(correct), groups), len(kept)
+    count = int(unit.max()) + 1
+    wrong_at = level + levels * ~correct  # right images of a confidence, and wrong ones, are counted apart
     generator = np.random.default_rng(seed)
     areas = []
     for _ in range(RESAMPLES):
-        drawn = np.bincount(wrong_in_group[generator.integers(0, count, count)], minlength=2 * num_groups)
-        areas.append(_area(drawn[:num_groups] + drawn[num_groups:], drawn[num_groups:]))
+        times = np.bincount(generator.integers(0, count, count), minlength=count)[unit]
+        drawn = np.bincount(wrong_at, times, 2 * levels).astype(np.int64)
+        areas.append(_area(drawn[:levels] + drawn[levels:], drawn[levels:]))
     area_low, area_high = np.percentile(areas, (2.5, 97.5))
     area = _area(np.diff(kept, prepend=0), np.diff(wrong, prepend=0))
-    return RiskCoverage(kept / count, wrong / kept, low, high, area, float(area_low), float(area_high))
+    return RiskCoverage(kept / len(correct), wrong / kept, low, high, area, float(area_low), float(area_high))
 
 
 def _exact_interval(wrong: Counts, kept: Counts) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

@@ -38,7 +38,7 @@ def common_answers(runs: Sequence[tuple[RunDirectory, RunResult]]) -> CommonAnsw
     """
     answers = [unpack(result.correct["test"], result.num_images["test"]) for _, result in runs]
     if len({result.fingerprints.get("test") for _, result in runs}) <= 1:
-        return CommonAnswers(answers, test_groups(*runs[0]) if runs else None, 0)
+        return CommonAnswers(answers, group_numbers(*runs[0]) if runs else None, 0)
     listed = [_test_images(run) for run, _ in runs]
     for (run, _), rows in zip(runs, listed, strict=True):
         if [row[:2] for row in rows] != [row[:2] for row in listed[0]]:
@@ -58,7 +58,7 @@ def common_answers(runs: Sequence[tuple[RunDirectory, RunResult]]) -> CommonAnsw
     return CommonAnswers(shared, groups, int((~common).sum()))
 
 
-def test_groups(run: RunDirectory, result: RunResult) -> Labels | None:
+def group_numbers(run: RunDirectory, result: RunResult) -> Labels | None:
     """(T,) number of each measured test image's group; None where images have none."""
     if not lists_groups(run.splits_path):
         return None

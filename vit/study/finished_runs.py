@@ -75,7 +75,7 @@ def _check_distinct(folders: Sequence[str]) -> None:
 
 def _read(path: Path) -> FinishedRun:
     from vit.checkpoints.run import RunDirectory
-    from vit.study.common_images import test_groups
+    from vit.study.common_images import group_numbers
 
     run = RunDirectory.open(path)
     result, scored = run.finished_result(), run.scored_path("test")
@@ -90,7 +90,7 @@ def _read(path: Path) -> FinishedRun:
         raise DataError(f"{path} has no {scored.relative_to(run.path)}", "restore the file, or train again")
     network, fingerprint = result.spec.name, result.fingerprints["test"]
     rows = read_scored(scored, result.num_images["test"])
-    return FinishedRun(path, network, network, result.data, result.seed, fingerprint, rows, test_groups(run, result))
+    return FinishedRun(path, network, network, result.data, result.seed, fingerprint, rows, group_numbers(run, result))
 
 
 def _named(runs: list[FinishedRun]) -> list[FinishedRun]:

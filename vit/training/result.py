@@ -151,8 +151,9 @@ def _measurements(best: Measured, groups: Labels | None) -> dict[str, Any]:
         found |= {"correct": {split: pack(some.exact(thresholds)) for split, some in labels.items()}}
         found |= {"multilabel": best.rules.to_plain()}
         if "test" in labels:
-            found["metrics"] = multilabel_metrics(labels["test"], thresholds).to_dict()
-            found["uncalibrated"] = uncalibrated_labels(labels["test"]).to_dict()
+            several = replace(labels["test"], groups=groups)
+            found |= {"metrics": multilabel_metrics(several, thresholds).to_dict(), "test_groups": number_of(groups)}
+            found["uncalibrated"] = uncalibrated_labels(several).to_dict()
         return found
     scored, num_classes, scores = best.scored, len(best.description.class_names), best.validation_scores
     found |= {"correct": {split: pack(some.correct) for split, some in scored.items()}}
