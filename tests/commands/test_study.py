@@ -91,7 +91,7 @@ def test_a_study_leaves_ordinary_runs_and_a_report(vit, whole, given):
     }
     assert "report.html" in answer.out and "Next: vit compare" in answer.out
     length = f"{given.steps} optimizer steps at every size"
-    assert f"on {given.test_images} images: mean over the seeds, 95 % interval; {length}" in answer.out
+    assert f"on {given.test_images} test images: mean over the seeds, 95 % interval; {length}" in answer.out
     run = study / found[0]["run"]
     assert {"config.yaml", "classes.json", "splits.csv", "metrics.csv", "result.json"} <= {
         p.name for p in run.iterdir()
