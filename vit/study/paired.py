@@ -12,8 +12,8 @@ from vit.inference.image_groups import NORMAL_QUANTILE, gathered
 from vit.study.findings import Difference, Interval, Reach
 from vit.study.variance_components import Bools, Floats, MeanSquares
 
-# {training images: {seed: (T,) which test images are wrong, as numbers}}; see `image_groups.gathered`
-Answers = Mapping[int, Mapping[int, Floats]]
+# {training images: {seed: (T,) which test images are wrong, perhaps as `image_groups.gathered` returns them}}
+Answers = Mapping[int, Mapping[int, Floats] | Mapping[int, Bools]]
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Pair:
 
     num_images: int
     seeds: list[int]
-    first: Floats
-    second: Floats
+    first: Floats | Bools
+    second: Floats | Bools
 
     @property
     def log_ratio(self) -> float:
@@ -79,7 +79,7 @@ def pairs(first: Answers, second: Answers) -> list[Pair]:
     for size in sorted(first.keys() & second.keys()):
         seeds = sorted(first[size].keys() & second[size].keys())
         if seeds:
-            rows = [np.stack([answers[size][seed] for seed in seeds]) for answers in (first, second)]
+            rows = [np.stack([answers[size][seed] for seed in seeds]).astype(np.float64) for answers in (first, second)]
             found.append(Pair(size, seeds, rows[0], rows[1]))
     return found
 

@@ -97,7 +97,7 @@ def _series(name: str, cells: Sequence[CellResult], wrong: Answers, target: floa
     for num_images, by_seed in wrong.items():
         here = [cell for cell in cells if cell.num_images == num_images]
         seeds = sorted(by_seed)
-        table = np.stack([by_seed[seed] for seed in seeds])
+        table = np.stack([by_seed[seed] for seed in seeds]).astype(np.float64)
         several = len(seeds) > 1
         points.append(
             Point(
@@ -105,7 +105,7 @@ def _series(name: str, cells: Sequence[CellResult], wrong: Answers, target: floa
                 seeds=seeds,
                 errors=[float(row.mean()) for row in table],
                 mean=mean_error(table, number_of(cells[0].groups)),
-                seed_correlation=MeanSquares.of(table[None].astype(float)).correlation() if several else None,
+                seed_correlation=MeanSquares.of(table[None]).correlation() if several else None,
                 seconds=sum(cell.seconds for cell in here) / len(here),
                 images_per_second=sum(cell.images_per_second for cell in here) / len(here),
             )

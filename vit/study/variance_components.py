@@ -129,7 +129,7 @@ class MeanSquares:
         return images / (images + both) if images + both else 0.0
 
 
-def mean_error(wrong: Floats, num_units: int | None = None) -> Interval:
+def mean_error(wrong: Floats | Bools, num_units: int | None = None) -> Interval:
     """Mean of the seeds' errors with its interval; without ends for one seed.
 
     Args:
