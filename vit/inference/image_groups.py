@@ -4,7 +4,7 @@ A mean over n images of G groups has the variance of G independent sums, one of 
 a ratio estimator: Cochran 1977, "Sampling Techniques", chapter 9A).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +29,12 @@ def numbered(groups: Sequence[str] | None) -> Labels | None:
     return np.asarray(numbers, dtype=np.int64) if len(names) > 1 else None
 
 
-def units(num_images: int, groups: Labels | None) -> Labels:
-    """(n,) the number of what an image is drawn with: its group, or the image alone."""
-    return np.arange(num_images) if groups is None else groups
+def bootstrap(num_images: int, groups: Labels | None, seed: int) -> Iterator[Labels]:
+    """(n,) how often each image is in a sample, without end; images of a group are drawn together."""
+    unit = np.arange(num_images) if groups is None else groups
+    generator, count = np.random.default_rng(seed), int(unit.max()) + 1
+    while True:
+        yield np.bincount(generator.integers(0, count, count), minlength=count)[unit]
 
 
 def number_of(groups: Labels | None) -> int | None:

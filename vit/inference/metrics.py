@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.samples import Labels
-from vit.inference.image_groups import number_of, units
+from vit.inference.image_groups import bootstrap, number_of
 from vit.inference.intervals import Metric as Metric
 from vit.inference.measured_answers import MeasuredAnswers, measure_answers
 from vit.inference.scored_images import Floats, ScoredImages
@@ -200,13 +201,8 @@ def with_intervals(scored: ScoredImages, num_classes: int, seed: int = 0) -> Met
         return found
 
     measured = values(np.ones(len(labels)))
-    unit = units(len(labels), scored.groups)
-    count = int(unit.max()) + 1
-    generator = np.random.default_rng(seed)
-    samples = [
-        values(np.bincount(generator.integers(0, count, count), minlength=count).astype(np.float64)[unit])
-        for _ in range(RESAMPLES)
-    ]
+    drawn = islice(bootstrap(len(labels), scored.groups, seed), RESAMPLES)
+    samples = [values(times.astype(np.float64)) for times in drawn]
 
     def bootstrapped(name: str) -> Metric:
         low, high = np.percentile([sample[name] for sample in samples], (2.5, 97.5))

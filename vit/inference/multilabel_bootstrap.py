@@ -5,6 +5,7 @@ Whole images are drawn, because the labels of one image are not independent.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from vit.data.label_text import PRESENT
 from vit.errors import DataError
 from vit.inference.average_precision import RankedImages
-from vit.inference.image_groups import units
+from vit.inference.image_groups import bootstrap
 from vit.inference.metrics import RESAMPLES
 from vit.inference.scored_labels import ScoredLabels, cell_losses
 
@@ -84,11 +85,8 @@ def _samples(scored: ScoredLabels, seed: int) -> Iterator[npt.NDArray[np.int32]]
 
     Images of a group are drawn together.
     """
-    generator, num_images = np.random.default_rng(seed), len(scored.paths)
+    num_images = len(scored.paths)
     yield np.ones((1, num_images), dtype=np.int32)
-    unit = units(num_images, scored.groups)
-    count = int(unit.max()) + 1
-    rows = max(1, _CELLS // num_images)
+    samples, rows = bootstrap(num_images, scored.groups, seed), max(1, _CELLS // num_images)
     for start in range(0, RESAMPLES, rows):
-        drawn = [generator.integers(0, count, count) for _ in range(min(rows, RESAMPLES - start))]
-        yield np.stack([np.bincount(found, minlength=count)[unit] for found in drawn]).astype(np.int32)
+        yield np.stack(list(islice(samples, min(rows, RESAMPLES - start)))).astype(np.int32)

@@ -6,12 +6,13 @@ El-Yaniv 2017, "Selective Classification for Deep Neural Networks", arXiv 1705.0
 
 import math
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import beta
 
-from vit.inference.image_groups import units
+from vit.inference.image_groups import bootstrap
 
 CONFIDENCE = 0.95  # that the accuracy of the kept images is at least the one that was asked for
 RESAMPLES = 1000
@@ -118,13 +119,10 @@ def risk_coverage(
     _, level = np.unique(-np.asarray(confidences, dtype=np.float64), return_inverse=True)  # highest first
     _, kept, wrong = _errors_above(confidences, correct)
     low, high = _exact_interval(wrong, kept)
-    unit, levels = units(len(correct), groups), len(kept)
-    count = int(unit.max()) + 1
+    levels = len(kept)
     wrong_at = level + levels * ~correct  # right images of a confidence, and wrong ones, are counted apart
-    generator = np.random.default_rng(seed)
     areas = []
-    for _ in range(RESAMPLES):
-        times = np.bincount(generator.integers(0, count, count), minlength=count)[unit]
+    for times in islice(bootstrap(len(correct), groups, seed), RESAMPLES):
         drawn = np.bincount(wrong_at, times, 2 * levels).astype(np.int64)
         areas.append(_area(drawn[:levels] + drawn[levels:], drawn[levels:]))
     area_low, area_high = np.percentile(areas, (2.5, 97.5))

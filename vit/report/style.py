@@ -60,10 +60,9 @@ def class_axis(axes: Axes, sizes: Sequence[int], words: str) -> None:
         size_axis(axes, sorted(set(sizes)), max(sizes))
         axes.set(xlabel=f"{words} (log scale)")
     else:
-        low, high = axes.get_xlim()
         if sizes:
-            low, high = min(low, min(sizes) - 1), max(high, max(sizes) + 1)  # so that there are whole numbers
-        axes.set_xlim(low, high)
+            low, high = axes.get_xlim()
+            axes.set_xlim(min(low, min(sizes) - 1), max(high, max(sizes) + 1))  # so that there are whole numbers
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
 
 
