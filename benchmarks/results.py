@@ -23,7 +23,7 @@ from typing import Any
 from results_kept import MACHINES, compact, expected_cells
 from results_pages import write_pages
 from results_rows import EVIDENCE, MADE, ROOT, Row, read_evidence
-from timing import processor
+from timing import machine
 
 from vit.atomic_files import write_json
 from vit.study.folder import ListedCell, StudyDirectory
@@ -42,7 +42,7 @@ def keep(row: Row) -> bool:
     found = sorted(file.parent.relative_to(row.folder).as_posix() for file in files)
     new = [cell for cell in found if cell not in noted]
     if new:
-        known.setdefault(f"{processor()}, {os.cpu_count()} cores", []).extend(new)
+        known.setdefault(machine(), []).extend(new)
         write_json(path, known)
     for cell in new:
         compact(row.folder / cell / "result.json")

@@ -171,7 +171,8 @@ def hardware(kept: Kept, cells: Iterable[CellResult] | None = None) -> str:
     """Machines that trained cells of a row (None: all of its runs), and what of a machine a run used."""
     runs = None if cells is None else {cell.run for cell in cells}
     machines = [name for name, trained in kept.machines.items() if runs is None or runs & set(trained)]
-    return f"{'; '.join(machines)}; each run: {kept.protocol['device']}"
+    used = str(kept.protocol["device"])
+    return "; ".join(machines) if machines == [used] else f"{'; '.join(machines)}; each run: {used}"
 
 
 def conditions(kept: Kept) -> str:

@@ -20,6 +20,7 @@ from torchvision.transforms.v2 import functional as TF
 
 from vit.data.draws import uniform
 from vit.data.preprocess import Preprocess
+from vit.data.transfer import to_device
 
 Draws = npt.NDArray[np.float64]
 DrawSeeds = npt.NDArray[np.int64]
@@ -165,7 +166,7 @@ class BatchAugment:
         rows = np.stack(
             [cos * mirror, -sin, pixels[:, 0] * 2 / side, sin * mirror, cos, pixels[:, 1] * 2 / side], axis=1
         )
-        matrices = torch.from_numpy(rows.reshape(-1, 2, 3).astype(np.float32)).to(images.device)
+        matrices = to_device(torch.from_numpy(rows.reshape(-1, 2, 3).astype(np.float32)), images.device)
         grid = F.affine_grid(matrices, list(images.shape), align_corners=False)
         return F.grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
 
@@ -198,15 +199,17 @@ class BatchAugment:
         own = betaincinv(alpha, alpha, draws[:, 1])  # fraction of itself that an image keeps: Beta(alpha, alpha)
         boxes = _boxes(np.where(cut, 1.0 - own, 0.0), draws[:, 2:4], np.ones(count))
         inside = _inside(boxes, images)  # pixels that cutmix takes from the partner
-        weight = torch.from_numpy(np.where(cut, 1.0, own).astype(np.float32)).to(images.device)[:, None, None, None]
-        other = images[partner]
-        mixed = torch.where(inside, other, images * weight + other * (1.0 - weight))
-        kept = torch.where(
-            torch.from_numpy(cut).to(images.device), 1.0 - inside.float().mean(dim=(1, 2, 3)), weight.flatten()
+        weight, is_cut, places = (
+            to_device(torch.from_numpy(values), images.device)
+            for values in (np.where(cut, 1.0, own).astype(np.float32), cut, partner)
         )
-        shares = targets * kept[:, None] + targets[partner] * (1.0 - kept[:, None])
+        other, other_targets = images[places], targets[places]
+        weights = weight[:, None, None, None]
+        mixed = torch.where(inside, other, images * weights + other * (1.0 - weights))
+        kept = torch.where(is_cut, 1.0 - inside.float().mean(dim=(1, 2, 3)), weight)[:, None]
+        shares = targets * kept + other_targets * (1.0 - kept)
         if labels.ndim == 2:
-            shares = torch.where((targets < 0) | (targets[partner] < 0), -1.0, shares)
+            shares = torch.where((targets < 0) | (other_targets < 0), -1.0, shares)
         return mixed, shares
 
 
@@ -227,7 +230,7 @@ def _boxes(area: Draws, position: Draws, ratio: Draws) -> Draws:
 def _inside(boxes: Draws, images: Tensor) -> Tensor:
     """Which pixels lie in each image's box: (B, 1, S, S) bool."""
     side = images.shape[-1]
-    left, top, right, bottom = torch.from_numpy(np.round(boxes * side)).to(images.device).unbind(dim=1)
+    left, top, right, bottom = to_device(torch.from_numpy(np.round(boxes * side)), images.device).unbind(dim=1)
     pixels = torch.arange(side, device=images.device)
     columns = (pixels >= left[:, None]) & (pixels < right[:, None])
     rows = (pixels >= top[:, None]) & (pixels < bottom[:, None])

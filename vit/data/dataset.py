@@ -12,6 +12,7 @@ from vit.data.draws import hashed
 from vit.data.image_bytes import ImageError
 from vit.data.planes import ChannelsError, with_channels
 from vit.data.preprocess import COLORS, Preprocess, Window, resize_shorter
+from vit.data.processes import Part, parts, uses_processes
 from vit.data.sampler import Key
 from vit.data.samples import Labels, Samples
 from vit.data.threads import decode_threads
@@ -74,6 +75,11 @@ class ImageDataset(Dataset[Batch]):
         """Whether memory holds all images in their final size, without random crops: a batch is then one gather."""
         return isinstance(self.memory, Tensor) and not self._is_cropped
 
+    @property
+    def is_recolored(self) -> bool:
+        """Whether RandAugment changes each image by itself."""
+        return self.augment is not None and self.augment.augment.randaugment > 0
+
     def __getitems__(self, keys: list[Key]) -> Batch:
         """The batch of some keys. DataLoader calls this method instead of `__getitem__` for each image."""
         indices = [key.index for key in keys]
@@ -81,7 +87,8 @@ class ImageDataset(Dataset[Batch]):
         if self.is_stacked:
             assert isinstance(self.memory, Tensor)
             images = self.memory[indices]
-            if self.augment is not None and self.augment.augment.randaugment:
+            if self.is_recolored:
+                assert self.augment is not None
                 recolored = [self.augment.recolor(i, seed) for i, seed in zip(images, draw_seeds, strict=True)]
                 images = torch.stack(recolored)
             indices = self.origin[indices].tolist()
@@ -173,6 +180,13 @@ class ImageDataset(Dataset[Batch]):
             fix = "fix or remove the file"
         raise DataError(f"{failure}", f"{fix}; 'vit data check' lists all files that cannot be read") from failure
 
+    def _part(self, indices: range) -> Part:
+        """Images as memory holds them, decoded in another process: `unreadable` of this one is that process's own."""
+        self.unreadable = {}
+        decoded = [self._decoded(index) for index in indices]
+        images = torch.stack([self._kept(image) for image, _ in decoded])
+        return Part(images, [origin for _, origin in decoded], self.unreadable)
+
     def _image(self, index: int) -> Tensor:
         return image_of(self.samples, index, self.preprocess.window, self.preprocess.channels)
 
@@ -184,6 +198,14 @@ class ImageDataset(Dataset[Batch]):
             stacked = torch.from_numpy(np.asarray(self.samples.arrays))
             gray = stacked.ndim == 3
             self.memory = stacked[:, None].expand(-1, 3, -1, -1) if gray else stacked.permute(0, 3, 1, 2).contiguous()
+            return
+
+        if self.samples.reader is None and not self._is_cropped and uses_processes(len(self), side):
+            self.memory = torch.empty((len(self), self.preprocess.channels, side, side), dtype=torch.uint8)
+            for indices, decoded in parts(len(self), self._part):
+                self.memory[indices.start : indices.stop] = decoded.images
+                self.origin[indices.start : indices.stop] = decoded.origin
+                self.unreadable |= decoded.unreadable
             return
 
         def kept(index: int) -> Tensor:

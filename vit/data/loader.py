@@ -19,6 +19,7 @@ from vit.launch import rank_and_world_size
 
 AUTO_CACHE_BYTES = 2 * 2**30  # up to this size decoded images stay in memory
 EVALUATION_BATCH_SIZE = 128
+MOST_WORKERS = 16
 
 
 @dataclass
@@ -75,7 +76,7 @@ def batch_loader(
     """The batches of a sampler.
 
     Args:
-        num_workers: number of processes that decode; None: one per core and at most 8, 0 for images in memory.
+        num_workers: number of processes that decode and recolor; None: see `_default_workers`.
         keep_workers: whether the workers stay for the next epoch.
     """
     workers = _default_workers(dataset) if num_workers is None else num_workers
@@ -105,7 +106,12 @@ def labeled_images(samples: Samples, preprocess: Preprocess) -> DataLoader[Batch
 
 
 def _default_workers(dataset: ImageDataset) -> int:
-    if dataset.is_stacked:
+    """One process per core and at most `MOST_WORKERS`; 0 for images in memory that need no work before a GPU has them.
+
+    RandAugment takes about a third of a millisecond for an image, and a GPU trains on ten small images in that time.
+    Where the training itself needs the cores, other processes would not be faster.
+    """
+    if dataset.is_stacked and not (dataset.is_recolored and torch.cuda.is_available()):
         return 0
     _, world_size = rank_and_world_size()
-    return min(8, max(1, available_cores() // world_size))
+    return min(MOST_WORKERS, max(1, available_cores() // world_size))

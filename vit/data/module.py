@@ -29,7 +29,7 @@ class LoaderOptions:
 
     Attributes:
         batch_size: images of an optimizer step, over all processes.
-        num_workers: number of processes that decode; None: one per core and at most 8, 0 for images in memory.
+        num_workers: number of processes that decode and recolor; None: chosen by cores, images and device.
         cache: "memory" keeps decoded images, "none" reads files in every epoch, "auto" decides by the size of the data.
         evaluation_batch_size: images of an evaluation batch of one process.
         batches: training batches between validations; None: one pass over the images.

@@ -9,6 +9,8 @@ from torch import Tensor
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms.v2 import functional as TF
 
+from vit.data.transfer import to_device
+
 COLORS = 3
 MAX_CHANNELS = 16
 
@@ -68,9 +70,9 @@ class Preprocess:
 
     def normalize(self, images: Tensor) -> Tensor:
         """Images (B, C, S, S) uint8 -> float32, (image / 255 - mean) / std."""
-        mean = torch.tensor(self.mean, device=images.device).mul_(255.0)[:, None, None]
-        scale = torch.tensor(self.std, device=images.device).mul_(255.0).reciprocal_()[:, None, None]
-        return images.to(torch.float32).sub_(mean).mul_(scale)
+        mean = torch.tensor(self.mean).mul_(255.0)[:, None, None]
+        scale = torch.tensor(self.std).mul_(255.0).reciprocal_()[:, None, None]
+        return images.to(torch.float32).sub_(to_device(mean, images.device)).mul_(to_device(scale, images.device))
 
     def to_dict(self) -> dict[str, float | str | list[float]]:
         """Plain values for a checkpoint. Without a window, and of 3 channels, they are those of older programs."""

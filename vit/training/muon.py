@@ -72,8 +72,7 @@ class BatchedMuon(Muon):
         updates = orthogonalized(torch.stack(tuple(ahead)), group["ns_coefficients"], group["ns_steps"], group["eps"])
         torch._foreach_mul_(matrices, 1 - lr * group["weight_decay"])
         size = 0.2 * math.sqrt(max(shape))  # "match_rms_adamw"
-        for matrix, update in zip(matrices, updates, strict=True):
-            matrix.add_(update, alpha=-lr * size)
+        torch._foreach_add_(matrices, updates.to(matrices[0].dtype).unbind(), alpha=-lr * size)
 
 
 def orthogonalized(updates: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:

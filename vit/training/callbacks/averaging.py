@@ -1,7 +1,12 @@
 """The moving average of the weights (EMA), which is evaluated and saved in their place"""
 
+from collections.abc import Iterator
+
+import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import EMAWeightAveraging
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
 
 from vit.training.callbacks.non_finite import NonFinite
 
@@ -11,6 +16,7 @@ class Averaging(EMAWeightAveraging):
 
     def __init__(self, decay: float, non_finite: NonFinite) -> None:
         super().__init__(decay=decay)
+        self._decay = decay
         self._non_finite = non_finite
 
     @property
@@ -20,9 +26,42 @@ class Averaging(EMAWeightAveraging):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Create the average on the device of the training: Lightning moves the network there after this call."""
-        self._device = trainer.strategy.root_device
-        super().setup(trainer, pl_module, stage)
+        if stage == "fit":
+            self._average_model = _Average(pl_module, trainer.strategy.root_device, self._decay)
 
     def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
         """Whether this step changed the weights."""
         return super().should_update(step_idx, epoch_idx) and step_idx != self._non_finite.skipped_step
+
+
+class _Average(AveragedModel):
+    """PyTorch's average in a few operations for all weights together, none of which waits for a GPU.
+
+    PyTorch reads its count of steps from the device twice at every step, and averages the weights one by one.
+
+    Attributes:
+        n_averaged: number of steps, on the CPU.
+    """
+
+    def __init__(self, module: nn.Module, device: torch.device, decay: float) -> None:
+        super().__init__(module, device, use_buffers=True)
+        self.n_averaged = torch.zeros((), dtype=torch.long)
+        self._decay = decay
+
+    @torch.no_grad()
+    def update_parameters(self, model: nn.Module) -> None:
+        """Add the weights and buffers after a step. Those of the first step are the average; counts are copied."""
+        averages, values = list(_tensors(self.module)), list(_tensors(model))
+        if not self.n_averaged:
+            torch._foreach_copy_(averages, values)
+        else:
+            moving = [number for number, average in enumerate(averages) if average.is_floating_point()]
+            for number in set(range(len(averages))).difference(moving):
+                averages[number].copy_(values[number])
+            torch._foreach_lerp_([averages[i] for i in moving], [values[i] for i in moving], 1.0 - self._decay)
+        self.n_averaged += 1
+
+
+def _tensors(module: nn.Module) -> Iterator[Tensor]:
+    yield from (parameter.detach() for parameter in module.parameters())
+    yield from module.buffers()

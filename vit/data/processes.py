@@ -1,0 +1,85 @@
+"""Decoding of many small images on all cores, in processes of their own
+
+Most of the time of a small image is Python's, and Python runs one thread at a time: sixteen threads decode fewer images
+of 32 pixels in a second than one. Larger images take decoders that release the interpreter's lock, see threads.py.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from vit.data.threads import available_cores
+from vit.data.workers import START, begin_worker
+from vit.errors import DataError
+
+MOST_SIDE = 64  # pixels of a small image
+FEWEST = 5_000  # images that are worth the start of processes
+FEWEST_CORES = 4
+PART = 64  # images that a process sends at once: at most 8 MB of shared memory wait for the training on 16 cores
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some decoded images.
+
+    Attributes:
+        images: (n, C, S, S) uint8.
+        origin: index of the image that each row shows.
+        unreadable: {index: reason}.
+    """
+
+    images: Tensor
+    origin: list[int]
+    unreadable: dict[int, str]
+
+
+def uses_processes(count: int, side: int) -> bool:
+    """Whether processes decode this many images of this side sooner than threads."""
+    return START is not None and count >= FEWEST and side <= MOST_SIDE and available_cores() >= FEWEST_CORES
+
+
+def parts(count: int, decode: Callable[[range], Part]) -> Iterator[tuple[range, Part]]:
+    """Every part of `count` images, decoded, in order.
+
+    Args:
+        decode: decodes the images of some indices, in another process.
+
+    Raises:
+        DataError: the error of `decode`.
+    """
+    ranges = [range(start, min(start + PART, count)) for start in range(0, count, PART)]
+    loader: DataLoader[Part | DataError] = DataLoader(
+        _Parts(decode),
+        sampler=ranges,
+        batch_size=None,
+        collate_fn=_as_is,
+        num_workers=min(16, available_cores()),
+        worker_init_fn=begin_worker,
+        multiprocessing_context=START,
+    )
+    for indices, part in zip(ranges, loader, strict=True):
+        if isinstance(part, DataError):
+            raise part
+        yield indices, part
+
+
+@dataclass
+class _Parts(Dataset[Part | DataError]):
+    """Parts as a dataset that returns its errors. An error that a process raises would lose its type and its fix."""
+
+    decode: Callable[[range], Part]
+
+    def __getitem__(self, indices: range) -> Part | DataError:
+        try:
+            part = self.decode(indices)
+        except DataError as error:
+            return error
+        part.images.share_memory_()  # fails here if memory is short; in the sending thread it would hang the training
+        return part
+
+
+def _as_is(part: Any) -> Part | DataError:
+    return part
