@@ -16,7 +16,7 @@ from vit.errors import DataError
 
 PREPROCESS = Preprocess(8)
 TRAINING = ImageAugment(Augment(), PREPROCESS)
-COUNT = 150  # more than two parts of 64
+COUNT = 150
 
 
 @pytest.fixture
@@ -34,6 +34,7 @@ def enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cores and images enough for processes."""
     monkeypatch.setattr(processes, "FEWEST", 100)
     monkeypatch.setattr(processes, "FEWEST_CORES", 1)
+    monkeypatch.setattr(processes, "PART_BYTES", 64 * 3 * 8 * 8 + 1)  # parts of 64, 64 and 22 images
 
 
 def in_memory(folder: Path, augment: ImageAugment | None = None) -> ImageDataset:

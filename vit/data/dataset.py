@@ -202,7 +202,7 @@ class ImageDataset(Dataset[Batch]):
 
         if self.samples.reader is None and not self._is_cropped and uses_processes(len(self), side):
             self.memory = torch.empty((len(self), self.preprocess.channels, side, side), dtype=torch.uint8)
-            for indices, decoded in parts(len(self), self._part):
+            for indices, decoded in parts(len(self), self.memory[0].numel(), self._part):
                 self.memory[indices.start : indices.stop] = decoded.images
                 self.origin[indices.start : indices.stop] = decoded.origin
                 self.unreadable |= decoded.unreadable

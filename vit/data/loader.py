@@ -13,13 +13,12 @@ from vit.data.read_ahead import read_ahead
 from vit.data.sampler import EvaluationSampler, Key, TrainSampler
 from vit.data.samples import Samples
 from vit.data.threads import available_cores
-from vit.data.workers import START, begin_worker
+from vit.data.workers import MOST_WORKERS, START, begin_worker
 from vit.errors import DataError
 from vit.launch import rank_and_world_size
 
 AUTO_CACHE_BYTES = 2 * 2**30  # up to this size decoded images stay in memory
 EVALUATION_BATCH_SIZE = 128
-MOST_WORKERS = 16
 
 
 @dataclass

@@ -12,13 +12,13 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from vit.data.threads import available_cores
-from vit.data.workers import START, begin_worker
+from vit.data.workers import MOST_WORKERS, START, begin_worker
 from vit.errors import DataError
 
 MOST_SIDE = 64  # pixels of a small image
 FEWEST = 5_000  # images that are worth the start of processes
 FEWEST_CORES = 4
-PART = 64  # images that a process sends at once: at most 8 MB of shared memory wait for the training on 16 cores
+PART_BYTES = 2**18  # that a process sends at once: at most 8 MiB of shared memory wait for the training
 
 
 @dataclass(frozen=True)
@@ -41,22 +41,24 @@ def uses_processes(count: int, side: int) -> bool:
     return START is not None and count >= FEWEST and side <= MOST_SIDE and available_cores() >= FEWEST_CORES
 
 
-def parts(count: int, decode: Callable[[range], Part]) -> Iterator[tuple[range, Part]]:
+def parts(count: int, image_bytes: int, decode: Callable[[range], Part]) -> Iterator[tuple[range, Part]]:
     """Every part of `count` images, decoded, in order.
 
     Args:
+        image_bytes: size of a decoded image.
         decode: decodes the images of some indices, in another process.
 
     Raises:
         DataError: the error of `decode`.
     """
-    ranges = [range(start, min(start + PART, count)) for start in range(0, count, PART)]
+    size = max(1, PART_BYTES // image_bytes)
+    ranges = [range(start, min(start + size, count)) for start in range(0, count, size)]
     loader: DataLoader[Part | DataError] = DataLoader(
         _Parts(decode),
         sampler=ranges,
         batch_size=None,
         collate_fn=_as_is,
-        num_workers=min(16, available_cores()),
+        num_workers=min(MOST_WORKERS, available_cores()),
         worker_init_fn=begin_worker,
         multiprocessing_context=START,
     )

@@ -17,6 +17,8 @@ A cell of a study starts from a fork server, and its workers would do the same. 
 in memory through /dev/shm, which is small in containers. A forked worker shares the memory of the training instead.
 """
 
+MOST_WORKERS = 16  # that are started unless the user gives a number
+
 
 def begin_worker(worker: int) -> None:
     """Lower a worker's priority, ignore signals to the process group, and end the worker with the training.
