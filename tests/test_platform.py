@@ -58,10 +58,10 @@ if __name__ == "__main__":
     method, data, out = sys.argv[1:]
     import multiprocessing, os
     from vit.__main__ import main
-    from vit.data import loader
+    from vit.data import workers
     from vit.study import runner
     assert hasattr(os, "nice") == (method == "fork")
-    loader.START = method
+    workers.START = method
     if method == "spawn":
         runner.get_all_start_methods = lambda: ["spawn"]
     quick = ("--wandb", "off", "--out", out)

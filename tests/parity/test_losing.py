@@ -41,13 +41,13 @@ processes.PATIENCE = timedelta(seconds=40)
 """
 ORPHANED = """
 import os, signal, time
-from vit.data import loader
-begin = loader.begin_worker
+from vit.data import workers
+begin = workers.begin_worker
 def killed_before(worker):
     os.kill(os.getppid(), signal.SIGKILL)
     time.sleep(0.5)
     begin(worker)
-loader.begin_worker = killed_before
+workers.begin_worker = killed_before
 """
 
 
@@ -144,11 +144,11 @@ def test_a_loading_process_ends_though_its_training_was_killed_before_it_began(c
 
 READING = """
 import sys, time
-from vit.data import loader, module
+from vit.data import module, workers
 from vit.data.augment import Augment
 from vit.data.preprocess import Preprocess
 from vit.data.sources import open_source
-loader.START = sys.argv[2]
+workers.START = sys.argv[2]
 if __name__ == "__main__":
     options = module.LoaderOptions(14, num_workers=1, cache="none")
     data = module.ImageDataModule(open_source(sys.argv[1]), Preprocess(8), Augment(), options, seed=0)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
+from torch.utils.data import DataLoader, Sampler
 
 from vit.data.batch import Batch
 from vit.data.dataset import ImageDataset
@@ -13,8 +13,7 @@ from vit.data.read_ahead import read_ahead
 from vit.data.sampler import EvaluationSampler, Key, TrainSampler
 from vit.data.samples import Samples
 from vit.data.threads import available_cores
-from vit.data.workers import MOST_WORKERS, START, begin_worker
-from vit.errors import DataError
+from vit.data.workers import MOST_WORKERS, worker_loader
 from vit.launch import rank_and_world_size
 
 AUTO_CACHE_BYTES = 2 * 2**30  # up to this size decoded images stay in memory
@@ -35,40 +34,6 @@ class _KeyBatches(Sampler[list[Key]]):
         return len(self.batches)
 
 
-def _as_is(batch: Batch) -> Batch:
-    """Collate nothing: the dataset yields whole batches. A module-level function, so that workers can import it."""
-    return batch
-
-
-@dataclass
-class _ErrorsAsValues(Dataset[Batch | DataError]):
-    """A dataset that returns its errors. An error that a worker process raises would lose its type and its fix."""
-
-    dataset: ImageDataset
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __getitems__(self, keys: list[Key]) -> Batch | DataError:
-        try:
-            batch = self.dataset.__getitems__(keys)
-        except DataError as error:
-            return error
-        if get_worker_info() is not None:
-            batch.share_memory()  # fails here if memory is short; in the sending thread it would hang the training
-        return batch
-
-
-class _Loader(DataLoader[Batch]):
-    """A loader that raises the errors of `_ErrorsAsValues`."""
-
-    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
-        for batch in super().__iter__():
-            if isinstance(batch, DataError):
-                raise batch
-            yield batch
-
-
 def batch_loader(
     dataset: ImageDataset, sampler: TrainSampler | EvaluationSampler, num_workers: int | None, keep_workers: bool
 ) -> DataLoader[Batch]:
@@ -79,16 +44,9 @@ def batch_loader(
         keep_workers: whether the workers stay for the next epoch.
     """
     workers = _default_workers(dataset) if num_workers is None else num_workers
-    return _Loader(
-        _ErrorsAsValues(dataset),  # type: ignore[arg-type]
-        batch_sampler=_KeyBatches(sampler, dataset.samples if dataset.memory is None else None),
-        collate_fn=_as_is,  # type: ignore[arg-type]
-        num_workers=workers,
-        persistent_workers=workers > 0 and keep_workers,
-        worker_init_fn=begin_worker if workers else None,
-        pin_memory=torch.cuda.is_available(),  # copies to a GPU then run beside its computation
-        multiprocessing_context=START if workers else None,
-    )
+    batches = _KeyBatches(sampler, dataset.samples if dataset.memory is None else None)
+    pinned = torch.cuda.is_available()  # copies to a GPU then run beside its computation
+    return worker_loader(dataset, batches, workers, keep_workers, pinned)
 
 
 def evaluation_loader(dataset: ImageDataset, batch_size: int, num_workers: int | None) -> DataLoader[Batch]:

@@ -6,14 +6,11 @@ of 32 pixels in a second than one. Larger images take decoders that release the 
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
 
 from vit.data.threads import available_cores
-from vit.data.workers import MOST_WORKERS, START, begin_worker
-from vit.errors import DataError
+from vit.data.workers import MOST_WORKERS, START, worker_loader
 
 MOST_SIDE = 64  # pixels of a small image
 FEWEST = 5_000  # images that are worth the start of processes
@@ -35,6 +32,10 @@ class Part:
     origin: list[int]
     unreadable: dict[int, str]
 
+    def share_memory(self) -> None:
+        """Move the images, in place, to memory that processes share; RuntimeError where there is too little."""
+        self.images.share_memory_()
+
 
 def uses_processes(count: int, side: int) -> bool:
     """Whether processes decode this many images of this side sooner than threads."""
@@ -53,35 +54,15 @@ def parts(count: int, image_bytes: int, decode: Callable[[range], Part]) -> Iter
     """
     size = max(1, PART_BYTES // image_bytes)
     ranges = [range(start, min(start + size, count)) for start in range(0, count, size)]
-    loader: DataLoader[Part | DataError] = DataLoader(
-        _Parts(decode),
-        sampler=ranges,
-        batch_size=None,
-        collate_fn=_as_is,
-        num_workers=min(MOST_WORKERS, available_cores()),
-        worker_init_fn=begin_worker,
-        multiprocessing_context=START,
-    )
-    for indices, part in zip(ranges, loader, strict=True):
-        if isinstance(part, DataError):
-            raise part
-        yield indices, part
+    workers = min(MOST_WORKERS, available_cores())
+    yield from zip(ranges, worker_loader(_Parts(decode), ranges, workers), strict=True)
 
 
 @dataclass
-class _Parts(Dataset[Part | DataError]):
-    """Parts as a dataset that returns its errors. An error that a process raises would lose its type and its fix."""
+class _Parts:
+    """Parts as a dataset of batches."""
 
     decode: Callable[[range], Part]
 
-    def __getitem__(self, indices: range) -> Part | DataError:
-        try:
-            part = self.decode(indices)
-        except DataError as error:
-            return error
-        part.images.share_memory_()  # fails here if memory is short; in the sending thread it would hang the training
-        return part
-
-
-def _as_is(part: Any) -> Part | DataError:
-    return part
+    def __getitems__(self, indices: range) -> Part:
+        return self.decode(indices)

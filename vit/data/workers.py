@@ -4,11 +4,16 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from multiprocessing import connection, parent_process
 from multiprocessing.reduction import ForkingPickler
-from typing import Literal
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import torch
+from torch.utils.data import DataLoader, Dataset, get_worker_info
+
+from vit.errors import DataError
 
 START: Literal["fork"] | None = "fork" if sys.platform == "linux" else None
 """Start method of workers; None: Python's default on this platform.
@@ -55,3 +60,75 @@ def _end_with_training() -> None:
         else:
             connection.wait([training.sentinel], timeout=1.0)
     os._exit(0)
+
+
+class Shareable(Protocol):
+    """What a worker sends."""
+
+    def share_memory(self) -> None:
+        """Move the content, in place, to memory that processes share; RuntimeError where there is too little."""
+
+
+T = TypeVar("T", bound=Shareable)
+T_co = TypeVar("T_co", bound=Shareable, covariant=True)
+
+
+class Batches(Protocol[T_co]):
+    """A dataset of whole batches, by DataLoader's method for many items."""
+
+    def __getitems__(self, keys: Any, /) -> T_co:
+        """The batch of some keys."""
+
+
+def worker_loader(
+    batches: Batches[T], keys: Iterable[Sequence[Any]], workers: int, keep_workers: bool = False, pinned: bool = False
+) -> DataLoader[T]:
+    """The batches of some keys, in order. A DataError of a worker is raised here, with its fix.
+
+    Args:
+        keys: the keys of each batch, which has a length.
+        workers: number of processes; 0: this one.
+        keep_workers: whether the processes stay for another iteration.
+        pinned: whether batches come in page-locked memory.
+    """
+    return _Loader(
+        _ErrorsAsValues(batches),  # type: ignore[arg-type]
+        batch_sampler=keys,  # type: ignore[arg-type]
+        collate_fn=_as_is,
+        num_workers=workers,
+        persistent_workers=workers > 0 and keep_workers,
+        worker_init_fn=begin_worker if workers else None,
+        pin_memory=pinned,
+        multiprocessing_context=START if workers else None,
+    )
+
+
+class _Loader(DataLoader[T]):
+    """A loader that raises the errors of `_ErrorsAsValues`."""
+
+    def __iter__(self) -> Iterator[T]:  # type: ignore[override]
+        for batch in super().__iter__():
+            if isinstance(batch, DataError):
+                raise batch
+            yield batch
+
+
+@dataclass
+class _ErrorsAsValues(Dataset[T | DataError], Generic[T]):
+    """A dataset that returns its errors. An error that a worker process raises would lose its type and its fix."""
+
+    batches: Batches[T]
+
+    def __getitems__(self, keys: Any) -> T | DataError:
+        try:
+            batch = self.batches.__getitems__(keys)
+        except DataError as error:
+            return error
+        if get_worker_info() is not None:
+            batch.share_memory()  # fails here if memory is short; in the sending thread it would hang the training
+        return batch
+
+
+def _as_is(batch: Any) -> Any:
+    """Collate nothing: the dataset yields whole batches. A module-level function, so that workers can import it."""
+    return batch

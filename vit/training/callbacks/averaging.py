@@ -1,6 +1,6 @@
 """The moving average of the weights (EMA), which is evaluated and saved in their place"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from lightning.pytorch import LightningModule, Trainer
@@ -51,15 +51,17 @@ class _Average(AveragedModel):
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:
         """Add the weights and buffers after a step. Those of the first step are the average; counts are copied."""
-        averages, values = list(_tensors(self.module)), list(_tensors(model))
-        if not self.n_averaged:
-            torch._foreach_copy_(averages, values)
-        else:
-            moving = [number for number, average in enumerate(averages) if average.is_floating_point()]
-            for number in set(range(len(averages))).difference(moving):
-                averages[number].copy_(values[number])
-            torch._foreach_lerp_([averages[i] for i in moving], [values[i] for i in moving], 1.0 - self._decay)
+        averages, values = (list(_tensors(one)) for one in (self.module, model))
+        average_in(averages, values, 1.0 - self._decay if self.n_averaged else 1.0)
         self.n_averaged += 1
+
+
+def average_in(averages: Sequence[Tensor], values: Sequence[Tensor], weight: float) -> None:
+    """Move averages towards new values, in place, by a weight from 0 to 1. Counts are copied."""
+    moving = [number for number, average in enumerate(averages) if average.is_floating_point()]
+    for number in set(range(len(averages))).difference(moving):
+        averages[number].copy_(values[number])
+    torch._foreach_lerp_([averages[number] for number in moving], [values[number] for number in moving], weight)
 
 
 def _tensors(module: nn.Module) -> Iterator[Tensor]:

@@ -8,9 +8,8 @@ from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
-from torch.optim.swa_utils import get_ema_avg_fn
 
-from vit.training.callbacks.averaging import Averaging
+from vit.training.callbacks.averaging import Averaging, average_in
 from vit.training.callbacks.non_finite import NonFinite
 
 
@@ -23,7 +22,6 @@ class ShardedAveraging(Averaging):
 
     def __init__(self, decay: float, non_finite: NonFinite) -> None:
         super().__init__(decay, non_finite)
-        self._decay = decay
         self._parts: _AverageParts | None = None
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -67,14 +65,13 @@ class _AverageParts:
 
     def __init__(self, module: nn.Module, decay: float) -> None:
         self.num_averaged = 0
-        self._next = get_ema_avg_fn(decay)
+        self._decay = decay
         self._averages = [part.clone() for part in _own_parts(module)]
 
     @torch.no_grad()
     def update_parameters(self, module: nn.Module) -> None:
         """Add the weights after a step. The first ones are the average."""
-        for average, part in zip(self._averages, _own_parts(module), strict=True):
-            average.copy_(self._next(average, part, torch.tensor(0)) if self.num_averaged else part)
+        average_in(self._averages, _own_parts(module), 1.0 - self._decay if self.num_averaged else 1.0)
         self.num_averaged += 1
 
     def start_from(self, module: nn.Module, num_averaged: int) -> None:
