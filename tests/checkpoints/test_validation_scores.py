@@ -27,12 +27,24 @@ def test_a_round_trip_changes_nothing():
     again = ValidationScores.from_plain(scores.to_plain(), 3)
     for name in ("labels", "own", "above", "highest"):
         assert np.array_equal(getattr(again, name), getattr(scores, name))
+    assert again.groups is None and "groups" not in scores.to_plain()
+
+
+def test_groups_survive_and_those_of_another_number_of_images_are_refused():
+    scores = ValidationScores.of(*made(), np.arange(7) // 2)
+    plain = scores.to_plain()
+    assert ValidationScores.from_plain(plain, 3).groups.tolist() == [0, 0, 1, 1, 2, 2, 3]
+    fewer = ValidationScores.of(*made(6), np.arange(6)).to_plain()["groups"]
+    with pytest.raises(ValueError, match="lengths"):
+        ValidationScores.from_plain({**plain, "groups": fewer}, 3)
 
 
 def test_of_many_images_a_fixed_choice_is_kept():
     labels, probabilities = made(MOST_IMAGES + 500)
-    first, second = (ValidationScores.of(labels, probabilities) for _ in range(2))
+    groups = np.arange(len(labels))
+    first, second = (ValidationScores.of(labels, probabilities, groups) for _ in range(2))
     assert len(first) == MOST_IMAGES
+    assert np.array_equal(labels[first.groups], first.labels)
     assert np.array_equal(first.own, second.own)
     assert len(ValidationScores.from_plain(first.to_plain(), 3)) == MOST_IMAGES
 

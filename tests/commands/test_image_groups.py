@@ -1,11 +1,15 @@
 """Images that belong together, from the command line: every interval counts their groups"""
 
+import csv
 import json
 
+import numpy as np
 import pytest
 
 from tests.runs import run_folder
+from vit.checkpoints.load import load
 from vit.checkpoints.result import RunResult
+from vit.inference.intervals import Metric
 
 PATTERN = r"(\d\d)\.png"  # image 07 of each class is one group
 QUICK = ("--network", "vit_nano_patch2_8", "--data.groups", PATTERN, "--data.test", 0.3, "--wandb", "off")
@@ -35,9 +39,41 @@ def test_training_evaluation_and_comparison_count_groups(vit, data, tmp_path):
     assert found["groups"] == 12 and found["metrics"]["acc1"] == pytest.approx(result.metrics["acc1"])
     assert "of 36 images of 12 groups are predicted right" in (tmp_path / "measured" / "report.html").read_text()
 
+    kept = load(runs[0] / "checkpoints" / "best.ckpt")[1].validation_scores
+    assert kept.groups is not None and len(np.unique(kept.groups)) < len(kept)
+    told = vit("predict", runs[0], data, "--recursive", "--target_accuracy", 0.9, "--output", tmp_path / "p.csv")
+    assert told.code == 2 and f"of {len(np.unique(kept.groups))} groups no threshold" in told.err
+    assert "at least 29 of the groups would have to be right" in told.err
+
     told = vit("compare", *runs, "--page", tmp_path / "compared.html")
     assert told.code == 0 and "36 test images of 12 groups of colors" in told.out
     assert "36 test images of 12 groups that all runs share" in (tmp_path / "compared.html").read_text()
+
+
+@pytest.mark.faults("D32")
+def test_other_images_have_the_groups_of_the_run_or_those_that_are_given(vit, data, draw_classes, tmp_path):
+    told = vit("train", data, *QUICK, "--optim.steps", 3, "--out", tmp_path / "run")
+    assert told.code == 0, told.err
+    run = run_folder(tmp_path / "run")
+    other = draw_classes(tmp_path / "other", ("blue", "green", "red"), 10, side=9)
+    told = vit("evaluate", run, other, "--output", tmp_path / "of_the_run")
+    assert told.code == 0 and "30 images of 10 groups; 95 % intervals" in told.out
+    told = vit("evaluate", run, other, "--groups", "(blue|green|red)", "--output", tmp_path / "given")
+    assert told.code == 0 and "30 images of 3 groups; 95 % intervals" in told.out
+    with (tmp_path / "given" / "predictions.csv").open() as file:
+        right = np.array([row["label"] == row["predicted"] for row in csv.DictReader(file) if row["label"] == "blue"])
+    recall = Metric.share(right, np.zeros(10, dtype=np.int64))  # of one group
+    interval = f"{100 * recall.low:.2f} to {100 * recall.high:.2f}"
+    assert recall.high - recall.low > 0.7 and interval in (tmp_path / "given" / "report.html").read_text()
+
+    next(other.glob("blue/*.png")).rename(other / "blue" / "first.png")
+    told = vit("evaluate", run, other, "--output", tmp_path / "without")
+    assert told.code == 0 and "30 images; 95 % intervals" in told.out
+    assert "finds no group in 1 of 30 paths" in told.err and "--groups gives others" in told.err
+    told = vit("evaluate", run, other, "--groups", PATTERN, "--output", tmp_path / "none")
+    assert told.code == 3 and "finds no group in 1 of 30 paths" in told.err and not (tmp_path / "none").exists()
+    told = vit("evaluate", run, "--groups", PATTERN)
+    assert told.code == 2 and "--groups is for DATA" in told.err
 
 
 @pytest.mark.faults("D32")

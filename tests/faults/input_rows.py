@@ -76,7 +76,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "images have, or a label that all or no training images have",
               "refused, with the line or the label; -1 is read as absent only where no other cell can mean it", 3),
         Fault("D32", "many test images of one group, such as a patient",
-              "intervals and tests take groups, not images, for independent"),
+              "intervals, tests and promises take groups, not images, for independent"),
     ),
     "Images": (
         Fault("I1", "truncated, empty, HTML, a git-lfs pointer, random bytes",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vit.inference.image_groups import count_words, gathered, number_of, numbered
-from vit.inference.intervals import Metric
+from vit.inference.intervals import Metric, recalls
 from vit.inference.metrics import with_intervals
 from vit.inference.multilabel_metrics import multilabel_metrics
 from vit.inference.scored_images import ScoredImages
@@ -126,3 +126,17 @@ def test_the_bootstrap_draws_groups():
     for name in ("balanced_accuracy", "macro_f1", "nll"):
         one, other = getattr(found, name), getattr(alone, name)
         assert one.value == pytest.approx(other.value) and one.low == pytest.approx(other.low)
+
+
+def test_recalls_of_copies_are_as_uncertain_as_those_of_the_images():
+    random = np.random.default_rng(6)
+    labels, correct = random.integers(0, 4, 300), random.random(300) < 0.7
+    alone = recalls(labels, correct, 5)
+    assert alone[4] is None
+    assert alone[:4] == [Metric.share(correct[labels == number]) for number in range(4)]
+    copies = [np.repeat(one, COPIES) for one in (labels, correct, np.arange(300))]
+    found = recalls(*copies[:2], 5, copies[2])
+    for one, other in zip(alone[:4], found[:4], strict=True):
+        assert other.value == pytest.approx(one.value) and other.high - other.low == pytest.approx(
+            one.high - one.low, rel=0.05
+        )

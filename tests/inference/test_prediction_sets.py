@@ -117,3 +117,51 @@ def test_coverage_of_lac_is_not_far_above_the_one_asked_for():
     rule = PredictionSets.fit(ValidationScores.of(*draw(generator, 4000)), "lac", 0.8, NUM_CLASSES)
     _, hit = covered(rule, *draw(generator, 20000), generator)
     assert hit.sum() < binom.ppf(0.9999, 20000, 0.83)
+
+
+def grouped(generator, num_groups, size):
+    """Labels, probabilities and groups: the images of a group have one class, and are about equally difficult."""
+    groups = np.repeat(np.arange(num_groups), generator.integers(1, 2 * size, num_groups))
+    labels = generator.integers(0, NUM_CLASSES, num_groups)[groups]
+    logits = 0.3 * generator.normal(size=(len(groups), NUM_CLASSES))
+    logits[np.arange(len(groups)), labels] += 3.0 * generator.normal(size=num_groups)[groups]
+    exponentials = np.exp(logits)
+    return labels, (exponentials / exponentials.sum(axis=1, keepdims=True)).astype(np.float32), groups
+
+
+def mean_coverage(method, with_groups, fits=400):
+    """(coverage of images of new groups, its standard error) over many fits on few groups."""
+    num_groups = 12 * (NUM_CLASSES if method == "class_conditional" else 1)
+    generator, found = np.random.default_rng(7), []
+    for _ in range(fits):
+        labels, probabilities, groups = grouped(generator, num_groups, 12)
+        scores = ValidationScores.of(labels, probabilities, groups if with_groups else None)
+        rule = PredictionSets.fit(scores, method, 0.9, NUM_CLASSES)
+        labels, probabilities, _ = grouped(generator, 60, 12)
+        found.append(covered(rule, labels, probabilities, generator)[1].mean())
+    return np.mean(found), np.std(found) / fits**0.5
+
+
+@pytest.mark.parametrize("method", SET_METHODS)
+def test_coverage_holds_for_images_of_new_groups(method):
+    share, error = mean_coverage(method, with_groups=True)
+    assert share > 0.9 - 3 * error
+    if method != "aps":  # its random draws hide it
+        naive, error = mean_coverage(method, with_groups=False)
+        assert naive < 0.9 - 2 * error, "the world is one in which groups matter"
+
+
+def test_groups_of_one_image_are_images_and_copies_change_nothing():
+    labels, probabilities = draw(np.random.default_rng(8), 300)
+    alone = ValidationScores.of(labels, probabilities)
+    single = ValidationScores.of(labels, probabilities, np.arange(300))
+    copied = ValidationScores.of(*(np.repeat(one, 4, axis=0) for one in (labels, probabilities, np.arange(300))))
+    for method in ("lac", "class_conditional"):
+        limits = [PredictionSets.fit(one, method, 0.9, NUM_CLASSES).limits for one in (alone, single, copied)]
+        assert np.array_equal(limits[0], limits[1]) and np.array_equal(limits[0], limits[2])
+
+
+def test_few_groups_make_sets_of_all_classes_however_many_images_they_have():
+    labels, probabilities = draw(np.random.default_rng(9), 800)
+    few = ValidationScores.of(labels, probabilities, np.arange(800) % (fewest_images(0.9) - 1))
+    assert len(PredictionSets.fit(few, "lac", 0.9, NUM_CLASSES).unlimited) == NUM_CLASSES

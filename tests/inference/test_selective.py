@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 from scipy.stats import binom
 
 from vit.inference.selective import fewest_images, risk_coverage, threshold_for
@@ -72,3 +73,57 @@ def test_risk_against_coverage_by_hand():
 def test_sorting_by_confidence_lowers_the_area_below_the_error():
     highest, correct = world(np.random.default_rng(3), 2000)
     assert risk_coverage(highest, correct).area < 1 - correct.mean()
+
+
+def grouped_world(generator, num_groups, size, alike):
+    """Confidences, whether each is right, and groups; a group's images are alike, and right as often as in `world`."""
+    sizes = generator.integers(1, 2 * size, num_groups)
+    groups = np.repeat(np.arange(num_groups), sizes)
+
+    def uniform():
+        shared, own = generator.normal(size=num_groups)[groups], generator.normal(size=len(groups))
+        return ndtr(alike**0.5 * shared + (1 - alike) ** 0.5 * own)
+
+    highest = 0.3 + 0.7 * uniform()
+    return highest, uniform() < highest**2, groups
+
+
+def misses_of(generator, target, fits, with_groups, *world):
+    """(fits whose threshold misses the target, fits with a threshold)."""
+    misses = answers = 0
+    for _ in range(fits):
+        highest, correct, groups = grouped_world(generator, *world)
+        found = threshold_for(target, highest, correct, groups if with_groups else None)
+        if found is not None:
+            answers += 1
+            misses += (1 - found.value**3) / (3 * (1 - found.value)) < target
+    return misses, answers
+
+
+@pytest.mark.parametrize(("target", "world"), [(0.65, (200, 5, 0.9)), (0.8, (40, 30, 0.5))])
+def test_images_of_new_groups_reach_the_target_though_images_of_a_group_are_alike(target, world):
+    fits = 300
+    misses, answers = misses_of(np.random.default_rng(4), target, fits, True, *world)
+    assert misses <= binom.ppf(0.999, fits, 0.05)
+    assert answers > fits / 5
+    naive, _ = misses_of(np.random.default_rng(4), target, fits, False, *world)
+    assert naive > binom.ppf(0.999, fits, 0.05), "the world is one in which groups matter"
+
+
+def test_groups_of_one_image_are_images():
+    highest, correct = world(np.random.default_rng(5), 400)
+    order = np.random.default_rng(6).permutation(400)
+    assert threshold_for(0.7, highest, correct, order) == threshold_for(0.7, highest, correct)
+    alone, grouped = (risk_coverage(highest, correct, groups=groups) for groups in (None, order))
+    assert np.array_equal(alone.low, grouped.low) and np.array_equal(alone.high, grouped.high)
+
+
+def test_copies_of_images_in_a_group_change_no_threshold_and_no_interval():
+    highest, correct = world(np.random.default_rng(7), 400)
+    copies = [np.repeat(one, 5) for one in (highest, correct, np.arange(400))]
+    alone, found = threshold_for(0.7, highest, correct), threshold_for(0.7, *copies)
+    assert (found.value, found.coverage) == (alone.value, alone.coverage)
+    curve, copied = risk_coverage(highest, correct), risk_coverage(*copies[:2], groups=copies[2])
+    np.testing.assert_allclose(copied.low, curve.low, atol=1e-12)
+    np.testing.assert_allclose(copied.high, curve.high, atol=1e-12)
+    assert threshold_for(0.7, *copies[:2]).coverage > alone.coverage, "without groups copies count as news"

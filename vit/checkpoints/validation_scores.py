@@ -28,12 +28,14 @@ class ValidationScores:
         own: (n,) probabilities of the true classes.
         above: (n,) sums of the probabilities that are larger than that of the true class.
         highest: (n,) largest probabilities.
+        groups: (n,) number of each image's group, which are independent; None: all images are.
     """
 
     labels: npt.NDArray[np.int32]
     own: Floats32
     above: Floats32
     highest: Floats32
+    groups: npt.NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -44,23 +46,32 @@ class ValidationScores:
         return np.asarray(self.own >= self.highest)
 
     @classmethod
-    def of(cls, labels: npt.NDArray[np.int64], probabilities: Floats32) -> "ValidationScores":
+    def of(
+        cls,
+        labels: npt.NDArray[np.int64],
+        probabilities: Floats32,
+        groups: npt.NDArray[np.int64] | None = None,
+    ) -> "ValidationScores":
         """The scores of images. Of more than 20,000 images a random choice is kept, the same every time.
 
         Args:
             labels: (n,) true class numbers.
             probabilities: (n, C) calibrated probabilities.
+            groups: (n,) number of each image's group; None: all images are independent.
         """
         if len(labels) > MOST_IMAGES:
             chosen = np.sort(np.random.default_rng(0).choice(len(labels), MOST_IMAGES, replace=False))
             labels, probabilities = labels[chosen], probabilities[chosen]
+            groups = None if groups is None else groups[chosen]
         own = probabilities[np.arange(len(labels)), labels]
         above = np.where(probabilities > own[:, None], probabilities, 0).sum(axis=1, dtype=np.float32)
-        return cls(labels.astype(np.int32), own, above, probabilities.max(axis=1))
+        return cls(labels.astype(np.int32), own, above, probabilities.max(axis=1), groups)
 
     def to_plain(self) -> dict[str, str]:
         """The arrays as text: little-endian bytes in base64."""
         arrays = {"labels": self.labels.astype("<i4")} | {name: getattr(self, name).astype("<f4") for name in _FLOATS}
+        if self.groups is not None:
+            arrays["groups"] = self.groups.astype("<i4")
         return {name: base64.b64encode(array.tobytes()).decode("ascii") for name, array in arrays.items()}
 
     @classmethod
@@ -72,13 +83,15 @@ class ValidationScores:
         """
         labels = _array(plain["labels"], "<i4").astype(np.int32)
         own, above, highest = (_array(plain[name], "<f4").astype(np.float32) for name in _FLOATS)
-        if not 0 < len(labels) == len(own) == len(above) == len(highest) <= MOST_IMAGES:
+        groups = _array(plain["groups"], "<i4").astype(np.int64) if "groups" in plain else None
+        lengths = {len(column) for column in (own, above, highest, groups if groups is not None else own)}
+        if not 0 < len(labels) <= MOST_IMAGES or lengths != {len(labels)}:
             raise ValueError("the validation scores are of different lengths")
         if labels.min() < 0 or labels.max() >= num_classes:
             raise ValueError("the validation scores have a class that is not there")
         if not all(((column >= 0) & (column <= 1.001)).all() for column in (own, above, highest)):
             raise ValueError("the validation scores are not probabilities")
-        return cls(labels, own, above, highest)
+        return cls(labels, own, above, highest, groups)
 
 
 def _array(text: str, kind: str) -> npt.NDArray[Any]:

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -58,6 +58,7 @@ def evaluate(
     root: StrPath | None = None,
     image_column: str | None = None,
     label_column: str | None = None,
+    groups: str | None = None,
     output: StrPath | None = None,
     tta: Literal["flip", "crops"] | None = None,
     device: str = "auto",
@@ -77,6 +78,8 @@ def evaluate(
             with a usual name
         label_column: column of labels where DATA is a parquet table; null: that of the run, the only one, or the one
             with a usual name
+        groups: regular expression that finds the group in each path of DATA, as data.groups of 'vit train'; null: that
+            of the run if it finds one in every path, else the groups of a CSV
         output: a new or empty folder for the results; null: inside the run
         tta: test-time augmentation, which averages several views of each image. flip: the image and its mirror image.
             crops: the middle and the corners. Its temperature is fitted on validation images of the run, and kept for
@@ -99,21 +102,20 @@ def evaluate(
     model, data = os.fspath(model), path_text(data)
     check_model(model)
     check_engine(engine, Path(model), device)
-    _check_data(model, data)
+    _check_data(model, data, groups)
     wanted = None if output is None else _empty_folder(output)
 
     from vit.commands.measured_images import check_same_task, choose_split, with_model_classes
     from vit.inference.engine import distributed
-    from vit.inference.image_groups import numbered
     from vit.inference.metrics import measure
     from vit.inference.predictor import load
     from vit.inference.scored_labels import ScoredLabels
-    from vit.training.run_images import measured_part
     from vit.weights.licence import licence_words
 
     with distributed() as rank:
         reporter = Reporter(quiet=rank > 0)
-        source = _source(model, data, path_text(root), TableColumns(image_column, label_column))
+        columns = TableColumns(image_column, label_column)
+        source = _source(model, data, path_text(root), columns, groups, reporter)
         chosen = choose_split(source, split)
         folder = wanted or _free_folder(model, source.name, chosen)
         predictor = load(model, device, precision, engine, len(source.splits[chosen]), tta)
@@ -126,7 +128,6 @@ def evaluate(
         scored = _score(predictor, source.name, chosen, samples, reporter)
     fitted_elsewhere = data is not None or chosen == "test"
     scores = predictor.validation_scores if fitted_elsewhere else None
-    scored = replace(scored, groups=numbered(measured_part(samples, scored.left_out).groups))
     if isinstance(scored, ScoredLabels):
         assert predictor.multilabel is not None
         several = measured_labels(scored, predictor.multilabel, predictor.class_names)
@@ -155,10 +156,16 @@ def evaluate(
     return found
 
 
-def _check_data(model: str, data: str | None) -> None:
-    """Raise UsageError where there are no images to measure."""
+def _check_data(model: str, data: str | None, groups: str | None) -> None:
+    """Raise UsageError where there are no images to measure, or no paths to search for groups."""
+    if groups is not None:
+        from vit.data.groups import group_pattern
+
+        group_pattern(groups)
     if data is not None:
         check_data(data)
+    elif groups is not None:
+        raise UsageError("--groups is for DATA: the images of a run have the groups of its training", "leave it out")
     elif RunLayout.around(Path(model)) is None:
         raise UsageError(f"{model} is not in a run folder, so DATA must be given", "vit evaluate CKPT DATA")
 
@@ -177,10 +184,14 @@ def _free_folder(model: str, data: str, split: str) -> Path:
     return free_name(Path(f"evaluation-{name}") if run is None else run.evaluation_dir(name))
 
 
-def _source(model: str, data: str | None, root: str | None, columns: TableColumns) -> "Source":
+def _source(
+    model: str, data: str | None, root: str | None, columns: TableColumns, groups: str | None, reporter: Reporter
+) -> "Source":
     """DATA, or the images of the run. Columns that are not given are those of the run."""
     from vit.checkpoints.run import RunDirectory
+    from vit.commands.measured_images import in_groups_of_run
     from vit.commands.recipe_options import read_recipe
+    from vit.data.groups import with_groups
     from vit.data.sources import open_source
     from vit.training.run_images import images_of_run
 
@@ -191,7 +202,10 @@ def _source(model: str, data: str | None, root: str | None, columns: TableColumn
     if run is not None and is_parquet(data):
         before = read_recipe(run.config_path).data
         columns = TableColumns(columns.image or before.image_column, columns.label or before.label_column)
-    return open_source(data, root, columns=columns)
+    source = open_source(data, root, columns=columns)
+    if groups is not None or run is None:
+        return with_groups(source, groups)
+    return in_groups_of_run(source, run, reporter)
 
 
 def _measured_images(
@@ -214,6 +228,7 @@ def _measured_images(
 def _score(predictor: "Predictor", data: str, split: str, samples: "Samples", reporter: Reporter) -> "Scored":
     from vit.data.loader import labeled_images
     from vit.inference.engine import score
+    from vit.inference.image_groups import in_groups
     from vit.inference.tta import AugmentedEngine
 
     engine = predictor.engine
@@ -221,7 +236,7 @@ def _score(predictor: "Predictor", data: str, split: str, samples: "Samples", re
     where += f", {engine.tta}" if isinstance(engine, AugmentedEngine) else ""
     reporter.notice(f"{len(samples):,} images of {data} ({split}), {where}")
     novelty_of = None if predictor.novelty is None else predictor.novelty.of_features
-    return score(engine, labeled_images(samples, predictor.preprocess), novelty_of)
+    return in_groups(score(engine, labeled_images(samples, predictor.preprocess), novelty_of), samples)
 
 
 def _write_metrics(found: Evaluation, class_names: tuple[str, ...]) -> EvaluationLayout:

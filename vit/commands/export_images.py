@@ -71,6 +71,7 @@ def labeled_samples(
         check_own_images,
         check_same_task,
         choose_split,
+        in_groups_of_run,
         unseen_images,
         with_model_classes,
     )
@@ -80,6 +81,8 @@ def labeled_samples(
 
     run = RunDirectory.around(model)
     source = _of_run(model, "--measure DATA") if data is None else open_source(data)
+    if data is not None and run is not None:
+        source = in_groups_of_run(source, run, reporter)
     split = "validation" if data is None else choose_split(source, "auto")
     if data is None and split not in source.splits:
         raise UsageError(f"the run {model} has no validation images", "give --measure DATA, images with labels")
@@ -104,8 +107,9 @@ def scorer(samples: "Samples", preprocess: Preprocess) -> "Callable[[Classifies]
     """A function that scores these images, from the bytes of their files, with any engine."""
     from vit.data.loader import labeled_images
     from vit.inference.engine import score
+    from vit.inference.image_groups import in_groups
 
-    return lambda engine: score(engine, labeled_images(samples, preprocess))
+    return lambda engine: in_groups(score(engine, labeled_images(samples, preprocess)), samples)
 
 
 def _of_run(model: Path, instead: str) -> "Source":

@@ -8,6 +8,7 @@ import numpy as np
 
 from vit.console import ProgressReport, Reporter
 from vit.data.contents import read_contents
+from vit.data.groups import with_groups
 from vit.data.label_text import NOT_KNOWN
 from vit.errors import DataError, UsageError
 from vit.training.run_images import check_contents, seen_in_training
@@ -29,6 +30,18 @@ def choose_split(source: "Source", split: str) -> str:
     if split not in source.splits:
         raise UsageError(f"{source.name} has no {split} images", f"choose one of {', '.join(source.splits)}")
     return split
+
+
+def in_groups_of_run(source: "Source", run: "RunDirectory", reporter: Reporter) -> "Source":
+    """The images with the groups that the run's pattern finds; as they are, with a notice, where a path has none."""
+    from vit.commands.recipe_options import read_recipe
+
+    pattern = read_recipe(run.config_path).data.groups
+    try:
+        return with_groups(source, pattern)
+    except DataError as error:
+        reporter.notice(f"{error.problem}; the run's groups are not used (vit evaluate --groups gives others)")
+        return source
 
 
 def check_own_images(run: "RunDirectory", source: "Source", split: str, reporter: Reporter) -> None:

@@ -17,15 +17,17 @@ if TYPE_CHECKING:
 def int8_cost(answers: "Int8Answers", images: "MeasuredImages") -> "Int8Cost":
     """Both accuracies on the same images, and their paired difference with its interval."""
     from vit.export.card_facts import Int8Cost
+    from vit.inference.image_groups import number_of
     from vit.inference.intervals import Metric
     from vit.study.paired import paired_gap
 
-    count, gap = len(answers.correct), paired_gap(answers.reference, answers.correct)
+    gap = paired_gap(answers.reference, answers.correct, answers.groups)
     assert gap.low is not None
     assert gap.high is not None
-    found, reference = (Metric.fraction(int(one.sum()), count) for one in (answers.correct, answers.reference))
+    found, reference = (Metric.share(one, answers.groups) for one in (answers.correct, answers.reference))
     is_calibrated = answers.temperature not in (None, answers.before)
-    return Int8Cost(images, count, found, reference, Metric(gap.value, gap.low, gap.high), is_calibrated)
+    loss = Metric(gap.value, gap.low, gap.high)
+    return Int8Cost(images, len(answers.correct), found, reference, loss, is_calibrated, number_of(answers.groups))
 
 
 def show_answers(reporter: Reporter, answers: "Int8Answers", cost: "Int8Cost") -> None:
@@ -36,7 +38,7 @@ def show_answers(reporter: Reporter, answers: "Int8Answers", cost: "Int8Cost") -
     points = [100 * value for value in (cost.loss.value, cost.loss.low, cost.loss.high)]
     facts = [
         ("calibrated on", f"{answers.num_calibrated:,} images"),
-        ("measured on", f"{cost.num_images:,} {cost.images.words}; 95 % intervals"),
+        ("measured on", f"{cost.measured_on}; 95 % intervals"),
         ("accuracy, checkpoint", interval(cost.reference.value, cost.reference.low, cost.reference.high)),
         ("accuracy, int8", interval(cost.accuracy.value, cost.accuracy.low, cost.accuracy.high)),
         ("loss of accuracy", "{:.2f} points ({:.2f} to {:.2f}), paired".format(*points)),

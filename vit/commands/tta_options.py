@@ -51,6 +51,7 @@ def fit_tta(model: str, predictor: "Predictor", root: str | None, reporter: Repo
     from vit.data.loader import labeled_images
     from vit.inference.calibration import fit_temperature
     from vit.inference.engine import score
+    from vit.inference.image_groups import in_groups
     from vit.inference.scored_images import ScoredImages
     from vit.inference.tta import AugmentedEngine
     from vit.launch import is_first
@@ -75,12 +76,13 @@ def fit_tta(model: str, predictor: "Predictor", root: str | None, reporter: Repo
         reporter.notice(f"--tta {engine.tta}: {error.problem}; the temperature is that of single views")
         return
     engine.temperature = 1.0
-    scored = score(engine, labeled_images(source.splits[split], predictor.preprocess))
+    samples = source.splits[split]
+    scored = score(engine, labeled_images(samples, predictor.preprocess))
     assert isinstance(scored, ScoredImages)  # several labels are refused
     fitted = fit_temperature(scored, split)
     engine.temperature = fitted.value
-    calibrated = scored.at(fitted.value)
-    scores = ValidationScores.of(calibrated.labels, calibrated.probabilities)
+    calibrated = in_groups(scored.at(fitted.value), samples)
+    scores = ValidationScores.of(calibrated.labels, calibrated.probabilities, calibrated.groups)
     predictor.validation_scores = scores
     reporter.notice(f"temperature for --tta {engine.tta} {fitted.words()}")
     if not is_first():

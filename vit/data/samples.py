@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,6 +94,10 @@ class Samples:
             arrays = self.arrays[chosen] if isinstance(self.arrays, np.ndarray) else [self.arrays[i] for i in chosen]
         groups = None if self.groups is None else tuple(self.groups[i] for i in chosen)
         return Samples([self.paths[i] for i in chosen], self.labels[chosen], self.root, arrays, groups, self.reader)
+
+    def without(self, paths: Container[str]) -> "Samples":
+        """The images whose paths are not among these."""
+        return self.select([place for place, path in enumerate(self.paths) if path not in paths])
 
     def followed_by(self, other: "Samples") -> "Samples":
         """These images and then those of another split of the same data set."""

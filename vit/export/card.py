@@ -205,7 +205,7 @@ def _int8(facts: CardFacts) -> str:
     points = "{:.2f} points ({:.2f} to {:.2f})".format(*(100 * value for value in vars(cost.loss).values()))
     return (
         "The results above are of the float32 checkpoint. This file holds int8. "
-        f"On {cost.num_images:,} {_plain(cost.images.words)}:\n\n"
+        f"On {_plain(cost.measured_on)}:\n\n"
         f"| | {name} | 95 % interval |\n|---|---|---|\n"
         f"{_row('float32', vars(cost.reference))}\n{_row('int8', vars(cost.accuracy))}\n\n"
         f"int8 loses {points}, paired over the same images."
@@ -217,7 +217,7 @@ def _calibration(facts: CardFacts) -> str:
     splits = [split for split in ("calibration", "validation") if split in facts.origin.num_images]  # as a training
     images = f"the {splits[0]} images" if splits else "images that are not recorded"
     if cost is not None and cost.is_calibrated:
-        images = f"{cost.num_images:,} {_plain(cost.images.words)}"
+        images = _plain(cost.measured_on)
     if description.multilabel is not None:
         return f"Probabilities are calibrated by a temperature for each label, where {images} told one."
     if description.temperature == 1:

@@ -54,6 +54,7 @@ class Int8Cost:
         reference: accuracy of the checkpoint on the same images.
         loss: paired loss of accuracy.
         is_calibrated: whether the temperature of the file was fitted on these images.
+        num_groups: number of their groups, which the intervals take for independent; None: all images are.
     """
 
     images: MeasuredImages
@@ -62,6 +63,13 @@ class Int8Cost:
     reference: Metric
     loss: Metric
     is_calibrated: bool = False
+    num_groups: int | None = None
+
+    @property
+    def measured_on(self) -> str:
+        """How many images these are, of how many groups, and which."""
+        groups = "" if self.num_groups is None else f", of {self.num_groups:,} groups"
+        return f"{self.num_images:,} {self.images.words}{groups}"
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from vit.checkpoints.format import Description
 from vit.checkpoints.validation_scores import ValidationScores
+from vit.data.samples import Labels
 from vit.errors import CheckpointError, DataError, UsageError
 from vit.export.exporting import FORMATS, new_output
 from vit.export.format import Classify, Int8Format, Progress
@@ -40,6 +41,7 @@ class Int8Answers:
         largest: largest difference of a probability.
         before: temperature of the checkpoint.
         description: what the file says about itself.
+        groups: (n,) number of each image's group, as of `image_groups.numbered`; None: all images are independent.
     """
 
     num_calibrated: int
@@ -49,6 +51,7 @@ class Int8Answers:
     largest: float
     before: float
     description: Description
+    groups: Labels | None = None
 
     @property
     def temperature(self) -> float | None:
@@ -107,7 +110,7 @@ def export_int8(
             chosen.write_int8(exported, written, images, progress)  # the same ranges, and another last division
             found = measure(chosen.engine(written))
         if is_validation and isinstance(found, ScoredImages):
-            scores = ValidationScores.of(found.labels, found.probabilities)
+            scores = ValidationScores.of(found.labels, found.probabilities, found.groups)
             exported = replace(exported, description=replace(exported.description, validation_scores=scores))
             chosen.describe(exported, written)
         answers = _answers(expected, found, trained.description, exported.description, len(images))
@@ -164,14 +167,14 @@ def _answers(expected: Scored, found: Scored, before: Description, after: Descri
     if isinstance(expected, ScoredImages) and isinstance(found, ScoredImages):
         differs = expected.predictions != found.predictions
         right = found.correct, expected.correct
-        return Int8Answers(count, *right, int(differs.sum()), largest, before.temperature, after)
+        return Int8Answers(count, *right, int(differs.sum()), largest, before.temperature, after, found.groups)
     assert before.multilabel is not None
     assert not isinstance(expected, ScoredImages)
     assert not isinstance(found, ScoredImages)
     thresholds = before.multilabel.thresholds
     differs = (expected.predicted(thresholds) != found.predicted(thresholds)).any(axis=1)
     exact = found.exact(thresholds), expected.exact(thresholds)
-    return Int8Answers(count, *exact, int(differs.sum()), largest, before.temperature, after)
+    return Int8Answers(count, *exact, int(differs.sum()), largest, before.temperature, after, found.groups)
 
 
 def _remove(written: Path) -> None:

@@ -89,23 +89,31 @@ def answer_rule(
 def _threshold(scores: ValidationScores, target: float) -> float:
     from vit.inference.selective import fewest_images, threshold_for  # imports SciPy's distributions
 
-    found = threshold_for(target, scores.highest, scores.correct)
+    found = threshold_for(target, scores.highest, scores.correct, scores.groups)
     if found is None:
+        units = "of them" if scores.groups is None else "of the groups"
         raise UsageError(
-            f"--target_accuracy {target:g} cannot be guaranteed: with {len(scores):,} validation images no threshold "
-            f"is known to reach it (at least {fewest_images(target):,} of them would have to be right)",
+            f"--target_accuracy {target:g} cannot be guaranteed: with {_count(scores)} no threshold "
+            f"is known to reach it (at least {fewest_images(target):,} {units} would have to be right)",
             "give a lower target, or train with more validation images (--data.validation)",
         )
     return found.value
+
+
+def _count(scores: ValidationScores) -> str:
+    from vit.inference.image_groups import count_words, number_of
+
+    return count_words(len(scores), number_of(scores.groups), "validation image")
 
 
 def _fitted_sets(scores: ValidationScores, method: SetMethod, coverage: float, num_classes: int) -> PredictionSets:
     fitted = PredictionSets.fit(scores, method, coverage, num_classes)
     if len(fitted.unlimited) == num_classes:
         needed = fewest_images(coverage)
+        units = "validation images" if scores.groups is None else "groups of validation images"
         raise UsageError(
-            f"--coverage {coverage:g} needs {needed:,} validation images"
-            + (" of each class" if method == "class_conditional" else f", and this model has {len(scores):,}"),
+            f"--coverage {coverage:g} needs {needed:,} {units}"
+            + (" of each class" if method == "class_conditional" else f", and this model has {_count(scores)}"),
             "give a lower coverage, or train with more validation images (--data.validation)",
         )
     return fitted

@@ -5,13 +5,18 @@ a ratio estimator: Cochran 1977, "Sampling Techniques", chapter 9A).
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from vit.data.samples import Labels
+from vit.data.samples import Labels, Samples
+from vit.inference.scored_images import ScoredImages
+from vit.inference.scored_labels import ScoredLabels
 
+OneScored = TypeVar("OneScored", bound=ScoredImages | ScoredLabels)
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
@@ -27,6 +32,11 @@ def numbered(groups: Sequence[str] | None) -> Labels | None:
         return None
     names, numbers = np.unique(np.asarray(groups, dtype=object), return_inverse=True)
     return np.asarray(numbers, dtype=np.int64) if len(names) > 1 else None
+
+
+def in_groups(scored: OneScored, samples: Samples) -> OneScored:
+    """The scored images with the groups that their samples name; images that could not be read have no entry."""
+    return replace(scored, groups=numbered(samples.without(scored.left_out).groups))
 
 
 def bootstrap(num_images: int, groups: Labels | None, seed: int) -> Iterator[Labels]:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 from scipy.stats import binomtest
 
 from vit.data.samples import Labels
@@ -39,6 +40,20 @@ class Metric:
             return cls(value, *wilson_ends(value, float(num_groups), NORMAL_QUANTILE))
         variance = max(float(gathered(flags, groups).var(ddof=1)), value * (1 - value)) / total
         return cls(value, *wilson_ends(value, value * (1 - value) / variance, NORMAL_QUANTILE))
+
+
+def recalls(labels: Labels, correct: Bools, num_classes: int, groups: Labels | None = None) -> list[Metric | None]:
+    """For each class the fraction of its images that are predicted right; None for a class without images.
+
+    Args:
+        labels: (n,) true class numbers.
+        correct: (n,) whether the prediction is right.
+        groups: (n,) as of `image_groups.numbered`.
+    """
+    order = np.argsort(labels, kind="stable")
+    ends = np.cumsum(np.bincount(labels, minlength=num_classes))
+    places = np.split(order, ends[:-1])
+    return [Metric.share(correct[own], None if groups is None else groups[own]) if len(own) else None for own in places]
 
 
 def wilson_ends(share: float, count: float, quantile: float) -> tuple[float, float]:

@@ -136,7 +136,7 @@ def measure_answers(scored: ScoredImages, scores: ValidationScores, seed: int = 
 
 
 def _measured_threshold(target: float, scored: ScoredImages, scores: ValidationScores) -> MeasuredThreshold:
-    found = threshold_for(target, scores.highest, scores.correct)
+    found = threshold_for(target, scores.highest, scores.correct, scores.groups)
     if found is None:
         return MeasuredThreshold(target, None, None, None)
     kept = scored.confidences >= found.value

@@ -2,7 +2,9 @@
 
 Split conformal prediction: a score of each validation image says how far down its true class stands. The sets of new
 images hold the classes that stand no further down than most validation images. The coverage holds for any network, on
-average over images like the validation images.
+average over images like the validation images. Where images belong together, it holds for an image of a new group, and
+each group of validation images counts once (Lee, Barber and Willett 2023, arXiv 2306.06342, hierarchical conformal
+prediction).
 """
 
 import math
@@ -42,12 +44,16 @@ class PredictionSets:
         """The rule for a coverage between 0 and 1."""
         if method == "aps":
             draws = np.random.default_rng(0).random(len(scores))
-            limit = _quantile(scores.above + draws * scores.own, coverage)
+            limit = _quantile(scores.above + draws * scores.own, coverage, scores.groups)
             return cls(method, coverage, np.full(num_classes, limit))
         missing = 1.0 - scores.own.astype(np.float64)
         if method == "lac":
-            return cls(method, coverage, np.full(num_classes, _quantile(missing, coverage)))
-        limits = [_quantile(missing[scores.labels == number], coverage) for number in range(num_classes)]
+            return cls(method, coverage, np.full(num_classes, _quantile(missing, coverage, scores.groups)))
+        limits = []
+        for number in range(num_classes):
+            own = scores.labels == number
+            groups = None if scores.groups is None else scores.groups[own]
+            limits.append(_quantile(missing[own], coverage, groups))
         return cls(method, coverage, np.array(limits))
 
     def members(self, probabilities: npt.NDArray[np.float32], draws: Floats) -> npt.NDArray[np.bool_]:
@@ -76,11 +82,21 @@ class PredictionSets:
 
 
 def fewest_images(coverage: float) -> int:
-    """The smallest number of validation images with which sets of a coverage are not all classes."""
+    """The smallest number of validation images, or of their groups, with which sets are not all classes."""
     return math.ceil(coverage / (1 - coverage) * (1 - 1e-9))  # 0.9 / (1 - 0.9) is a little above 9
 
 
-def _quantile(scores: npt.NDArray[np.floating], coverage: float) -> float:
-    """The ceil((n + 1) coverage)-th smallest of n scores; infinite where n is too small."""
-    rank = math.ceil(round((len(scores) + 1) * coverage, 9))
-    return math.inf if rank > len(scores) else float(np.sort(scores)[rank - 1])
+def _quantile(scores: npt.NDArray[np.floating], coverage: float, groups: npt.NDArray[np.int64] | None) -> float:
+    """The ceil((n + 1) coverage)-th smallest of n scores; infinite where n is too small.
+
+    With groups (n,), n is their number, and the images of a group share its place.
+    """
+    shares = np.ones(len(scores))
+    if groups is not None and len(groups):
+        _, numbers, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+        shares = 1 / sizes[numbers]
+    order = np.argsort(scores, kind="stable")
+    places = np.cumsum(shares[order]).round(9)
+    rank = round((float(shares.sum().round()) + 1) * coverage, 9)
+    found = int(np.searchsorted(places, rank))
+    return math.inf if found == len(scores) else float(scores[order[found]])

@@ -2,6 +2,10 @@
 
 Coverage is the fraction of the images that get an answer. Risk is the fraction of wrong answers among them (Geifman and
 El-Yaniv 2017, "Selective Classification for Deep Neural Networks", arXiv 1705.08500).
+
+Where images belong together, each group counts as one image that is wrong by a fraction. The mean of such fractions
+scatters at most as much as that of images that are right or wrong, so the bounds for these are wide enough
+(docs/measurements.md, "Thresholds of images in groups").
 """
 
 import math
@@ -12,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import beta
 
+from vit.data.samples import Labels
 from vit.inference.image_groups import bootstrap
 
 CONFIDENCE = 0.95  # that the accuracy of the kept images is at least the one that was asked for
@@ -46,7 +51,7 @@ class RiskCoverage:
     Attributes:
         coverage: (m,) fraction of the images that are at least as confident.
         risk: (m,) fraction of wrong predictions among them.
-        low: (m,) lower end of the exact 95 % interval of the risk.
+        low: (m,) lower end of the 95 % interval of the risk.
         high: (m,) upper end.
         area: area under the curve (AURC): mean risk over all coverages.
         area_low: lower end of the 95 % interval of the area.
@@ -62,7 +67,7 @@ class RiskCoverage:
     area_high: float
 
 
-def threshold_for(target: float, highest: Floats, correct: Bools) -> Threshold | None:
+def threshold_for(target: float, highest: Floats, correct: Bools, groups: Labels | None = None) -> Threshold | None:
     """The threshold that keeps most images while the accuracy of the kept ones is at least `target`.
 
     With probability 95 % over the validation images, this holds for new images like them. Thresholds are tested from
@@ -75,13 +80,14 @@ def threshold_for(target: float, highest: Floats, correct: Bools) -> Threshold |
         target: accuracy of the kept images.
         highest: (n,) largest probabilities of validation images.
         correct: (n,) whether their predictions are right.
+        groups: (n,) as of `image_groups.numbered`. The promise is then about images of new groups.
 
     Returns:
         The threshold, or None where no threshold has the guarantee.
     """
-    values, kept, wrong = _errors_above(highest, correct)
-    first = int(np.searchsorted(kept, fewest_images(target)))
-    passes = _highest_risk(wrong[first:], kept[first:]) <= 1 - target
+    values, kept, wrong, units = _errors_above(highest, correct, groups)
+    first = int(np.searchsorted(units, fewest_images(target)))
+    passes = _highest_risk(wrong / kept, units, CONFIDENCE)[first:] <= 1 - target
     passed = len(passes) if passes.all() else int(passes.argmin())
     if passed == 0:
         return None
@@ -90,26 +96,32 @@ def threshold_for(target: float, highest: Floats, correct: Bools) -> Threshold |
     return Threshold(float(values[last]), float(kept[last] / len(highest)), accuracy, len(highest))
 
 
-def _errors_above(confidences: Floats, correct: Bools) -> tuple[npt.NDArray[np.float64], Counts, Counts]:
-    """(m,) each distinct confidence, highest first; images at least as confident; errors among them."""
-    values, group = np.unique(-np.asarray(confidences, dtype=np.float64), return_inverse=True)
-    images, errors = np.bincount(group), np.bincount(group, ~correct)
-    return -values, np.cumsum(images), np.cumsum(errors).round().astype(np.int64)
+def _errors_above(
+    confidences: Floats, correct: Bools, groups: Labels | None
+) -> tuple[npt.NDArray[np.float64], Counts, Counts, Counts]:
+    """(m,) each distinct confidence, highest first; images at least as confident; errors among them; their groups."""
+    values, level = np.unique(-np.asarray(confidences, dtype=np.float64), return_inverse=True)
+    images, errors = np.bincount(level), np.bincount(level, ~correct)
+    units = images
+    if groups is not None:
+        order = np.argsort(level, kind="stable")
+        _, firsts = np.unique(groups[order], return_index=True)
+        units = np.bincount(level[order[firsts]], minlength=len(values))
+    return -values, np.cumsum(images), np.cumsum(errors).round().astype(np.int64), np.cumsum(units)
 
 
-def _highest_risk(wrong: Counts, kept: Counts) -> npt.NDArray[np.float64]:
-    """The one-sided bound of Clopper and Pearson: a larger risk would show so few errors in at most 5 %."""
-    return np.where(wrong == kept, 1.0, beta.ppf(CONFIDENCE, wrong + 1, np.maximum(kept - wrong, 1)))
+def _highest_risk(risk: npt.NDArray[np.float64], units: Counts, level: float) -> npt.NDArray[np.float64]:
+    """The one-sided bound of Clopper and Pearson: a larger risk would show so few errors in at most 1 - level."""
+    right = (1 - risk) * units
+    return np.where(risk == 1, 1.0, beta.ppf(level, risk * units + 1, np.where(risk == 1, 1.0, right)))
 
 
 def fewest_images(target: float) -> int:
-    """The smallest number of kept images with which `target` can be guaranteed, if all of them are right."""
+    """The smallest number of kept images, or groups, with which `target` can be guaranteed, if all are right."""
     return math.ceil(math.log(1 - CONFIDENCE) / math.log(target))
 
 
-def risk_coverage(
-    confidences: Floats, correct: Bools, seed: int = 0, groups: npt.NDArray[np.int64] | None = None
-) -> RiskCoverage:
+def risk_coverage(confidences: Floats, correct: Bools, seed: int = 0, groups: Labels | None = None) -> RiskCoverage:
     """The curve of n images.
 
     Args:
@@ -117,8 +129,8 @@ def risk_coverage(
         groups: (n,) as of `image_groups.numbered`.
     """
     _, level = np.unique(-np.asarray(confidences, dtype=np.float64), return_inverse=True)  # highest first
-    _, kept, wrong = _errors_above(confidences, correct)
-    low, high = _exact_interval(wrong, kept)
+    _, kept, wrong, units = _errors_above(confidences, correct, groups)
+    low, high = _exact_interval(wrong / kept, units)
     levels = len(kept)
     wrong_at = level + levels * ~correct  # right images of a confidence, and wrong ones, are counted apart
     areas = []
@@ -130,11 +142,11 @@ def risk_coverage(
     return RiskCoverage(kept / len(correct), wrong / kept, low, high, area, float(area_low), float(area_high))
 
 
-def _exact_interval(wrong: Counts, kept: Counts) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The 95 % intervals of Clopper and Pearson."""
-    low = np.where(wrong == 0, 0.0, beta.ppf(0.025, np.maximum(wrong, 1), kept - wrong + 1))
-    high = np.where(wrong == kept, 1.0, beta.ppf(0.975, wrong + 1, np.maximum(kept - wrong, 1)))
-    return low, high
+def _exact_interval(
+    risk: npt.NDArray[np.float64], units: Counts
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The 95 % intervals of Clopper and Pearson: the bounds of errors, and of right images."""
+    return 1 - _highest_risk(1 - risk, units, 0.975), _highest_risk(risk, units, 0.975)
 
 
 def _area(images: npt.NDArray[np.number], errors: npt.NDArray[np.number]) -> float:

@@ -3,16 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from vit.inference.intervals import Metric
 from vit.inference.measured_answers import MeasuredAnswers, MeasuredNovelty, MeasuredSets, MeasuredThreshold
-from vit.inference.scored_images import Floats
 from vit.inference.selective import RiskCoverage, risk_coverage
 from vit.report.inline_figure import drawn
+from vit.report.run_tables import Tested, cell_of
 from vit.study.wording import Cell
 
 MOST_CLASSES = 60
@@ -55,15 +53,14 @@ class UnsureContent:
     novelty: Markup | None
 
 
-def unsure_content(
-    answers: MeasuredAnswers, correct: npt.NDArray[np.bool_], confidences: Floats, class_names: Sequence[str]
-) -> UnsureContent:
+def unsure_content(answers: MeasuredAnswers, tested: Tested, class_names: Sequence[str]) -> UnsureContent:
     """What the template prints, from a run's answers and its test images."""
+    curve = risk_coverage(tested.confidences, tested.correct, groups=tested.groups)
     shown = [row for row in answers.sets if row.coverage == answers.sets[0].coverage]
     return UnsureContent(
         num_validation=answers.num_validation,
         area=_percents(answers.area),
-        curve=drawn(risk_figure(risk_coverage(confidences, correct))),
+        curve=drawn(risk_figure(curve)),
         thresholds=[_threshold_row(row) for row in answers.thresholds],
         sets=[_set_row(row, class_names) for row in answers.sets],
         set_classes=_by_class(shown, class_names),
@@ -101,7 +98,7 @@ def risk_figure(curve: RiskCoverage) -> Figure:
 
 def _threshold_row(row: MeasuredThreshold) -> ThresholdRow:
     threshold = "cannot be guaranteed" if row.threshold is None else f"{row.threshold:.4f}"
-    return ThresholdRow(f"{100 * row.target:g}", threshold, _cell(row.kept), _cell(row.accuracy))
+    return ThresholdRow(f"{100 * row.target:g}", threshold, cell_of(row.kept), cell_of(row.accuracy))
 
 
 def _set_row(row: MeasuredSets, class_names: Sequence[str]) -> SetRow:
@@ -109,7 +106,7 @@ def _set_row(row: MeasuredSets, class_names: Sequence[str]) -> SetRow:
     lowest, name = min(known)
     size = f"{row.mean_size:.2f}" + (f" ({row.unlimited} classes in every set)" if row.unlimited else "")
     return SetRow(
-        METHODS[row.method], f"{100 * row.coverage:g}", _cell(row.measured), size, f"{100 * lowest:.1f} ({name})"
+        METHODS[row.method], f"{100 * row.coverage:g}", cell_of(row.measured), size, f"{100 * lowest:.1f} ({name})"
     )
 
 
@@ -125,12 +122,6 @@ def _by_class(rows: Sequence[MeasuredSets], class_names: Sequence[str]) -> list[
         (name, ["" if value is None else f"{100 * value:.1f}" for value in values])
         for name, values in table[:MOST_CLASSES]
     ]
-
-
-def _cell(found: Metric | None) -> Cell:
-    if found is None:
-        return "", ""
-    return f"{100 * found.value:.2f}", f"{100 * found.low:.2f} to {100 * found.high:.2f}"
 
 
 def _percents(found: Metric) -> str:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from vit.data.samples import Labels
-from vit.inference.intervals import Metric
+from vit.inference.intervals import Metric, recalls
 from vit.report.point_names import name_points
 from vit.report.style import class_axis, look
 
@@ -22,7 +22,7 @@ class ClassSize:
 
     Attributes:
         training_images: number of its training images.
-        recall: fraction of its measured images that are predicted right, with Wilson's 95 % interval.
+        recall: fraction of its measured images that are predicted right, with its 95 % interval.
     """
 
     class_name: str
@@ -31,7 +31,11 @@ class ClassSize:
 
 
 def class_sizes(
-    training_images: Labels, labels: Labels, correct: npt.NDArray[np.bool_], class_names: Sequence[str]
+    training_images: Labels,
+    labels: Labels,
+    correct: npt.NDArray[np.bool_],
+    class_names: Sequence[str],
+    groups: Labels | None = None,
 ) -> list[ClassSize]:
     """Every class with measured images, rarest first.
 
@@ -39,13 +43,13 @@ def class_sizes(
         training_images: (C,) number of training images of each class.
         labels: (n,) true class numbers of the measured images.
         correct: (n,) whether the prediction is right.
+        groups: (n,) as of `image_groups.numbered`.
     """
-    images = np.bincount(labels, minlength=len(class_names))
-    right = np.bincount(labels, correct, len(class_names)).astype(np.int64)
     found = []
+    measured = recalls(labels, correct, len(class_names), groups)
     for number in np.argsort(training_images, kind="stable").tolist():
-        if images[number]:
-            recall = Metric.fraction(int(right[number]), int(images[number]))
+        recall = measured[number]
+        if recall is not None:
             found.append(ClassSize(class_names[number], int(training_images[number]), recall))
     return found
 

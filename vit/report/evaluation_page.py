@@ -92,7 +92,7 @@ def write_evaluation_page(
 ) -> None:
     """Write report.html into the folder of an evaluation."""
     rows = scored_rows(scored, class_names)
-    tested = Tested.of(rows, class_names)
+    tested = Tested.of(rows, class_names, scored.groups)
     pictures = Cards(rows, pixels_of_scored(images, scored.paths))
     classes = class_rows(tested, class_names)
     measured = [row for row in classes if row.num_images or row.false_alarms][:MOST_CLASSES]
@@ -126,8 +126,7 @@ def write_evaluation_page(
         worst=pictures.cards(tested.by_loss[:MOST_PICTURES]),
         doubtful=pictures.cards(tested.by_confidence()[:MOST_PICTURES]),
         reliability=drawn(reliability(tested.correct, tested.confidences, tested.uncalibrated)),
-        unsure=None if answers is None
-        else unsure_content(answers, tested.correct, tested.confidences, class_names),
+        unsure=None if answers is None else unsure_content(answers, tested, class_names),
         unreadable=list(scored.left_out.items()),
         summary=_summary(images, measurement, num_right, confusions, measured),
     )  # fmt: skip

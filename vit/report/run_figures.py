@@ -104,7 +104,8 @@ def _figures(scored: ScoredImages, sizes: Labels, class_names: tuple[str, ...]) 
     if len(class_names) <= MOST_IN_CONFUSION:
         counts = confusion(scored.labels, scored.predictions, len(class_names))
         found["confusion_matrix"] = confusion_matrix(counts, class_names)
-    found["recall_by_size"] = recall_by_size(class_sizes(sizes, scored.labels, scored.correct, class_names))
+    classes = class_sizes(sizes, scored.labels, scored.correct, class_names, scored.groups)
+    found["recall_by_size"] = recall_by_size(classes)
     found["reliability"] = reliability(scored.correct, scored.confidences, scored.uncalibrated)
     return found
 

@@ -11,9 +11,9 @@ from markupsafe import Markup
 from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
 from vit.data.samples import Labels, Source
-from vit.data.split import read_splits
+from vit.data.split import SplitRow, read_splits
 from vit.errors import DataError
-from vit.inference.image_groups import count_words
+from vit.inference.image_groups import count_words, number_of, numbered
 from vit.inference.intervals import Metric
 from vit.inference.measured_answers import MeasuredAnswers
 from vit.inference.metrics import MOST_IN_CONFUSION, confusion
@@ -98,11 +98,14 @@ def write_run_report(run: RunDirectory, source: Source | None, result: RunResult
 def _content(
     result: RunResult, class_names: Sequence[str], split: str, rows: Sequence[ScoredRow], pictures: Pictures
 ) -> RunContent:
-    run, tested = pictures.run, Tested.of(rows, class_names)
-    sizes = _training_images(run, class_names)
+    run = pictures.run
+    listed = read_splits(run.splits_path)
+    tested = Tested.of(rows, class_names, groups_of(rows, listed.get(split, ())))
+    sizes = _training_images(listed["train"], class_names)
     num_right = int(tested.correct.sum())
-    groups = result.test_groups if split == "test" else None
-    accuracy = Metric(**result.metrics["acc1"]) if split == "test" else Metric.fraction(num_right, len(rows))
+    is_test = split == "test"
+    groups = result.test_groups if is_test else number_of(tested.groups)
+    accuracy = Metric(**result.metrics["acc1"]) if is_test else Metric.share(tested.correct, tested.groups)
     images = count_words(len(rows), groups, f"{split} image")
     classes = class_rows(tested, class_names, sizes)[:MOST_CLASSES]
     name = run.scored_path(split).relative_to(run.path).as_posix()
@@ -118,7 +121,9 @@ def _content(
         has_pictures=pictures.pixels is not None,
         common=common,
         classes=classes,
-        recall_by_size=drawn(recall_by_size(class_sizes(sizes, tested.labels, tested.correct, class_names))),
+        recall_by_size=drawn(
+            recall_by_size(class_sizes(sizes, tested.labels, tested.correct, class_names, tested.groups))
+        ),
         num_classes=len(class_names),
         confusion=_confusion(tested, class_names),
         confusions=confusions,
@@ -144,9 +149,28 @@ def _summary(
     return with_next_steps(lines, steps)
 
 
-def _training_images(run: RunDirectory, class_names: Sequence[str]) -> Labels:
+def groups_of(rows: Sequence[ScoredRow], listed: Sequence[SplitRow]) -> Labels | None:
+    """(n,) numbers of the groups that splits.csv has for measured images, as of `image_groups.numbered`.
+
+    Both are in the same order; images that could not be read have no row. splits.csv names files by their whole paths.
+
+    Raises:
+        ValueError: an image is not listed.
+    """
+    if not any(one.group for one in listed):
+        return None
+    waiting, found = iter(listed), []
+    for row in rows:
+        one = next((one for one in waiting if f"/{one.path}".endswith(f"/{row.path}")), None)
+        if one is None:
+            raise ValueError(f"splits.csv does not list {row.path}")
+        found.append(one.group)
+    return numbered(found)
+
+
+def _training_images(listed: Sequence[SplitRow], class_names: Sequence[str]) -> Labels:
     """(C,) number of training images of each class, from splits.csv."""
-    counts = Counter(row.label for row in read_splits(run.splits_path)["train"])
+    counts = Counter(row.label for row in listed)
     return np.array([counts[name] for name in class_names], dtype=np.int64)
 
 
@@ -154,7 +178,7 @@ def _unsure(result: RunResult, tested: Tested, class_names: Sequence[str]) -> Un
     if not result.answers:
         return None
     answers = MeasuredAnswers.from_dict(result.answers)
-    return unsure_content(answers, tested.correct, tested.confidences, class_names)
+    return unsure_content(answers, tested, class_names)
 
 
 def _confusion(tested: Tested, class_names: Sequence[str]) -> Markup | None:

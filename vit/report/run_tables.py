@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from vit.checkpoints.result import RunResult
 from vit.data.samples import Labels
-from vit.inference.intervals import Metric
+from vit.inference.intervals import Metric, recalls
 from vit.inference.metrics import NAMES, f1_order, per_class
 from vit.inference.scored_images import Floats
 from vit.inference.scored_rows import ScoredRow
@@ -33,6 +33,7 @@ class Tested:
         confidences: probabilities of the predicted classes.
         uncalibrated: the same without temperature scaling.
         losses: negative log-probabilities of the true classes, in nats.
+        groups: number of each image's group, as of `image_groups.numbered`; None: all images are independent.
     """
 
     labels: Labels
@@ -40,10 +41,11 @@ class Tested:
     confidences: Floats
     uncalibrated: Floats
     losses: npt.NDArray[np.float64]
+    groups: Labels | None = None
 
     @classmethod
-    def of(cls, rows: Sequence[ScoredRow], class_names: Sequence[str]) -> Self:
-        """Arrays of the rows. KeyError for an unknown class."""
+    def of(cls, rows: Sequence[ScoredRow], class_names: Sequence[str], groups: Labels | None) -> Self:
+        """Arrays of the rows and of the numbers of their groups. KeyError for an unknown class."""
         numbers = {name: number for number, name in enumerate(class_names)}
         return cls(
             np.array([numbers[row.label] for row in rows], dtype=np.int64),
@@ -51,6 +53,7 @@ class Tested:
             np.array([row.probability for row in rows], dtype=np.float32),
             np.array([row.uncalibrated for row in rows], dtype=np.float32),
             np.array([row.loss for row in rows]),
+            groups,
         )
 
     @cached_property
@@ -102,15 +105,10 @@ class ClassRow:
     taken_for: list[tuple[str, int, int]]
 
 
-def share(count: int, total: int) -> Cell:
-    """A fraction in percent, and Wilson's 95 % interval."""
-    if total == 0:
-        return "", ""
-    return cell_of(Metric.fraction(count, total))
-
-
-def cell_of(found: Metric) -> Cell:
+def cell_of(found: Metric | None) -> Cell:
     """A metric in percent, and its 95 % interval."""
+    if found is None:
+        return "", ""
     return f"{100 * found.value:.2f}", f"{100 * found.low:.2f} to {100 * found.high:.2f}"
 
 
@@ -135,6 +133,7 @@ def class_rows(tested: Tested, class_names: Sequence[str], training_images: Labe
     for label, predicted in zip(tested.labels.tolist(), tested.predictions.tolist(), strict=True):
         taken_for[label][predicted] += 1
     called = np.bincount(tested.predictions, minlength=len(class_names))
+    found = recalls(tested.labels, tested.correct, len(class_names), tested.groups)
     rows = []
     for number, measured in enumerate(per_class(tested.labels, tested.predictions, tuple(class_names))):
         wrong = taken_for[number]
@@ -145,7 +144,7 @@ def class_rows(tested: Tested, class_names: Sequence[str], training_images: Labe
                 name=class_names[number],
                 training_images=None if training_images is None else int(training_images[number]),
                 num_images=right + wrong.total(),
-                recall=share(right, right + wrong.total()),
+                recall=cell_of(found[number]),
                 precision=measured.precision,
                 f1=measured.f1,
                 missed=wrong.total(),

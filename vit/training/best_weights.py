@@ -19,6 +19,7 @@ from vit.data.loader import labeled_images
 from vit.data.module import ImageDataModule
 from vit.inference.calibration import Temperature, fit_temperature
 from vit.inference.engine import Engine, NoveltyOf, features_of, score
+from vit.inference.image_groups import in_groups
 from vit.inference.label_calibration import LabelTemperatures, fit_label_temperatures
 from vit.inference.label_thresholds import LabelThresholds, fit_label_thresholds
 from vit.inference.scored_images import ScoredImages
@@ -49,7 +50,7 @@ class MeasuredCheckpoint:
         if self.fitted is None:
             return None
         found = self.scored[self.fitted.split]
-        return ValidationScores.of(found.labels, found.probabilities)
+        return ValidationScores.of(found.labels, found.probabilities, found.groups)
 
     @property
     def temperature(self) -> float:
@@ -142,7 +143,7 @@ def measure_checkpoint(
 def _score(engine: Engine, data: ImageDataModule, split: str, novelty_of: NoveltyOf | None) -> ScoredImages:
     found = score(engine, data.evaluation_loader(split), novelty_of)
     assert isinstance(found, ScoredImages)
-    return found
+    return in_groups(found, data.source.splits[split])
 
 
 def _measure_labels(
@@ -154,7 +155,7 @@ def _measure_labels(
         if split in data.source.splits:
             found = score(engine, data.evaluation_loader(split))
             assert isinstance(found, ScoredLabels)
-            scored[split] = found
+            scored[split] = in_groups(found, data.source.splits[split])
     fitted_on = next(iter(scored))  # every training has validation images
     fit = scored[fitted_on]
     temperatures = fit_label_temperatures(fit.labels, fit.probabilities, fitted_on)

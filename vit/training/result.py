@@ -8,8 +8,8 @@ import torch
 
 from vit.checkpoints.result import RunResult, pack, versions
 from vit.data.module import ImageDataModule
-from vit.data.samples import Labels, Samples
-from vit.inference.image_groups import number_of, numbered
+from vit.data.samples import Samples
+from vit.inference.image_groups import number_of
 from vit.inference.matrix_peak import matrix_peak, mfu
 from vit.inference.measured_answers import measure_answers
 from vit.inference.metrics import uncalibrated, with_intervals
@@ -17,7 +17,6 @@ from vit.inference.multilabel_metrics import multilabel_metrics, uncalibrated_la
 from vit.inference.scored_labels import Scored
 from vit.training.best_weights import Measured, MeasuredLabels
 from vit.training.planning.plan import Plan
-from vit.training.run_images import measured_part
 
 MFU_SECONDS = 30.0  # of the shortest training whose MFU is measured: the matrix peak costs 0.1 seconds
 PASSES = 3  # forward passes that a training step costs: the backward pass costs two
@@ -67,7 +66,7 @@ def run_result(plan: Plan, stats: TrainingStats, best: Measured) -> RunResult:
     """The result of a run, from its plan, its training and its best checkpoint."""
     scored: Mapping[str, Scored] = best.scored
     measured = {
-        split: measured_part(samples, scored[split].left_out) if split in scored else samples
+        split: samples.without(scored[split].left_out) if split in scored else samples
         for split, samples in plan.source.splits.items()
     }
     metrics = best.description.metrics
@@ -81,7 +80,7 @@ def run_result(plan: Plan, stats: TrainingStats, best: Measured) -> RunResult:
         mfu=training_mfu(plan, stats),
         licence=best.description.licence,
         teacher=None if plan.teacher is None else f"{plan.teacher.description.spec.name}, {plan.teacher.path}",
-        **_measurements(best, numbered(measured["test"].groups) if "test" in scored else None),
+        **_measurements(best),
     )
 
 
@@ -139,28 +138,25 @@ def _training_facts(plan: Plan, stats: TrainingStats, images: Mapping[str, Sampl
     }
 
 
-def _measurements(best: Measured, groups: Labels | None) -> dict[str, Any]:
-    """The fields of a result that the scored images give.
-
-    Args:
-        groups: (n,) number of each test image's group.
-    """
+def _measurements(best: Measured) -> dict[str, Any]:
+    """The fields of a result that the scored images give."""
     found: dict[str, Any] = {"metrics": {}}
     if isinstance(best, MeasuredLabels):
         labels, thresholds = best.scored, best.thresholds.values
         found |= {"correct": {split: pack(some.exact(thresholds)) for split, some in labels.items()}}
         found |= {"multilabel": best.rules.to_plain()}
         if "test" in labels:
-            several = replace(labels["test"], groups=groups)
-            found |= {"metrics": multilabel_metrics(several, thresholds).to_dict(), "test_groups": number_of(groups)}
+            several = labels["test"]
+            found |= {"metrics": multilabel_metrics(several, thresholds).to_dict()}
+            found |= {"test_groups": number_of(several.groups)}
             found["uncalibrated"] = uncalibrated_labels(several).to_dict()
         return found
     scored, num_classes, scores = best.scored, len(best.description.class_names), best.validation_scores
     found |= {"correct": {split: pack(some.correct) for split, some in scored.items()}}
     found |= {"temperature": best.temperature}
     if "test" in scored:
-        tested = replace(scored["test"], groups=groups)
-        found |= {"metrics": with_intervals(tested, num_classes).to_dict(), "test_groups": number_of(groups)}
+        tested = scored["test"]
+        found |= {"metrics": with_intervals(tested, num_classes).to_dict(), "test_groups": number_of(tested.groups)}
         found["uncalibrated"] = uncalibrated(tested, num_classes).to_dict()
         found["answers"] = {} if scores is None else measure_answers(tested, scores).to_dict()
     return found

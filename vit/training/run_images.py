@@ -120,11 +120,6 @@ def seen_in_training(run: RunDirectory, source: Source, split: str, contents: Co
     return {name: np.flatnonzero([one == name for one in found]) for name in SEEN}
 
 
-def measured_part(samples: Samples, left_out: Mapping[str, str]) -> Samples:
-    """The images of a split without those that were left out."""
-    return samples.select([place for place, path in enumerate(samples.paths) if path not in left_out])
-
-
 def count_left_out(run: RunDirectory) -> int:
     """Number of validation and test images that a finished run could not read."""
     return sum(map(len, _left_out(run).values()))
