@@ -77,6 +77,30 @@ def test_other_images_have_the_groups_of_the_run_or_those_that_are_given(vit, da
 
 
 @pytest.mark.faults("D32")
+def test_pages_of_several_labels_count_groups(vit, data, tmp_path):
+    files = sorted(data.rglob("*.png"))
+    rows = [f"{file},{file.parent.name != 'blue':d},{number % 2}" for number, file in enumerate(files)]
+    table = tmp_path / "labels.csv"
+    table.write_text("\n".join(["path,warm,odd", *rows]))
+    told = vit("train", table, *QUICK, "--optim.steps", 3, "--out", tmp_path / "run")
+    assert told.code == 0, told.err
+    run = run_folder(tmp_path / "run")
+    result = RunResult.read(run / "result.json")
+    assert result.num_images["test"] == 36 and result.test_groups == 12
+    exact = result.metrics["exact_match"]
+    assert vit("report", run).code == 0
+    page = (run / "report.html").read_text()
+    assert "of 36 test images of 12 groups:" in page
+    assert f"95 % interval {100 * exact['low']:.2f} to {100 * exact['high']:.2f}" in page
+    ap = next(row["ap"] for row in json.loads((run / "test_classes.json").read_text())["per_label"])
+    assert f"{100 * ap['low']:.2f} to {100 * ap['high']:.2f}" in page
+    assert vit("evaluate", run, "--output", tmp_path / "measured").code == 0
+    measured = json.loads((tmp_path / "measured" / "metrics.json").read_text())
+    assert measured["metrics"]["exact_match"] == pytest.approx(exact) and measured["per_label"][0]["ap"] == ap
+    assert "of 36 images of 12 groups:" in (tmp_path / "measured" / "report.html").read_text()
+
+
+@pytest.mark.faults("D32")
 def test_a_study_counts_groups(vit, data, tmp_path):
     line = ("study", data, "--networks", "vit_nano_patch2_8", "--sizes", "all", "--seeds", 2, "--budget", "steps:3")
     line += ("--data.groups", PATTERN, "--data.test", 0.3, "--set", "model.preprocess.image_size=8", "--jobs", 1)

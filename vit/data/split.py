@@ -214,6 +214,27 @@ def lists_groups(path: Path) -> bool:
         return GROUP in file.readline().strip().split(",")[len(COLUMNS) :]
 
 
+def groups_of(paths: Sequence[str], listed: Sequence[SplitRow]) -> list[str] | None:
+    """(n,) groups that splits.csv has for images of a split, in its order; None where it has none.
+
+    Args:
+        paths: (n,) paths below the folder of the images, without those of images that could not be read.
+        listed: rows of the split, with whole paths.
+
+    Raises:
+        ValueError: an image is not listed.
+    """
+    if not any(row.group for row in listed):
+        return None
+    waiting, found = iter(listed), []
+    for path in paths:
+        row = next((row for row in waiting if f"/{row.path}".endswith(f"/{path}")), None)
+        if row is None:
+            raise ValueError(f"splits.csv does not list {path} at its place")
+        found.append(row.group)
+    return found
+
+
 def read_splits(path: Path) -> dict[str, list[SplitRow]]:
     """The rows of `splits.csv` by split, in the order of the file.
 

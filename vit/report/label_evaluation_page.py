@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vit.checkpoints.label_rules import LabelRules
+from vit.inference.image_groups import count_words
 from vit.inference.multilabel_metrics import NAMES, MultilabelMeasurement
 from vit.inference.scored_labels import ScoredLabels
 from vit.layout import EvaluationLayout
@@ -40,7 +41,7 @@ def write_label_evaluation_page(
         "num_images": len(scored.paths),
         "num_labels": len(label_names),
         "num_exact": int(scored.exact(rules.thresholds)[judged].sum()),
-        "num_judged": int(judged.sum()),
+        "judged": count_words(int(judged.sum()), measurement.num_groups),
         "exact_match": interval_cell(measurement.metrics.exact_match),
         "mean_ap": interval_cell(measurement.metrics.map),
         "metrics": [metric_row(title, name, metrics, before) for name, title in NAMES.items() if name in metrics],

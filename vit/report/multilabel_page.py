@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from markupsafe import Markup
@@ -11,7 +11,8 @@ from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
 from vit.data.label_text import PRESENT, label_text, parse_labels
 from vit.data.samples import Labels, Source
-from vit.data.split import read_splits
+from vit.data.split import SplitRow, groups_of, read_splits
+from vit.inference.image_groups import count_words, numbered
 from vit.inference.intervals import Metric
 from vit.inference.multilabel_metrics import NAMES, LabelMetrics
 from vit.inference.scored_label_rows import read_scored_labels
@@ -52,7 +53,7 @@ class LabelContent:
     num_images: int
     num_labels: int
     num_exact: int
-    num_judged: int
+    judged: str
     exact_match: Cell
     mean_ap: Cell
     metrics: list[MetricRow]
@@ -77,11 +78,13 @@ def label_content(
     rules = rules_of(result)
     temperatures = rules.temperatures.tolist()
     scored = read_scored_labels(run.scored_path(split), label_names, result.num_images[split], temperatures)
+    listed = read_splits(run.splits_path)
+    scored = replace(scored, groups=numbered(groups_of(scored.paths, listed.get(split, ()))))
     found = LabelResults.of(scored, result, label_names)
     texts = [label_text(row, label_names) for row in scored.labels]
     pixels = pixels_of(run, source, split, list(zip(scored.paths, texts, strict=True)))
     metrics, before = found.measurement.metrics, found.measurement.uncalibrated
-    sizes = _training_images(run, label_names)
+    sizes = _training_images(listed["train"], label_names)
     values, others = metrics.to_dict(), before.to_dict()
     mistakes = label_mistakes(scored, rules.thresholds, label_names)
     sure = sure_labels(scored, rules.thresholds, label_names)
@@ -92,7 +95,7 @@ def label_content(
         num_images=len(scored.paths),
         num_labels=len(label_names),
         num_exact=int(scored.exact(rules.thresholds)[judged].sum()),
-        num_judged=int(judged.sum()),
+        judged=count_words(int(judged.sum()), found.measurement.num_groups, f"{split} image"),
         exact_match=interval_cell(metrics.exact_match),
         mean_ap=interval_cell(metrics.map),
         metrics=[metric_row(title, name, values, others) for name, title in NAMES.items() if name in values],
@@ -109,10 +112,10 @@ def label_content(
     )
 
 
-def _training_images(run: RunDirectory, label_names: Sequence[str]) -> Labels:
+def _training_images(listed: Sequence[SplitRow], label_names: Sequence[str]) -> Labels:
     """(K,) number of training images with each label, from splits.csv."""
     counts: Counter[str] = Counter()
-    for row in read_splits(run.splits_path)["train"]:
+    for row in listed:
         counts.update(name for name, value in parse_labels(row.label).items() if value == PRESENT)
     return np.array([counts[name] for name in label_names], dtype=np.int64)
 

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
 from vit.data.samples import Labels, Source
-from vit.data.split import SplitRow, read_splits
+from vit.data.split import SplitRow, groups_of, read_splits
 from vit.errors import DataError
 from vit.inference.image_groups import count_words, number_of, numbered
 from vit.inference.intervals import Metric
@@ -100,7 +100,7 @@ def _content(
 ) -> RunContent:
     run = pictures.run
     listed = read_splits(run.splits_path)
-    tested = Tested.of(rows, class_names, groups_of(rows, listed.get(split, ())))
+    tested = Tested.of(rows, class_names, numbered(groups_of([row.path for row in rows], listed.get(split, ()))))
     sizes = _training_images(listed["train"], class_names)
     num_right = int(tested.correct.sum())
     is_test = split == "test"
@@ -147,25 +147,6 @@ def _summary(
     lines += [*training_lines(result, common.first_weights), f"Run {common.folder}"]
     steps = [*training_advice(result, common.first_weights), *advice(measured[0], classes)]
     return with_next_steps(lines, steps)
-
-
-def groups_of(rows: Sequence[ScoredRow], listed: Sequence[SplitRow]) -> Labels | None:
-    """(n,) numbers of the groups that splits.csv has for measured images, as of `image_groups.numbered`.
-
-    Both are in the same order; images that could not be read have no row. splits.csv names files by their whole paths.
-
-    Raises:
-        ValueError: an image is not listed.
-    """
-    if not any(one.group for one in listed):
-        return None
-    waiting, found = iter(listed), []
-    for row in rows:
-        one = next((one for one in waiting if f"/{one.path}".endswith(f"/{row.path}")), None)
-        if one is None:
-            raise ValueError(f"splits.csv does not list {row.path}")
-        found.append(one.group)
-    return numbered(found)
 
 
 def _training_images(listed: Sequence[SplitRow], class_names: Sequence[str]) -> Labels:
