@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -58,8 +59,9 @@ def test_other_images_have_the_groups_of_the_run_or_those_that_are_given(vit, da
     other = draw_classes(tmp_path / "other", ("blue", "green", "red"), 10, side=9)
     told = vit("evaluate", run, other, "--output", tmp_path / "of_the_run")
     assert told.code == 0 and "30 images of 10 groups; 95 % intervals" in told.out
+    assert re.search(r"the training images of the run and other share \d groups? \(0\d", told.err)
     told = vit("evaluate", run, other, "--groups", "(blue|green|red)", "--output", tmp_path / "given")
-    assert told.code == 0 and "30 images of 3 groups; 95 % intervals" in told.out
+    assert told.code == 0 and "30 images of 3 groups; 95 % intervals" in told.out and "share" not in told.err
     with (tmp_path / "given" / "predictions.csv").open() as file:
         right = np.array([row["label"] == row["predicted"] for row in csv.DictReader(file) if row["label"] == "blue"])
     recall = Metric.share(right, np.zeros(10, dtype=np.int64))  # of one group

@@ -108,7 +108,7 @@ def test_a_group_in_two_given_splits_is_a_warning_of_the_plan_and_an_error_of_th
     test = replace(train.select([0, 1]), paths=["x.png", "y.png"], groups=("d", "e"))
     source = Source("photos", ("class0", "class1"), {"train": train, "validation": train.select([2, 3]), "test": test})
     notes = " ".join(divided(source, DataConfig()).notes)
-    assert "WARNING: train and test share 1 groups (d)" in notes
+    assert "WARNING: train and test share 1 group (d)" in notes
     found = {(one.split, one.other_split): one for one in _group_findings(source)}
     assert found["train", "test"].severity == "error"
     assert found["validation", "test"].severity == "warning"

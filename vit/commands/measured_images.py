@@ -8,10 +8,10 @@ import numpy as np
 
 from vit.console import ProgressReport, Reporter
 from vit.data.contents import read_contents
-from vit.data.groups import with_groups
+from vit.data.groups import leak_note, with_groups
 from vit.data.label_text import NOT_KNOWN
 from vit.errors import DataError, UsageError
-from vit.training.run_images import check_contents, seen_in_training
+from vit.training.run_images import check_contents, groups_in_training, seen_in_training
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
@@ -65,6 +65,9 @@ def unseen_images(
     """
     samples = source.splits[split]
     seen = seen_in_training(run, source, split, _contents(source, split, reporter))
+    shared = groups_in_training(run, samples)
+    if shared:
+        reporter.notice(leak_note("the training images of the run", source.name, shared))
     counts = {name: len(indices) for name, indices in seen.items()}
     words = _seen_words(seen)
     if not words:

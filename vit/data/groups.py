@@ -74,11 +74,14 @@ def leaks(source: Source) -> list[tuple[str, str, list[str]]]:
 
 def leak_notes(source: Source) -> list[str]:
     """A sentence for each pair of splits that share groups."""
-    return [
-        f"WARNING: {one} and {other} share {len(names):,} groups ({', '.join(names[:_SHOWN])}"
-        f"{', ...' * (len(names) > _SHOWN)}): the accuracy will be too high for images of new groups"
-        for one, other, names in leaks(source)
-    ]
+    return [leak_note(one, other, names) for one, other, names in leaks(source)]
+
+
+def leak_note(one: str, other: str, names: Sequence[str]) -> str:
+    """A sentence about two splits that share groups with these names."""
+    some = f"{', '.join(names[:_SHOWN])}{', ...' * (len(names) > _SHOWN)}"
+    count = f"{len(names):,} group{'s' * (len(names) != 1)}"
+    return f"WARNING: {one} and {other} share {count} ({some}): the accuracy will be too high for images of new groups"
 
 
 def grouped(labels: Labels, groups: Sequence[str], fractions: Sequence[float], seed: int) -> list[Labels]:

@@ -120,6 +120,12 @@ def seen_in_training(run: RunDirectory, source: Source, split: str, contents: Co
     return {name: np.flatnonzero([one == name for one in found]) for name in SEEN}
 
 
+def groups_in_training(run: RunDirectory, samples: Samples) -> list[str]:
+    """Sorted names of the groups of some images that training images of a run have, too."""
+    rows = read_splits(run.splits_path)["train"]
+    return sorted({row.group for row in rows if row.group} & set(samples.groups or ()))
+
+
 def count_left_out(run: RunDirectory) -> int:
     """Number of validation and test images that a finished run could not read."""
     return sum(map(len, _left_out(run).values()))
