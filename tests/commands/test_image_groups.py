@@ -46,6 +46,12 @@ def test_training_evaluation_and_comparison_count_groups(vit, data, tmp_path):
     assert told.code == 2 and f"of {len(np.unique(kept.groups))} groups no threshold" in told.err
     assert "at least 29 of the groups would have to be right" in told.err
 
+    probe = ("--init_from", runs[0], "--freeze", "backbone", "--out", tmp_path / "probe")
+    assert vit("train", data, *QUICK, *probe).code == 0
+    probed = run_folder(tmp_path / "probe")
+    assert RunResult.read(probed / "result.json").test_groups == 12
+    assert load(probed / "checkpoints" / "best.ckpt")[1].validation_scores.groups is not None
+
     told = vit("compare", *runs, "--page", tmp_path / "compared.html")
     assert told.code == 0 and "36 test images of 12 groups of colors" in told.out
     assert "36 test images of 12 groups that all runs share" in (tmp_path / "compared.html").read_text()

@@ -1,10 +1,12 @@
 """Temperature scaling: finds what was put in, stays sober with few images, and changes no label."""
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.special import softmax
+from scipy.stats import norm
 
 from vit.checkpoints.io import store_calibration
 from vit.checkpoints.load import load
@@ -106,3 +108,32 @@ def test_a_checkpoint_keeps_it_and_predictions_follow(digits_run, mixed, tmp_pat
     assert softer.label == sure.label and softer.probability < sure.probability
     assert load(digits_run.path / "checkpoints" / "last.ckpt")[1].temperature == 1.0
     assert [path.name for path in tmp_path.iterdir()] == ["copy.ckpt"]
+
+
+@pytest.mark.parametrize(("count", "temperature"), [(60, 1.0), (60, 0.7), (400, 0.5)])
+def test_copies_of_images_in_a_group_do_not_make_a_temperature_clearer(count, temperature):
+    some, _ = scored(count, temperature)
+    copied = ScoredImages(
+        tuple(map(str, range(6 * count))),
+        np.repeat(some.labels, 6),
+        np.repeat(some.probabilities, 6, axis=0),
+        groups=np.repeat(np.arange(count), 6),
+    )
+    alone, found = fit_temperature(some), fit_temperature(copied)
+    assert found.fitted == pytest.approx(alone.fitted, rel=1e-4) and found.gain == pytest.approx(alone.gain, rel=1e-3)
+    assert fit_temperature(replace(copied, groups=None)).gain == pytest.approx(6 * alone.gain, rel=1e-3)
+
+
+def test_few_patients_rarely_make_a_calibrated_network_look_otherwise():
+    """20 patients of 30 images each: a patient is as a whole easier or more difficult than the probabilities say."""
+    clear = {True: 0, False: 0}
+    for seed in range(100):
+        generator = np.random.default_rng(seed)
+        groups = np.repeat(np.arange(20), 30)
+        highest = generator.uniform(0.5, 1.0, 600).astype(np.float32)
+        chance = norm.cdf(norm.ppf(highest) * 3**0.5 + generator.normal(0, 2**0.5, 20)[groups])  # 1 + 2 = 3
+        labels = (generator.random(600) > chance).astype(np.int64)
+        images = ScoredImages(tuple(map(str, groups)), labels, np.stack([highest, 1 - highest], axis=1), groups=groups)
+        for grouped in clear:
+            clear[grouped] += fit_temperature(images if grouped else replace(images, groups=None)).is_clear
+    assert clear[True] <= 15 and clear[False] >= 30

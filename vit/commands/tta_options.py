@@ -77,11 +77,11 @@ def fit_tta(model: str, predictor: "Predictor", root: str | None, reporter: Repo
         return
     engine.temperature = 1.0
     samples = source.splits[split]
-    scored = score(engine, labeled_images(samples, predictor.preprocess))
+    scored = in_groups(score(engine, labeled_images(samples, predictor.preprocess)), samples)
     assert isinstance(scored, ScoredImages)  # several labels are refused
     fitted = fit_temperature(scored, split)
     engine.temperature = fitted.value
-    calibrated = in_groups(scored.at(fitted.value), samples)
+    calibrated = scored.at(fitted.value)
     scores = ValidationScores.of(calibrated.labels, calibrated.probabilities, calibrated.groups)
     predictor.validation_scores = scores
     reporter.notice(f"temperature for --tta {engine.tta} {fitted.words()}")

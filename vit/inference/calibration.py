@@ -12,11 +12,14 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import chdtri, log_softmax
 
+from vit.data.samples import Labels
+from vit.inference.image_groups import Floats, design_effect
 from vit.inference.scored_images import ScoredImages
 
 PRIOR_STD = 0.5  # of log T; docs/measurements.md compares other values
 LOWEST, HIGHEST = 0.05, 20.0
 MIN_GAIN = float(chdtri(1, 0.05)) / 2  # nats: a likelihood-ratio test at 5 %
+_STEP = 1e-3  # of log T: slopes are differences
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class Temperature:
 
     Attributes:
         fitted: most probable temperature.
-        gain: nats by which the log-likelihood of all images at its best temperature exceeds the one at temperature 1.
+        gain: nats by which the log-likelihood of all images at its best temperature exceeds the one at temperature 1;
+            over the design effect, where groups of images are alike.
         num_images: number of images in the fit.
         split: split of these images.
     """
@@ -57,7 +61,7 @@ def fit_temperature(scored: ScoredImages, split: str = "validation") -> Temperat
 
     It maximizes the posterior probability under a prior: log T is normal around 0 with a standard deviation of 0.5.
     Without a prior T would be 0 when every prediction is right, which is common with few images. A hundred images
-    outweigh the prior.
+    outweigh the prior. Groups of images count as many as tell as much.
 
     Args:
         scored: images that the network was not trained on, scored at temperature 1.
@@ -66,31 +70,34 @@ def fit_temperature(scored: ScoredImages, split: str = "validation") -> Temperat
     assert scored.temperature == 1.0
     logits, rows = scored.log_probabilities, np.arange(len(scored.labels))
 
-    def loss(log_temperature: float) -> float:
-        return -float(log_softmax(logits / np.exp(log_temperature), axis=1)[rows, scored.labels].sum())
+    def losses(log_temperature: float) -> Floats:
+        return np.asarray(-log_softmax(logits / np.exp(log_temperature), axis=1)[rows, scored.labels])
 
-    return most_probable(loss, len(rows), split)
+    return most_probable(losses, split, scored.groups)
 
 
-def most_probable(loss: Callable[[float], float], num_images: int, split: str) -> Temperature:
+def most_probable(losses: Callable[[float], Floats], split: str, groups: Labels | None) -> Temperature:
     """The temperature with the highest posterior probability.
 
     Args:
-        loss: negative log-likelihood of all images as a function of log T, in nats.
-        num_images: number of these images.
+        losses: negative log-likelihood of each image (n,) as a function of log T, in nats.
         split: split of these images.
+        groups: (n,) as of `image_groups.numbered`.
     """
 
-    def minimum(prior_std: float) -> tuple[float, float]:
+    def minimum(effect: float, prior_std: float) -> tuple[float, float]:
         """(log T, loss) of the best temperature."""
         found = minimize_scalar(
-            lambda log_temperature: loss(log_temperature) + 0.5 * (log_temperature / prior_std) ** 2,
+            lambda log_temperature: losses(log_temperature).sum() / effect + 0.5 * (log_temperature / prior_std) ** 2,
             bounds=(np.log(LOWEST), np.log(HIGHEST)),
             method="bounded",
             options={"xatol": 1e-6},
         )
         return float(found.x), float(found.fun)
 
-    best, _ = minimum(PRIOR_STD)
-    _, least_loss = minimum(np.inf)
-    return Temperature(float(np.exp(best)), loss(0.0) - least_loss, num_images, split)
+    likeliest, least_loss = minimum(1.0, np.inf)
+    slopes = (losses(likeliest + _STEP) - losses(likeliest - _STEP)) / (2 * _STEP)
+    effect = design_effect(slopes, groups)
+    best, _ = minimum(effect, PRIOR_STD)
+    at_one = losses(0.0)
+    return Temperature(float(np.exp(best)), (float(at_one.sum()) - least_loss) / effect, len(at_one), split)

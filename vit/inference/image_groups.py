@@ -58,6 +58,18 @@ def count_words(num_images: int, num_groups: int | None, kind: str = "image") ->
     return images if num_groups is None else f"{images} of {num_groups:,} groups"
 
 
+def design_effect(values: Floats, groups: Labels | None) -> float:
+    """By how much the variance of a sum of values (n,) around 0 grows because groups are alike, at least 1.
+
+    Kish 1965, "Survey Sampling", section 8.2: n images tell as much as n / effect independent ones.
+    """
+    if groups is None:
+        return 1.0
+    sums = np.bincount(np.unique(groups, return_inverse=True)[1], values)
+    squares = float(np.square(values).sum())
+    return max(1.0, float(np.square(sums).sum()) / squares) if squares else 1.0
+
+
 def gathered(flags: Bools, groups: Labels | None) -> Floats:
     """(n,) values with the mean of `flags`, whose scatter is that of independent groups; without groups 0 and 1.
 

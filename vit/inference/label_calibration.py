@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vit.data.label_text import NOT_KNOWN, PRESENT, LabelRows
+from vit.data.samples import Labels
 from vit.inference.calibration import Temperature, most_probable
 from vit.inference.scored_images import Floats
 from vit.inference.scored_labels import PerLabel, log_odds
@@ -42,26 +43,29 @@ class LabelTemperatures:
         return words if len(changed) == len(label_names) else f"{words}, the others stay 1"
 
 
-def fit_label_temperatures(labels: LabelRows, probabilities: Floats, split: str = "validation") -> LabelTemperatures:
+def fit_label_temperatures(
+    labels: LabelRows, probabilities: Floats, split: str = "validation", groups: Labels | None = None
+) -> LabelTemperatures:
     """The temperatures that should divide the logits behind some probabilities.
 
     Args:
         labels: (n, K) 1 present, 0 absent, -1 unknown, of images that the network was not trained on.
         probabilities: (n, K) sigmoids at temperature 1.
         split: split of these images.
+        groups: (n,) as of `image_groups.numbered`.
     """
     logits = log_odds(probabilities)
-    return LabelTemperatures(tuple(_fit(labels[:, k], logits[:, k], split) for k in range(labels.shape[1])))
+    return LabelTemperatures(tuple(_fit(labels[:, k], logits[:, k], split, groups) for k in range(labels.shape[1])))
 
 
-def _fit(labels: LabelRows, logits: PerLabel, split: str) -> Temperature | None:
+def _fit(labels: LabelRows, logits: PerLabel, split: str, groups: Labels | None) -> Temperature | None:
     known = labels != NOT_KNOWN
     present = labels[known] == PRESENT
     if min(present.sum(), (~present).sum()) < FEWEST:
         return None
     signed = np.where(present, -logits[known], logits[known])  # the loss of a label is log(1 + exp(signed))
 
-    def loss(log_temperature: float) -> float:
-        return float(np.logaddexp(0.0, signed / np.exp(log_temperature)).sum())
+    def losses(log_temperature: float) -> PerLabel:
+        return np.asarray(np.logaddexp(0.0, signed / np.exp(log_temperature)))
 
-    return most_probable(loss, len(signed), split)
+    return most_probable(losses, split, None if groups is None else groups[known])

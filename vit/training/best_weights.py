@@ -158,7 +158,7 @@ def _measure_labels(
             scored[split] = in_groups(found, data.source.splits[split])
     fitted_on = next(iter(scored))  # every training has validation images
     fit = scored[fitted_on]
-    temperatures = fit_label_temperatures(fit.labels, fit.probabilities, fitted_on)
+    temperatures = fit_label_temperatures(fit.labels, fit.probabilities, fitted_on, fit.groups)
     scored = {split: some.at(temperatures.values) for split, some in scored.items()}
     thresholds = fit_label_thresholds(fit.labels, scored[fitted_on].probabilities, min_precision)
     return MeasuredLabels(description, temperatures, thresholds, fitted_on, scored)

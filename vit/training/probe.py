@@ -26,6 +26,7 @@ from vit.data.module import ImageDataModule
 from vit.data.samples import Labels, Samples
 from vit.inference.calibration import fit_temperature
 from vit.inference.devices import autocast
+from vit.inference.image_groups import in_groups
 from vit.inference.prepared import can_pack
 from vit.inference.scored_images import ScoredImages
 from vit.models.network import Network
@@ -140,7 +141,7 @@ def _scored(backbone: Backbone, samples: Samples, plan: Plan, features: Tensor, 
     probabilities = logits.softmax(dim=1).cpu().numpy()
     left_out = {samples.paths[index]: "cannot be read" for index in np.setdiff1d(np.arange(len(samples)), kept)}
     paths = tuple(samples.paths[index] for index in kept)
-    return ScoredImages(paths, samples.labels[kept], probabilities, left_out=left_out)
+    return in_groups(ScoredImages(paths, samples.labels[kept], probabilities, left_out=left_out), samples)
 
 
 def _save(network: Network, description: Description, run: RunDirectory) -> None:
