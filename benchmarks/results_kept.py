@@ -34,11 +34,13 @@ class Answers:
         num_images: number of test images, T.
         correct: {condition: {series: {seed: (T,) truth values}}}.
         facts: what else a file of measured/ says.
+        seedless: series which nothing random decides: their one entry stands for every seed.
     """
 
     num_images: int
     correct: dict[str, dict[str, dict[int, Bools]]]
     facts: dict[str, Any] = field(default_factory=dict)
+    seedless: frozenset[str] = frozenset()
 
     @classmethod
     def read(cls, path: Path) -> "Answers":
@@ -64,7 +66,7 @@ class Answers:
             for condition, by_series in self.correct.items()
             for series, seeds in by_series.items()
         }
-        return Answers(self.num_images, {"": found}, self.facts)
+        return replace(self, correct={"": found})
 
     def only(self, names: Sequence[str]) -> "Answers":
         """The same with these series alone."""
@@ -72,7 +74,7 @@ class Answers:
             condition: {series: seeds for series, seeds in by_series.items() if series in names}
             for condition, by_series in self.correct.items()
         }
-        return Answers(self.num_images, {condition: one for condition, one in found.items() if one}, self.facts)
+        return replace(self, correct={condition: one for condition, one in found.items() if one})
 
     def wrong(self, condition: str, series: str) -> Bools:
         """(k, T) wrong answers of a series, a row for each seed."""
@@ -80,20 +82,24 @@ class Answers:
         return ~np.stack([seeds[seed] for seed in sorted(seeds)])
 
     def has_pair(self, condition: str, first: str, second: str) -> bool:
-        """Whether two series have a common seed, or one of them has none that decides anything."""
-        one, other = (self.correct[condition].get(name, {}) for name in (first, second))
-        return bool(one.keys() & other.keys()) or (min(len(one), len(other)) == 1)
+        """Whether two series have a common seed."""
+        one, other = self._of_pair(condition, first, second)
+        return bool(one.keys() & other.keys())
 
     def pair(self, condition: str, first: str, second: str) -> Pair:
-        """Two series on their common seeds. A series with one seed, which nothing random decides, stands for all."""
-        one, other = self.correct[condition][first], self.correct[condition][second]
-        if len(other) == 1 < len(one):
-            other = dict.fromkeys(one, *other.values())
-        if len(one) == 1 < len(other):
-            one = dict.fromkeys(other, *one.values())
+        """Two series on their common seeds."""
+        one, other = self._of_pair(condition, first, second)
         seeds = sorted(one.keys() & other.keys())
         rows = [~np.stack([answers[seed] for seed in seeds]) for answers in (one, other)]
         return Pair(0, seeds, rows[0], rows[1])
+
+    def _of_pair(self, condition: str, first: str, second: str) -> tuple[dict[int, Bools], dict[int, Bools]]:
+        one, other = (self.correct[condition].get(name, {}) for name in (first, second))
+        if one and first in self.seedless:
+            one = dict.fromkeys(other, *one.values())
+        if other and second in self.seedless:
+            other = dict.fromkeys(one, *other.values())
+        return one, other
 
 
 @dataclass(frozen=True)

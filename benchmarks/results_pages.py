@@ -121,8 +121,9 @@ def _hours(row: Row, kept: Kept | None) -> str:
 
 def _compared_on_board(kept: Kept) -> Iterator[str]:
     """Every pair of networks of a row, and each of them with the support vector machine."""
-    answers, names = dict(kept.answers.correct[""]), list(kept.answers.correct[""])
+    correct = dict(kept.answers.correct[""])
+    names, seedless = list(correct), frozenset[str]()
     if (svc := kept.measured("svc")) is not None:
-        answers, names = {**answers, **svc.correct[""]}, [*names, "SVC"]
+        correct, names, seedless = {**correct, **svc.correct[""]}, [*names, "SVC"], frozenset({"SVC"})
     pairs = [(first, second) for place, first in enumerate(names) for second in names[place + 1 :]]
-    yield from differences(Answers(kept.answers.num_images, {"": answers}), pairs)
+    yield from differences(Answers(kept.answers.num_images, {"": correct}, seedless=seedless), pairs)

@@ -261,11 +261,24 @@ def test_claims_say_superlatives_only_of_what_they_test(evidence):
 def test_a_series_without_seeds_stands_beside_every_seed(store):
     correct = np.array([True, False, True, True])
     networks = {0: correct, 1: ~correct}
-    answers = store.Answers(4, {"": {"ViT": networks, "SVC": {0: correct}}})
+    answers = store.Answers(4, {"": {"ViT": networks, "SVC": {0: correct}}}, seedless=frozenset({"SVC"}))
     pair = answers.pair("", "ViT", "SVC")
     assert pair.seeds == [0, 1] and pair.gaps().mean() == pytest.approx(0.25)
     reverse = answers.pair("", "SVC", "ViT")
     assert reverse.gaps().mean() == pytest.approx(-0.25)
+
+
+def test_a_network_with_one_finished_seed_is_compared_on_this_seed_alone(store):
+    from results_words import compared
+
+    generator = np.random.default_rng(0)
+    cnn = {seed: generator.random(500) < 0.9 for seed in range(3)}
+    answers = store.Answers(500, {"": {"ViT": {0: generator.random(500) < 0.7}, "CNN": cnn}})
+    assert answers.pair("", "ViT", "CNN").seeds == [0] == answers.pair("", "CNN", "ViT").seeds
+    (found,) = compared(answers, [("ViT", "CNN")])
+    assert not found.found.is_tested and not found.is_apart and "one seed" in found.sentence({})
+    late = store.Answers(500, {"": {"ViT": {2: cnn[0]}, "CNN": {0: cnn[0], 1: cnn[1]}}})
+    assert not late.has_pair("", "ViT", "CNN") and not compared(late, [("ViT", "CNN")])
 
 
 def test_an_option_is_taken_out_of_a_series_name():
