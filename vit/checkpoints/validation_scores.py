@@ -84,8 +84,8 @@ class ValidationScores:
         labels = _array(plain["labels"], "<i4").astype(np.int32)
         own, above, highest = (_array(plain[name], "<f4").astype(np.float32) for name in _FLOATS)
         groups = _array(plain["groups"], "<i4").astype(np.int64) if "groups" in plain else None
-        lengths = {len(column) for column in (own, above, highest, groups if groups is not None else own)}
-        if not 0 < len(labels) <= MOST_IMAGES or lengths != {len(labels)}:
+        columns = [labels, own, above, highest] + ([] if groups is None else [groups])
+        if not 0 < len(labels) <= MOST_IMAGES or len({len(column) for column in columns}) > 1:
             raise ValueError("the validation scores are of different lengths")
         if labels.min() < 0 or labels.max() >= num_classes:
             raise ValueError("the validation scores have a class that is not there")

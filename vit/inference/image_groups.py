@@ -65,7 +65,7 @@ def design_effect(values: Floats, groups: Labels | None) -> float:
     """
     if groups is None:
         return 1.0
-    sums = np.bincount(np.unique(groups, return_inverse=True)[1], values)
+    sums = np.bincount(groups, values)
     squares = float(np.square(values).sum())
     return max(1.0, float(np.square(sums).sum()) / squares) if squares else 1.0
 

@@ -122,8 +122,10 @@ def seen_in_training(run: RunDirectory, source: Source, split: str, contents: Co
 
 def groups_in_training(run: RunDirectory, samples: Samples) -> list[str]:
     """Sorted names of the groups of some images that training images of a run have, too."""
+    if samples.groups is None:
+        return []
     rows = read_splits(run.splits_path)["train"]
-    return sorted({row.group for row in rows if row.group} & set(samples.groups or ()))
+    return sorted({row.group for row in rows if row.group} & set(samples.groups))
 
 
 def count_left_out(run: RunDirectory) -> int:
