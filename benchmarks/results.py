@@ -91,7 +91,10 @@ def train(row: Row, jobs: int) -> None:
         warn_of_other_weights(row)
     if row.teachers:
         forget_teachers(row)
-        run_study(row, [*words, "--networks", row.teachers])
+        if not has_teachers(row):
+            # `vit study` refuses to leave out finished cells of study.json. The next command lists them all again.
+            (row.folder / "study.json").unlink(missing_ok=True)
+            run_study(row, [*words, "--networks", row.teachers])
     run_study(row, words)
 
 
@@ -137,6 +140,15 @@ def forget_teachers(row: Row) -> None:
     for cell in without_weights(row):
         if cell.series == row.teachers:
             forget(row, cell, "teaches cells that are missing")
+
+
+def has_teachers(row: Row) -> bool:
+    """Whether every teacher of a row has a result."""
+    if not (row.folder / "study.json").is_file():
+        return False
+    study = StudyDirectory(row.folder)
+    teachers = [cell for cell in study.listed() if cell.series == row.teachers]
+    return bool(teachers) and all(study.run(cell).result_path.is_file() for cell in teachers)
 
 
 def forget(row: Row, cell: ListedCell, why: str) -> None:

@@ -110,7 +110,8 @@ class Kept:
         cells: finished cells; where values are tuned, those with the chosen values.
         num_listed: number of cells that the study trains, with those of all tried values.
         num_done: number of finished cells, also counted so.
-        seconds: sum of their times.
+        unfinished: series with cells that have not ended.
+        seconds: sum of the times of the finished cells.
     """
 
     row: Row
@@ -119,6 +120,7 @@ class Kept:
     failed: Sequence[FailedCell]
     num_listed: int
     num_done: int
+    unfinished: frozenset[str]
     seconds: float
 
     @classmethod
@@ -132,10 +134,14 @@ class Kept:
         listed = study.listed()
         choices = tuned(study, listed)
         cells = [cell for cell in found if cell.run in noted]  # the others are being trained at this moment
-        done = [result for cell in listed if cell.folder in noted and (result := study.run(cell).read_result())]
-        seconds = sum(result.seconds for result in done)
-        num_listed = len(will_run(listed, choices))
-        return cls(row, cells, protocol, failed, num_listed, len(done), seconds) if cells else None
+        done = {
+            cell.folder: result for cell in listed if cell.folder in noted and (result := study.run(cell).read_result())
+        }
+        ended = done.keys() | {cell.run for cell in failed}
+        trained = will_run(listed, choices)
+        unfinished = frozenset(cell.series for cell in trained if cell.folder not in ended)
+        seconds = sum(result.seconds for result in done.values())
+        return cls(row, cells, protocol, failed, len(trained), len(done), unfinished, seconds) if cells else None
 
     @property
     def has_sizes(self) -> bool:
@@ -145,14 +151,15 @@ class Kept:
         return len(sizes) > 1
 
     @property
-    def is_on_board(self) -> bool:
-        """Whether the leaderboard shows the networks: those of a finished row."""
-        return self.row.board and self.is_finished
+    def on_board(self) -> "Kept | None":
+        """The row with the networks that the leaderboard shows, those whose every cell has ended; None without any."""
+        cells = [cell for cell in self.cells if cell.series not in self.unfinished]
+        return replace(self, cells=cells) if self.row.board and cells else None
 
     @property
     def is_finished(self) -> bool:
         """Whether every cell has ended."""
-        return self.num_done + len(self.failed) >= self.num_listed
+        return not self.unfinished
 
     @cached_property
     def findings(self) -> Findings:

@@ -61,7 +61,7 @@ def leaderboard(kept: Mapping[str, Kept], rows: Mapping[str, Row]) -> str:
         table_line(HEADS),
         table_line(["---"] * len(HEADS)),
     ]
-    board = {name: one for name, one in kept.items() if one.is_on_board}
+    board = {name: shown for name, one in kept.items() if (shown := one.on_board) is not None}
     for one in board.values():
         lines += [table_line(cells) for cells in _board_lines(one)]
     lines.append("")
@@ -85,8 +85,8 @@ def short_board(text: str, kept: Mapping[str, Kept]) -> str:
     """The text of the README with its short form of the leaderboard written again."""
     lines = [table_line([HEADS[place] for place in SHORT]), table_line(["---"] * len(SHORT))]
     for one in kept.values():
-        if one.is_on_board:
-            lines += [table_line([cells[place] for place in SHORT]) for cells in _board_lines(one)]
+        if (shown := one.on_board) is not None:
+            lines += [table_line([cells[place] for place in SHORT]) for cells in _board_lines(shown)]
     return SHORT_BOARD.sub(lambda found: "\n".join((found[1], *lines, found[2])), text)
 
 
@@ -107,7 +107,7 @@ def _board_data(kept: Kept) -> str:
     images, largest = kept.protocol["images"], max(cell.num_images for cell in kept.cells)
     assert isinstance(images, dict)
     part = "" if largest == images["train"] else f", {largest:,} of {images['train']:,} training images"
-    return f"{kept.row.data}{part}{'; from published weights' * bool(kept.row.starts)}"
+    return f"{kept.row.data}{part}{'; from published weights' * (kept.row.starts == 'published_weights.py')}"
 
 
 def _hours(row: Row, kept: Kept | None) -> str:

@@ -12,6 +12,7 @@ import yaml
 
 from vit.commands.study_options import read_words
 from vit.commands.study_series import series_of
+from vit.study.folder import StudyDirectory
 
 ROOT = Path(__file__).parents[2]
 STUDIES = sorted((ROOT / "configs" / "studies").glob("*.yaml"))
@@ -195,6 +196,37 @@ def test_teachers_are_trained_before_and_in_the_same_folder(evidence):
     assert teachers == f"{study} --networks fashion_mnist_cnn" and "--out evidence" in study
 
 
+@pytest.mark.parametrize(("weights", "commands"), [("here", ["all"]), ("gone", ["CNN", "all"])])
+def test_a_row_with_teachers_goes_on_whether_or_not_their_weights_are_here(
+    weights, commands, rows, evidence, tmp_path, monkeypatch
+):
+    """`vit study` refuses to leave out finished cells, and a command of the teachers alone names no others."""
+    import results
+
+    monkeypatch.setattr(rows, "EVIDENCE", tmp_path)
+    row = replace(evidence.rows["digits_demo"], teachers="CNN")
+    shutil.copytree(ROOT / "evidence" / row.name, row.folder, ignore=shutil.ignore_patterns("*.ckpt", "checkpoints"))
+    study = StudyDirectory(row.folder)
+    listed = study.listed()
+    next(row.folder.glob("cells/ViT/*/*/result.json")).unlink()  # a cell that is missing
+    for cell in listed:
+        if weights == "here" and cell.series == "CNN":
+            study.run(cell).best_path.parent.mkdir()
+            study.run(cell).best_path.touch()
+    ran = []
+
+    def run_study(row, words):
+        named = words[words.index("--networks") + 1] if "--networks" in words else "all"
+        cells = [cell for cell in listed if named in ("all", cell.series)]
+        study.check_extends([replace(cell, folder=Path(cell.folder)) for cell in cells])  # as the command does
+        study.description_path.write_text(json.dumps({"cells": [cell.to_json() for cell in cells]}))
+        ran.append(named)
+
+    monkeypatch.setattr(results, "run_study", run_study)
+    results.train(row, jobs=1)
+    assert ran == commands
+
+
 def test_a_changed_result_changes_the_page(pages, rows, store, evidence, kept, tmp_path, monkeypatch):
     monkeypatch.setattr(rows, "EVIDENCE", tmp_path)
     row = kept["digits_demo"].row
@@ -224,6 +256,24 @@ def test_the_board_names_the_machines_of_the_networks_that_it_shows(
     vit, cnn = (next(line for line in lines if f"| {name} (" in line) for name in ("ViT", "CNN"))
     assert "| a laptop; each run" in vit and "| a server; each run" in cnn
     assert any("a laptop; a server; each run" in line for line in lines)
+
+
+def test_the_board_shows_a_network_once_all_its_runs_have_ended(
+    pages, evidence, rows, store, kept, tmp_path, monkeypatch
+):
+    """A network that was added to a row must not take the finished ones away, nor be shown by its first seeds."""
+    monkeypatch.setattr(rows, "EVIDENCE", tmp_path)
+    row = kept["digits_demo"].row
+    shutil.copytree(ROOT / "evidence" / row.name, tmp_path / row.name, ignore=shutil.ignore_patterns("*.ckpt"))
+    next((tmp_path / row.name).glob("cells/CNN/*/*/result.json")).unlink()
+    found = {row.name: store.Kept.of(row)}
+    board, short = pages.leaderboard(found, evidence.rows), pages.short_board(pages.README.read_text(), found)
+    for text in (board, short):
+        assert text.count("`make results ROW=digits_demo` |") == 2  # the ViT and the support vector machine
+        assert "| Digits (8x8 scans) | ViT (" in text and "| Digits (8x8 scans) | CNN (" not in text
+    assert "9 of 10 runs" in board and "**CNN**" not in board
+    shutil.rmtree(tmp_path / row.name / "cells" / "ViT")
+    assert "| Digits (8x8 scans) |" not in pages.leaderboard({row.name: store.Kept.of(row)}, evidence.rows)
 
 
 def test_a_network_whose_largest_runs_all_failed_has_a_line(rows, store, kept, tmp_path, monkeypatch):
