@@ -77,9 +77,10 @@ def test_other_images_have_the_groups_of_the_run_or_those_that_are_given(vit, da
     next(other.glob("blue/*.png")).rename(other / "blue" / "first.png")
     told = vit("evaluate", run, other, "--output", tmp_path / "without")
     assert told.code == 0 and "30 images; 95 % intervals" in told.out
-    assert "finds no group in 1 of 30 paths" in told.err and "--groups gives others" in told.err
+    problem = f"{PATTERN!r} finds no group in 1 of 30 paths"
+    assert f"data.groups {problem}" in told.err and "--groups gives others" in told.err
     told = vit("evaluate", run, other, "--groups", PATTERN, "--output", tmp_path / "none")
-    assert told.code == 3 and "finds no group in 1 of 30 paths" in told.err and not (tmp_path / "none").exists()
+    assert told.code == 3 and f"--groups {problem}" in told.err and not (tmp_path / "none").exists()
     told = vit("evaluate", run, "--groups", PATTERN)
     assert told.code == 2 and "--groups is for DATA" in told.err
 

@@ -74,7 +74,7 @@ def check(
     from vit.data.groups import with_groups
     from vit.data.sources import open_source
 
-    source = with_groups(open_source(name, root, allow_empty=True, columns=columns), groups)
+    source = with_groups(open_source(name, root, allow_empty=True, columns=columns), groups, "--groups")
     reporter = Reporter()
     checked = _check(reporter, source)
     _show(reporter, source, checked)

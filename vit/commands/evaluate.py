@@ -161,7 +161,7 @@ def _check_data(model: str, data: str | None, groups: str | None) -> None:
     if groups is not None:
         from vit.data.groups import group_pattern
 
-        group_pattern(groups)
+        group_pattern(groups, "--groups")
     if data is not None:
         check_data(data)
     elif groups is not None:
@@ -204,7 +204,7 @@ def _source(
         columns = TableColumns(columns.image or before.image_column, columns.label or before.label_column)
     source = open_source(data, root, columns=columns)
     if groups is not None or run is None:
-        return with_groups(source, groups)
+        return with_groups(source, groups, "--groups")
     return in_groups_of_run(source, run, reporter)
 
 

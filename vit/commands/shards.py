@@ -85,7 +85,7 @@ def pack(
     from vit.data.shards.packing import pack as write_shards
     from vit.data.sources import open_source
 
-    source = with_groups(open_source(name, root, columns=TableColumns(image_column, label_column)), groups)
+    source = with_groups(open_source(name, root, columns=TableColumns(image_column, label_column)), groups, "--groups")
     reporter = Reporter()
     total = sum(map(len, source.splits.values()))
     reporter.notice(f"{total:,} images of {source.name} ({', '.join(source.splits)})")

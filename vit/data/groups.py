@@ -21,12 +21,13 @@ Floats = npt.NDArray[np.float64]
 _SHOWN = 3  # groups in a note
 
 
-def with_groups(source: Source, pattern: str | None) -> Source:
+def with_groups(source: Source, pattern: str | None, option: str = "data.groups") -> Source:
     """The source with the groups that a pattern finds in the paths, instead of those of a CSV.
 
     Args:
         source: the images.
         pattern: regular expression that is searched in each path; its first group is the name. None: as they are.
+        option: where the pattern was given, for errors.
 
     Raises:
         UsageError: the pattern is not a regular expression, or has no group.
@@ -34,30 +35,30 @@ def with_groups(source: Source, pattern: str | None) -> Source:
     """
     if pattern is None:
         return source
-    compiled = group_pattern(pattern)
-    splits = {split: replace(samples, groups=_found(samples, compiled)) for split, samples in source.splits.items()}
+    compiled = group_pattern(pattern, option)
+    splits = {name: replace(one, groups=_found(one, compiled, option)) for name, one in source.splits.items()}
     return replace(source, splits=splits)
 
 
-def group_pattern(pattern: str) -> re.Pattern[str]:
-    """The regular expression of a text; UsageError if it is not one, or has no group."""
+def group_pattern(pattern: str, option: str = "data.groups") -> re.Pattern[str]:
+    """The regular expression of a text; UsageError, which names the option, if it is not one, or has no group."""
     try:
         compiled = re.compile(pattern)
     except re.error as error:
         fix = "give a regular expression, such as '(patient[0-9]+)'"
-        raise UsageError(f"data.groups {pattern!r} is not a regular expression: {error}", fix) from error
+        raise UsageError(f"{option} {pattern!r} is not a regular expression: {error}", fix) from error
     if compiled.groups == 0:
         fix = f"put the part that names the group in parentheses: '({pattern})'"
-        raise UsageError(f"data.groups {pattern!r} has no group in parentheses", fix)
+        raise UsageError(f"{option} {pattern!r} has no group in parentheses", fix)
     return compiled
 
 
-def _found(samples: Samples, pattern: re.Pattern[str]) -> tuple[str, ...]:
+def _found(samples: Samples, pattern: re.Pattern[str], option: str) -> tuple[str, ...]:
     names = [found[1] if (found := pattern.search(path)) else None for path in samples.paths]
     missing = [path for path, name in zip(samples.paths, names, strict=True) if not name]
     if missing:
         raise DataError(
-            f"data.groups {pattern.pattern!r} finds no group in {len(missing):,} of {len(samples):,} paths, "
+            f"{option} {pattern.pattern!r} finds no group in {len(missing):,} of {len(samples):,} paths, "
             f"such as {missing[0]}",
             "change the expression: each path below DATA needs a group",
         )
