@@ -1,11 +1,11 @@
-"""Do thresholds and prediction sets keep their promises for images of new groups? Simulated groups, without a network.
+"""Do thresholds, prediction sets and accuracies keep their promises for new groups? Simulated, without a network.
 
     python benchmarks/group_promises.py [--fits 400]
 
-A group has 1 to 2 s - 1 images, which are alike in their confidence and in whether the prediction is right. Images of
-confidence c are right with probability c^2, so the accuracy above a threshold is known. For the sets, a group has one
-class, and its images are about equally difficult. Every row is fitted twice: with images taken for independent, and
-with groups.
+A group has 1 to 2 s - 1 images, which are alike in their confidence and in whether the prediction is right. Or 5 % of
+the groups have 20 s images, and the others 2. Images of confidence c are right with probability c^2, so the accuracy
+above a threshold is known. For the sets, a group has one class, and its images are about equally difficult. Every row
+is fitted twice: with images taken for independent, and with groups.
 """
 
 import argparse
@@ -17,12 +17,15 @@ from scipy.special import ndtr
 
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.samples import Labels
+from vit.inference.image_groups import numbered
+from vit.inference.intervals import Metric
 from vit.inference.prediction_sets import SET_METHODS, PredictionSets, SetMethod
 from vit.inference.selective import threshold_for
 
 NUM_CLASSES = 4
 COVERAGE = 0.9
 NEW_GROUPS = 60
+WORLDS = ((200, 5, 0.65, False), (40, 30, 0.8, False), (200, 10, 0.9, False), (200, 5, 0.65, True))
 
 Floats = npt.NDArray[np.float64]
 
@@ -34,16 +37,18 @@ class World:
     Attributes:
         size: mean number of images of a group, s.
         alike: correlation of the images of a group, of their confidences and of their answers.
+        uneven: whether 5 % of the groups have 20 s images, and the others 2.
     """
 
     num_groups: int
     size: int
     alike: float
     target: float
+    uneven: bool = False
 
     def groups(self, random: np.random.Generator) -> Labels:
         """(n,) the group of each image."""
-        return np.repeat(np.arange(self.num_groups), random.integers(1, 2 * self.size, self.num_groups))
+        return groups_of(self.num_groups, self.size, self.uneven, random)
 
     def uniform(self, groups: Labels, random: np.random.Generator) -> Floats:
         """(n,) numbers from 0 to 1, correlated within a group."""
@@ -63,8 +68,41 @@ class World:
                     broken[place] += (1 - found.value**3) / (3 * (1 - found.value)) < self.target
                     kept[place] += found.coverage
         shares = [f"{100 * one / fits:.1f}" for one in (*broken, *kept)]
-        start = f"{self.num_groups} | {self.size} | {self.alike:g} | {100 * self.target:g}"
+        start = f"{self.num_groups} | {sizes_words(self.size, self.uneven)} | {self.alike:g} | {100 * self.target:g}"
         return f"| {start} | {' | '.join(shares)} |"
+
+
+def groups_of(num_groups: int, size: int, uneven: bool, random: np.random.Generator) -> Labels:
+    """(n,) the group of each image."""
+    sizes = random.integers(1, 2 * size, num_groups)
+    if uneven:
+        sizes = np.where(random.random(num_groups) < 0.05, 20 * size, 2)
+    return np.repeat(np.arange(num_groups), sizes)
+
+
+def sizes_words(size: int, uneven: bool) -> str:
+    """How many images a group has."""
+    return f"2, or {20 * size}" if uneven else f"1 to {2 * size - 1}"
+
+
+def accuracy_row(num_groups: int, uneven: bool, alike: float, accuracy: float, fits: int) -> str:
+    """How many percent of the 95 % intervals contain the accuracy, and how wide they are.
+
+    Args:
+        alike: correlation of the answers of a group.
+    """
+    random, covered, width = np.random.default_rng(0), np.zeros(2), np.zeros(2)
+    scale = (1 - alike) / alike
+    for _ in range(fits):
+        groups = groups_of(num_groups, 5, uneven, random)
+        chances = random.beta(accuracy * scale, (1 - accuracy) * scale, num_groups)
+        correct = random.random(len(groups)) < chances[groups]
+        for place, given in enumerate((None, numbered([str(group) for group in groups]))):
+            found = Metric.share(correct, given)
+            covered[place] += found.low <= accuracy <= found.high
+            width[place] += found.high - found.low
+    shares = [f"{100 * one / fits:.1f}" for one in (*covered, *width)]
+    return f"| {num_groups} | {sizes_words(5, uneven)} | {alike:g} | {100 * accuracy:g} | {' | '.join(shares)} |"
 
 
 def grouped_scores(num_groups: int, random: np.random.Generator) -> tuple[Labels, npt.NDArray[np.float32], Labels]:
@@ -98,13 +136,19 @@ def main() -> None:
     fits = parser.parse_args().fits
     columns = "groups | images of one | correlation | promised (%)"
     print(f"| {columns} | broken, images | broken, groups | kept, images | kept, groups |\n|{'---|' * 8}")
-    for num_groups, size, target in ((200, 5, 0.65), (40, 30, 0.8), (200, 10, 0.9)):
+    for num_groups, size, target, uneven in WORLDS:
         for alike in (0.0, 0.5, 0.9):
-            print(World(num_groups, size, alike, target).row(fits), flush=True)
+            print(World(num_groups, size, alike, target, uneven).row(fits), flush=True)
     print(f"\n| sets | groups | coverage, images | coverage, groups |\n|{'---|' * 4}")
     for method in SET_METHODS:
         for num_groups in (12, 48, 200):
             print(sets_row(method, num_groups, fits), flush=True)
+    columns = "groups | images of one | correlation | accuracy (%)"
+    print(f"\n| {columns} | covered, images | covered, groups | width, images | width, groups |\n|{'---|' * 8}")
+    for num_groups in (40, 200):
+        for uneven in (False, True):
+            for alike in (0.1, 0.5, 0.9):
+                print(accuracy_row(num_groups, uneven, alike, 0.9, fits), flush=True)
 
 
 if __name__ == "__main__":

@@ -51,6 +51,38 @@ def test_the_interval_covers_where_that_of_independent_images_does_not():
     assert groups_cover / 500 > 0.92 and images_cover / 500 < 0.75
 
 
+@pytest.mark.parametrize("num_groups", [12, 40, 200])
+def test_the_interval_covers_where_few_groups_have_most_of_the_images(num_groups):
+    """The sums of few large groups say little of their own scatter: 59 to 67 % were covered by it alone."""
+    random, covered = np.random.default_rng(6), 0
+    for _ in range(300):
+        groups = np.repeat(np.arange(num_groups), np.where(random.random(num_groups) < 0.05, 100, 2))
+        chances = random.beta(0.9 * 0.9, 0.9 * 0.1, num_groups)
+        found = Metric.share(random.random(len(groups)) < chances[groups], groups)
+        covered += found.low <= 0.9 <= found.high
+    assert covered / 300 > 0.92
+
+
+def test_the_interval_of_equal_groups_is_not_wider_for_it():
+    random, groups = np.random.default_rng(7), np.repeat(np.arange(200), 8)
+    flags = random.random(1600) < random.beta(9, 1, 200)[groups]
+    values = gathered(flags, groups)
+    found = Metric.share(flags, groups)
+    assert found.high - found.low == pytest.approx(2 * 1.96 * values.std() / 1600**0.5, rel=0.03)
+
+
+def test_two_networks_are_compared_as_carefully_where_few_groups_have_most_of_the_images():
+    """Equally good networks, of which one is right on a whole group: at most 5 % of the tests may tell them apart."""
+    random, told, missed = np.random.default_rng(8), 0, 0
+    for _ in range(200):
+        groups = np.repeat(np.arange(60), np.where(random.random(60) < 0.1, 60, 2))
+        first, second = (random.random(60) < 0.8 for _ in range(2))
+        told += mcnemar(first[groups], second[groups], groups).p < 0.05
+        gap = paired_gap(first[groups], second[groups], groups)
+        missed += not gap.low <= 0 <= gap.high
+    assert told / 200 < 0.06 and missed / 200 < 0.06
+
+
 @pytest.mark.parametrize("right", [0, 1])
 def test_all_right_is_as_certain_as_the_groups_are_many(right):
     flags, groups = np.full(60, bool(right)), np.repeat(np.arange(10), 6)
@@ -125,7 +157,7 @@ def test_the_bootstrap_draws_groups():
     found = with_intervals(copied, 3)
     for name in ("balanced_accuracy", "macro_f1", "nll"):
         one, other = getattr(found, name), getattr(alone, name)
-        assert one.value == pytest.approx(other.value) and one.low == pytest.approx(other.low)
+        assert one.value == pytest.approx(other.value) and one.low == pytest.approx(other.low, abs=0.002)
 
 
 def test_recalls_of_copies_are_as_uncertain_as_those_of_the_images():

@@ -75,7 +75,7 @@ def make(tmp_path):
             steps=18, batch_size=10, seconds=12.0, images_per_second=345.0, device="cpu, 1 thread",
             precision="32-true", best_epoch=1, validation={"val/loss": 0.9}, temperature=0.5,
             metrics=with_intervals(scored, len(class_names)).to_dict(),
-            uncalibrated=uncalibrated(scored, len(class_names)).to_dict(), mfu=0.1234,
+            uncalibrated=uncalibrated(scored).to_dict(), mfu=0.1234,
         )  # fmt: skip
         result.write(run.result_path)
         return run, Source("photos", tuple(class_names), {"test": samples})

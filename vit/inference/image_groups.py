@@ -1,7 +1,9 @@
 """Measured images that belong together, such as all pictures of one patient: their errors are not independent
 
 A mean over n images of G groups has the variance of G independent sums, one of each group (the linearized variance of
-a ratio estimator: Cochran 1977, "Sampling Techniques", chapter 9A).
+a ratio estimator: Cochran 1977, "Sampling Techniques", chapter 9A). Where few groups have most of the images, these few
+sums say little of their own scatter. Then the correlation within all groups tells more (docs/measurements.md, "Accuracy
+of images in groups").
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,6 +54,17 @@ def number_of(groups: Labels | None) -> int | None:
     return None if groups is None else len(np.unique(groups))
 
 
+def effective_number(groups: Labels | None) -> float | None:
+    """The number of groups of equal size that tell as much as these, if all images of a group are alike; None without.
+
+    Kish 1965, "Survey Sampling", section 8.2.
+    """
+    if groups is None:
+        return None
+    sizes = np.unique(groups, return_counts=True)[1]
+    return float(sizes.sum() ** 2 / np.square(sizes).sum())
+
+
 def count_words(num_images: int, num_groups: int | None, kind: str = "image") -> str:
     """How many images an interval is about, and of how many groups, which it takes for independent."""
     images = f"{num_images:,} {kind}{'s' * (num_images != 1)}"
@@ -70,12 +83,47 @@ def design_effect(values: Floats, groups: Labels | None) -> float:
     return max(1.0, float(np.square(sums).sum()) / squares) if squares else 1.0
 
 
+def variance_of_sum(deviations: Floats, groups: Labels | None) -> float:
+    """The variance of a sum over n images, from what each image adds to it (n,), less the mean.
+
+    Of groups, it is the larger one of two estimates, and at least that of independent images. The first is that of the
+    groups' sums. The second takes one correlation for all pairs of images of a group. It is estimated from all pairs,
+    and a group of k images has weight k - 1 (Ridout, Demetrio & Firth 1999, "Estimating intraclass correlation for
+    binary data"). Multiplied by the normal quantile, its root is half an interval: it has the ratio of Student's
+    quantile to the normal one.
+    """
+    squares = np.square(deviations)
+    independent = float(squares.sum())
+    if groups is None or independent == 0:
+        return independent
+    sizes, sums, own = np.bincount(groups), np.bincount(groups, deviations), np.bincount(groups, squares)
+    sizes, sums, own = (found[sizes > 0] for found in (sizes, sums, own))
+    count, num_groups = len(deviations), len(sizes)
+    by_sums = _of_few(num_groups) * float(np.square(sums).sum())
+    pairs = float(((np.square(sums) - own) / sizes).sum())
+    correlation = pairs / (count - num_groups) * count / independent if count > num_groups else 0.0
+    alike = independent / count * (count + min(max(correlation, 0.0), 1.0) * float((sizes * (sizes - 1)).sum()))
+    return max(independent, student_factor(groups) ** 2 * max(by_sums, alike))
+
+
+def student_factor(groups: Labels) -> float:
+    """Student's quantile for groups (n,) divided by the normal one. Few groups with most images count as few groups."""
+    effective = effective_number(groups)
+    assert effective is not None
+    return float(stdtrit(max(effective - 1, 1.0), 0.975)) / NORMAL_QUANTILE
+
+
+def _of_few(num_groups: int) -> float:
+    """What the squares of sums around an estimated mean are too small by."""
+    return num_groups / (num_groups - 1) if num_groups > 1 else 1.0
+
+
 def gathered(flags: Bools, groups: Labels | None) -> Floats:
     """(n,) values with the mean of `flags`, whose scatter is that of independent groups; without groups 0 and 1.
 
     What a group deviates by is gathered in its first image, so that its other images add no variance. Any analysis that
     takes images for independent is then right. With few groups the scatter is larger by the ratio of Student's quantile
-    to the normal one, which such an analysis uses.
+    to the normal one, which such an analysis uses. The values of two networks may be subtracted.
 
     Args:
         flags: (n,) which images are right, or wrong.
@@ -85,10 +133,8 @@ def gathered(flags: Bools, groups: Labels | None) -> Floats:
     if groups is None:
         return values
     _, firsts, numbers = np.unique(groups, return_index=True, return_inverse=True)
-    share, count, num_groups = float(values.mean()), len(values), len(firsts)
+    share, count = float(values.mean()), len(values)
     sums = np.bincount(numbers, values - share)
-    student = float(stdtrit(num_groups - 1, 0.975)) / NORMAL_QUANTILE
-    corrected = student * (num_groups / (num_groups - 1) * (count - 1) / count) ** 0.5
     found = np.full(count, share)
-    found[firsts] += corrected * sums
+    found[firsts] += student_factor(groups) * (_of_few(len(firsts)) * (count - 1) / count) ** 0.5 * sums
     return found

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 from vit.data.samples import Labels
-from vit.inference.image_groups import NORMAL_QUANTILE, Bools, gathered, number_of
+from vit.inference.image_groups import NORMAL_QUANTILE, Bools, effective_number, variance_of_sum
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ class Metric:
         Args:
             groups: (n,) as of `image_groups.numbered`.
         """
-        count, total, num_groups = int(flags.sum()), len(flags), number_of(groups)
+        count, total, num_groups = int(flags.sum()), len(flags), effective_number(groups)
         if num_groups is None:
             return cls.fraction(count, total)
         value = count / total
-        if count in (0, total) or num_groups < 2:
-            return cls(value, *wilson_ends(value, float(num_groups), NORMAL_QUANTILE))
-        variance = max(float(gathered(flags, groups).var(ddof=1)), value * (1 - value)) / total
+        if count in (0, total) or num_groups == 1:
+            return cls(value, *wilson_ends(value, num_groups, NORMAL_QUANTILE))
+        variance = variance_of_sum(flags.astype(np.float64) - value, groups) / total**2
         return cls(value, *wilson_ends(value, value * (1 - value) / variance, NORMAL_QUANTILE))
 
 

@@ -12,6 +12,7 @@ from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.samples import Labels
+from vit.inference.class_means import balanced_accuracy, macro_f1
 from vit.inference.image_groups import bootstrap, number_of
 from vit.inference.intervals import Metric as Metric
 from vit.inference.measured_answers import MeasuredAnswers, measure_answers
@@ -61,8 +62,8 @@ class Calibration:
 class Metrics:
     """All metrics of a set of scored images.
 
-    The intervals of acc1 and acc5 are Wilson's, because a bootstrap takes 20 of 20 for certain. The other intervals are
-    percentiles of 1,000 bootstrap samples of the images.
+    The intervals of acc1 and acc5 are Wilson's, because a bootstrap takes 20 of 20 for certain. Those of means over
+    classes are of `class_means`. That of nll has percentiles of 1,000 bootstrap samples of the images.
 
     Attributes:
         acc1: accuracy.
@@ -174,7 +175,7 @@ def measure(
         num_images=len(scored.labels),
         metrics=with_intervals(scored, num_classes, seed),
         temperature=scored.temperature,
-        uncalibrated=uncalibrated(scored, num_classes, seed),
+        uncalibrated=uncalibrated(scored, seed),
         per_class=per_class(scored.labels, scored.predictions, class_names),
         confusion=confusion(scored.labels, scored.predictions, num_classes) if is_readable else None,
         answers=None if scores is None else measure_answers(scored, scores, seed),
@@ -184,38 +185,25 @@ def measure(
 
 def with_intervals(scored: ScoredImages, num_classes: int, seed: int = 0) -> Metrics:
     """The metrics over all images."""
-    labels, predictions, correct = scored.labels, scored.predictions, scored.correct
-    columns = {"acc1": correct.astype(np.float64), "nll": scored.losses}
+    labels, predictions, correct, groups = scored.labels, scored.predictions, scored.correct, scored.groups
+    top5 = None
     if num_classes > 5:
-        top5 = np.argpartition(scored.probabilities, -5, axis=1)[:, -5:]
-        columns["acc5"] = (top5 == labels[:, None]).any(axis=1).astype(np.float64)
-
-    def values(weights: npt.NDArray[np.float64]) -> dict[str, float]:
-        total = weights.sum()
-        found = {name: float(weights @ column / total) for name, column in columns.items()}
-        seen = np.bincount(labels, weights, num_classes)
-        hit = np.bincount(labels, weights * correct, num_classes)
-        found["balanced_accuracy"] = float((hit[seen > 0] / seen[seen > 0]).mean())
-        either = seen + np.bincount(predictions, weights, num_classes)
-        found["macro_f1"] = float((2 * hit[either > 0] / either[either > 0]).mean())
-        return found
-
-    measured = values(np.ones(len(labels)))
-    drawn = islice(bootstrap(len(labels), scored.groups, seed), RESAMPLES)
-    samples = [values(times.astype(np.float64)) for times in drawn]
-
-    def bootstrapped(name: str) -> Metric:
-        low, high = np.percentile([sample[name] for sample in samples], (2.5, 97.5))
-        return Metric(measured[name], float(low), float(high))
-
+        largest = np.argpartition(scored.probabilities, -5, axis=1)[:, -5:]
+        top5 = Metric.share((largest == labels[:, None]).any(axis=1), groups)
     return Metrics(
-        acc1=Metric.share(correct, scored.groups),
-        acc5=Metric.share(columns["acc5"] > 0, scored.groups) if "acc5" in columns else None,
-        balanced_accuracy=bootstrapped("balanced_accuracy"),
-        macro_f1=bootstrapped("macro_f1"),
-        nll=bootstrapped("nll"),
+        acc1=Metric.share(correct, groups),
+        acc5=top5,
+        balanced_accuracy=balanced_accuracy(labels, correct, num_classes, groups),
+        macro_f1=macro_f1(labels, predictions, num_classes, groups),
+        nll=_log_loss(scored, seed),
         ece=calibration_error(correct, scored.confidences),
     )
+
+
+def _log_loss(scored: ScoredImages, seed: int) -> Metric:
+    drawn = islice(bootstrap(len(scored.labels), scored.groups, seed), RESAMPLES)
+    low, high = np.percentile([times @ scored.losses / times.sum() for times in drawn], (2.5, 97.5))
+    return Metric(float(scored.losses.mean()), float(low), float(high))
 
 
 def calibration_error(correct: npt.NDArray[np.bool_], confidences: Floats) -> CalibrationError:
@@ -233,10 +221,10 @@ def calibration_error(correct: npt.NDArray[np.bool_], confidences: Floats) -> Ca
     )
 
 
-def uncalibrated(scored: ScoredImages, num_classes: int, seed: int = 0) -> Calibration:
+def uncalibrated(scored: ScoredImages, seed: int = 0) -> Calibration:
     """The metrics at temperature 1 that differ there. Accuracies do not depend on the temperature."""
-    found = with_intervals(scored.at(1.0), num_classes, seed)
-    return Calibration(found.nll, found.ece)
+    before = scored.at(1.0)
+    return Calibration(_log_loss(before, seed), calibration_error(before.correct, before.confidences))
 
 
 def per_class(labels: Labels, predictions: Labels, class_names: Sequence[str]) -> list[ClassMetrics]:

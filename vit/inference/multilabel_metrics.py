@@ -1,7 +1,8 @@
 """Metrics of a multilabel classifier on labeled images: with 95 % intervals over images, and for every label
 
-A cell of an unknown label is in no metric. Intervals are percentiles of 1,000 bootstrap samples of the images, because
-the labels of one image are not independent.
+A cell of an unknown label is in no metric. Intervals come from 1,000 bootstrap samples of whole images, because the
+labels of one image are not independent. Those of average precisions, and of means over labels, have the variance of
+these samples and `class_means`; the others have their percentiles.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.data.label_text import PRESENT
+from vit.data.samples import Labels
+from vit.inference.class_means import class_mean
 from vit.inference.image_groups import number_of
 from vit.inference.intervals import Metric
 from vit.inference.metrics import Calibration, CalibrationError, calibration_error
@@ -164,10 +167,11 @@ def _metrics(scored: ScoredLabels, thresholds: Sequence[float], sums: Resampled)
         f1 = 2 * sums.tp / np.where(either > 0, either, np.nan)
     micro = 2 * sums.tp.sum(axis=1) / np.maximum(either.sum(axis=1), 1)
     judged = scored.known.any(axis=1)
+    predicted, units = scored.predicted(thresholds) & scored.known, _units(scored.labels == PRESENT, scored.groups)
     return MultilabelMetrics(
-        map=_interval(_mean(sums.ap)),
+        map=_mean(sums.ap, units),
         micro_f1=_interval(micro) or _NOTHING,
-        macro_f1=_interval(_mean(f1)) or _NOTHING,
+        macro_f1=_mean(f1, (units + _units(predicted, scored.groups)) / 2) or _NOTHING,
         exact_match=Metric.share(
             scored.exact(thresholds)[judged], None if scored.groups is None else scored.groups[judged]
         ),
@@ -182,11 +186,22 @@ def _calibration(scored: ScoredLabels) -> CalibrationError:
     return calibration_error(scored.labels[known] == PRESENT, scored.probabilities[known])
 
 
-def _mean(values: _Floats64) -> _Floats64:
-    """(R,) means of (R, K) without NaN; NaN where a row has nothing else."""
-    there = ~np.isnan(values)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.where(there, values, 0.0).sum(axis=1) / there.sum(axis=1))
+def _mean(values: _Floats64, trials: _Floats64) -> Metric | None:
+    """The mean of the first row over labels, with its interval; None where it is NaN for every label.
+
+    A sample without images of a label has the label's own value, or its mean would be one over other labels.
+
+    Args:
+        values: (1 + R, K) of all images, and of the samples.
+        trials: (K,) number of independent images behind each value.
+    """
+    there = ~np.isnan(values[0])
+    if not there.any():
+        return None
+    known, samples, trials = values[0, there], values[1:, there], trials[there]
+    samples = np.where(np.isnan(samples), known, samples)
+    within = np.minimum(trials * samples.var(axis=0, ddof=1), known * (1 - known))
+    return class_mean(known, trials, float(samples.mean(axis=1).var(ddof=1)), within)
 
 
 def _interval(values: _Floats64) -> Metric | None:
@@ -197,24 +212,18 @@ def _interval(values: _Floats64) -> Metric | None:
     return Metric(float(values[0]), float(low), float(high))
 
 
-def _independent(scored: ScoredLabels, label: int) -> int:
-    """Number of images with a label, or of groups that have such images."""
-    present = scored.labels[:, label] == PRESENT
-    return int(present.sum()) if scored.groups is None else len(np.unique(scored.groups[present]))
-
-
-def _label_interval(values: _Floats64, num_positives: int) -> Metric | None:
-    """As `_interval`. A bootstrap takes 5 of 5 for certain, so a perfect label has Wilson's interval of its images."""
-    found = _interval(values)
-    if found is not None and found.low == found.high == 1.0:
-        return Metric(1.0, Metric.fraction(num_positives, num_positives).low, 1.0)
-    return found
+def _units(cells: npt.NDArray[np.bool_], groups: Labels | None) -> _Floats64:
+    """(K,) number of marked cells of each label (n, K), or of groups with such cells."""
+    if groups is None:
+        return cells.sum(axis=0).astype(np.float64)
+    return np.array([len(np.unique(groups[column])) for column in cells.T], dtype=np.float64)
 
 
 def _per_label(
     scored: ScoredLabels, thresholds: Sequence[float], label_names: Sequence[str], sums: Resampled
 ) -> list[LabelMetrics]:
     losses, known = cell_losses(scored.labels, scored.probabilities), scored.known
+    units = _units(scored.labels == PRESENT, scored.groups)
     rows = []
     for k, name in enumerate(label_names):
         cells, tp, predicted, positive = known[:, k], sums.tp[0, k], sums.predicted[0, k], sums.positive[0, k]
@@ -224,7 +233,7 @@ def _per_label(
                 label=name,
                 num_known=int(cells.sum()),
                 num_positives=int(positive),
-                ap=_label_interval(sums.ap[:, k], _independent(scored, k)),
+                ap=_mean(sums.ap[:, [k]], units[[k]]),
                 threshold=float(thresholds[k]),
                 precision=float(tp / max(predicted, 1)) if predicted or positive else None,
                 recall=float(tp / positive) if positive else None,

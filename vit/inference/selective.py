@@ -4,8 +4,9 @@ Coverage is the fraction of the images that get an answer. Risk is the fraction 
 El-Yaniv 2017, "Selective Classification for Deep Neural Networks", arXiv 1705.08500).
 
 Where images belong together, each group counts as one image that is wrong by a fraction. The mean of such fractions
-scatters at most as much as that of images that are right or wrong, so the bounds for these are wide enough
-(docs/measurements.md, "Thresholds of images in groups").
+scatters at most as much as that of images that are right or wrong, so the bounds for these are wide enough. Groups of
+more images count no more than others, or few large groups would decide alone (docs/measurements.md, "Thresholds of
+images in groups").
 """
 
 import math
@@ -23,7 +24,8 @@ CONFIDENCE = 0.95  # that the accuracy of the kept images is at least the one th
 RESAMPLES = 1000
 
 Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.floating]
+Floats = npt.NDArray[np.float64]
+Confidences = npt.NDArray[np.floating]
 Counts = npt.NDArray[np.int64]
 
 
@@ -67,7 +69,9 @@ class RiskCoverage:
     area_high: float
 
 
-def threshold_for(target: float, highest: Floats, correct: Bools, groups: Labels | None = None) -> Threshold | None:
+def threshold_for(
+    target: float, highest: Confidences, correct: Bools, groups: Labels | None = None
+) -> Threshold | None:
     """The threshold that keeps most images while the accuracy of the kept ones is at least `target`.
 
     With probability 95 % over the validation images, this holds for new images like them. Thresholds are tested from
@@ -80,37 +84,82 @@ def threshold_for(target: float, highest: Floats, correct: Bools, groups: Labels
         target: accuracy of the kept images.
         highest: (n,) largest probabilities of validation images.
         correct: (n,) whether their predictions are right.
-        groups: (n,) as of `image_groups.numbered`. The promise is then about images of new groups.
+        groups: (n,) as of `image_groups.numbered`. The promise is then about images of new groups, and all groups
+            count alike: it is about one image of each. The kept validation images keep it as well.
 
     Returns:
         The threshold, or None where no threshold has the guarantee.
     """
-    values, kept, wrong, units = _errors_above(highest, correct, groups)
-    first = int(np.searchsorted(units, fewest_images(target)))
-    passes = _highest_risk(wrong / kept, units, CONFIDENCE)[first:] <= 1 - target
+    above = _Above.of(highest, correct, groups)
+    first = int(np.searchsorted(above.units, fewest_images(target)))
+    passes = _highest_risk(np.maximum(above.risk, above.unit_risk), above.units, CONFIDENCE)[first:] <= 1 - target
     passed = len(passes) if passes.all() else int(passes.argmin())
     if passed == 0:
         return None
     last = first + passed - 1
-    accuracy = float(1 - wrong[last] / kept[last])
-    return Threshold(float(values[last]), float(kept[last] / len(highest)), accuracy, len(highest))
+    coverage = float(above.images[last] / len(highest))
+    return Threshold(float(above.values[last]), coverage, float(1 - above.risk[last]), len(highest))
 
 
-def _errors_above(
-    confidences: Floats, correct: Bools, groups: Labels | None
-) -> tuple[npt.NDArray[np.float64], Counts, Counts, Counts]:
-    """(m,) each distinct confidence, highest first; images at least as confident; errors among them; their groups."""
-    values, level = np.unique(-np.asarray(confidences, dtype=np.float64), return_inverse=True)
-    images, errors = np.bincount(level), np.bincount(level, ~correct)
-    units = images
-    if groups is not None:
-        order = np.argsort(level, kind="stable")
-        _, firsts = np.unique(groups[order], return_index=True)
-        units = np.bincount(level[order[firsts]], minlength=len(values))
-    return -values, np.cumsum(images), np.cumsum(errors).round().astype(np.int64), np.cumsum(units)
+@dataclass(frozen=True)
+class _Above:
+    """The images that are at least as confident as each of m distinct confidences, highest first.
+
+    Attributes:
+        values: (m,) the confidences.
+        images: (m,) numbers of images.
+        errors: (m,) numbers of wrong ones.
+        units: (m,) numbers of independent units, which are images or groups.
+        unit_risk: (m,) mean over the units of the fraction of wrong images.
+        equal_units: (m,) number of equally large units that tell as much as these, as `image_groups.effective_number`.
+    """
+
+    values: Floats
+    images: Counts
+    errors: Counts
+    units: Counts
+    unit_risk: Floats
+    equal_units: Floats
+
+    @classmethod
+    def of(cls, confidences: Confidences, correct: Bools, groups: Labels | None) -> "_Above":
+        values, level = np.unique(-np.asarray(confidences, dtype=np.float64), return_inverse=True)
+
+        def above(added: npt.NDArray[np.number]) -> Floats:
+            return np.cumsum(np.bincount(level, added, len(values)))
+
+        wrong = (~correct).astype(np.float64)
+        images, errors = above(np.ones(len(level))), above(wrong)
+        counts = images.astype(np.int64), errors.round().astype(np.int64)
+        if groups is None:
+            return cls(-values, *counts, counts[0], errors / images, images)
+        order = np.lexsort((level, groups))  # each group's images, the most confident first
+        number = _within(np.ones(len(order)), groups[order])
+        found = _within(wrong[order], groups[order])
+        before = np.where(number > 1, (found - wrong[order]) / np.maximum(number - 1, 1), 0.0)
+        placed = np.empty((3, len(order)))
+        placed[:, order] = (
+            number == 1,
+            found / number - before,
+            2 * number - 1,
+        )  # what an image adds to its group's part
+        units, fractions, squares = map(above, placed)
+        return cls(-values, *counts, units.round().astype(np.int64), fractions / units, images**2 / squares)
+
+    @property
+    def risk(self) -> Floats:
+        """(m,) fraction of wrong images."""
+        return np.asarray(self.errors / self.images)
 
 
-def _highest_risk(risk: npt.NDArray[np.float64], units: Counts, level: float) -> npt.NDArray[np.float64]:
+def _within(values: Floats, groups: Labels) -> Floats:
+    """(n,) running sums of values, each from the first image of its group; images of a group follow each other."""
+    sums = np.cumsum(values)
+    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    return sums - np.repeat(sums[starts] - values[starts], np.diff(starts, append=len(groups)))
+
+
+def _highest_risk(risk: Floats, units: Floats | Counts, level: float) -> Floats:
     """The one-sided bound of Clopper and Pearson: a larger risk would show so few errors in at most 1 - level."""
     right = (1 - risk) * units
     return np.where(risk == 1, 1.0, beta.ppf(level, risk * units + 1, np.where(risk == 1, 1.0, right)))
@@ -121,7 +170,9 @@ def fewest_images(target: float) -> int:
     return math.ceil(math.log(1 - CONFIDENCE) / math.log(target))
 
 
-def risk_coverage(confidences: Floats, correct: Bools, seed: int = 0, groups: Labels | None = None) -> RiskCoverage:
+def risk_coverage(
+    confidences: Confidences, correct: Bools, seed: int = 0, groups: Labels | None = None
+) -> RiskCoverage:
     """The curve of n images.
 
     Args:
@@ -129,22 +180,21 @@ def risk_coverage(confidences: Floats, correct: Bools, seed: int = 0, groups: La
         groups: (n,) as of `image_groups.numbered`.
     """
     _, level = np.unique(-np.asarray(confidences, dtype=np.float64), return_inverse=True)  # highest first
-    _, kept, wrong, units = _errors_above(confidences, correct, groups)
-    low, high = _exact_interval(wrong / kept, units)
-    levels = len(kept)
+    above = _Above.of(confidences, correct, groups)
+    low, high = _exact_interval(above.risk, above.equal_units)
+    levels = len(above.values)
     wrong_at = level + levels * ~correct  # right images of a confidence, and wrong ones, are counted apart
     areas = []
     for times in islice(bootstrap(len(correct), groups, seed), RESAMPLES):
         drawn = np.bincount(wrong_at, times, 2 * levels).astype(np.int64)
         areas.append(_area(drawn[:levels] + drawn[levels:], drawn[levels:]))
     area_low, area_high = np.percentile(areas, (2.5, 97.5))
-    area = _area(np.diff(kept, prepend=0), np.diff(wrong, prepend=0))
-    return RiskCoverage(kept / len(correct), wrong / kept, low, high, area, float(area_low), float(area_high))
+    area = _area(np.diff(above.images, prepend=0), np.diff(above.errors, prepend=0))
+    coverage = above.images / len(correct)
+    return RiskCoverage(coverage, above.risk, low, high, area, float(area_low), float(area_high))
 
 
-def _exact_interval(
-    risk: npt.NDArray[np.float64], units: Counts
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _exact_interval(risk: Floats, units: Floats) -> tuple[Floats, Floats]:
     """The 95 % intervals of Clopper and Pearson: the bounds of errors, and of right images."""
     return 1 - _highest_risk(1 - risk, units, 0.975), _highest_risk(risk, units, 0.975)
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from vit.data.samples import Labels
-from vit.inference.image_groups import NORMAL_QUANTILE
+from vit.inference.image_groups import NORMAL_QUANTILE, effective_number, numbered, variance_of_sum
 from vit.study.findings import ALPHA, Interval
 from vit.study.variance_components import wilson
 
@@ -58,13 +58,14 @@ def fold_accuracy(correct: Bools, folds: Labels, groups: Sequence[str] | None = 
     num_images, share = len(correct), float(correct.mean())
     of_fold = np.bincount(fold, correct) / sizes
     by_folds, quantile = _by_folds(of_fold, sizes / num_images, share)
-    by_units, units = _by_units(correct.astype(np.float64) - share, groups)
+    numbers = numbered(groups)
+    by_units = variance_of_sum(correct.astype(np.float64) - share, numbers) / num_images**2
     reach = max(quantile * by_folds**0.5, NORMAL_QUANTILE * by_units**0.5)
     variance = max(by_folds, by_units)
     if variance > 0:
         interval = wilson(share, share * (1 - share) / variance, reach / variance**0.5)
     else:  # all images right, or all wrong
-        interval = wilson(share, float(units), NORMAL_QUANTILE)
+        interval = wilson(share, effective_number(numbers) or float(num_images), NORMAL_QUANTILE)
     return FoldAccuracy(
         interval,
         wilson(share, float(num_images), NORMAL_QUANTILE),
@@ -84,17 +85,3 @@ def _by_folds(of_fold: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]
     count = len(of_fold)
     spread = float((weights * (of_fold - share) ** 2).sum()) * count / (count - 1)
     return (1 / count + 1 / (count - 1)) * spread, float(stdtrit(count - 1, 1 - ALPHA / 2))
-
-
-def _by_units(deviations: npt.NDArray[np.float64], groups: Sequence[str] | None) -> tuple[float, int]:
-    """(variance of the mean of independent images or groups, their number).
-
-    Args:
-        deviations: (n,) deviations of the images from the mean.
-    """
-    sums = deviations
-    if groups is not None:
-        _, number = np.unique(np.asarray(groups, dtype=object), return_inverse=True)
-        sums = np.bincount(number, deviations).astype(np.float64)
-    units = len(sums)
-    return float((sums**2).sum()) / len(deviations) ** 2 * units / max(1, units - 1), units

@@ -14,7 +14,7 @@ from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
 from vit.data.preprocess import Preprocess
 from vit.errors import DataError
-from vit.inference.image_groups import gathered, number_of
+from vit.inference.image_groups import effective_number, gathered
 from vit.layout import FEATURES
 from vit.models.spec import NetworkSpec
 from vit.study.backbones import Backbone
@@ -54,7 +54,7 @@ def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str,
     here = {name: found for name, found in here.items() if found}
     equal = equal_seeds(protocol, [size]) is not None
     wrong = {name: _wrong(found, equal) for name, found in here.items()}
-    units = number_of(results[0].groups)
+    units = effective_number(results[0].groups)
     errors = {name: mean_error(np.stack(list(of_seeds.values())), units) for name, of_seeds in wrong.items()}
     order = sorted(here, key=lambda name: errors[name].value)
     gaps = behind_the_first({name: wrong[name] for name in order}, size)

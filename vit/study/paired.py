@@ -8,7 +8,7 @@ from scipy.special import ndtr
 from scipy.stats import binomtest
 
 from vit.data.samples import Labels
-from vit.inference.image_groups import NORMAL_QUANTILE, gathered
+from vit.inference.image_groups import NORMAL_QUANTILE, variance_of_sum
 from vit.study.findings import Difference, Interval, Reach
 from vit.study.variance_components import Bools, Floats, MeanSquares
 
@@ -142,8 +142,8 @@ def mcnemar(first_correct: Bools, second_correct: Bools, groups: Labels | None =
 
 def _error_of_groups(first: Bools, second: Bools, groups: Labels) -> float:
     """Standard error of the difference of two accuracies over independent groups of images."""
-    values = gathered(first, groups) - gathered(second, groups)
-    return float(values.std(ddof=1)) / len(values) ** 0.5
+    values = first.astype(np.float64) - second
+    return float(variance_of_sum(values - values.mean(), groups) ** 0.5 / len(values))
 
 
 def paired_gap(first_correct: Bools, second_correct: Bools, groups: Labels | None = None) -> Interval:

@@ -37,20 +37,20 @@ class Repeated:
     Attributes:
         name: name of the network, or of the first run where two recipes share a network.
         wrong: {seed: (T,) whether the prediction for each test image is wrong, as `image_groups.gathered` returns it}.
-        num_groups: number of groups of the test images; None: all are independent.
+        num_units: number of equally large groups of the test images; None: all are independent.
     """
 
     name: str
     wrong: dict[int, Floats]
-    num_groups: int | None = None
+    num_units: float | None = None
 
     @property
     def error(self) -> Interval:
         """Mean error of the seeds. Its interval covers other seeds and other test images."""
-        return mean_error(np.stack(list(self.wrong.values())), self.num_groups)
+        return mean_error(np.stack(list(self.wrong.values())), self.num_units)
 
 
-def repeated(runs: Sequence[Run], num_groups: int | None = None) -> list[Repeated]:
+def repeated(runs: Sequence[Run], num_units: float | None = None) -> list[Repeated]:
     """The recipes in the order of their first run, empty where no recipe has two seeds, or one has a seed twice."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
@@ -58,7 +58,7 @@ def repeated(runs: Sequence[Run], num_groups: int | None = None) -> list[Repeate
     firsts = [group[0] for group in groups.values()]
     plain = len({run.network for run in firsts}) == len(firsts)
     found = [
-        Repeated(first.network if plain else first.name, {run.seed or 0: run.wrong for run in group}, num_groups)
+        Repeated(first.network if plain else first.name, {run.seed or 0: run.wrong for run in group}, num_units)
         for first, group in zip(firsts, groups.values(), strict=True)
     ]
     several = any(len(one.wrong) > 1 for one in found)

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from vit.data.samples import Labels
-from vit.inference.image_groups import count_words, gathered, number_of
+from vit.inference.image_groups import count_words, effective_number, gathered, number_of
 from vit.inference.intervals import Metric
 from vit.layout import RunLayout
 from vit.study.findings import Difference, Interval
@@ -79,7 +79,7 @@ def compare_runs(runs: Sequence[FinishedRun]) -> RunComparison:
             Run(run.name, run.network, run.seed, own, gathered(~run.correct, first.groups))
             for run, own in zip(runs, recipes, strict=True)
         ],
-        number_of(first.groups),
+        effective_number(first.groups),
     )
     return RunComparison(
         runs,

@@ -9,7 +9,7 @@ import numpy as np
 
 from vit.atomic_files import atomic_write
 from vit.csv_files import new_table
-from vit.inference.image_groups import gathered, number_of
+from vit.inference.image_groups import effective_number, gathered
 from vit.study.crossover import compare_with_first
 from vit.study.findings import FILE_KEYS, CellResult, FailedCell, Findings, JsonValue, Point, Protocol, Series
 from vit.study.learning_curve import fit_curve
@@ -104,7 +104,7 @@ def _series(name: str, cells: Sequence[CellResult], wrong: Answers, target: floa
                 num_images=num_images,
                 seeds=seeds,
                 errors=[float(row.mean()) for row in table],
-                mean=mean_error(table, number_of(cells[0].groups)),
+                mean=mean_error(table, effective_number(cells[0].groups)),
                 seed_correlation=MeanSquares.of(table[None]).correlation() if several else None,
                 seconds=sum(cell.seconds for cell in here) / len(here),
                 images_per_second=sum(cell.images_per_second for cell in here) / len(here),

@@ -129,12 +129,12 @@ class MeanSquares:
         return images / (images + both) if images + both else 0.0
 
 
-def mean_error(wrong: Floats | Bools, num_units: int | None = None) -> Interval:
+def mean_error(wrong: Floats | Bools, num_units: float | None = None) -> Interval:
     """Mean of the seeds' errors with its interval; without ends for one seed.
 
     Args:
         wrong: (k, T) wrong answers as 0 and 1, or as `image_groups.gathered` returns them.
-        num_units: number of independent images or groups; None: T.
+        num_units: number of independent images or equally large groups; None: T.
     """
     num_seeds, num_images = wrong.shape
     share = float(wrong.mean())
@@ -150,7 +150,7 @@ def mean_error(wrong: Floats | Bools, num_units: int | None = None) -> Interval:
     if variance > 0:
         return wilson(share, share * (1 - share) / variance, reach / variance**0.5)
     # All seeds have all images right, or all wrong.
-    return wilson(share, float(num_units or num_images), NORMAL_QUANTILE)
+    return wilson(share, num_units or float(num_images), NORMAL_QUANTILE)
 
 
 def wilson(share: float, count: float, quantile: float) -> Interval:

@@ -157,7 +157,7 @@ def _measurements(best: Measured) -> dict[str, Any]:
     if "test" in scored:
         tested = scored["test"]
         found |= {"metrics": with_intervals(tested, num_classes).to_dict(), "test_groups": number_of(tested.groups)}
-        found["uncalibrated"] = uncalibrated(tested, num_classes).to_dict()
+        found["uncalibrated"] = uncalibrated(tested).to_dict()
         found["answers"] = {} if scores is None else measure_answers(tested, scores).to_dict()
     return found
 
