@@ -12,7 +12,9 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from tests.commands.following import next_words
+from tests.runs import run_folder
 from tests.tables import rows
+from vit.inference.predictor import load
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -80,6 +82,19 @@ def test_int8_is_measured_on_the_validation_images_of_the_run(vit, digits_run, h
     assert "int8 loses" in card and str(digits_run.path) not in card and str(here) not in card
     again = vit("predict", "vit_nano_patch2_8-int8.onnx", "card.md", "--output", "rows.csv")
     assert again.code == 5 and rows("rows.csv")[0]["status"] == "not_image"
+
+
+def test_int8_is_calibrated_on_the_images_that_a_run_sets_aside_for_it(vit, here):
+    """They serve for nothing else, as the guide promises. The validation images have chosen the epoch."""
+    options = ["--model.network.depth", 1, "--optim.steps", 8, "--data.calibration", 0.1]
+    assert vit("train", "digits", *options, "--out", here).code == 0
+    run = run_folder(here)
+    answer = vit("export", run, "--precision", "int8", "--output", "int8.onnx", "--card", "card.md")
+    assert answer.code == 0, answer.err
+    assert "measuring on 179 calibration images of the run" in answer.err
+    assert "calibration images of the run" in (here / "card.md").read_text()
+    of_run, of_file = (load(path).validation_scores for path in (run, here / "int8.onnx"))
+    assert of_run.labels.tolist() == of_file.labels.tolist()
 
 
 @pytest.mark.faults("X16")

@@ -65,7 +65,8 @@ def export(
         verify: files, a folder or a pattern to compare on; null: random images
         calibration: files, a folder or a pattern of images like those of the training, on which int8 is calibrated;
             null: training images of the run
-        measure: DATA with labels on which int8 is measured; null: validation images of the run
+        measure: DATA with labels on which int8 is measured; null: calibration images of the run, or else
+            validation images
         card: new file for the model card, in the format of the Hugging Face hub; openvino and hf have theirs in the
             folder, as README.md; null: none beside a single file
 

@@ -60,7 +60,10 @@ def calibration_images(model: Path, preprocess: Preprocess, calibration: str | N
 def labeled_samples(
     model: Path, description: "Description", data: str | None, reporter: Reporter
 ) -> tuple["Samples", "MeasuredImages"]:
-    """(images with class numbers of the model, what they are): of DATA, or the validation images of the run.
+    """(images with class numbers of the model, what they are): of DATA, or of the run.
+
+    Those of the run are its calibration images, or else its validation images: the temperature of int8 is fitted on
+    them, as that of the checkpoint was.
 
     Raises:
         UsageError: the model is not in a run folder, and no DATA is given.
@@ -77,14 +80,15 @@ def labeled_samples(
     )
     from vit.commands.model_card import hub_data, origin_of
     from vit.data.sources import open_source
+    from vit.data.split import fitted_split
     from vit.export.card_facts import MeasuredImages
 
     run = RunDirectory.around(model)
     source = _of_run(model, "--measure DATA") if data is None else open_source(data)
     if data is not None and run is not None:
         source = in_groups_of_run(source, run, reporter)
-    split = "validation" if data is None else choose_split(source, "auto")
-    if data is None and split not in source.splits:
+    split = fitted_split(source.splits) if data is None else choose_split(source, "auto")
+    if split is None:
         raise UsageError(f"the run {model} has no validation images", "give --measure DATA, images with labels")
     check_same_task(source, description.multilabel is not None)
     samples = source.splits[split]
@@ -98,7 +102,7 @@ def labeled_samples(
         reporter.notice(f"{MOST_MEASURED:,} of {len(samples):,} labeled images are measured, a random choice")
         samples = samples.select(_some(len(samples), MOST_MEASURED))
     samples = with_model_classes(samples, source, description.class_names, reporter)
-    words = "validation images of the run" if data is None else f"images of {source.name} ({split})"
+    words = f"{split} images of the run" if data is None else f"images of {source.name} ({split})"
     on_hub = origin_of(model).hub_data if data is None else hub_data(data)
     return samples, MeasuredImages(words, source.name, on_hub, split)
 

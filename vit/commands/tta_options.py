@@ -49,6 +49,7 @@ def fit_tta(model: str, predictor: "Predictor", root: str | None, reporter: Repo
     from vit.commands.measured_images import check_own_images
     from vit.commands.recipe_options import read_recipe
     from vit.data.loader import labeled_images
+    from vit.data.split import fitted_split
     from vit.inference.calibration import fit_temperature
     from vit.inference.engine import score
     from vit.inference.image_groups import in_groups
@@ -68,7 +69,7 @@ def fit_tta(model: str, predictor: "Predictor", root: str | None, reporter: Repo
         return
     try:
         source = images_of_run(run, read_recipe(run.config_path), root)
-        split = next((name for name in ("calibration", "validation") if name in source.splits), None)
+        split = fitted_split(source.splits)
         if split is None:
             raise DataError("the run has no validation images", "")
         check_own_images(run, source, split, reporter)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from vit.checkpoints.format import Description
+from vit.data.split import fitted_split
 from vit.export.card_facts import CardFacts, MeasuredImages, Origin
 from vit.weights.licence import licence_words, restricts
 
@@ -214,8 +215,8 @@ def _int8(facts: CardFacts) -> str:
 
 def _calibration(facts: CardFacts) -> str:
     description, cost = facts.description, facts.int8
-    splits = [split for split in ("calibration", "validation") if split in facts.origin.num_images]  # as a training
-    images = f"the {splits[0]} images" if splits else "images that are not recorded"
+    split = fitted_split(facts.origin.num_images)
+    images = "images that are not recorded" if split is None else f"the {split} images"
     if cost is not None and cost.is_calibrated:
         images = _plain(cost.measured_on)
     if description.multilabel is not None:

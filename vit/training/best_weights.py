@@ -17,6 +17,7 @@ from vit.checkpoints.novelty import MOST_FEATURES, Novelty, TrainingFeatures
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.loader import labeled_images
 from vit.data.module import ImageDataModule
+from vit.data.split import fitted_split
 from vit.inference.calibration import Temperature, fit_temperature
 from vit.inference.engine import Engine, NoveltyOf, features_of, score
 from vit.inference.image_groups import in_groups
@@ -124,7 +125,7 @@ def measure_checkpoint(
     splits = data.source.splits
     scored: dict[str, ScoredImages] = {}
     fitted, novelty = None, None
-    calibrated_on = next((split for split in ("calibration", "validation") if split in splits), None)
+    calibrated_on = fitted_split(splits)
     if calibrated_on is not None:
         training = _training_features(engine, data, plan.recipe.seed, features)
         distances = None if training is None else training.distances
