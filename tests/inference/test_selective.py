@@ -75,9 +75,11 @@ def test_sorting_by_confidence_lowers_the_area_below_the_error():
     assert risk_coverage(highest, correct).area < 1 - correct.mean()
 
 
-def grouped_world(generator, num_groups, size, alike):
+def grouped_world(generator, num_groups, size, alike, uneven=False):
     """Confidences, whether each is right, and groups; a group's images are alike, and right as often as in `world`."""
     sizes = generator.integers(1, 2 * size, num_groups)
+    if uneven:
+        sizes = np.where(generator.random(num_groups) < 0.05, 20 * size, 2)
     groups = np.repeat(np.arange(num_groups), sizes)
 
     def uniform():
@@ -100,7 +102,9 @@ def misses_of(generator, target, fits, with_groups, *world):
     return misses, answers
 
 
-@pytest.mark.parametrize(("target", "world"), [(0.65, (200, 5, 0.9)), (0.8, (40, 30, 0.5))])
+@pytest.mark.parametrize(
+    ("target", "world"), [(0.65, (200, 5, 0.9)), (0.8, (40, 30, 0.5)), (0.65, (200, 5, 0.9, True))]
+)
 def test_images_of_new_groups_reach_the_target_though_images_of_a_group_are_alike(target, world):
     fits = 300
     misses, answers = misses_of(np.random.default_rng(4), target, fits, True, *world)
