@@ -12,10 +12,11 @@ from vit.checkpoints.run import RunDirectory
 from vit.data.label_text import PRESENT, label_text, parse_labels
 from vit.data.samples import Labels, Source
 from vit.data.split import SplitRow, groups_of, read_splits
-from vit.inference.image_groups import count_words, numbered
+from vit.inference.image_groups import count_words, number_of, numbered
 from vit.inference.intervals import Metric
 from vit.inference.multilabel_metrics import NAMES, LabelMetrics
 from vit.inference.scored_label_rows import read_scored_labels
+from vit.inference.scored_labels import ScoredLabels
 from vit.report.inline_figure import drawn
 from vit.report.label_mistakes import NotedLabel, label_mistakes, sure_labels
 from vit.report.label_run_figures import LabelResults, rules_of
@@ -95,7 +96,7 @@ def label_content(
         num_images=len(scored.paths),
         num_labels=len(label_names),
         num_exact=int(scored.exact(rules.thresholds)[judged].sum()),
-        judged=count_words(int(judged.sum()), found.measurement.num_groups, f"{split} image"),
+        judged=judged_words(scored, f"{split} image"),
         exact_match=interval_cell(metrics.exact_match),
         mean_ap=interval_cell(metrics.map),
         metrics=[metric_row(title, name, values, others) for name, title in NAMES.items() if name in values],
@@ -110,6 +111,13 @@ def label_content(
             ("wrong and sure", _explained(run, mistakes[:EXPLAINED], pixels)),
         ],
     )
+
+
+def judged_words(scored: ScoredLabels, kind: str = "image") -> str:
+    """How many images have a known label, and of how many groups these are."""
+    judged = scored.known.any(axis=1)
+    groups = None if scored.groups is None else scored.groups[judged]
+    return count_words(int(judged.sum()), number_of(groups), kind)
 
 
 def _training_images(listed: Sequence[SplitRow], label_names: Sequence[str]) -> Labels:
