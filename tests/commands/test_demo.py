@@ -214,6 +214,12 @@ def test_a_model_without_a_run_has_a_name_and_its_validation_accuracy(digits_run
     assert "&lt;b&gt;bird" in heading.html
 
 
+def test_a_model_of_several_labels_without_a_run_has_its_validation_map(labels_run, tmp_path):
+    """The exact match of a validation is at thresholds of 0.5, which are not those of the model."""
+    alone = shutil.copy(labels_run.best, tmp_path / "alone.ckpt")
+    assert heading_of(alone, load(alone, "cpu")).lines[1].startswith("Validation mAP ")
+
+
 @pytest.mark.parametrize("name", ["result.json", "splits.csv", "config.yaml"])
 def test_a_damaged_run_still_has_a_page(digits_run, tmp_path, name):
     run = tmp_path / "run"

@@ -108,6 +108,19 @@ def test_pages_of_several_labels_count_groups(vit, data, tmp_path):
     assert measured["metrics"]["exact_match"] == pytest.approx(exact) and measured["per_label"][0]["ap"] == ap
     assert "of 36 images of 12 groups:" in (tmp_path / "measured" / "report.html").read_text()
 
+    tested = [row.split(",") for row in (run / "splits.csv").read_text().splitlines()]
+    unknown = sorted({group for *_, split, _, group in tested if split == "test"})[:6]
+    for file in (run / "splits.csv", run / "predictions" / "test.csv"):
+        rows = [row.split(",") for row in file.read_text().splitlines()]
+        for row in rows[1:]:
+            row[1] = "?odd|?warm" if row[0][-6:-4] in unknown else row[1]
+        file.write_text("\n".join([*map(",".join, rows), ""]))
+    assert vit("report", run).code == 0  # judged are the images with a known label, and so are their groups
+    assert "of 18 test images of 6 groups:" in (run / "report.html").read_text()
+    told = vit("evaluate", run, "--output", tmp_path / "judged")
+    assert told.code == 0 and "36 images of 12 groups" in told.out
+    assert "of 18 images of 6 groups:" in (tmp_path / "judged" / "report.html").read_text()
+
 
 @pytest.mark.faults("D32")
 def test_a_study_counts_groups(vit, data, tmp_path):

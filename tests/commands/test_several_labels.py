@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 from tests.commands.test_resume import at_step, checkpoint, die, same_end
 from tests.conftest import LABELS_OPTIONS
+from tests.report.pages import Page
 from tests.runs import run_folder
 from vit.checkpoints.io import store_label_rules
 from vit.checkpoints.label_rules import LabelRules
@@ -20,6 +22,7 @@ from vit.commands import train_progress
 from vit.data.sources import open_source
 from vit.inference.scored_label_rows import read_scored_labels
 from vit.report import run_figures
+from vit.report.run_page import write_run_report
 from vit.training.planning.images import source_of
 from vit.training.run_images import images_of_run
 
@@ -84,6 +87,38 @@ def test_splits_csv_gives_the_images_back_and_is_a_data_set_itself(labels_run, l
     again = open_source(str(shutil.copy(labels_run.path / "splits.csv", tmp_path)))
     assert again.class_names == whole.class_names
     assert all((again.splits[split].labels == samples.labels).all() for split, samples in whole.splits.items())
+
+
+def test_without_test_images_a_run_shows_only_what_thresholds_do_not_decide(vit, labels_csv, tmp_path):
+    """The validation images chose the thresholds, and F1 and exact match on them were shown as if of new images."""
+    answer = vit("train", labels_csv, *LABELS_OPTIONS, "--data.test", 0, "--out", tmp_path, drawn=True)
+    assert answer.code == 0 and "could not be drawn" not in answer.err, answer.err
+    assert "chose the checkpoint, so their mAP is too high on average: --data.test 0.1" in answer.out
+    run = RunDirectory(run_folder(tmp_path))
+    result = run.finished_result()
+    assert result.metrics == {} and result.num_images.keys() == {"train", "validation"}
+    text = Page(run.report_path.read_text()).text
+    count = result.num_images["validation"]
+    for shown in (
+        f"over the labels of {count} validation images", "mAP and average precisions are too high on average",
+        "F1, exact match and calibration errors are left out", "vit train DATA --data.test 0.1",
+        "vit evaluate RUN OTHER_IMAGES", "Thresholds and temperatures come from the validation images",
+    ):  # fmt: skip
+        assert shown in text, text
+    decided = ("micro F1", "macro F1", "All labels are right", "recall (%)", "calibration error (%)",
+               "images have a wrong label", "Labels that come together", "Calibration")  # fmt: skip
+    assert not [words for words in decided if words in text] and "not trained on" not in text
+    rows = json.loads(run.per_class_path("validation").read_text())["per_label"]
+    assert all({"ap", "threshold"} <= row.keys() and not row.keys() & {"precision", "f1", "nll", "ece"} for row in rows)
+    figures = {path.stem for path in run.figures_dir.iterdir()}
+    assert "precision_recall" in figures and not figures & {"reliability", "labels_together"}
+
+    apart = replace(result, num_images={**result.num_images, "calibration": 9})  # which chose the thresholds then
+    write_run_report(run, None, apart)
+    text = Page(run.report_path.read_text()).text
+    assert all(words in text for words in decided)
+    assert "all metrics are too high on average" in text and "come from the calibration images" in text
+    assert "vit train DATA --data.test 0.1" in text and "left out" not in text
 
 
 @pytest.mark.faults("R5", simulated="an exception where a process would die")

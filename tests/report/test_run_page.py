@@ -83,8 +83,8 @@ def make(tmp_path):
     return build
 
 
-def page_of(run, source):
-    write_run_report(run, source)
+def page_of(run, source, result=None):
+    write_run_report(run, source, result)
     return Page(run.report_path.read_text(encoding="utf-8"))
 
 
@@ -338,3 +338,15 @@ def test_asked_twice_it_is_the_same(make):
     first = run.report_path.read_bytes()
     write_run_report(run, source)
     assert run.report_path.read_bytes() == first
+
+
+def test_a_page_without_test_images_says_that_its_images_chose_the_checkpoint(make):
+    run, source = make()
+    run.scored_path("test").rename(run.scored_path("validation"))
+    result, images = run.finished_result(), {"train": 90, "validation": 6}
+    untested = replace(result, num_images=images, metrics={}, uncalibrated={}, best_metric="acc1")
+    page = page_of(run, source, untested)
+    assert "3 of 6 validation images (which chose the checkpoint) are predicted right: 50.00 %" in page.text
+    assert "their accuracy is too high on average: --data.test 0.1" in page.text and "Metrics" not in page.text
+    last = page_of(run, source, replace(untested, best_metric="last"))
+    assert "3 of 6 validation images are predicted right: 50.00 %" in last.text and "--data.test" not in last.text

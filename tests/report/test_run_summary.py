@@ -6,7 +6,7 @@ import pytest
 
 from vit.checkpoints.result import RunResult
 from vit.models.spec import NetworkSpec
-from vit.report.run_summary import training_advice, training_lines
+from vit.report.run_summary import training_advice, training_lines, without_test
 
 RESULT = RunResult(
     NetworkSpec("vit_nano_patch2_8", 3), 8, 7, 9, "photos", {"train": 84}, {}, 0, 50.0, 400, 10, 1.0, 1.0, "cpu",
@@ -41,3 +41,14 @@ def test_a_linear_probe_has_no_epochs():
     words = "Trained on 84 images by a linear probe of the last layer, seed 0; weights of x.ckpt at first"
     assert training_lines(probed, "weights of x.ckpt") == [words]
     assert "for 50 epochs" in training_lines(RESULT, "random weights")[0]
+
+
+def test_validation_images_that_chose_the_checkpoint_are_no_test():
+    untested = replace(RESULT, num_images={"train": 84, "validation": 9}, validation={"val/acc1": 0.9})
+    (found,) = without_test(untested)
+    assert "so their accuracy is too high" in found and "--data.test 0.1" in found
+    assert found in training_advice(untested, "random weights")
+    assert "so their mAP is too high" in without_test(replace(untested, multilabel={}))[0]
+    tested = replace(untested, num_images={**untested.num_images, "test": 9})
+    for other in (tested, replace(untested, best_metric="last"), replace(untested, rounds=1)):
+        assert without_test(other) == []

@@ -55,7 +55,8 @@ class RunResult:
         best_epoch: validation that the best checkpoint was chosen at, counted from 0.
         best_metric: `optim.best_metric`, the validation metric that chose the best checkpoint.
         last_validation: validation metrics of the last weights; {} where the best checkpoint was not chosen by epoch.
-        validation: validation metrics of the best checkpoint during training, without temperature.
+        validation: validation metrics of the best checkpoint during training, at temperature 1; thresholds of several
+            labels are 0.5.
         metrics: test metrics of the best checkpoint with 95 % intervals: {name: {value, low, high}}.
         versions: version of each package that decides a number.
         temperature: temperature fitted on the validation images; `metrics` are with it.
@@ -126,6 +127,21 @@ class RunResult:
     def accuracy_metric(self) -> str:
         """The name of the accuracy among the metrics."""
         return "acc1" if self.multilabel is None else "exact_match"
+
+    @property
+    def measured_split(self) -> str:
+        """The split that the page of the run shows: the test images, or else the validation images."""
+        return "test" if "test" in self.num_images else "validation"
+
+    @property
+    def fitted_split(self) -> str:
+        """The split that temperatures and thresholds were fitted to."""
+        return "calibration" if "calibration" in self.num_images else "validation"
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether the validation images chose the best checkpoint among several."""
+        return self.best_metric != "last" and self.rounds != 1
 
     @property
     def validation_rank(self) -> tuple[float, float]:

@@ -29,6 +29,7 @@ _DAMAGED = (
     yaml.YAMLError,
 )  # of the files of a run: the page goes on without them
 _ACCURACIES = {"acc1": "accuracy", "exact_match": "exact match"}
+_VALIDATED = {"acc1": "accuracy", "map": "mAP"}  # the exact match of a validation is not at the thresholds of the model
 
 
 class Example(NamedTuple):
@@ -85,11 +86,12 @@ def heading_of(model: Path, predictor: "Predictor") -> Heading:
 def _accuracy(
     description: "Description", metrics: Mapping[str, Mapping[str, float]], num_images: Mapping[str, int]
 ) -> str:
-    """The test accuracy with its interval; without a test the validation accuracy; "" without both."""
+    """The test accuracy with its interval; without a test the validation accuracy, or mAP; "" without both."""
     for name, words in _ACCURACIES.items():
         if name in metrics:
             images = f", {num_images['test']:,} images" if "test" in num_images else ""
             return f"Test {words} {interval(**metrics[name])}{images}, 95 % interval"
+    for name, words in _VALIDATED.items():
         if f"val/{name}" in description.metrics:
             return f"Validation {words} {percent(description.metrics[f'val/{name}'])}, which chose these weights"
     return ""

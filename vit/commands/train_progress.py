@@ -148,10 +148,10 @@ def _label_metrics(result: "RunResult") -> list[tuple[str, str]]:
 
 
 def _notes(result: "RunResult") -> list[tuple[str, str]]:
-    """A note where the best checkpoint is not the most accurate one."""
-    from vit.report.run_summary import last_is_better
+    """Notes where the best checkpoint is not the most accurate one, and where it was not tested."""
+    from vit.report.run_summary import last_is_better, without_test
 
-    return [("note", sentence) for sentence in last_is_better(result)]
+    return [("note", sentence) for sentence in [*last_is_better(result), *without_test(result)]]
 
 
 def _troubles(result: "RunResult") -> list[tuple[str, str]]:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vit.checkpoints.label_rules import LabelRules
-from vit.inference.image_groups import count_words
 from vit.inference.multilabel_metrics import NAMES, MultilabelMeasurement
 from vit.inference.scored_labels import ScoredLabels
 from vit.layout import EvaluationLayout
@@ -12,7 +11,7 @@ from vit.report.evaluation_page import EvaluatedImages, pixels_of_scored
 from vit.report.inline_figure import drawn
 from vit.report.label_figures import label_reliability, precision_recall
 from vit.report.label_mistakes import label_mistakes
-from vit.report.multilabel_page import MOST_LABELS, interval_cell, label_rows
+from vit.report.multilabel_page import MOST_LABELS, interval_cell, judged_words, label_rows
 from vit.report.page import write_page
 from vit.report.run_common import MOST_PICTURES
 from vit.report.run_pictures import Cards
@@ -41,7 +40,7 @@ def write_label_evaluation_page(
         "num_images": len(scored.paths),
         "num_labels": len(label_names),
         "num_exact": int(scored.exact(rules.thresholds)[judged].sum()),
-        "judged": count_words(int(judged.sum()), measurement.num_groups),
+        "judged": judged_words(scored),
         "exact_match": interval_cell(measurement.metrics.exact_match),
         "mean_ap": interval_cell(measurement.metrics.map),
         "metrics": [metric_row(title, name, metrics, before) for name, title in NAMES.items() if name in metrics],

@@ -12,10 +12,11 @@ from vit.checkpoints.run import RunDirectory
 from vit.data.label_text import PRESENT, label_text, parse_labels
 from vit.data.samples import Labels, Source
 from vit.data.split import SplitRow, groups_of, read_splits
-from vit.inference.image_groups import count_words, numbered
+from vit.inference.image_groups import count_words, number_of, numbered
 from vit.inference.intervals import Metric
 from vit.inference.multilabel_metrics import NAMES, LabelMetrics
 from vit.inference.scored_label_rows import read_scored_labels
+from vit.inference.scored_labels import ScoredLabels
 from vit.report.inline_figure import drawn
 from vit.report.label_mistakes import NotedLabel, label_mistakes, sure_labels
 from vit.report.label_run_figures import LabelResults, rules_of
@@ -46,10 +47,20 @@ class LabelRow:
 
 @dataclass(frozen=True)
 class LabelContent:
-    """Everything that the template prints beside the common parts."""
+    """Everything that the template prints beside the common parts.
+
+    Attributes:
+        split: split of the measured images.
+        fitted_split: split that chose temperatures and thresholds.
+        is_fitted: whether these are the measured images. No metric that depends on the rules is then shown.
+        is_chosen: whether the validation images chose the best checkpoint.
+    """
 
     common: CommonContent
     split: str
+    fitted_split: str
+    is_fitted: bool
+    is_chosen: bool
     num_images: int
     num_labels: int
     num_exact: int
@@ -67,15 +78,14 @@ class LabelContent:
 
 
 def label_content(
-    run: RunDirectory, source: Source | None, result: RunResult, label_names: Sequence[str], split: str
+    run: RunDirectory, source: Source | None, result: RunResult, label_names: Sequence[str]
 ) -> LabelContent:
     """The content of the page of a finished run.
 
     Args:
         source: the run's images; see `write_run_report`.
-        split: split whose images were measured.
     """
-    rules = rules_of(result)
+    rules, split = rules_of(result), result.measured_split
     temperatures = rules.temperatures.tolist()
     scored = read_scored_labels(run.scored_path(split), label_names, result.num_images[split], temperatures)
     listed = read_splits(run.splits_path)
@@ -92,16 +102,19 @@ def label_content(
     return LabelContent(
         common=common_content(run, result),
         split=split,
+        fitted_split=result.fitted_split,
+        is_fitted=found.is_fitted,
+        is_chosen=result.is_chosen,
         num_images=len(scored.paths),
         num_labels=len(label_names),
         num_exact=int(scored.exact(rules.thresholds)[judged].sum()),
-        judged=count_words(int(judged.sum()), found.measurement.num_groups, f"{split} image"),
+        judged=judged_words(scored, f"{split} image"),
         exact_match=interval_cell(metrics.exact_match),
         mean_ap=interval_cell(metrics.map),
         metrics=[metric_row(title, name, values, others) for name, title in NAMES.items() if name in values],
         has_temperatures=any(value != 1 for value in temperatures),
         has_pictures=pixels is not None,
-        labels=label_rows(found.measurement.per_label, sizes, temperatures)[:MOST_LABELS],
+        labels=label_rows(found.per_label, sizes, temperatures)[:MOST_LABELS],
         figures={name: drawn(figure) for name, figure in found.figures(sizes).items()},
         mistakes=_pictures(run, mistakes[:MOST_PICTURES], pixels).cards(range(len(mistakes[:MOST_PICTURES]))),
         num_mistaken=len(mistakes),
@@ -110,6 +123,13 @@ def label_content(
             ("wrong and sure", _explained(run, mistakes[:EXPLAINED], pixels)),
         ],
     )
+
+
+def judged_words(scored: ScoredLabels, kind: str = "image") -> str:
+    """How many images have a known label, and of how many groups these are."""
+    judged = scored.known.any(axis=1)
+    groups = None if scored.groups is None else scored.groups[judged]
+    return count_words(int(judged.sum()), number_of(groups), kind)
 
 
 def _training_images(listed: Sequence[SplitRow], label_names: Sequence[str]) -> Labels:

@@ -58,7 +58,7 @@ def write_classes(run: RunDirectory, fitted: FitResult, class_names: tuple[str, 
     if split is not None:
         scored = fitted.scored[split]
         if isinstance(scored, ScoredLabels):
-            labels = LabelResults.of(scored, fitted.result, class_names).measurement.per_label
+            labels = LabelResults.of(scored, fitted.result, class_names).per_label
             write_json(run.per_class_path(split), {"per_label": [row.to_dict() for row in labels]})
             return
         rows = per_class(scored.labels, scored.predictions, class_names)

@@ -80,9 +80,9 @@ def write_run_report(run: RunDirectory, source: Source | None, result: RunResult
     result = result or run.finished_result()
     try:
         class_names: list[str] = json.loads(run.class_names_path.read_text(encoding="utf-8"))["classes"]
-        split = "test" if "test" in result.num_images else "validation"
+        split = result.measured_split
         if result.multilabel is not None:
-            labels = label_content(run, source, result, class_names, split)
+            labels = label_content(run, source, result, class_names)
             write_page(
                 run.report_path, "run_labels.html", {**vars(labels.common), **vars(labels), **scripts("table.js")}
             )
@@ -107,6 +107,7 @@ def _content(
     groups = result.test_groups if is_test else number_of(tested.groups)
     accuracy = Metric(**result.metrics["acc1"]) if is_test else Metric.share(tested.correct, tested.groups)
     images = count_words(len(rows), groups, f"{split} image")
+    images += " (which chose the checkpoint)" * (result.is_chosen and not is_test)
     classes = class_rows(tested, class_names, sizes)[:MOST_CLASSES]
     name = run.scored_path(split).relative_to(run.path).as_posix()
     confusions = confusion_content(tested, class_names, pictures, name, [row.number for row in classes])

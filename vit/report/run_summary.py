@@ -42,7 +42,7 @@ def advice(found: Metric, classes: Sequence[ClassRow]) -> list[str]:
         steps.append("Look at the worst images on the page: some of their labels may be wrong.")
     half = (found.high - found.low) / 2
     if half > WIDE:
-        steps.append(f"The accuracy is known to ±{100 * half:.1f} points: more test images would make that narrower.")
+        steps.append(f"The accuracy is known to ±{100 * half:.1f} points: more measured images would narrow that.")
     return steps
 
 
@@ -56,13 +56,24 @@ def training_lines(result: RunResult, first_weights: str) -> list[str]:
 
 def training_advice(result: RunResult, first_weights: str) -> list[str]:
     """What to do next, as far as the training says."""
-    steps, name = last_is_better(result), result.validation_name
+    steps, name = [*last_is_better(result), *without_test(result)], result.validation_name
     rounds = result.epochs if result.rounds is None else result.rounds  # earlier versions counted epochs alone
     if result.best_epoch + 1 == rounds > 1 and result.best_metric != "last" and name != "penalty":
         steps.append(f"The last {name} was the best one: a longer training may be better.")
     if first_weights == "random weights" and result.num_images.get("train", 0) < FEW_TRAINING_IMAGES:
         steps.append("With so few images pretrained weights are often better: vit probe DATA compares some.")
     return steps
+
+
+def without_test(result: RunResult) -> list[str]:
+    """A sentence where there are no test images, and the validation images chose the checkpoint."""
+    if result.measured_split == "test" or not (result.validation and result.is_chosen):
+        return []
+    accuracy = "accuracy" if result.multilabel is None else "mAP"
+    return [
+        f"The validation images chose the checkpoint, so their {accuracy} is too high on average: "
+        "--data.test 0.1 sets test images aside."
+    ]
 
 
 def last_is_better(result: RunResult) -> list[str]:
