@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.atomic_files import write_json
+from vit.checkpoints.validation_scores import fitted_split, fitted_words
 from vit.errors import DataError
 from vit.models.spec import NetworkSpec
 
@@ -58,13 +59,13 @@ class RunResult:
         validation: validation metrics of the best checkpoint during training, without temperature.
         metrics: test metrics of the best checkpoint with 95 % intervals: {name: {value, low, high}}.
         versions: version of each package that decides a number.
-        temperature: temperature fitted on the validation images; `metrics` are with it.
+        temperature: temperature fitted on the images of `fitted_on`; `metrics` are with it.
         uncalibrated: nll and ece on the test images without the temperature.
         correct: whether each image of a split is right, in order: the bits that `unpack` reads.
         skipped_steps: number of optimizer steps left out because a loss or gradient was NaN or infinite.
         unreadable_images: number of training images that could not be read and were replaced by others.
-        answers: what thresholds and prediction sets, fitted on the validation images, do on the test images: the values
-            of `MeasuredAnswers`; {} without such images.
+        answers: what thresholds and prediction sets, fitted on the images of `fitted_on`, do on the test images: the
+            values of `MeasuredAnswers`; {} without such images.
         left_out: validation and test images that could not be read and were not measured: {split: {path: reason}}.
         mfu: achieved FLOP/s of the training steps over the measured matrix peak of the precision; None where it was
             not measured.
@@ -126,6 +127,11 @@ class RunResult:
     def accuracy_metric(self) -> str:
         """The name of the accuracy among the metrics."""
         return "acc1" if self.multilabel is None else "exact_match"
+
+    @property
+    def fitted_on(self) -> str:
+        """The images that temperature, thresholds and prediction sets are fitted to: "validation images"."""
+        return fitted_words(fitted_split(self.num_images))
 
     @property
     def validation_rank(self) -> tuple[float, float]:

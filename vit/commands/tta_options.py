@@ -45,7 +45,7 @@ def fit_tta(model: str, predictor: "Predictor", root: str | None, reporter: Repo
     """
     from vit.checkpoints.run import RunDirectory, checkpoint_of
     from vit.checkpoints.tta_file import FittedTta
-    from vit.checkpoints.validation_scores import ValidationScores
+    from vit.checkpoints.validation_scores import ValidationScores, fitted_split
     from vit.commands.measured_images import check_own_images
     from vit.commands.recipe_options import read_recipe
     from vit.data.loader import labeled_images
@@ -68,7 +68,7 @@ def fit_tta(model: str, predictor: "Predictor", root: str | None, reporter: Repo
         return
     try:
         source = images_of_run(run, read_recipe(run.config_path), root)
-        split = next((name for name in ("calibration", "validation") if name in source.splits), None)
+        split = fitted_split(source.splits)
         if split is None:
             raise DataError("the run has no validation images", "")
         check_own_images(run, source, split, reporter)
@@ -82,7 +82,7 @@ def fit_tta(model: str, predictor: "Predictor", root: str | None, reporter: Repo
     fitted = fit_temperature(scored, split)
     engine.temperature = fitted.value
     calibrated = scored.at(fitted.value)
-    scores = ValidationScores.of(calibrated.labels, calibrated.probabilities, calibrated.groups)
+    scores = ValidationScores.of(calibrated.labels, calibrated.probabilities, calibrated.groups, split)
     predictor.validation_scores = scores
     reporter.notice(f"temperature for --tta {engine.tta} {fitted.words()}")
     if not is_first():

@@ -110,7 +110,7 @@ def export_int8(
             chosen.write_int8(exported, written, images, progress)  # the same ranges, and another last division
             found = measure(chosen.engine(written))
         if is_validation and isinstance(found, ScoredImages):
-            scores = ValidationScores.of(found.labels, found.probabilities, found.groups)
+            scores = ValidationScores.of(found.labels, found.probabilities, found.groups, "validation")
             exported = replace(exported, description=replace(exported.description, validation_scores=scores))
             chosen.describe(exported, written)
         answers = _answers(expected, found, trained.description, exported.description, len(images))

@@ -14,7 +14,7 @@ from vit.checkpoints.io import store_calibration, store_label_rules
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.load import load
 from vit.checkpoints.novelty import MOST_FEATURES, Novelty, TrainingFeatures
-from vit.checkpoints.validation_scores import ValidationScores
+from vit.checkpoints.validation_scores import ValidationScores, fitted_split
 from vit.data.loader import labeled_images
 from vit.data.module import ImageDataModule
 from vit.inference.calibration import Temperature, fit_temperature
@@ -50,7 +50,7 @@ class MeasuredCheckpoint:
         if self.fitted is None:
             return None
         found = self.scored[self.fitted.split]
-        return ValidationScores.of(found.labels, found.probabilities, found.groups)
+        return ValidationScores.of(found.labels, found.probabilities, found.groups, self.fitted.split)
 
     @property
     def temperature(self) -> float:
@@ -124,7 +124,7 @@ def measure_checkpoint(
     splits = data.source.splits
     scored: dict[str, ScoredImages] = {}
     fitted, novelty = None, None
-    calibrated_on = next((split for split in ("calibration", "validation") if split in splits), None)
+    calibrated_on = fitted_split(splits)
     if calibrated_on is not None:
         training = _training_features(engine, data, plan.recipe.seed, features)
         distances = None if training is None else training.distances
