@@ -138,14 +138,20 @@ def test_pages_name_the_images_of_the_fit_and_the_rule_of_the_checkpoint(vit, ru
     assert answer.code == 0
     assert vit("report", calibrated).code == 0
     page = Page((calibrated / "report.html").read_text())
-    assert "The table shows best.ckpt (last weights), of epoch 1, measured on the test images." in page.text
+    assert (
+        "The table shows the best checkpoint, of epoch 1, which has the last weights, measured on the test images."
+        in page.text
+    )
     for text in (page.text, measured(here / "own")[1].text):
         assert "temperature 2.000, fitted on the calibration images;" in text
         assert "fraction of the calibration images that are more like the training images" in text
-        assert "validation images" not in text.replace("validation images chose", "")
+        assert "validation images" not in text
     assert vit("report", run).code == 0
     page = Page((run / "report.html").read_text())
-    assert "The table shows best.ckpt (lowest val/loss), of epoch 1, measured on the test images." in page.text
+    assert (
+        "The table shows the best checkpoint, of epoch 1, which has the lowest val/loss, measured on the test images."
+        in page.text
+    )
     assert "fraction of the validation images" in page.text
 
     content = torch.load(calibrated / "checkpoints" / "best.ckpt", weights_only=True)
@@ -155,6 +161,17 @@ def test_pages_name_the_images_of_the_fit_and_the_rule_of_the_checkpoint(vit, ru
     shutil.copy("old.ckpt", "old/checkpoints/best.ckpt")
     assert vit("evaluate", "old", "--output", "by_old").code == 0
     assert "temperature 2.000, fitted on the held-out images;" in measured(here / "by_old")[1].text
+
+
+def test_views_of_images_name_the_images_of_their_fit(vit, calibrated, here):
+    run = shutil.copytree(calibrated, here / "run")
+    assert vit("evaluate", run, "--tta", "flip", "--output", "first").code == 0
+    (file,) = run.glob("checkpoints/*.tta-flip.json")
+    fitted = json.loads(file.read_text())
+    assert fitted["validation_scores"]["split"] == "calibration"
+    file.write_text(json.dumps({**fitted, "temperature": 3.0}))  # so few images tell none
+    assert vit("evaluate", run, "--tta", "flip", "--output", "again").code == 0
+    assert "temperature 3.000, fitted on the calibration images;" in measured(here / "again")[1].text
 
 
 def test_rules_name_the_images_of_their_fit(vit, calibrated, data):

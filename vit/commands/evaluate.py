@@ -143,8 +143,15 @@ def evaluate(
     else:
         scores = None if seen.are_scored else predictor.validation_scores  # a promise is measured on new images
         measured = MeasuredImages(scored, measure(scored, predictor.class_names, scores=scores), predictor.class_names)
-    left_out, counts = dict(scored.left_out), (dict(seen.left_out), dict(seen.scored))
-    found = Evaluation(folder, measured.measurement, left_out, counts[0], predictor.engine.name, tta, counts[1])
+    found = Evaluation(
+        folder,
+        measured.measurement,
+        dict(scored.left_out),
+        dict(seen.left_out),
+        predictor.engine.name,
+        tta,
+        dict(seen.scored),
+    )
     if rank == 0:
         files = _write_metrics(found, seen.warning, predictor.class_names)
         measured.write(files)

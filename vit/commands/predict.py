@@ -137,13 +137,8 @@ def predict(
     found = predictor.predict_files(own, setup.num_ranked(predictor), batch_size, listed.reader)
     rows = _watched(found, len(own), reporter)
     with _of_all_processes(rows, writer) as all_rows:
-        tally = (
-            _write(
-                all_rows, writer, predictor, _gallery(rows_file, predictor, model, listed.reader) if gallery else None
-            )
-            if is_first()
-            else PredictionTally()
-        )
+        page = _gallery(rows_file, predictor, model, listed.reader) if gallery and is_first() else None
+        tally = _write(all_rows, writer, predictor, page) if is_first() else PredictionTally()
     summary = tally.summary(rows_file, gallery)
     if is_first():
         show_predictions(reporter, summary, tally)

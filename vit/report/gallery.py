@@ -104,7 +104,8 @@ class Gallery:
         own = tuple(labels) if labels is not None else (label,) if label else ()
         self.labels.update(own)
         self._has_several |= labels is not None
-        rank = _LAST if not has_answer else probability if probability is not None else distance or 0.0
+        certainty = probability if probability is not None else distance
+        rank = _LAST if not has_answer else 1.0 if certainty is None else certainty
         place = (-rank, -self.num_files)  # of two equal ones, the later goes first
         if len(self._cards) == MAX_PICTURES and place < self._cards[0][:2]:
             return
