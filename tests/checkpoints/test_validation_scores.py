@@ -34,6 +34,10 @@ def test_groups_survive_and_those_of_another_number_of_images_are_refused():
     scores = ValidationScores.of(*made(), np.arange(7) // 2)
     plain = scores.to_plain()
     assert ValidationScores.from_plain(plain, 3).groups.tolist() == [0, 0, 1, 1, 2, 2, 3]
+    assert ValidationScores.from_plain(plain, 3).split is None and "split" not in plain
+    for split in ("calibration", "validation"):
+        again = ValidationScores.from_plain(ValidationScores.of(*made(), None, split).to_plain(), 3)
+        assert again.split == split
     fewer = ValidationScores.of(*made(6), np.arange(6)).to_plain()["groups"]
     with pytest.raises(ValueError, match="lengths"):
         ValidationScores.from_plain({**plain, "groups": fewer}, 3)
@@ -50,7 +54,8 @@ def test_of_many_images_a_fixed_choice_is_kept():
 
 
 @pytest.mark.parametrize("damage", [
-    {"own": ""}, {"own": "!"}, {"own": "AAAA"}, {"labels": None}, {"above": "AACAfw=="}, {"highest": "AAAA" * 200_000},
+    {"split": "test"}, {"split": []}, {"own": ""}, {"own": "!"}, {"own": "AAAA"}, {"labels": None},
+    {"above": "AACAfw=="}, {"highest": "AAAA" * 200_000},
 ])  # fmt: skip
 def test_damaged_scores_are_refused(damage):
     plain = ValidationScores.of(*made(1)).to_plain()

@@ -261,7 +261,7 @@ def test_what_cannot_be_evaluated(vit, digits_run, here, line, code, words):
 def test_a_loose_checkpoint_is_measured_on_data(vit, digits_run, here):
     shutil.copy(digits_run.best, "loose.ckpt")
     assert vit("evaluate", "loose.ckpt", "digits").code == 0
-    assert measured(here / "evaluation-digits-train")["images"] == 1797
+    assert measured(here / "evaluation-digits-all")["images"] == 1797
 
 
 def test_an_unreadable_image_of_a_folder_is_left_out_and_named(vit, colors_run, colors, here):

@@ -52,6 +52,13 @@ def test_training_evaluation_and_comparison_count_groups(vit, data, tmp_path):
     assert RunResult.read(probed / "result.json").test_groups == 12
     assert load(probed / "checkpoints" / "best.ckpt")[1].validation_scores.groups is not None
 
+    export = ("--format", "safetensors", "--output", tmp_path / "x.safetensors", "--card", tmp_path / "card.md")
+    assert vit("export", runs[0], *export).code == 0
+    assert (
+        "On 36 test images of 12 groups that were not trained on, with 95 % intervals over groups"
+        in (tmp_path / "card.md").read_text()
+    )
+
     told = vit("compare", *runs, "--page", tmp_path / "compared.html")
     assert told.code == 0 and "36 test images of 12 groups of colors" in told.out
     assert "36 test images of 12 groups that all runs share" in (tmp_path / "compared.html").read_text()

@@ -1,6 +1,7 @@
 """Commands on a model that gives an image several labels: rows, metrics, pages, maps, and what is refused."""
 
 import json
+import re
 import shlex
 import shutil
 
@@ -33,7 +34,12 @@ def test_rows_have_the_labels_above_their_thresholds_and_no_single_label(vit, la
         assert row["probabilities"] == "|".join(f"{has[name]:.6f}" for name in falling)
     assert any("|" in row["labels"] for row in table)
     assert abs(sum(float(table[0][f"p_{name}"]) for name in NAMES) - 1) > 0.01
-    assert " | " in (here / "a.html").read_text()
+    html = (here / "a.html").read_text()
+    assert " | " in html
+    nearest = {row["path"]: min(abs(float(row[f"p_{name}"]) - thresholds[name]) for name in NAMES) for row in table}
+    shown = [path for path in re.findall(r'<figure title="([^"]+)"', html) if path in nearest]
+    assert len(shown) == 90
+    assert [nearest[path] for path in shown] == pytest.approx(sorted(nearest.values()), abs=2e-6)
     assert "Next: vit evaluate" in answer.out and "LABELS.csv" in answer.out
 
 
@@ -116,6 +122,15 @@ def test_convert_keeps_the_task_and_the_rules(vit, labels_run, here):
     own, copy = (python.load(path).multilabel for path in (labels_run.best, here / "a.ckpt"))
     assert copy.thresholds.tolist() == own.thresholds.tolist()
     assert copy.temperatures.tolist() == own.temperatures.tolist()
+
+
+def test_convert_for_another_image_size_keeps_no_rules(vit, labels_run, here):
+    answer = vit("convert", labels_run.best, "--output", "a.ckpt", "--image_size", 12)
+    assert answer.code == 0, answer.err
+    assert "temperatures and thresholds of the source are not kept" in answer.out
+    assert "thresholds of 0.500 to 0.500" in answer.out
+    rules = python.load(here / "a.ckpt").multilabel
+    assert rules.thresholds.tolist() == [0.5] * 3 and rules.temperatures.tolist() == [1] * 3
 
 
 @pytest.mark.faults("A9")

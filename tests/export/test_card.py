@@ -114,6 +114,13 @@ def test_the_temperature_is_of_the_images_that_fitted_it(trained, splits, words)
     assert f"by a temperature for each label, where {words} told one." in text
 
 
+def test_intervals_are_over_what_they_count(trained):
+    text = card_text(facts(trained))
+    assert "On 20 test images that were not trained on, with 95 % intervals over images:" in text
+    text = card_text(facts(trained, replace(ORIGIN, test_groups=7)))
+    assert "On 20 test images of 7 groups that were not trained on, with 95 % intervals over groups:" in text
+
+
 def test_a_model_of_several_labels_may_give_none(trained):
     one = facts(trained)
     several = replace(one, description=make_multilabel("vit").description)

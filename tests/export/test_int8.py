@@ -66,7 +66,7 @@ def made(trained):
 def test_int8_is_close_small_and_measured(made, tmp_path, name):
     network, batch, labels = made
     path = tmp_path / OUTPUTS[name]
-    answers = export_int8(network, name, path, images(8, 40, 1), measure_with(batch, labels), quiet, True)
+    answers = export_int8(network, name, path, images(8, 40, 1), measure_with(batch, labels), quiet, "validation")
     assert answers.num_calibrated == 40 and len(answers.correct) == 200
     assert answers.reference.mean() == 0.9 and abs(answers.loss) <= 0.05
     assert 0 < answers.largest < 0.5, "int8 is not float32"
@@ -131,7 +131,7 @@ def test_several_labels_keep_temperatures_and_thresholds(tmp_path):
     rules = network.description.multilabel
     labels = np.random.default_rng(0).integers(0, 2, (60, 3)).astype(np.int8)
     measure = measure_with(batch, labels, ScoredLabels)
-    answers = export_int8(network, "onnx", tmp_path / "m.onnx", images(8, 16), measure, quiet, True)
+    answers = export_int8(network, "onnx", tmp_path / "m.onnx", images(8, 16), measure, quiet, "validation")
     assert answers.temperature is None
     assert np.array_equal(OnnxEngine(tmp_path / "m.onnx").rules.temperatures, rules.temperatures)
 

@@ -165,6 +165,17 @@ def test_several_labels_are_all_shown_and_none_counts_as_missing(tmp_path, pictu
     assert len(page.of("img")) == 2
 
 
+def test_of_several_labels_the_images_nearest_to_a_threshold_come_first(tmp_path, picture, monkeypatch):
+    monkeypatch.setattr(module, "MAX_PICTURES", 3)
+    places = {"sure": 0.4, "unsure": 0.01, "odd": 0.2, "even": 0.0}
+    rows = [(f"{name}.png", "ok", "", None, "", (), distance) for name, distance in places.items()]
+    page = page_of(tmp_path, [("x.txt", "not_image", "", None, "no image"), *rows])
+    text = " ".join("".join(page.text).split())
+    words = "The 3 least certain ones are shown, the image with a probability nearest to its threshold first."
+    assert words in text and "lowest probability" not in text
+    assert [one["title"] for one in page.of("figure")] == ["even.png", "unsure.png", "odd.png"]
+
+
 def test_pictures_open_their_files_wherever_they_lie(tmp_path, picture):
     odd = picture.rename(tmp_path / "javascript:a b#?.png")
     (tmp_path / "out").mkdir()

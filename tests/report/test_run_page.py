@@ -290,7 +290,7 @@ def test_the_summary_can_be_copied(make, browser):  # noqa: F811
 def test_a_run_without_a_mistake(make):
     page = page_of(*make(labels=(0, 1, 2), guesses=(0, 1, 2)))
     check(page)
-    assert "Every test image is predicted right." in page.text and "most frequent mistake" not in page.text
+    assert "All test images are predicted right." in page.text and "most frequent mistake" not in page.text
 
 
 def test_a_run_from_before_there_was_calibration(make):

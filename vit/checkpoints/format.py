@@ -6,7 +6,8 @@ A checkpoint is Lightning's dictionary, with our description under the key "vit"
           preprocess: {image_size, crop_fraction, mean, std, interpolation, resize_mode, window, channels},
           precision: "32-true" | "bf16-mixed" | "16-mixed", temperature: float,
           metrics: {name: float}, versions: {package: version},
-          validation_scores: {labels, own, above, highest, groups: base64},   (optional; groups where images have some)
+          validation_scores: {labels, own, above, highest, groups: base64, split: text},           (optional; groups
+                                                                                     where images have some)
           licence: text,                                              (optional: of the weights that it started from)
           multilabel: {temperatures: [K numbers], thresholds: [K numbers]}}   (several labels for an image)
     state_dict: {"network.<key>": tensor}            the weights (averaged ones, if the recipe averages)

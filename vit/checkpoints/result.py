@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.atomic_files import write_json
+from vit.checkpoints.validation_scores import fitted_split, fitted_words
 from vit.errors import DataError
 from vit.models.spec import NetworkSpec
 
@@ -59,13 +60,13 @@ class RunResult:
             labels are 0.5.
         metrics: test metrics of the best checkpoint with 95 % intervals: {name: {value, low, high}}.
         versions: version of each package that decides a number.
-        temperature: temperature fitted on the validation images; `metrics` are with it.
+        temperature: temperature fitted on the images of `fitted_on`; `metrics` are with it.
         uncalibrated: nll and ece on the test images without the temperature.
         correct: whether each image of a split is right, in order: the bits that `unpack` reads.
         skipped_steps: number of optimizer steps left out because a loss or gradient was NaN or infinite.
         unreadable_images: number of training images that could not be read and were replaced by others.
-        answers: what thresholds and prediction sets, fitted on the validation images, do on the test images: the values
-            of `MeasuredAnswers`; {} without such images.
+        answers: what thresholds and prediction sets, fitted on the images of `fitted_on`, do on the test images: the
+            values of `MeasuredAnswers`; {} without such images.
         left_out: validation and test images that could not be read and were not measured: {split: {path: reason}}.
         mfu: achieved FLOP/s of the training steps over the measured matrix peak of the precision; None where it was
             not measured.
@@ -134,14 +135,19 @@ class RunResult:
         return "test" if "test" in self.num_images else "validation"
 
     @property
-    def fitted_split(self) -> str:
+    def fitted_split(self) -> str | None:
         """The split that temperatures and thresholds were fitted to."""
-        return "calibration" if "calibration" in self.num_images else "validation"
+        return fitted_split(self.num_images)
 
     @property
     def is_chosen(self) -> bool:
         """Whether the validation images chose the best checkpoint among several."""
         return self.best_metric != "last" and self.rounds != 1
+
+    @property
+    def fitted_on(self) -> str:
+        """The images of `fitted_split` in words: "validation images"."""
+        return fitted_words(self.fitted_split)
 
     @property
     def validation_rank(self) -> tuple[float, float]:

@@ -5,7 +5,7 @@ A checkpoint keeps them, so that `vit predict --target_accuracy` and `--coverage
 
 import base64
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,8 +15,19 @@ import numpy.typing as npt
 
 MOST_IMAGES = 20_000  # of which a checkpoint keeps numbers, 16 bytes each: more would hardly move a quantile
 _FLOATS = ("own", "above", "highest")
+_SPLITS = ("calibration", "validation")  # in the order in which they are preferred
 
 Floats32 = npt.NDArray[np.float32]
+
+
+def fitted_split(splits: Container[str]) -> str | None:
+    """The split whose images temperature, thresholds and prediction sets are fitted to; None where there is none."""
+    return next((split for split in _SPLITS if split in splits), None)
+
+
+def fitted_words(split: str | None) -> str:
+    """The images that something is fitted to, in words; "held-out images" where the split is not known."""
+    return "held-out images" if split is None else f"{split} images"
 
 
 @dataclass(frozen=True)
@@ -29,6 +40,7 @@ class ValidationScores:
         above: (n,) sums of the probabilities that are larger than that of the true class.
         highest: (n,) largest probabilities.
         groups: (n,) number of each image's group, which are independent; None: all images are.
+        split: split of the images, "calibration" or "validation"; None in files of earlier versions.
     """
 
     labels: npt.NDArray[np.int32]
@@ -36,6 +48,7 @@ class ValidationScores:
     above: Floats32
     highest: Floats32
     groups: npt.NDArray[np.int64] | None = None
+    split: str | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -51,6 +64,7 @@ class ValidationScores:
         labels: npt.NDArray[np.int64],
         probabilities: Floats32,
         groups: npt.NDArray[np.int64] | None = None,
+        split: str | None = None,
     ) -> "ValidationScores":
         """The scores of images. Of more than 20,000 images a random choice is kept, the same every time.
 
@@ -58,6 +72,7 @@ class ValidationScores:
             labels: (n,) true class numbers.
             probabilities: (n, C) calibrated probabilities.
             groups: (n,) number of each image's group; None: all images are independent.
+            split: split of the images; None: not known.
         """
         if len(labels) > MOST_IMAGES:
             chosen = np.sort(np.random.default_rng(0).choice(len(labels), MOST_IMAGES, replace=False))
@@ -65,14 +80,15 @@ class ValidationScores:
             groups = None if groups is None else groups[chosen]
         own = probabilities[np.arange(len(labels)), labels]
         above = np.where(probabilities > own[:, None], probabilities, 0).sum(axis=1, dtype=np.float32)
-        return cls(labels.astype(np.int32), own, above, probabilities.max(axis=1), groups)
+        return cls(labels.astype(np.int32), own, above, probabilities.max(axis=1), groups, split)
 
     def to_plain(self) -> dict[str, str]:
-        """The arrays as text: little-endian bytes in base64."""
+        """The arrays as text: little-endian bytes in base64. And the split."""
         arrays = {"labels": self.labels.astype("<i4")} | {name: getattr(self, name).astype("<f4") for name in _FLOATS}
         if self.groups is not None:
             arrays["groups"] = self.groups.astype("<i4")
-        return {name: base64.b64encode(array.tobytes()).decode("ascii") for name, array in arrays.items()}
+        plain = {name: base64.b64encode(array.tobytes()).decode("ascii") for name, array in arrays.items()}
+        return plain if self.split is None else {**plain, "split": self.split}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any], num_classes: int) -> "ValidationScores":
@@ -91,7 +107,10 @@ class ValidationScores:
             raise ValueError("the validation scores have a class that is not there")
         if not all(((column >= 0) & (column <= 1.001)).all() for column in (own, above, highest)):
             raise ValueError("the validation scores are not probabilities")
-        return cls(labels, own, above, highest, groups)
+        split = plain.get("split")
+        if split not in (None, *_SPLITS):
+            raise ValueError("the validation scores are of an unknown split")
+        return cls(labels, own, above, highest, groups, split)
 
 
 def _array(text: str, kind: str) -> npt.NDArray[Any]:

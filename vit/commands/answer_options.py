@@ -95,25 +95,26 @@ class AnswerOptions:
             kept, target = float((scores.highest >= rule.reject_below).mean()), percent(self.target_accuracy)
             reporter.notice(
                 f"labels from a probability of {rule.reject_below:.4f}: accuracy at least {target} (95 % confidence), "
-                f"{percent(kept)} of {len(scores):,} validation images kept"
+                f"{percent(kept)} of {len(scores):,} {predictor.fitted_on} kept"
             )
         if rule.sets is not None and rule.sets.unlimited:
             names = ", ".join(predictor.class_names[number] for number in rule.sets.unlimited[:SHOWN_CLASSES])
-            reporter.notice(f"WARNING: too few validation images of {names}: these classes are in every set")
+            reporter.notice(f"WARNING: too few {predictor.fitted_on} of {names}: these classes are in every set")
         return rule
 
 
 def _novelty_limit(predictor: "Predictor") -> float:
     """The novelty from which images get no label. UsageError where the model cannot tell."""
     from vit.checkpoints.novelty import FEWEST_IMAGES, UNLIKE
+    from vit.inference.answers import more_images
 
     if predictor.novelty is None:
         raise UsageError(f"--reject_novel needs a novelty: {no_novelty(predictor)}", "leave --reject_novel out")
     count = len(predictor.novelty.validation)
     if count < FEWEST_IMAGES:
         raise UsageError(
-            f"--reject_novel needs {FEWEST_IMAGES} validation images, and this model has {count}",
-            "train with more validation images (--data.validation)",
+            f"--reject_novel needs {FEWEST_IMAGES} {predictor.fitted_on}, and this model has {count}",
+            more_images(predictor.validation_scores),
         )
     return UNLIKE
 

@@ -145,6 +145,7 @@ def _write(
     """Build the network, fill it, write it, and read it back; returns what became of the tensors."""
     from vit.checkpoints.format import Description, checkpoint_content
     from vit.checkpoints.io import write_checkpoint
+    from vit.checkpoints.label_rules import LabelRules
     from vit.checkpoints.load import load
     from vit.checkpoints.result import versions
     from vit.weights.licence import UNKNOWN
@@ -154,9 +155,9 @@ def _write(
         raise CheckpointError(
             f"{pretrained.source}: its classifier does not fit: {filled.report.initialized}", "give other weights"
         )
-    rules = pretrained.multilabel
     licence = None if pretrained.licence == UNKNOWN else pretrained.licence
     is_same = not options and image_size in (None, pretrained.own_network().image_size)  # the one that was calibrated
+    rules = pretrained.multilabel if is_same or pretrained.multilabel is None else LabelRules.unfitted(len(class_names))
     description = Description(
         class_names,
         filled.spec,
@@ -173,13 +174,17 @@ def _write(
     words = f"{filled.spec.name}, {parameters:,} parameters, {filled.preprocess.image_size} pixels"
     lowest, highest = (0.0, 0.0) if rules is None else (rules.thresholds.min(), rules.thresholds.max())
     several = [("labels", f"several for an image, with thresholds of {lowest:.3f} to {highest:.3f}")]
-    facts = [("network", words), *(several if rules else []), *_calibration(pretrained.temperature, is_same)]
+    facts = [("network", words), *(several if rules else []), *_calibration(pretrained, is_same)]
     return [*facts, *filled.report.facts(), ("checkpoint", str(output))]
 
 
-def _calibration(temperature: float, is_kept: bool) -> Facts:
-    """What became of the temperature of weights that have one."""
+def _calibration(pretrained: "Pretrained", is_kept: bool) -> Facts:
+    """What became of the temperature of weights that have one, or of the rules of their labels."""
+    why, temperature = "fitted without the options that you give for the network", pretrained.temperature
+    if pretrained.multilabel is not None and not is_kept:
+        lost = "temperatures and thresholds of the source are not kept"
+        return [("calibration", f"{lost}: they were {why}; temperatures are 1, and thresholds 0.5")]
     if temperature == 1:
         return []
-    lost = f"{temperature:.3f} is not kept: it was fitted without the options that you give for the network"
+    lost = f"{temperature:.3f} is not kept: it was {why}"
     return [("temperature", f"{temperature:.3f}, as in the source" if is_kept else lost)]

@@ -2,13 +2,13 @@
 
 import os
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from vit.checkpoints.model_path import check_model
 from vit.commands.arguments import ModelOrExport, StrPath, new_folder, path_text
-from vit.commands.multilabel_evaluation import measured_labels
+from vit.commands.multilabel_evaluation import MeasuredLabels, measured_labels
 from vit.commands.single_label_evaluation import MeasuredImages
 from vit.commands.tta_options import fit_tta, warn_of_mirror
 from vit.console import Reporter, count_of
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from vit.inference.predictor import Predictor
     from vit.inference.scored_labels import Scored
     from vit.report.evaluation_page import EvaluatedImages
+    from vit.training.run_images import SeenImages
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Evaluation:
         seen: number of images that were left out because the run has seen them, by the split of the run.
         engine: what computed the probabilities: "torch", "openvino" or "onnxruntime".
         tta: the test-time augmentation; None: one view of each image.
+        scored_although_seen: number of images that were scored although the run has seen them, by the split of the run.
     """
 
     folder: Path
@@ -47,6 +49,7 @@ class Evaluation:
     seen: dict[str, int]
     engine: str
     tta: Literal["flip", "crops"] | None = None
+    scored_although_seen: dict[str, int] = field(default_factory=dict)
 
 
 def evaluate(
@@ -105,7 +108,13 @@ def evaluate(
     _check_data(model, data, groups)
     wanted = None if output is None else _empty_folder(output)
 
-    from vit.commands.measured_images import check_same_task, choose_split, with_model_classes
+    from vit.commands.measured_images import (
+        check_same_task,
+        choose_split,
+        images_words,
+        shown_split,
+        with_model_classes,
+    )
     from vit.inference.engine import distributed
     from vit.inference.metrics import measure
     from vit.inference.predictor import load
@@ -117,7 +126,8 @@ def evaluate(
         columns = TableColumns(image_column, label_column)
         source = _source(model, data, path_text(root), columns, groups, reporter)
         chosen = choose_split(source, split)
-        folder = wanted or _free_folder(model, source.name, chosen)
+        shown = shown_split(source, chosen)
+        folder = wanted or _free_folder(model, source.name, shown)
         predictor = load(model, device, precision, engine, len(source.splits[chosen]), tta)
         check_same_task(source, predictor.multilabel is not None)
         warn_of_mirror(model, tta, reporter)
@@ -125,27 +135,28 @@ def evaluate(
             fit_tta(model, predictor, path_text(root), reporter)
         samples, seen = _measured_images(model, data, source, chosen, include_seen, reporter)
         samples = with_model_classes(samples, source, predictor.class_names, reporter)
-        scored = _score(predictor, source.name, chosen, samples, reporter)
-    fitted_elsewhere = data is not None or chosen == "test"
-    scores = predictor.validation_scores if fitted_elsewhere else None
+        scored = _score(predictor, images_words(source.name, shown), samples, reporter)
+    measured: MeasuredImages | MeasuredLabels
     if isinstance(scored, ScoredLabels):
         assert predictor.multilabel is not None
-        several = measured_labels(scored, predictor.multilabel, predictor.class_names)
-        found = Evaluation(folder, several.measurement, dict(scored.left_out), seen, predictor.engine.name, tta)
+        measured = measured_labels(scored, predictor.multilabel, predictor.class_names)
     else:
-        measurement = measure(scored, predictor.class_names, scores=scores)
-        found = Evaluation(folder, measurement, dict(scored.left_out), seen, predictor.engine.name, tta)
+        scores = None if seen.are_scored else predictor.validation_scores  # a promise is measured on new images
+        measured = MeasuredImages(scored, measure(scored, predictor.class_names, scores=scores), predictor.class_names)
+    found = Evaluation(
+        folder,
+        measured.measurement,
+        dict(scored.left_out),
+        dict(seen.left_out),
+        predictor.engine.name,
+        tta,
+        dict(seen.scored),
+    )
     if rank == 0:
-        files = _write_metrics(found, predictor.class_names)
-        if isinstance(scored, ScoredLabels):
-            several.write(files)
-            several.show(reporter)
-            several.write_page(files, _page_images(model, source.name, chosen, samples, predictor, found))
-        else:
-            measured = MeasuredImages(scored, measurement, predictor.class_names)
-            measured.write(files)
-            measured.show(reporter)
-            measured.write_page(files, _page_images(model, source.name, chosen, samples, predictor, found))
+        files = _write_metrics(found, seen.warning, predictor.class_names)
+        measured.write(files)
+        measured.show(reporter)
+        measured.write_page(files, _page_images(model, source.name, shown, samples, predictor, seen, tta))
         if predictor.licence is not None:
             reporter.line(f"\nlicence of the first weights: {licence_words(predictor.licence)}")
         reporter.line(f"\nmetrics.json, predictions.csv and figures in {found.folder}")
@@ -210,22 +221,22 @@ def _source(
 
 def _measured_images(
     model: str, data: str | None, source: "Source", split: str, include_seen: bool, reporter: Reporter
-) -> "tuple[Samples, dict[str, int]]":
-    """(images to measure, number of images left out because the run has seen them)."""
+) -> "tuple[Samples, SeenImages]":
+    """The images to measure, and how many of the run's images are left out, or are among them."""
     from vit.checkpoints.run import RunDirectory
-    from vit.commands.measured_images import check_own_images, unseen_images
+    from vit.commands.measured_images import own_images, unseen_images
+    from vit.training.run_images import SeenImages
 
     run = RunDirectory.around(Path(model))
     if run is None:
         reporter.notice(f"{model} is not in a run folder: images that it was trained on are not recognized")
-        return source.splits[split], {}
+        return source.splits[split], SeenImages()
     if data is None:
-        check_own_images(run, source, split, reporter)
-        return source.splits[split], {}
+        return own_images(Path(model), run, source, split, reporter)
     return unseen_images(run, source, split, include_seen, reporter)
 
 
-def _score(predictor: "Predictor", data: str, split: str, samples: "Samples", reporter: Reporter) -> "Scored":
+def _score(predictor: "Predictor", words: str, samples: "Samples", reporter: Reporter) -> "Scored":
     from vit.data.loader import labeled_images
     from vit.inference.engine import score
     from vit.inference.image_groups import in_groups
@@ -234,24 +245,38 @@ def _score(predictor: "Predictor", data: str, split: str, samples: "Samples", re
     engine = predictor.engine
     where = f"{engine.device.type}, {engine.precision}, {engine.name}"
     where += f", {engine.tta}" if isinstance(engine, AugmentedEngine) else ""
-    reporter.notice(f"{len(samples):,} images of {data} ({split}), {where}")
+    reporter.notice(f"{len(samples):,} {words}, {where}")
     novelty_of = None if predictor.novelty is None else predictor.novelty.of_features
     return in_groups(score(engine, labeled_images(samples, predictor.preprocess), novelty_of), samples)
 
 
-def _write_metrics(found: Evaluation, class_names: tuple[str, ...]) -> EvaluationLayout:
+def _write_metrics(found: Evaluation, warning: str, class_names: tuple[str, ...]) -> EvaluationLayout:
     from vit.atomic_files import write_json
 
+    def named(seen: dict[str, int]) -> dict[str, int]:
+        return {f"{split}_images_of_the_run": count for split, count in seen.items()}
+
     files = EvaluationLayout(new_folder(found.folder))
-    seen = {f"{split}_images_of_the_run": count for split, count in found.seen.items()}
-    left_out = {**seen, "unreadable": found.unreadable}
-    more = {"engine": found.engine, "tta": found.tta, "left_out": left_out, "classes": list(class_names)}
+    more = {
+        "engine": found.engine,
+        "tta": found.tta,
+        "left_out": {**named(found.seen), "unreadable": found.unreadable},
+        "scored_although_seen": named(found.scored_although_seen),
+        "warning": warning or None,
+        "classes": list(class_names),
+    }
     write_json(files.metrics_path, {**found.measurement.to_dict(), **more})
     return files
 
 
 def _page_images(
-    model: str, data: str, split: str, samples: "Samples", predictor: "Predictor", found: Evaluation
+    model: str,
+    data: str,
+    split: str,
+    samples: "Samples",
+    predictor: "Predictor",
+    seen: "SeenImages",
+    tta: Literal["flip", "crops"] | None,
 ) -> "EvaluatedImages":
     """What the page says of the measured images, and reads them with."""
     from vit.checkpoints.run import RunDirectory
@@ -260,7 +285,7 @@ def _page_images(
 
     run = RunDirectory.around(Path(model))
     network = Path(model).name if run is None else str(read_recipe(run.config_path).model.network["name"])
-    return EvaluatedImages(model, network, data, split, samples, predictor.preprocess, found.seen, found.tta)
+    return EvaluatedImages(model, network, data, split, samples, predictor.preprocess, seen, predictor.fitted_on, tta)
 
 
 def _check_all_readable(found: Evaluation) -> None:

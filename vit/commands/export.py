@@ -163,6 +163,6 @@ def _write_int8(
     images = calibration_images(model, preprocess, path_text(calibration))
     reporter.notice(f"calibrating on {len(images):,} images, measuring on {len(samples):,} {measured.words}")
     with ProgressReport(reporter, "image calibrated") as progress:
-        score = scorer(samples, preprocess)
-        answers = export_int8(trained, format, path, images, score, progress.update, measure is None)
+        score, fitted_on = scorer(samples, preprocess), measured.split if measure is None else None
+        answers = export_int8(trained, format, path, images, score, progress.update, fitted_on)
     return answers, int8_cost(answers, measured)

@@ -70,17 +70,19 @@ def labeled_samples(
         DataError: the images cannot be used, or are images of the training.
     """
     from vit.checkpoints.run import RunDirectory
+    from vit.checkpoints.validation_scores import fitted_split
     from vit.commands.measured_images import (
         check_own_images,
         check_same_task,
         choose_split,
+        images_words,
         in_groups_of_run,
+        shown_split,
         unseen_images,
         with_model_classes,
     )
     from vit.commands.model_card import hub_data, origin_of
     from vit.data.sources import open_source
-    from vit.data.split import fitted_split
     from vit.export.card_facts import MeasuredImages
 
     run = RunDirectory.around(model)
@@ -102,7 +104,8 @@ def labeled_samples(
         reporter.notice(f"{MOST_MEASURED:,} of {len(samples):,} labeled images are measured, a random choice")
         samples = samples.select(_some(len(samples), MOST_MEASURED))
     samples = with_model_classes(samples, source, description.class_names, reporter)
-    words = f"{split} images of the run" if data is None else f"images of {source.name} ({split})"
+    of_data = images_words(source.name, shown_split(source, split))
+    words = f"{split} images of the run" if data is None else of_data
     on_hub = origin_of(model).hub_data if data is None else hub_data(data)
     return samples, MeasuredImages(words, source.name, on_hub, split)
 

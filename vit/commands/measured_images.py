@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ from vit.data.contents import read_contents
 from vit.data.groups import leak_note, with_groups
 from vit.data.label_text import NOT_KNOWN
 from vit.errors import DataError, UsageError
-from vit.training.run_images import check_contents, groups_in_training, seen_in_training
+from vit.training.run_images import SEEN, SeenImages, check_contents, groups_in_training, seen_in_training
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 SPLITS = ("test", "validation", "train")  # in the order in which they are preferred
 SHOWN_CLASSES = 10
 _USED = {"train": "trained on", "validation": "validated on", "calibration": "was calibrated on"}
+_TOO_GOOD = "so the metrics are too good for new images"
 
 
 def choose_split(source: "Source", split: str) -> str:
@@ -28,8 +30,27 @@ def choose_split(source: "Source", split: str) -> str:
     if split == "auto":
         return next(name for name in SPLITS if name in source.splits)
     if split not in source.splits:
-        raise UsageError(f"{source.name} has no {split} images", f"choose one of {', '.join(source.splits)}")
+        fix = f"choose one of {', '.join(source.splits)}" if len(source.splits) > 1 else "leave --split out"
+        raise UsageError(f"{source.name} has no {split} images", fix)
     return split
+
+
+def shown_split(source: "Source", split: str) -> str:
+    """The name of a chosen split for people and folders: "all" where there is no other one.
+
+    A source without splits, such as plain class folders, holds all its images as training images.
+    """
+    return "all" if tuple(source.splits) == ("train",) else split
+
+
+def images_words(name: str, shown: str) -> str:
+    """Images of a data set, in words: "images of photos (test)", "images of photos".
+
+    Args:
+        name: name of the data set.
+        shown: their split, as `shown_split` gives it.
+    """
+    return f"images of {name}" if shown == "all" else f"images of {name} ({shown})"
 
 
 def in_groups_of_run(source: "Source", run: "RunDirectory", reporter: Reporter) -> "Source":
@@ -49,16 +70,55 @@ def check_own_images(run: "RunDirectory", source: "Source", split: str, reporter
     check_contents(run, source, split, _contents(source, split, reporter))
 
 
+def own_images(
+    model: Path, run: "RunDirectory", source: "Source", split: str, reporter: Reporter
+) -> "tuple[Samples, SeenImages]":
+    """The images of a split of a run, with a warning where the run has learned or chosen something from them.
+
+    Args:
+        model: the model, which is in the folder of the run.
+        source: the images of the run.
+
+    Raises:
+        DataError: images have changed since the training.
+    """
+    check_own_images(run, source, split, reporter)
+    samples = source.splits[split]
+    if split not in SEEN:
+        return samples, SeenImages()
+    warning = _own_warning(model, run, source, split)
+    if warning:
+        reporter.notice(f"WARNING: {warning}")
+    return samples, SeenImages(scored={split: len(samples)}, warning=warning)
+
+
+def _own_warning(model: Path, run: "RunDirectory", source: "Source", split: str) -> str:
+    """What a run has learned or chosen from images of a split; "" where the model depends on nothing of them."""
+    from vit.commands.recipe_options import read_recipe
+
+    count = len(source.splits[split])
+    if split == "train":
+        return f"the network has trained on these {count:,} train images, {_TOO_GOOD}"
+    checkpoint = run.best_path if model.is_dir() else model
+    if checkpoint.suffix == run.best_path.suffix and checkpoint.resolve() != run.best_path.resolve():
+        return ""  # another checkpoint than the one that was chosen and calibrated
+    chosen = [] if read_recipe(run.config_path).optim.best_metric == "last" else ["the weights"]
+    chosen += [] if "calibration" in source.splits else ["the temperature", "the thresholds"]
+    *most, last = chosen or [""]
+    words = f"{', '.join(most)} and {last}" if most else last
+    return f"these {count:,} {split} images chose {words}, {_TOO_GOOD}" if words else ""
+
+
 def unseen_images(
     run: "RunDirectory", source: "Source", split: str, include_seen: bool, reporter: Reporter
-) -> "tuple[Samples, dict[str, int]]":
+) -> "tuple[Samples, SeenImages]":
     """The images of a split without the images that a run was trained, validated or calibrated on.
 
     Args:
         include_seen: keep these images, with a warning.
 
     Returns:
-        the images, and the number of images that were left out, by the split of the run.
+        the images, and how many images of the run are left out, or scored.
 
     Raises:
         DataError: no image is left.
@@ -68,13 +128,14 @@ def unseen_images(
     shared = groups_in_training(run, samples)
     if shared:
         reporter.notice(leak_note("the training images of the run", source.name, shared))
-    counts = {name: len(indices) for name, indices in seen.items()}
+    counts, none = {name: len(indices) for name, indices in seen.items()}, dict.fromkeys(seen, 0)
     words = _seen_words(seen)
     if not words:
-        return samples, counts
+        return samples, SeenImages(counts, none)
     if include_seen:
-        reporter.notice(f"WARNING: {words} are scored too (--include_seen), so the metrics are too good for new images")
-        return samples, dict.fromkeys(counts, 0)
+        warning = f"{words} are scored too (--include_seen), {_TOO_GOOD}"
+        reporter.notice(f"WARNING: {warning}")
+        return samples, SeenImages(none, counts, warning)
     kept = np.setdiff1d(np.arange(len(samples)), np.concatenate(list(seen.values())))
     if not len(kept):
         raise DataError(
@@ -83,7 +144,7 @@ def unseen_images(
             "give other images, or --include_seen to score these",
         )
     reporter.notice(f"left out: {words}; {len(kept):,} of {len(samples):,} images are measured (--include_seen: all)")
-    return samples.select(kept), counts
+    return samples.select(kept), SeenImages(counts, none)
 
 
 def _contents(source: "Source", split: str, reporter: Reporter) -> "Contents":

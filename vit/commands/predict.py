@@ -137,11 +137,8 @@ def predict(
     found = predictor.predict_files(own, setup.num_ranked(predictor), batch_size, listed.reader)
     rows = _watched(found, len(own), reporter)
     with _of_all_processes(rows, writer) as all_rows:
-        tally = (
-            _write(all_rows, writer, _gallery(rows_file, predictor, model, listed.reader) if gallery else None)
-            if is_first()
-            else PredictionTally()
-        )
+        page = _gallery(rows_file, predictor, model, listed.reader) if gallery and is_first() else None
+        tally = _write(all_rows, writer, predictor, page) if is_first() else PredictionTally()
     summary = tally.summary(rows_file, gallery)
     if is_first():
         show_predictions(reporter, summary, tally)
@@ -200,7 +197,11 @@ def _watched(rows: "Iterable[Prediction]", total: int, reporter: Reporter) -> "I
             progress.update(done, total)
 
 
-def _write(rows: "Iterable[Prediction]", writer: "RowWriter", gallery: "Gallery | None") -> PredictionTally:
+def _write(
+    rows: "Iterable[Prediction]", writer: "RowWriter", predictor: "Predictor", gallery: "Gallery | None"
+) -> PredictionTally:
+    rules = predictor.multilabel
+    thresholds = {} if rules is None else dict(zip(predictor.class_names, rules.thresholds.tolist(), strict=True))
     tally = PredictionTally(is_multilabel=writer.is_multilabel)
     with ExitStack() as stack:
         stack.enter_context(writer)
@@ -211,7 +212,8 @@ def _write(rows: "Iterable[Prediction]", writer: "RowWriter", gallery: "Gallery 
             tally.add(row)
             if gallery is not None:
                 labels = row.labels if writer.is_multilabel and row.status in DECIDED else None
-                gallery.add(row.path, row.status, row.label, row.probability, row.error, labels)
+                nearest = min((abs(value - thresholds[name]) for name, value in row.top if thresholds), default=None)
+                gallery.add(row.path, row.status, row.label, row.probability, row.error, labels, nearest)
     return tally
 
 

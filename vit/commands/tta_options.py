@@ -45,11 +45,10 @@ def fit_tta(model: str, predictor: "Predictor", root: str | None, reporter: Repo
     """
     from vit.checkpoints.run import RunDirectory, checkpoint_of
     from vit.checkpoints.tta_file import FittedTta
-    from vit.checkpoints.validation_scores import ValidationScores
+    from vit.checkpoints.validation_scores import ValidationScores, fitted_split
     from vit.commands.measured_images import check_own_images
     from vit.commands.recipe_options import read_recipe
     from vit.data.loader import labeled_images
-    from vit.data.split import fitted_split
     from vit.inference.calibration import fit_temperature
     from vit.inference.engine import score
     from vit.inference.image_groups import in_groups
@@ -83,7 +82,7 @@ def fit_tta(model: str, predictor: "Predictor", root: str | None, reporter: Repo
     fitted = fit_temperature(scored, split)
     engine.temperature = fitted.value
     calibrated = scored.at(fitted.value)
-    scores = ValidationScores.of(calibrated.labels, calibrated.probabilities, calibrated.groups)
+    scores = ValidationScores.of(calibrated.labels, calibrated.probabilities, calibrated.groups, split)
     predictor.validation_scores = scores
     reporter.notice(f"temperature for --tta {engine.tta} {fitted.words()}")
     if not is_first():

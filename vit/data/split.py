@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
@@ -23,11 +23,6 @@ COLUMNS, CONTENT, GROUP = ("path", "label", "split"), "content", "group"  # colu
 MULTILABEL_COLUMNS = ("path", "labels", "split")  # its columns where an image may have several labels
 _MORE = ((), (CONTENT,), (GROUP,), (CONTENT, GROUP))
 _HEADERS = tuple((*columns, *more) for columns in (COLUMNS, MULTILABEL_COLUMNS) for more in _MORE)
-
-
-def fitted_split(splits: Container[str]) -> str | None:
-    """The split that temperatures and thresholds are fitted on: calibration images, or else validation images."""
-    return next((split for split in ("calibration", "validation") if split in splits), None)
 
 
 def with_all_splits(source: Source, validation: float, test: float, seed: int, calibration: float = 0.0) -> Source:

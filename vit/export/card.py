@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from vit.checkpoints.format import Description
-from vit.data.split import fitted_split
+from vit.checkpoints.validation_scores import fitted_split, fitted_words
 from vit.export.card_facts import CardFacts, MeasuredImages, Origin
+from vit.inference.image_groups import count_words
 from vit.weights.licence import licence_words, restricts
 
 if TYPE_CHECKING:
@@ -187,10 +188,11 @@ def _results(origin: Origin) -> str:
     if not rows:
         return "Unknown: no accuracy on test images is recorded."
     count = origin.num_images.get("test")
-    head = f"On {count:,} test images that were not trained on" if count else "On test images"
-    return f"{head}, with 95 % intervals over images:\n\n| metric | value | interval |\n|---|---|---|\n" + "\n".join(
-        rows
-    )
+    images = count_words(count, origin.test_groups, "test image") if count else "test images"
+    head = f"On {images} that were not trained on" if count else f"On {images}"
+    units = "images" if origin.test_groups is None else "groups"
+    table = ["| metric | value | interval |", "|---|---|---|", *rows]
+    return f"{head}, with 95 % intervals over {units}:\n\n" + "\n".join(table)
 
 
 def _row(name: str, metric: Mapping[str, float]) -> str:
@@ -216,7 +218,7 @@ def _int8(facts: CardFacts) -> str:
 def _calibration(facts: CardFacts) -> str:
     description, cost = facts.description, facts.int8
     split = fitted_split(facts.origin.num_images)
-    images = "images that are not recorded" if split is None else f"the {split} images"
+    images = "images that are not recorded" if split is None else f"the {fitted_words(split)}"
     if cost is not None and cost.is_calibrated:
         images = _plain(cost.measured_on)
     if description.multilabel is not None:

@@ -17,6 +17,8 @@ class Origin:
         hub_data: name of the data set on the hub; None: elsewhere, or unknown.
         num_images: number of images in each split.
         metrics: test metrics: {name: {value, low, high}}; {} where none were measured.
+        test_groups: number of groups of the test images, which the intervals take for independent; None: all images
+            are.
     """
 
     start: str | None = None
@@ -24,6 +26,7 @@ class Origin:
     hub_data: str | None = None
     num_images: Mapping[str, int] = field(default_factory=dict)
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    test_groups: int | None = None
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def export_int8(
     images: Tensor,
     measure: Measure,
     progress: Progress,
-    is_validation: bool = False,
+    fitted_on: str | None = None,
 ) -> Int8Answers:
     """Export a network in int8.
 
@@ -84,8 +84,9 @@ def export_int8(
         images: (n, C, S, S) uint8 whose activations give the ranges: training images, prepared as in `vit predict`.
         measure: scores labeled images that were not trained on.
         progress: called with (done, total) images of the calibration.
-        is_validation: whether these are the validation images, whose scores the file then keeps for thresholds and
-            prediction sets. Without them the file has none, because those of the checkpoint are of another network.
+        fitted_on: split of the labeled images, where they are those of the run that fit its temperature. The file then
+            keeps their scores for thresholds and prediction sets. None: it has none, because those of the checkpoint
+            are of another network.
 
     Raises:
         UsageError: as for `export`, or the format does not hold int8.
@@ -109,8 +110,8 @@ def export_int8(
             _remove(written)
             chosen.write_int8(exported, written, images, progress)  # the same ranges, and another last division
             found = measure(chosen.engine(written))
-        if is_validation and isinstance(found, ScoredImages):
-            scores = ValidationScores.of(found.labels, found.probabilities, found.groups)
+        if fitted_on is not None and isinstance(found, ScoredImages):
+            scores = ValidationScores.of(found.labels, found.probabilities, found.groups, fitted_on)
             exported = replace(exported, description=replace(exported.description, validation_scores=scores))
             chosen.describe(exported, written)
         answers = _answers(expected, found, trained.description, exported.description, len(images))

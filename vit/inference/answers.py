@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from vit.checkpoints.validation_scores import ValidationScores
+from vit.checkpoints.validation_scores import ValidationScores, fitted_words
 from vit.data.draws import uniform
 from vit.errors import UsageError
 from vit.inference.prediction_sets import PredictionSets, SetMethod, fewest_images
@@ -86,6 +86,12 @@ def answer_rule(
     return AnswerRule(reject_below or 0.0, fitted)
 
 
+def more_images(scores: ValidationScores | None) -> str:
+    """What to do where a rule has too few images to be fitted to."""
+    split = "validation" if scores is None or scores.split is None else scores.split
+    return f"train with more {split} images (--data.{split})"
+
+
 def _threshold(scores: ValidationScores, target: float) -> float:
     from vit.inference.selective import fewest_images, threshold_for  # imports SciPy's distributions
 
@@ -95,7 +101,7 @@ def _threshold(scores: ValidationScores, target: float) -> float:
         raise UsageError(
             f"--target_accuracy {target:g} cannot be guaranteed: with {_count(scores)} no threshold "
             f"is known to reach it (at least {fewest_images(target):,} {units} would have to be right)",
-            "give a lower target, or train with more validation images (--data.validation)",
+            f"give a lower target, or {more_images(scores)}",
         )
     return found.value
 
@@ -103,17 +109,18 @@ def _threshold(scores: ValidationScores, target: float) -> float:
 def _count(scores: ValidationScores) -> str:
     from vit.inference.image_groups import count_words, number_of
 
-    return count_words(len(scores), number_of(scores.groups), "validation image")
+    return count_words(len(scores), number_of(scores.groups), fitted_words(scores.split).removesuffix("s"))
 
 
 def _fitted_sets(scores: ValidationScores, method: SetMethod, coverage: float, num_classes: int) -> PredictionSets:
     fitted = PredictionSets.fit(scores, method, coverage, num_classes)
     if len(fitted.unlimited) == num_classes:
         needed = fewest_images(coverage)
-        units = "validation images" if scores.groups is None else "groups of validation images"
+        images = fitted_words(scores.split)
+        units = images if scores.groups is None else f"groups of {images}"
         raise UsageError(
             f"--coverage {coverage:g} needs {needed:,} {units}"
             + (" of each class" if method == "class_conditional" else f", and this model has {_count(scores)}"),
-            "give a lower coverage, or train with more validation images (--data.validation)",
+            f"give a lower coverage, or {more_images(scores)}",
         )
     return fitted

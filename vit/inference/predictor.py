@@ -13,7 +13,7 @@ from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.novelty import Novelty, is_unlike
 from vit.checkpoints.run import checkpoint_of
 from vit.checkpoints.tta_file import FittedTta
-from vit.checkpoints.validation_scores import ValidationScores
+from vit.checkpoints.validation_scores import ValidationScores, fitted_words
 from vit.data.image_bytes import ImageError, ImageReader
 from vit.data.preprocess import Preprocess
 from vit.errors import UsageError
@@ -80,6 +80,11 @@ class Predictor:
     def multilabel(self) -> LabelRules | None:
         """Rules of the labels, if the model gives an image several; None: one class for an image."""
         return self.engine.rules
+
+    @property
+    def fitted_on(self) -> str:
+        """The images that temperature, thresholds and novelty are fitted to, in words."""
+        return fitted_words(None if self.validation_scores is None else self.validation_scores.split)
 
     @property
     def preprocess(self) -> Preprocess:
@@ -177,7 +182,7 @@ class Predictor:
         least = self.rule.reject_novelty
         if least is None or novelty is None or not is_unlike(novelty, least):
             return ""
-        return f"it is less like the training images than {least:.0%} of validation images"
+        return f"it is less like the training images than {least:.0%} of {self.fitted_on}"
 
     def _several(
         self,

@@ -1,4 +1,4 @@
-"""Tables and figure of a run's page on what the network does where it is not sure"""
+"""Tables and figures of a page on what the network does where it is not sure"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ METHODS = {"lac": "smallest (lac)", "aps": "adaptive (aps)", "class_conditional"
 
 @dataclass(frozen=True)
 class ThresholdRow:
-    """A target accuracy, and what its threshold does on the test images."""
+    """A target accuracy, and what its threshold does on the measured images."""
 
     target: str
     threshold: str
@@ -29,7 +29,7 @@ class ThresholdRow:
 
 @dataclass(frozen=True)
 class SetRow:
-    """A method of prediction sets, and what it does on the test images."""
+    """A method of prediction sets, and what it does on the measured images."""
 
     method: str
     coverage: str
@@ -40,7 +40,7 @@ class SetRow:
 
 @dataclass(frozen=True)
 class UnsureContent:
-    """The part of a run's page about images that the network is not sure of."""
+    """The part of a page about images that the network is not sure of."""
 
     num_validation: int
     area: str
@@ -54,7 +54,7 @@ class UnsureContent:
 
 
 def unsure_content(answers: MeasuredAnswers, tested: Tested, class_names: Sequence[str]) -> UnsureContent:
-    """What the template prints, from a run's answers and its test images."""
+    """What the template prints, from answers and the measured images."""
     curve = risk_coverage(tested.confidences, tested.correct, groups=tested.groups)
     shown = [row for row in answers.sets if row.coverage == answers.sets[0].coverage]
     return UnsureContent(
@@ -71,7 +71,7 @@ def unsure_content(answers: MeasuredAnswers, tested: Tested, class_names: Sequen
 
 
 def novelty_figure(novelty: MeasuredNovelty) -> Figure:
-    """Number of images in each twentieth of the novelty; all are equally high for images like the validation images."""
+    """Number of images in each twentieth of the novelty; all are equally high for images like those of the fit."""
     figure = Figure(figsize=(5.6, 2.8), layout="constrained")
     axes = figure.subplots()
     count, total = len(novelty.counts), sum(novelty.counts)
@@ -79,7 +79,7 @@ def novelty_figure(novelty: MeasuredNovelty) -> Figure:
     axes.bar([(place + 0.5) / count for place in range(count)], shares, width=0.9 / count)
     axes.axhline(100 / count, linestyle=":", color="black")
     axes.set(xlabel="novelty", ylabel="images (%)", xlim=(0, 1))
-    axes.set_title("Test images by novelty")
+    axes.set_title("Images by novelty")
     return figure
 
 

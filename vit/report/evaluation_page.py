@@ -1,6 +1,6 @@
 """The page of `vit evaluate`: metrics, classes, confusions with their images, and the most confident errors"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from vit.report.run_summary import advice, result_lines
 from vit.report.run_tables import ClassRow, MetricRow, Tested, cell_of, class_rows, metric_row
 from vit.report.scripts import scripts
 from vit.study.wording import Cell
+from vit.training.run_images import SeenImages
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,11 @@ class EvaluatedImages:
         model: the model as the user named it.
         network: name of its network.
         data: name of the data set.
-        split: split of the data set.
+        split: split of the data set; "all": the data set has no splits.
         samples: the images, of which those that could not be read are not among the scored ones.
         preprocess: the preprocessing of the model: pictures are read with its channels and its window.
-        seen: number of images that were left out because the training used them, by split.
+        seen: how many images of the training were left out, or are among the measured ones.
+        fitted_on: images that temperature and thresholds are fitted to, in words.
         tta: the test-time augmentation; None: one view of each image.
     """
 
@@ -50,7 +52,8 @@ class EvaluatedImages:
     split: str
     samples: Samples
     preprocess: Preprocess
-    seen: Mapping[str, int]
+    seen: SeenImages
+    fitted_on: str
     tta: str | None = None
 
 
@@ -63,13 +66,15 @@ class EvaluationContent:
     data: str
     split: str
     tta: str | None
-    seen: dict[str, int]
+    left_out: dict[str, int]
+    warning: str
     images: str
     num_right: int
     num_classes: int
     accuracy: Cell
     metrics: list[MetricRow]
     temperature: float
+    fitted_on: str
     has_pictures: bool
     classes: list[ClassRow]
     absent: list[str]
@@ -110,13 +115,15 @@ def write_evaluation_page(
         data=images.data,
         split=images.split,
         tta=images.tta,
-        seen={name: count for name, count in images.seen.items() if count},
+        left_out={name: count for name, count in images.seen.left_out.items() if count},
+        warning=images.seen.warning,
         images=counted_images,
         num_right=num_right,
         num_classes=len(class_names),
         accuracy=cell_of(accuracy),
         metrics=[metric_row(title, name, after, before) for name, title in NAMES.items() if name in after],
         temperature=measurement.temperature,
+        fitted_on=images.fitted_on,
         has_pictures=True,
         classes=measured,
         absent=[row.name for row in classes if not row.num_images],
@@ -152,6 +159,8 @@ def _summary(
     kind = "image" if images.split == "all" else f"{images.split} image"
     measured, accuracy = count_words(measurement.num_images, measurement.num_groups, kind), measurement.metrics.acc1
     lines = result_lines(f"{images.network} on {images.data}", accuracy, num_right, measured, confusions.cells)
+    if images.seen.warning:
+        lines.append(f"Warning: {images.seen.warning}")
     return with_next_steps(lines, advice(accuracy, classes))
 
 

@@ -23,6 +23,7 @@ from vit.report.thumbnails import encoded
 THUMBNAIL = 144
 MAX_PICTURES = 2000
 MAX_FILTERS = 40  # labels that one can choose; the counts of further labels are only listed
+_LAST = 3.0  # rank of a file without an answer: a distance to a threshold is at most 2
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ class Card:
 class Gallery:
     """Collects predictions, and writes the page when the `with` block ends, also after an error.
 
-    The page has the 2,000 files with the lowest probabilities. Files without a label come last.
+    The page has the 2,000 least certain files: those with the lowest probabilities, or where an image may have several
+    labels, those with a probability nearest to its threshold. Files without a label come last.
 
     Args:
         path: the new page.
@@ -73,6 +75,7 @@ class Gallery:
         self.statuses: Counter[str] = Counter()
         self.labels: Counter[str] = Counter()
         self._num_bad = 0
+        self._has_several = False
         self._cards: list[tuple[float, int, Card]] = []  # a heap: the first one is the first to go
 
     def __enter__(self) -> Self:
@@ -86,11 +89,13 @@ class Gallery:
         probability: float | None,
         error: str,
         labels: Sequence[str] | None = None,
+        distance: float | None = None,
     ) -> None:
         """Add one file.
 
         Args:
             labels: labels of an image that may have several; None: it has one class, `label`.
+            distance: smallest distance of a probability to its threshold, for an image that may have several labels.
         """
         self.num_files += 1
         has_answer = probability is not None or labels is not None
@@ -98,7 +103,9 @@ class Gallery:
         self.statuses[status] += 1
         own = tuple(labels) if labels is not None else (label,) if label else ()
         self.labels.update(own)
-        rank = probability if probability is not None else 1.0 if has_answer else 2.0
+        self._has_several |= labels is not None
+        certainty = probability if probability is not None else distance
+        rank = _LAST if not has_answer else 1.0 if certainty is None else certainty
         place = (-rank, -self.num_files)  # of two equal ones, the later goes first
         if len(self._cards) == MAX_PICTURES and place < self._cards[0][:2]:
             return
@@ -129,6 +136,7 @@ class Gallery:
             "others": counts[MAX_FILTERS:],
             "numbers": {label: number for number, (label, _) in enumerate(counts[:MAX_FILTERS])},
             "bad": self._num_bad,
+            "has_several": self._has_several,
             "unsure": self.statuses["unsure"],
             "novel": self.statuses["novel"],
         }

@@ -58,7 +58,7 @@ class LabelContent:
 
     common: CommonContent
     split: str
-    fitted_split: str
+    fitted_split: str | None
     is_fitted: bool
     is_chosen: bool
     num_images: int

@@ -6,7 +6,7 @@ import yaml
 from markupsafe import Markup
 
 from vit.checkpoints.model_path import weights_name
-from vit.checkpoints.result import RunResult
+from vit.checkpoints.result import RunResult, rule_words
 from vit.checkpoints.run import RunDirectory
 from vit.report.figures import curves, range_curve
 from vit.report.inline_figure import drawn
@@ -30,6 +30,7 @@ class CommonContent:
     range_test: Markup | None
     validation_name: str
     best_epoch: int
+    best_rule: str
     facts: list[tuple[str, str]]
     config_name: str
     config: list[str]
@@ -47,6 +48,7 @@ def common_content(run: RunDirectory, result: RunResult) -> CommonContent:
         range_test=drawn(range_curve(RangeTest.read(run.range_test_path))) if run.range_test_path.is_file() else None,
         validation_name=result.validation_name,
         best_epoch=result.best_epoch + 1,
+        best_rule=rule_words(result.best_metric),
         facts=facts(result),
         config_name=run.config_path.name,
         config=config.splitlines(),

@@ -51,6 +51,7 @@ class RunContent:
     accuracy: Cell
     metrics: list[MetricRow]
     temperature: float
+    fitted_on: str
     has_pictures: bool
     classes: list[ClassRow]
     recall_by_size: Markup
@@ -119,6 +120,7 @@ def _content(
         accuracy=cell_of(accuracy),
         metrics=metric_rows(result),
         temperature=result.temperature,
+        fitted_on=result.fitted_on,
         has_pictures=pictures.pixels is not None,
         common=common,
         classes=classes,

@@ -14,10 +14,9 @@ from vit.checkpoints.io import store_calibration, store_label_rules
 from vit.checkpoints.label_rules import LabelRules
 from vit.checkpoints.load import load
 from vit.checkpoints.novelty import MOST_FEATURES, Novelty, TrainingFeatures
-from vit.checkpoints.validation_scores import ValidationScores
+from vit.checkpoints.validation_scores import ValidationScores, fitted_split
 from vit.data.loader import labeled_images
 from vit.data.module import ImageDataModule
-from vit.data.split import fitted_split
 from vit.inference.calibration import Temperature, fit_temperature
 from vit.inference.engine import Engine, NoveltyOf, features_of, score
 from vit.inference.image_groups import in_groups
@@ -51,7 +50,7 @@ class MeasuredCheckpoint:
         if self.fitted is None:
             return None
         found = self.scored[self.fitted.split]
-        return ValidationScores.of(found.labels, found.probabilities, found.groups)
+        return ValidationScores.of(found.labels, found.probabilities, found.groups, self.fitted.split)
 
     @property
     def temperature(self) -> float:

@@ -7,7 +7,7 @@ a folder has changed.
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,26 @@ from vit.training.recipes.recipe import Recipe
 SEEN = ("train", "validation", "calibration")  # splits that a run learns or fits from, in the order of importance
 MEASURED = ("validation", "test")  # splits in which no other image can take the place of an unreadable one
 _SHOWN = 5
+
+
+@dataclass(frozen=True)
+class SeenImages:
+    """Images of a run among the images of an evaluation.
+
+    Attributes:
+        left_out: number of images that are not scored because the run has seen them, by the split of the run.
+        scored: number of images that are scored although the run has seen them, by the split of the run.
+        warning: why metrics are too good for new images, without a full stop; "" where they are not.
+    """
+
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    scored: Mapping[str, int] = field(default_factory=dict)
+    warning: str = ""
+
+    @property
+    def are_scored(self) -> bool:
+        """Whether any image is scored although the run has seen it."""
+        return any(self.scored.values())
 
 
 def check_readable(source: Source, contents: Contents) -> None:

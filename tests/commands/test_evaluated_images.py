@@ -1,0 +1,182 @@
+"""`vit evaluate`: which images are measured, whether the run has seen them, and what the page says of them."""
+
+import json
+import shutil
+
+import pytest
+import torch
+
+import vit as python
+from tests.report.pages import Page
+from tests.runs import run_folder
+
+pytestmark = pytest.mark.usefixtures("here")
+QUICK = ("--data.validation", 0.1, "--data.test", 0.2, "--epochs", 1, "--wandb", "off")
+NONE_SEEN = {f"{split}_images_of_the_run": 0 for split in ("train", "validation", "calibration")}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory, draw_classes):
+    return draw_classes(tmp_path_factory.mktemp("data") / "photos", ("dark", "light"), 20)
+
+
+@pytest.fixture(scope="module")
+def run(vit, data, tmp_path_factory):
+    """A run of 28 images to train on, 4 to validate and 8 to test."""
+    out = tmp_path_factory.mktemp("run")
+    assert vit("train", data, *QUICK, "--out", out).code == 0
+    return run_folder(out)
+
+
+@pytest.fixture(scope="module")
+def calibrated(vit, data, tmp_path_factory):
+    """A run with calibration images that keeps its last weights, and has a temperature of 2."""
+    out = tmp_path_factory.mktemp("calibrated")
+    options = ("--data.calibration", 0.2, "--optim.best_metric", "last")
+    assert vit("train", data, *QUICK, *options, "--out", out).code == 0
+    found = run_folder(out)
+    content = torch.load(found / "checkpoints" / "best.ckpt", weights_only=True)
+    content["vit"]["temperature"] = 2.0  # so few images tell none
+    torch.save(content, found / "checkpoints" / "best.ckpt")
+    result = json.loads((found / "result.json").read_text())
+    (found / "result.json").write_text(json.dumps({**result, "temperature": 2.0}))
+    return found
+
+
+def measured(folder):
+    """(metrics.json, page, summary to send)."""
+    page = Page((folder / "report.html").read_text())
+    summary = page.html.partition('<pre id="summary"')[2].partition("</pre>")[0]
+    return json.loads((folder / "metrics.json").read_text()), page, summary
+
+
+def test_images_that_are_scored_although_the_run_has_seen_them_leave_a_trace(vit, run, data, here):
+    answer = vit("evaluate", run, data, "--include_seen", "--output", "all")
+    words = "28 images that the run trained on and 4 images that the run validated on are scored too (--include_seen)"
+    warning = f"{words}, so the metrics are too good for new images"
+    assert answer.code == 0 and f"WARNING: {warning}" in answer.err
+    found, page, summary = measured(here / "all")
+    seen = {"train_images_of_the_run": 28, "validation_images_of_the_run": 4}
+    assert found["scored_although_seen"] == {**NONE_SEEN, **seen} and found["warning"] == warning
+    assert found["left_out"] == {**NONE_SEEN, "unreadable": {}}
+    assert f"Warning: {warning}." in page.text and f"Warning: {warning}" in summary
+    assert "answers" not in found and "When it is not sure" not in page.text and "--target_accuracy" not in answer.out
+
+    answer = vit("evaluate", run, data, "--output", "new")
+    assert answer.code == 0
+    found, page, summary = measured(here / "new")
+    assert found["left_out"] == {**NONE_SEEN, **seen, "unreadable": {}} and found["warning"] is None
+    assert found["scored_although_seen"] == NONE_SEEN and "Warning" not in page.text + summary
+    assert found["answers"]["thresholds"] and "When it is not sure" in page.text
+    again = python.evaluate(run, data, include_seen=True, output=here / "python")
+    assert again.scored_although_seen == {"train": 28, "validation": 4, "calibration": 0}
+    assert again.seen == dict.fromkeys(again.scored_although_seen, 0)
+
+
+@pytest.mark.parametrize(
+    ("split", "warning"),
+    [
+        ("train", "the network has trained on these 28 train images"),
+        ("validation", "these 4 validation images chose the weights, the temperature and the thresholds"),
+    ],
+)
+def test_the_own_images_of_a_run_are_measured_with_a_warning(vit, run, here, split, warning):
+    warning += ", so the metrics are too good for new images"
+    answer = vit("evaluate", run, "--split", split, "--output", "own")
+    assert answer.code == 0 and answer.err.count(f"WARNING: {warning}\n") == 1
+    found, page, summary = measured(here / "own")
+    assert f"Warning: {warning}." in page.text and f"Warning: {warning}" in summary
+    count = 28 if split == "train" else 4
+    assert found["scored_although_seen"] == {f"{split}_images_of_the_run": count} and found["warning"] == warning
+    assert found["left_out"] == {"unreadable": {}} and "answers" not in found
+    assert f"{split} images" in page.text
+
+
+def test_a_run_without_test_images_is_measured_with_a_warning(vit, data, here):
+    assert vit("train", data, *QUICK, "--data.test", 0, "--out", "runs").code == 0
+    run = run_folder(here / "runs")
+    answer = vit("evaluate", run)
+    assert answer.code == 0 and "WARNING: these 4 validation images chose the weights" in answer.err
+    assert (run / "evaluations" / "photos-validation").is_dir()
+    answer = vit("evaluate", run / "checkpoints" / "last.ckpt", "--output", "last")
+    assert answer.code == 0 and "WARNING" not in answer.err  # neither chosen nor calibrated
+    assert measured(here / "last")[0]["scored_although_seen"] == {"validation_images_of_the_run": 4}
+
+
+def test_validation_images_that_chose_nothing_are_no_reason_for_a_warning(vit, calibrated, here):
+    answer = vit("evaluate", calibrated, "--split", "validation", "--output", "own")
+    assert answer.code == 0 and "WARNING" not in answer.err
+    found, page, _ = measured(here / "own")
+    assert found["scored_although_seen"] == {"validation_images_of_the_run": 4} and "Warning" not in page.text
+
+
+def test_several_labels_leave_the_same_trace(vit, labels_run, here):
+    answer = vit("evaluate", labels_run.path, "--split", "train", "--output", "own")
+    assert answer.code == 0 and "WARNING: the network has trained on these " in answer.err
+    found = json.loads((here / "own" / "metrics.json").read_text())
+    assert found["scored_although_seen"] == {"train_images_of_the_run": found["images"]}
+    assert found["warning"].startswith("the network has trained on these ")
+
+
+def test_images_without_splits_are_called_all(vit, run, draw_classes, here):
+    draw_classes(here / "new", ("dark", "light"), 30, side=14)
+    where = shutil.copytree(run, here / "run")
+    answer = vit("evaluate", where, "new")
+    assert answer.code == 0 and "60 images of new, cpu" in answer.err and "60 images; 95 % intervals" in answer.out
+    folder = where / "evaluations" / "new-all"
+    _, page, summary = measured(folder)
+    assert " of 60 images" in summary and " train" not in summary
+    assert not any(words in page.text for words in ("train images", "the test images", "all images"))
+    assert "The table shows what the thresholds do on the measured images." in page.text
+    assert "(train)" not in page.text and "(all)" not in page.text
+    answer = vit("evaluate", where, "new", "--split", "test")
+    assert answer.code == 2 and "new has no test images" in answer.err and "leave --split out" in answer.err
+
+
+def test_pages_name_the_images_of_the_fit_and_the_rule_of_the_checkpoint(vit, run, calibrated, here):
+    answer = vit("evaluate", calibrated, "--output", "own")
+    assert answer.code == 0
+    assert vit("report", calibrated).code == 0
+    page = Page((calibrated / "report.html").read_text())
+    assert (
+        "The table shows the best checkpoint, of epoch 1, which has the last weights, measured on the test images."
+        in page.text
+    )
+    for text in (page.text, measured(here / "own")[1].text):
+        assert "temperature 2.000, fitted on the calibration images;" in text
+        assert "fraction of the calibration images that are more like the training images" in text
+        assert "validation images" not in text
+    assert vit("report", run).code == 0
+    page = Page((run / "report.html").read_text())
+    assert (
+        "The table shows the best checkpoint, of epoch 1, which has the lowest val/loss, measured on the test images."
+        in page.text
+    )
+    assert "fraction of the validation images" in page.text
+
+    content = torch.load(calibrated / "checkpoints" / "best.ckpt", weights_only=True)
+    del content["vit"]["validation_scores"]["split"]  # as earlier versions wrote it
+    torch.save(content, "old.ckpt")
+    shutil.copytree(calibrated, "old")
+    shutil.copy("old.ckpt", "old/checkpoints/best.ckpt")
+    assert vit("evaluate", "old", "--output", "by_old").code == 0
+    assert "temperature 2.000, fitted on the held-out images;" in measured(here / "by_old")[1].text
+
+
+def test_views_of_images_name_the_images_of_their_fit(vit, calibrated, here):
+    run = shutil.copytree(calibrated, here / "run")
+    assert vit("evaluate", run, "--tta", "flip", "--output", "first").code == 0
+    (file,) = run.glob("checkpoints/*.tta-flip.json")
+    fitted = json.loads(file.read_text())
+    assert fitted["validation_scores"]["split"] == "calibration"
+    file.write_text(json.dumps({**fitted, "temperature": 3.0}))  # so few images tell none
+    assert vit("evaluate", run, "--tta", "flip", "--output", "again").code == 0
+    assert "temperature 3.000, fitted on the calibration images;" in measured(here / "again")[1].text
+
+
+def test_rules_name_the_images_of_their_fit(vit, calibrated, data):
+    answer = vit("predict", calibrated, data / "dark", "--target_accuracy", 0.9)
+    assert answer.code == 2 and "with 8 calibration images no threshold" in answer.err
+    assert "train with more calibration images (--data.calibration)" in answer.err
+    answer = vit("predict", calibrated, data / "dark", "--reject_novel")
+    assert answer.code == 2 and "--reject_novel needs 19 calibration images, and this model has 8" in answer.err
