@@ -112,10 +112,26 @@ def test_pages_of_several_labels_count_groups(vit, data, tmp_path):
 @pytest.mark.faults("D32")
 def test_a_study_counts_groups(vit, data, tmp_path):
     line = ("study", data, "--networks", "vit_nano_patch2_8", "--sizes", "all", "--seeds", 2, "--budget", "steps:3")
-    line += ("--data.groups", PATTERN, "--data.test", 0.3, "--set", "model.preprocess.image_size=8", "--jobs", 1)
+    line += (
+        "--vary",
+        "optim.lr=0.001,0.002",
+        "--data.groups",
+        PATTERN,
+        "--data.test",
+        0.3,
+        "--set",
+        "model.preprocess.image_size=8",
+        "--jobs",
+        1,
+    )
     told = vit(*line, "--wandb", "off", "--out", tmp_path, "--name", "one")
     assert told.code == 0, told.err
     assert "Test error in % on 36 test images of 12 groups" in told.out
     page = (tmp_path / "one" / "report.html").read_text()
     assert "36 test images of 12 groups" in page and "Test images of one group count together" in page
+    assert "with 2\u00d7 groups" in page and "2\u00d7 test images" not in page
     assert json.loads((tmp_path / "one" / "summary.json").read_text())["protocol"]["test_groups"] == 12
+    runs = sorted(path.parent for path in (tmp_path / "one" / "cells").rglob("result.json"))
+    told = vit("compare", *runs, "--page", tmp_path / "compared.html")
+    assert told.code == 0 and "2x groups" in told.out and "2x test images" not in told.out
+    assert "More groups of test images or more seeds" in (tmp_path / "compared.html").read_text()

@@ -214,3 +214,19 @@ def test_what_would_narrow_an_open_answer():
     assert "more seeds would help most" in scatter.verdict
     (one,) = scatter.comparisons[0].differences
     assert one.reach.twice_the_seeds < 0.6 * one.reach.now and one.reach.twice_the_test_images > 0.9 * one.reach.now
+
+
+@pytest.mark.parametrize(
+    ("groups", "words"), [(None, "twice the test images ±"), (8, "twice the groups of test images ±")]
+)
+def test_images_of_the_same_groups_would_not_narrow_an_answer(groups, words):
+    generator = np.random.default_rng(1)
+    numbers = None if groups is None else np.arange(200) * groups // 200
+    runs = [
+        run(name, 100, seed, 0, correct=generator.random(200) < 0.8, groups=numbers)
+        for name in ("vit", "cnn")
+        for seed in range(3)
+    ]
+    told = summarize(runs, PROTOCOL if groups is None else {**PROTOCOL, "test_groups": groups}, [], None)
+    assert words in told.verdict and "cannot be told apart" in told.verdict
+    assert any(words in step for step in told.next_steps)

@@ -132,7 +132,8 @@ def _show_repeated(reporter: Reporter, found: "RunComparison") -> None:
     reporter.table(("network", "seeds", "mean accuracy"), [_mean_accuracy(group) for group in found.groups])
     if found.differences:
         reporter.line(f"\nAccuracy of {found.groups[0].name} minus that of the others, paired by seed and test image")
-        columns = ("against", "common seeds", "difference in points", "p", "p corrected", "2x seeds", "2x test images")
+        doubled = "2x test images" if found.runs[0].groups is None else "2x groups"
+        columns = ("against", "common seeds", "difference in points", "p", "p corrected", "2x seeds", doubled)
         reporter.table(columns, [_repeated_row(name, one) for name, one in found.differences])
 
 

@@ -192,7 +192,8 @@ def _summary(found: RunComparison) -> list[str]:
     first = found.runs[0]
     lines = [f"{len(found.runs)} runs on {found.images} of {first.data}"]
     lines += [f"{letter}: {name}, accuracy {accuracy}" for letter, name, accuracy, _, _ in _run_rows(found)]
-    steps = ["More test images or more seeds (vit study) narrow the intervals."]
+    units = "test images" if first.groups is None else "groups of test images"
+    steps = [f"More {units} or more seeds (vit study) narrow the intervals."]
     if not found.groups:
         steps = ["These intervals are about these trained models: vit study trains several seeds of each."]
     return with_next_steps([*lines, *_headline(found)], steps)
