@@ -255,6 +255,19 @@ def test_several_seeds_are_taken_together(run, here, capsys):
     assert "McNemar" in capsys.readouterr().out, "one seed each: the trained models alone"
 
 
+@pytest.mark.faults("D33")
+def test_seeds_are_not_compared_on_one_image(run, here):
+    for seed in range(2):
+        for network in ("vit", "cnn"):
+            folder = run(f"{network}{seed}", ["cat"], network=network)
+            (folder / "config.yaml").write_text(f"seed: {seed}\nmodel: {network}\n")
+            result = json.loads((folder / "result.json").read_text())
+            (folder / "result.json").write_text(json.dumps(result | {"seed": seed}))
+    with pytest.raises(DataError, match="one test image, and seeds are compared on two or more"):
+        compare(["vit0", "vit1", "cnn0", "cnn1"])
+    assert compare(["vit0", "cnn0"]).num_images == 1
+
+
 def two_pages(run, here, page="page/compared.html"):
     run("a", ["cat"] * 90 + ["dog"] * 10)
     run("b", ["cat"] * 70 + ["dog"] * 20 + ["cat"] * 5 + ["dog"] * 5, network="resnet")

@@ -312,6 +312,21 @@ def test_wrong_words_are_refused_before_anything_runs(vit, tmp_path, words, said
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.faults("D33")
+@pytest.mark.parametrize("line", [("study", "--networks"), ("probe", "--backbones")])
+def test_one_test_image_is_refused_before_anything_is_trained(vit, tmp_path, draw_classes, line):
+    draw_classes(tmp_path / "photos", ("cat", "dog"), 10)
+    names = [path.relative_to(tmp_path) for path in sorted((tmp_path / "photos").rglob("*.png"))]
+    rows = [f"{name},{name.parent.name},{'validation' if place % 3 else 'train'}" for place, name in enumerate(names)]
+    rows[-1] = rows[-1].rpartition(",")[0] + ",test"
+    table = tmp_path / "one.csv"
+    table.write_text("\n".join(["path,label,split", *rows]) + "\n")
+    network = {"study": "vit_nano_patch2_8", "probe": "random:vit_nano_patch2_8"}[line[0]]
+    told = vit(line[0], table, line[1], network, "--seeds", 2, "--sizes", "all", "--out", tmp_path / "out")
+    assert told.code == 2 and "one test image, and a study needs two or more" in told.err, told.err
+    assert not list((tmp_path / "out").rglob("cells"))
+
+
 @pytest.mark.faults("K25")
 def test_options_beside_a_network_are_not_overwritten_in_silence(vit, tmp_path):
     (tmp_path / "long.yaml").write_text("networks:\n  long: digits --epochs=50\n  short: digits --epochs=5\n")

@@ -89,3 +89,11 @@ def test_a_list_of_images_that_does_not_fit_is_damaged(tmp_path):
     path.write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(DataError, match="does not fit"):
         collect(study)
+
+
+@pytest.mark.faults("D33")
+@pytest.mark.parametrize("num_lost", [4, 5])
+def test_one_common_image_is_not_enough(tmp_path, num_lost):
+    """Both runs could read one image, or one of them could read another one, too."""
+    with pytest.raises(DataError, match="fewer than two test images in common"):
+        collect(study_of(tmp_path, {"ViT": IMAGES[:num_lost], "CNN": IMAGES[:5]}))

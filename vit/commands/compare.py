@@ -59,7 +59,7 @@ def compare(
         Accuracies, differences and disagreements.
 
     Raises:
-        VitError: a run is not finished, its files are damaged, or the runs have different test images.
+        VitError: a run is not finished, its files are damaged, the runs have different test images, or seeds have one.
 
     Example:
         vit compare runs/photos/vit_tiny_patch16_224/20260101-120000 runs/photos/resnet18/20260101-130000

@@ -34,10 +34,13 @@ def common_answers(runs: Sequence[tuple[RunDirectory, RunResult]]) -> CommonAnsw
     """Which common test images each run has right: an image that one run could not read counts in none.
 
     Raises:
-        DataError: two runs were tested on different images, or a list of images is damaged.
+        DataError: two runs were tested on different images, fewer than two images are common, or a list of images is
+            damaged.
     """
     answers = [unpack(result.correct["test"], result.num_images["test"]) for _, result in runs]
     if len({result.fingerprints.get("test") for _, result in runs}) <= 1:
+        if answers:
+            _check_enough(runs, len(answers[0]))
         return CommonAnswers(answers, group_numbers(*runs[0]) if runs else None, 0)
     listed = [_test_images(run) for run, _ in runs]
     for (run, _), rows in zip(runs, listed, strict=True):
@@ -51,8 +54,7 @@ def common_answers(runs: Sequence[tuple[RunDirectory, RunResult]]) -> CommonAnsw
         if own.sum() != len(answer):
             raise DataError(f"{run.result_path} does not fit {run.splits_path.name} beside it", "train this run again")
     common = np.asarray(measured.all(axis=0))
-    if not common.any():
-        raise DataError(f"the runs of {runs[0][0].path} and others have no test image in common", "repair the images")
+    _check_enough(runs, int(common.sum()))
     shared = [answer[common[own]] for answer, own in zip(answers, measured, strict=True)]
     groups = numbered([row.group for row, is_common in zip(listed[0], common, strict=True) if is_common])
     return CommonAnswers(shared, groups, int((~common).sum()))
@@ -67,6 +69,15 @@ def group_numbers(run: RunDirectory, result: RunResult) -> Labels | None:
     if measured.sum() != result.num_images["test"]:
         raise DataError(f"{run.result_path} does not fit {run.splits_path.name} beside it", "train this run again")
     return numbered([row.group for row, is_measured in zip(rows, measured, strict=True) if is_measured])
+
+
+def _check_enough(runs: Sequence[tuple[RunDirectory, RunResult]], num_common: int) -> None:
+    """Raise DataError where there are fewer than two common test images: one image has no scatter."""
+    if num_common < 2:
+        raise DataError(
+            f"the runs of {runs[0][0].path} and others have fewer than two test images in common",
+            "repair or add test images, and give the 'vit study' command again",
+        )
 
 
 def _test_images(run: RunDirectory) -> list[SplitRow]:
