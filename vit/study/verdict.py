@@ -5,7 +5,17 @@ from dataclasses import dataclass
 
 from vit.console import p_value
 from vit.study.budget_warnings import few_passes, last_weights, more_steps
-from vit.study.findings import CellResult, Comparison, Difference, FailedCell, Interval, JsonValue, Protocol, Series
+from vit.study.findings import (
+    CellResult,
+    Comparison,
+    Difference,
+    FailedCell,
+    Interval,
+    JsonValue,
+    Point,
+    Protocol,
+    Series,
+)
 from vit.study.wording import (
     LINEAR_PROBE,
     budget_words,
@@ -14,6 +24,8 @@ from vit.study.wording import (
     percent_words,
     shared_size,
 )
+
+_KINDS = ("Worse", "Better", "Not to be told apart from it", "Not tested, from one seed", "Without a common seed")
 
 
 @dataclass(frozen=True)
@@ -70,7 +82,7 @@ def _sentences(
     ]
     narrow, conditions = _what_would_narrow(comparisons, protocol), _conditions(series, protocol, failed)
     if len({point.num_images for one in series for point in one.points}) == 1:
-        found = _beside_first(comparisons, first.num_images) if len(comparisons) > 1 else found
+        found = _beside_first(comparisons, first) if len(comparisons) > 1 else found
         unknown = "Only one size was measured, so the effect of more images is not known."
         return found, narrow, [unknown, conditions]
     changes = [_elsewhere(one) for one in order] or [""]
@@ -165,22 +177,26 @@ def _what_would_narrow(comparisons: Sequence[Comparison], protocol: Protocol) ->
     return ""
 
 
-def _beside_first(comparisons: Sequence[Comparison], num_images: int) -> list[str]:
-    """Several series at one size, each against the first: worse, better, or not to be told apart."""
-    groups: dict[str, list[str]] = {"Worse": [], "Better": [], "Not to be told apart from it": [], "Not tested": []}
+def _beside_first(comparisons: Sequence[Comparison], first: Point) -> list[str]:
+    """Several series at one size, each against the first: worse, better, not to be told apart, or without a test."""
+    groups: dict[str, list[str]] = {}
     for one in comparisons:
-        if not one.differences or not one.differences[0].is_tested:
-            groups["Not tested"].append(one.second)
+        if not one.differences:
+            groups.setdefault("Without a common seed", []).append(one.second)
             continue
-        gap = one.differences[0].gap
-        more = Interval(-gap.value, _minus(gap.high), _minus(gap.low))  # errors of the second beyond the first's
-        clear = "Worse" if more.value > 0 else "Better"
-        kind = clear if one.differences[0].is_significant else "Not to be told apart from it"
-        groups[kind].append(f"{one.second} ({_points(more)})")
+        found = one.differences[0]
+        more = Interval(-found.gap.value, _minus(found.gap.high), _minus(found.gap.low))  # errors beyond the first's
+        kind = "Worse" if more.value > 0 else "Better"
+        if not found.is_significant:
+            kind = "Not to be told apart from it" if found.is_tested else "Not tested, from one seed"
+        groups.setdefault(kind, []).append(f"{one.second} ({_points(more)})")
+    num_tests = sum(one.differences[0].is_tested for one in comparisons if one.differences)
+    how = f" with 95 % intervals, and tested with a correction for {num_tests} comparisons" if num_tests > 1 else ""
+    how = " with a 95 % interval and a test" if num_tests == 1 else how
     return [
-        f"At {num_images:,} images, compared with {comparisons[0].first}, in points of error with 95 % intervals, and "
-        f"tested with a correction for {len(comparisons)} comparisons.",
-        *(f"{kind}: {'; '.join(names)}." for kind, names in groups.items() if names),
+        f"At {first.num_images:,} images, compared with {comparisons[0].first} (error {100 * first.mean.value:.2f} %), "
+        f"in points of error{how}.",
+        *(f"{kind}: {'; '.join(groups[kind])}." for kind in _KINDS if kind in groups),
     ]
 
 
