@@ -294,6 +294,7 @@ def test_the_protocol_says_what_was_chosen_for_these_images(vit, given, tmp_path
         (["--config", "digit"], "digits"),
         (["--data.test", "0"], "test images"),
         (["--tune", "optim.optimizer=x3"], "no number"),
+        (["--tune", "optim.best_metric=loss,acc1"], "different metrics cannot be ranked"),
         (["--vary", "optim.epochs=1,2"], "--budget recipe"),
         (["--tune", "optim.steps=10,20", "--budget", "epochs:2"], "--budget recipe"),
         (["--set", "epochs=5"], "--budget recipe"),
