@@ -87,7 +87,7 @@ def test_twice_the_images_are_foretold_where_seeds_have_no_effect(seeds):
     generator = np.random.default_rng(2)
     small, larger = spreads(generator, 0.0, seeds, 100), spreads(generator, 0.0, seeds, 200)
     foretold = [one.with_twice_the_images() for one in small]
-    assert mean_reach(larger) < mean_reach(foretold) < 1.18 * mean_reach(larger) < mean_reach(small)
+    assert 0.93 * mean_reach(larger) < mean_reach(foretold) < 1.18 * mean_reach(larger)
     assert all(after.reach() < before.reach() for after, before in zip(foretold, small, strict=True))
 
 
