@@ -308,7 +308,8 @@ def test_an_interval_beside_a_corrected_p_is_called_uncorrected(run, here, capsy
     compare(["a", "b"], page="two.html")
     text = Page((here / "two.html").read_text()).text
     assert (
-        "A is more accurate than B: A minus B is +8.00 points (95 % interval +2." in text and "; corrected p" not in text
+        "A is more accurate than B: A minus B is +8.00 points (95 % interval +2." in text
+        and "; corrected p" not in text
     )
 
 

@@ -149,6 +149,23 @@ def test_more_steps_of_larger_sizes_are_those_of_one_network(steps, words):
 PLANNED = {**PROTOCOL, "series": ["vit", "cnn"], "sizes": list(SIZES), "seeds": [0, 1, 2, 3, 4]}
 
 
+@pytest.mark.parametrize(
+    ("checkpoints", "words"),
+    [
+        ("highest val/balanced_acc", "The checkpoints follow the balanced accuracy, which this study does not compare"),
+        ("highest val/macro_f1, lowest val/loss", "The checkpoints follow the macro F1, which this study does not"),
+        ("highest val/acc1, lowest val/loss", ""),
+    ],
+)
+def test_errors_are_not_what_checkpoints_of_equal_classes_follow(checkpoints, words):
+    cells = study({"vit": [0.03], "cnn": [0.01]}, sizes=(100,))
+    told = summarize(cells, {**PROTOCOL, "checkpoints": checkpoints}, [], None)
+    assert (words or "x") in told.verdict + "x" and ("Errors count all test images alike" in told.verdict) == bool(
+        words
+    )
+    assert any("count all test images alike" in one for one in told.sentences) == bool(words)
+
+
 def test_a_series_without_a_result_is_missing():
     cells = study({"vit": law(2, -0.4)})
     assert "Runs are missing: cnn has no run." in summarize(cells, PLANNED, [], None).verdict

@@ -20,6 +20,7 @@ from vit.study.wording import (
     LINEAR_PROBE,
     budget_words,
     end_of_tuning_warning,
+    other_aim_warning,
     outcome,
     percent_words,
     shared_size,
@@ -53,7 +54,7 @@ def verdict(
     results: Sequence[CellResult],
 ) -> Told:
     """The largest size, the other sizes, the effect of more images, the conditions, and warnings about the budget."""
-    right = f"A test image is right if {protocol['right']}." if "right" in protocol else ""
+    right = f"A test image is right if {protocol['right']}." if "right" in protocol else other_aim_warning(protocol)
     found, narrow, more = _sentences(series, comparisons, protocol, failed)
     few, last, end = "", last_weights(results), end_of_tuning_warning(protocol)
     if protocol.get("budget") != LINEAR_PROBE:  # a head is fitted until it no longer changes
