@@ -255,6 +255,19 @@ def test_several_seeds_are_taken_together(run, here, capsys):
     assert "McNemar" in capsys.readouterr().out, "one seed each: the trained models alone"
 
 
+@pytest.mark.faults("D33")
+def test_seeds_are_not_compared_on_one_image(run, here):
+    for seed in range(2):
+        for network in ("vit", "cnn"):
+            folder = run(f"{network}{seed}", ["cat"], network=network)
+            (folder / "config.yaml").write_text(f"seed: {seed}\nmodel: {network}\n")
+            result = json.loads((folder / "result.json").read_text())
+            (folder / "result.json").write_text(json.dumps(result | {"seed": seed}))
+    with pytest.raises(DataError, match="one test image, and seeds are compared on two or more"):
+        compare(["vit0", "vit1", "cnn0", "cnn1"])
+    assert compare(["vit0", "cnn0"]).num_images == 1
+
+
 def two_pages(run, here, page="page/compared.html"):
     run("a", ["cat"] * 90 + ["dog"] * 10)
     run("b", ["cat"] * 70 + ["dog"] * 20 + ["cat"] * 5 + ["dog"] * 5, network="resnet")
@@ -280,6 +293,26 @@ def test_a_page_has_the_numbers_of_the_terminal_and_the_images(run, here, capsys
     assert links == {"#images", "#first-0", "#other-0"} <= {f"#{one['id']}" for _, one in page.tags if "id" in one}
 
 
+def test_an_interval_beside_a_corrected_p_is_called_uncorrected(run, here, capsys):
+    """McNemar's p of 9 images against 1 is 0.021: below 5 % alone, and above it among three comparisons."""
+    wrong = {"a": range(1), "b": range(1, 10), "c": range(3), "d": range(3)}
+    for name, places in wrong.items():
+        run(name, ["dog" if place in places else "cat" for place in range(100)], network=name)
+    compare(["a", "b", "c", "d"], page="page.html")
+    text = Page((here / "page.html").read_text()).text
+    assert "A and B cannot be told apart: +8.00 points (uncorrected 95 % interval +2." in text
+    assert (
+        "A and D cannot be told apart: +2.00 points (95 % interval -" in text and "; corrected p = 0.0" in text
+    )  # 3 x 0.021
+    assert "corrected for 3 comparisons (Hochberg); the intervals are not" in capsys.readouterr().out
+    compare(["a", "b"], page="two.html")
+    text = Page((here / "two.html").read_text()).text
+    assert (
+        "A is more accurate than B: A minus B is +8.00 points (95 % interval +2." in text
+        and "; corrected p" not in text
+    )
+
+
 @pytest.mark.faults("K9")
 def test_a_page_never_takes_the_place_of_a_file(run, here):
     (here / "mine.html").write_text("mine")
@@ -302,10 +335,10 @@ def test_hostile_names_are_text_on_the_page(run, here):
     assert len(page.of("script")) == 1 and page.text.count("<script>alert(") >= 10 and not page.of("b")[0]
 
 
-def runs_of_seeds(run):
-    """Runs of two recipes with three seeds each."""
+def runs_of_seeds(run, **others):
+    """Runs of two or more recipes with three seeds each: how many of 10 images they have right."""
     for seed in range(3):
-        for name, right in (("vit", 8 - seed), ("resnet", 4 + seed)):
+        for name, right in {"vit": 8 - seed, "resnet": 4 + seed, **others}.items():
             folder = run(f"{name}{seed}", ["cat"] * right + ["dog"] * (10 - right), network=name)
             (folder / "config.yaml").write_text(f"model:\n  network: {{name: {name}}}\nseed: {seed}\n")
             result = json.loads((folder / "result.json").read_text())
@@ -319,6 +352,14 @@ def test_runs_of_several_seeds_have_a_page(run, here):
     page = Page((here / "page.html").read_text())
     assert "Runs that differ in their seed alone are together." in page.text
     assert "Accuracy of vit minus that of the other recipe" in page.text and "resnet 3 +" in page.text
+
+
+def test_corrected_p_values_of_several_recipes_are_said_to_be_so(run, here, capsys):
+    runs_of_seeds(run, other=3)
+    compare([f"{name}{seed}" for name in ("vit", "resnet", "other") for seed in range(3)], page="page.html")
+    assert '"p corrected" is corrected for 2 comparisons (Hochberg); the intervals are not.' in capsys.readouterr().out
+    text = Page((here / "page.html").read_text()).text
+    assert text.count("; corrected p ") == 4 and "the intervals are not corrected" in text
 
 
 @pytest.mark.parametrize(

@@ -181,3 +181,16 @@ def test_a_dry_run_shows_the_folds_and_trains_nothing(vit, here):
     assert not list(here.glob("crossval/*"))
     with pytest.raises(package.errors.UsageError, match="dry run"):
         package.crossval("digits", network="vit_nano_patch2_8", dry_run=True)
+
+
+@pytest.mark.faults("D34")
+def test_copies_are_in_one_fold_and_counted(vit, tmp_path, draw_classes):
+    folder = draw_classes(tmp_path / "photos", ("blue", "green", "red"), 12)
+    line = ("crossval", folder, "--folds", FOLDS, *TINY, "--out", tmp_path / "out", "--dry_run")
+    said = vit(*line).out
+    assert "stratified, seed 0" in said and "cop" not in said.partition("folds")[2].splitlines()[0]
+    for index in (0, 3, 5):
+        shutil.copyfile(folder / "blue" / f"{index:02d}.png", folder / "blue" / f"copy{index}.png")
+    answer = vit(*line)
+    assert answer.code == 0, answer.err
+    assert "3, stratified, 3 copies in the fold of the same image, seed 0" in answer.out

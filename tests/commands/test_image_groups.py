@@ -132,10 +132,78 @@ def test_pages_of_several_labels_count_groups(vit, data, tmp_path):
 @pytest.mark.faults("D32")
 def test_a_study_counts_groups(vit, data, tmp_path):
     line = ("study", data, "--networks", "vit_nano_patch2_8", "--sizes", "all", "--seeds", 2, "--budget", "steps:3")
-    line += ("--data.groups", PATTERN, "--data.test", 0.3, "--set", "model.preprocess.image_size=8", "--jobs", 1)
+    line += (
+        "--vary",
+        "optim.lr=0.001,0.002",
+        "--data.groups",
+        PATTERN,
+        "--data.test",
+        0.3,
+        "--set",
+        "model.preprocess.image_size=8",
+        "--jobs",
+        1,
+    )
     told = vit(*line, "--wandb", "off", "--out", tmp_path, "--name", "one")
     assert told.code == 0, told.err
     assert "Test error in % on 36 test images of 12 groups" in told.out
     page = (tmp_path / "one" / "report.html").read_text()
     assert "36 test images of 12 groups" in page and "Test images of one group count together" in page
+    assert "with 2\u00d7 groups" in page and "2\u00d7 test images" not in page
     assert json.loads((tmp_path / "one" / "summary.json").read_text())["protocol"]["test_groups"] == 12
+    runs = sorted(path.parent for path in (tmp_path / "one" / "cells").rglob("result.json"))
+    told = vit("compare", *runs, "--page", tmp_path / "compared.html")
+    assert told.code == 0 and "2x groups" in told.out and "2x test images" not in told.out
+    assert "More groups of test images or more seeds" in (tmp_path / "compared.html").read_text()
+
+
+@pytest.mark.faults("R14")
+def test_a_study_is_not_continued_where_its_images_get_groups(vit, data, tmp_path):
+    """The splits of a table stay as they are, so nothing else would tell that intervals are to count groups."""
+    images = sorted(data.rglob("*.png"))
+    splits = ["train" if int(path.stem) < 20 else "validation" if int(path.stem) < 30 else "test" for path in images]
+    table = tmp_path / "photos.csv"
+
+    def write(*more):
+        lines = zip(images, splits, *more, strict=True)
+        words = [f"{path},{path.parent.name},{split}{''.join(f',{one}' for one in own)}" for path, split, *own in lines]
+        table.write_text("\n".join(["path,label,split" + ",group" * len(more), *words]) + "\n")
+
+    def study(*options):
+        line = ("study", table, "--networks", "vit_nano_patch2_8", "--sizes", "all", "--seeds", 1, "--jobs", 1)
+        line += ("--budget", "steps:1", "--set", "model.preprocess.image_size=8", "--wandb", "off", "--out", tmp_path)
+        return vit(*line, *options)
+
+    write()
+    assert study().code == 0
+    told = study("--dry_run")
+    assert told.code == 0 and "1 of 1 cells are done already" in told.out
+    write([f"p{int(path.stem) // 2}" for path in images])
+    told = study()
+    assert told.code == 2 and "holds another study, of other options, images, groups or weights" in told.err
+    assert study("--name", "grouped", "--dry_run").code == 0
+    other = vit(
+        "train",
+        table,
+        "--network",
+        "vit_nano_patch2_8",
+        "--optim.steps",
+        1,
+        "--wandb",
+        "off",
+        "--out",
+        tmp_path / "runs",
+    )
+    assert other.code == 0
+    cell = next((tmp_path / "photos" / "cells").rglob("result.json")).parent
+    told = vit("compare", cell, run_folder(tmp_path / "runs"))
+    assert told.code == 3 and "list different groups of the same test images" in told.err
+
+
+def test_series_have_the_same_groups(vit, data, tmp_path):
+    images = sorted(data.rglob("*.png"))
+    rows = [f"{path},{path.parent.name},{('train', 'validation', 'test')[int(path.stem) % 3]}" for path in images]
+    (tmp_path / "photos.csv").write_text("\n".join(["path,label,split", *rows]) + "\n")
+    line = ("study", tmp_path / "photos.csv", "--networks", "vit_nano_patch2_8", "--sizes", "all", "--seeds", 1)
+    told = vit(*line, "--vary", r"data.groups=(\d)\d.png,(\d\d).png", "--out", tmp_path / "out")
+    assert told.code == 2 and "different groups of the test images" in told.err, told.err

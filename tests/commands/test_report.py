@@ -42,8 +42,8 @@ def folder(tmp_path, monkeypatch):
     """`folder(results, failed)` -> a study's folder of which `collect` says just that."""
     from vit.report import study_page
 
-    def make(results, failed=()):
-        monkeypatch.setattr(study_page, "collect", lambda path: (results, dict(PROTOCOL), list(failed)))
+    def make(results, failed=(), **protocol):
+        monkeypatch.setattr(study_page, "collect", lambda path: (results, {**PROTOCOL, **protocol}, list(failed)))
         (tmp_path / "study").mkdir()
         return tmp_path / "study"
 
@@ -66,6 +66,22 @@ def test_a_study_becomes_a_verdict_a_table_and_files(folder, capsys):
     assert [word.strip("()") for row in rows if row[:1] == ["10,000"] for word in row if word != "to"][:4] == start
     assert all(str(study / name) in out for name in FILES)
     assert out.strip().splitlines()[-1].startswith(f"Next: vit report {study} --target 0.9")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "command"),
+    [
+        ({}, "compare {0}/cells/vit/0000300/seed0 {0}/cells/resnet/0000300/seed0"),
+        ({"right": "all its known labels are given"}, "evaluate {0}/cells/{1}"),  # vit compare refuses several labels
+        ({"left_out": "1 test image"}, "predict {0}/cells/{1} FOLDER_OF_IMAGES"),  # and other test images
+    ],
+)
+def test_the_next_command_is_one_that_takes_these_runs(folder, capsys, protocol, command):
+    runs = cells(sizes=(100, 300))
+    study = folder(runs, **protocol)
+    report(study)
+    best = max(runs, key=lambda run: (run.num_images, run.accuracy)).run.removeprefix("cells/")
+    assert capsys.readouterr().out.strip().splitlines()[-1] == f"Next: vit {command.format(study, best)}"
 
 
 def test_a_target_is_asked_for(folder, capsys):

@@ -294,6 +294,7 @@ def test_the_protocol_says_what_was_chosen_for_these_images(vit, given, tmp_path
         (["--config", "digit"], "digits"),
         (["--data.test", "0"], "test images"),
         (["--tune", "optim.optimizer=x3"], "no number"),
+        (["--tune", "optim.best_metric=loss,acc1"], "different metrics cannot be ranked"),
         (["--vary", "optim.epochs=1,2"], "--budget recipe"),
         (["--tune", "optim.steps=10,20", "--budget", "epochs:2"], "--budget recipe"),
         (["--set", "epochs=5"], "--budget recipe"),
@@ -310,6 +311,21 @@ def test_wrong_words_are_refused_before_anything_runs(vit, tmp_path, words, said
     answer = vit("study", "digits", *words, "--out", tmp_path)
     assert answer.code == 2 and said in answer.err, answer.err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.faults("D33")
+@pytest.mark.parametrize("line", [("study", "--networks"), ("probe", "--backbones")])
+def test_one_test_image_is_refused_before_anything_is_trained(vit, tmp_path, draw_classes, line):
+    draw_classes(tmp_path / "photos", ("cat", "dog"), 10)
+    names = [path.relative_to(tmp_path) for path in sorted((tmp_path / "photos").rglob("*.png"))]
+    rows = [f"{name},{name.parent.name},{'validation' if place % 3 else 'train'}" for place, name in enumerate(names)]
+    rows[-1] = rows[-1].rpartition(",")[0] + ",test"
+    table = tmp_path / "one.csv"
+    table.write_text("\n".join(["path,label,split", *rows]) + "\n")
+    network = {"study": "vit_nano_patch2_8", "probe": "random:vit_nano_patch2_8"}[line[0]]
+    told = vit(line[0], table, line[1], network, "--seeds", 2, "--sizes", "all", "--out", tmp_path / "out")
+    assert told.code == 2 and "one test image, and a study needs two or more" in told.err, told.err
+    assert not list((tmp_path / "out").rglob("cells"))
 
 
 @pytest.mark.faults("K25")

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from vit.data.contents import known_contents, read_contents
+from vit.data.image_bytes import content_hash
 from vit.data.sources import open_source
 from vit.errors import CheckpointError
 from vit.weights.hashing import weights_hash
@@ -36,6 +37,17 @@ def test_a_replaced_image_is_another_one(colors, tmp_path):
     assert of_folder(here) != of_folder(there)
     file.write_bytes(b"")  # an unreadable image is not an error here: training takes another one
     assert of_folder(here) != of_folder(there)
+
+
+def test_groups_count_where_there_are_some(colors):
+    source = open_source(str(colors))
+    train = source.splits["train"]
+    of_two, of_three = (replace(train, groups=tuple(f"{n % k}" for n in range(len(train)))) for k in (2, 3))
+    found = [train_hash(replace(source, splits={"train": one})) for one in (train, of_two, of_three)]
+    assert len(set(found)) == 3
+    assert found[0] == content_hash(
+        train.fingerprint().encode(), *map(str.encode, read_contents(source).hashes["train"])
+    )
 
 
 def test_pixels_in_memory_count_too():

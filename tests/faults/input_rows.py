@@ -77,6 +77,11 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused, with the line or the label; -1 is read as absent only where no other cell can mean it", 3),
         Fault("D32", "many test images of one group, such as a patient",
               "intervals, tests and promises take groups, not images, for independent"),
+        Fault("D33", "one test image for several seeds, in vit study, vit probe or vit compare",
+              "refused before anything is trained; runs of a study that share one readable test image are refused (3)",
+              2),
+        Fault("D34", "the same file several times in data that are divided into folds",
+              "copies are in the fold of the same image, and counted; they never test a network that learned one"),
     ),
     "Images": (
         Fault("I1", "truncated, empty, HTML, a git-lfs pointer, random bytes",

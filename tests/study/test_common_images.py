@@ -16,8 +16,8 @@ IMAGES = [f"test/{name}" for name in ("a/a.png", "a.png", "b.png", "c.png", "d.p
 RIGHT = {"ViT": [1, 1, 0, 0, 1, 0], "CNN": [1, 0, 1, 0, 1, 1]}
 
 
-def study_of(folder, left_out, images=None, base="/data/photos/"):
-    """A study of two networks with one seed; {network: images that it could not read}."""
+def study_of(folder, left_out, images=None, base="/data/photos/", groups=None):
+    """A study of two networks with one seed; {network: images that it could not read}, {network: groups of images}."""
     study, cells = StudyDirectory(folder), []
     for network, right in RIGHT.items():
         own = (images or {}).get(network, IMAGES)
@@ -25,7 +25,10 @@ def study_of(folder, left_out, images=None, base="/data/photos/"):
         run, lost = study.run(cell), left_out.get(network, ())
         kept = [place for place, name in enumerate(own) if name not in lost]
         run.path.mkdir(parents=True)
-        lines = ["path,label,split", *(f"{base}{name},x,test" for name in own)]
+        of_images = (groups or {}).get(network)
+        ends = [""] * len(own) if of_images is None else [f",{group}" for group in of_images]
+        header = "path,label,split" + ("" if of_images is None else ",group")
+        lines = [header, *(f"{base}{name},x,test{end}" for name, end in zip(own, ends, strict=True))]
         run.splits_path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         correct = np.array(right, dtype=bool)[kept]
         fingerprint = Samples([own[place] for place in kept], np.zeros(len(kept), np.int64), folder).fingerprint()
@@ -89,3 +92,22 @@ def test_a_list_of_images_that_does_not_fit_is_damaged(tmp_path):
     path.write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(DataError, match="does not fit"):
         collect(study)
+
+
+@pytest.mark.faults("D32")
+@pytest.mark.parametrize("left_out", [{}, {"ViT": ["test/a.png"]}])
+def test_runs_of_different_groups_are_never_paired(tmp_path, left_out):
+    of_vit = ["a", "a", "b", "b", "c", "c"]
+    found, protocol, _ = collect(study_of(tmp_path / "same", left_out, groups={"ViT": of_vit, "CNN": of_vit}))
+    assert protocol["test_groups"] == 3 and found[0].groups is not None
+    for place, of_cnn in enumerate((None, ["a", "a", "a", "b", "c", "c"])):
+        with pytest.raises(DataError, match=r"cells/ViT and .*cells/CNN list different groups"):
+            collect(study_of(tmp_path / f"{place}", left_out, groups={"ViT": of_vit, "CNN": of_cnn}))
+
+
+@pytest.mark.faults("D33")
+@pytest.mark.parametrize("num_lost", [4, 5])
+def test_one_common_image_is_not_enough(tmp_path, num_lost):
+    """Both runs could read one image, or one of them could read another one, too."""
+    with pytest.raises(DataError, match="fewer than two test images in common"):
+        collect(study_of(tmp_path, {"ViT": IMAGES[:num_lost], "CNN": IMAGES[:5]}))

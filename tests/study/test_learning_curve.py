@@ -103,7 +103,7 @@ def test_one_seed_for_each_size():
     "errors", [[0.2, 0.2, 0.2, 0.2, 0.2], [0.1, 0.12, 0.15, 0.2, 0.3], [0.2, 0.199, 0.201, 0.2, 0.1995]]
 )
 def test_no_fall_no_fit(errors):
-    fit = fit_curve(points([error * (1 + 0.05 * DEVIATES) for error in errors]), 0.9)
+    fit = fit_curve(points([error * (1 + 0.05 * DEVIATES) for error in errors]), 0.95)
     assert not fit.supported and "does not fall" in fit.why and fit.for_target is None and fit.refusal == fit.why
 
 
@@ -125,6 +125,16 @@ def test_targets_that_are_refused():
     beyond = fit_curve(noisy(0.01, floor=0.0, scale=1.0, exponent=-0.15), 0.84)
     assert beyond.supported and "40,000" in beyond.refusal and beyond.for_target is None
     assert fit_curve(some, None).refusal == "" and fit_curve(some, None).for_target is None
+
+
+@pytest.mark.parametrize("target", [0.7, 0.8, 0.85, 0.9, 0.95])
+def test_a_target_that_was_reached_exactly_is_reached(target):
+    """1 - 0.9 and 1 - 0.8 are a little below 0.1 and 0.2 as floats, and a mean of three errors may be above them."""
+    error = round(1 - target, 2)
+    some = points([[factor * error] * 3 for factor in (2.8, 2.0, 1.5, 1.0)], SIZES[:4], 2000)
+    assert "already reached with 3,000 images" in fit_curve(some, target).refusal
+    just_missed = points([[factor * error] * 3 for factor in (2.8, 2.0, 1.5, 1 + 1 / 2000 / error)], SIZES[:4], 2000)
+    assert "already reached" not in fit_curve(just_missed, target).refusal
 
 
 def test_a_target_whose_upper_end_lies_too_far():

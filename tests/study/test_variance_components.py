@@ -55,27 +55,47 @@ def test_the_parts_are_those_of_the_world():
     assert of_images == pytest.approx(1.0 + seeds * 1.5**2, rel=0.05)
 
 
+def spreads(generator, seed_effect, seeds, images):
+    """The spreads of 300 studies whose images scatter by 1, and whose interaction, too."""
+    tables = (
+        seed_effect * generator.standard_normal((seeds, 1))
+        + generator.standard_normal((1, images))
+        + generator.standard_normal((seeds, images))
+        for _ in range(300)
+    )
+    return [spread_of(table) for table in tables]
+
+
+def mean_reach(found):
+    return np.mean([one.reach() for one in found])
+
+
 def test_a_larger_study_is_foretold():
     """What is said of twice the seeds and twice the images is what such studies have."""
     generator = np.random.default_rng(2)
-
-    def reaches(seeds, images):
-        tables = (
-            0.1 * generator.standard_normal((seeds, 1))
-            + generator.standard_normal((1, images))
-            + generator.standard_normal((seeds, images))
-            for _ in range(300)
-        )
-        return [spread_of(table) for table in tables]
-
-    small = reaches(4, 100)
+    small = spreads(generator, 0.1, 4, 100)
     for foretold, larger in (
-        ([one.with_twice_the_seeds() for one in small], reaches(8, 100)),
-        ([one.with_twice_the_images() for one in small], reaches(4, 200)),
+        ([one.with_twice_the_seeds() for one in small], spreads(generator, 0.1, 8, 100)),
+        ([one.with_twice_the_images() for one in small], spreads(generator, 0.1, 4, 200)),
     ):
-        assert np.mean([one.reach() for one in foretold]) == pytest.approx(
-            np.mean([one.reach() for one in larger]), rel=0.07
-        )
+        assert mean_reach(foretold) == pytest.approx(mean_reach(larger), rel=0.07)
+
+
+@pytest.mark.parametrize("seeds", [2, 3])
+def test_twice_the_images_are_foretold_where_seeds_have_no_effect(seeds):
+    """The scatter of few seeds looks like a small effect, so the forecast is a little too wide, but never wider."""
+    generator = np.random.default_rng(2)
+    small, larger = spreads(generator, 0.0, seeds, 100), spreads(generator, 0.0, seeds, 200)
+    foretold = [one.with_twice_the_images() for one in small]
+    assert 0.93 * mean_reach(larger) < mean_reach(foretold) < 1.18 * mean_reach(larger)
+    assert all(after.reach() < before.reach() for after, before in zip(foretold, small, strict=True))
+
+
+@given(st.integers(2, 4), st.integers(2, 30), st.integers(0, 2**32 - 1), st.floats(0, 1))
+def test_more_test_images_never_widen_an_interval(seeds, images, seed, share):
+    first, second = (np.random.default_rng(seed).random((2, seeds, images)) < share).astype(float)
+    spread = spread_of(first - second).at_least(1 / images)
+    assert float(spread.with_twice_the_images().reach()) <= float(spread.reach()) * (1 + 1e-6)
 
 
 def test_several_quantities_are_combined_as_their_sum_would_be():

@@ -149,6 +149,23 @@ def test_more_steps_of_larger_sizes_are_those_of_one_network(steps, words):
 PLANNED = {**PROTOCOL, "series": ["vit", "cnn"], "sizes": list(SIZES), "seeds": [0, 1, 2, 3, 4]}
 
 
+@pytest.mark.parametrize(
+    ("checkpoints", "words"),
+    [
+        ("highest val/balanced_acc", "The checkpoints follow the balanced accuracy, which this study does not compare"),
+        ("highest val/macro_f1, lowest val/loss", "The checkpoints follow the macro F1, which this study does not"),
+        ("highest val/acc1, lowest val/loss", ""),
+    ],
+)
+def test_errors_are_not_what_checkpoints_of_equal_classes_follow(checkpoints, words):
+    cells = study({"vit": [0.03], "cnn": [0.01]}, sizes=(100,))
+    told = summarize(cells, {**PROTOCOL, "checkpoints": checkpoints}, [], None)
+    assert (words or "x") in told.verdict + "x" and ("Errors count all test images alike" in told.verdict) == bool(
+        words
+    )
+    assert any("count all test images alike" in one for one in told.sentences) == bool(words)
+
+
 def test_a_series_without_a_result_is_missing():
     cells = study({"vit": law(2, -0.4)})
     assert "Runs are missing: cnn has no run." in summarize(cells, PLANNED, [], None).verdict
@@ -178,7 +195,8 @@ def test_an_answer_about_all_sizes_names_those_that_both_have(curve, words):
 def test_variants_at_one_size_are_set_beside_the_first():
     curves = {"plain": [0.020], "same": [0.0201], "worse": [0.03], "better": [0.01]}
     found = summarize(study(curves, sizes=(500,)), PROTOCOL, [], None)
-    pattern = r"compared with plain, .* for 3 comparisons\. Worse: worse \(\+(.*?), .*\)\. Better: better \(-1.0"
+    assert "compared with plain (error 2.0" in found.verdict
+    pattern = r"compared with plain .* for 3 comparisons\. Worse: worse \(\+(.*?), .*\)\. Better: better \(-1.0"
     words = re.search(pattern, found.verdict)
     assert words and abs(float(words[1]) - 1) < 0.1
     assert (
@@ -190,9 +208,24 @@ def test_variants_at_one_size_are_set_beside_the_first():
     assert p_values[0][1] == pytest.approx(3 * p_values[0][0], abs=1e-9), (
         "the smallest of three is tested three times as hard"
     )
-    apart = [run("a", 100, 0, 9), run("b", 100, 1, 9), run("c", 100, 2, 9)]
-    apart = summarize(apart, {}, [], None)
-    assert "Not tested: b; c." in apart.verdict and apart.headline.startswith("At 100 images, compared with a")
+
+
+def test_variants_of_one_seed_are_set_beside_the_first_without_a_test():
+    cells = [run(name, 100, 0, wrong) for name, wrong in (("a", 2000), ("b", 1500), ("c", 2500))]
+    told = summarize(cells, {}, [], None)
+    assert told.headline == "At 100 images, compared with a (error 20.00 %), in points of error."
+    assert "Not tested, from one seed: b (-5.00); c (+5.00)." in told.verdict and "comparisons" not in told.verdict
+    assert "give --seeds 3 or more" in told.verdict
+
+
+def test_only_tested_comparisons_are_counted():
+    cells = [run("a", 100, seed, 2000 + seed) for seed in range(3)] + [run("b", 100, seed, 990) for seed in range(3)]
+    cells += [run("c", 100, 0, 1900), run("d", 100, 9, 1900)]
+    told = summarize(cells, {}, [], None).verdict
+    assert "in points of error with a 95 % interval and a test. Better: b (-10.11," in told
+    assert "Not tested, from one seed: c (-1.00). Without a common seed: d." in told
+    cells += [run("e", 100, seed, 3000) for seed in range(3)]
+    assert "corrected for 2" not in told and "for 2 comparisons. Worse: e (" in summarize(cells, {}, [], None).verdict
 
 
 def test_what_would_narrow_an_open_answer():
@@ -214,3 +247,19 @@ def test_what_would_narrow_an_open_answer():
     assert "more seeds would help most" in scatter.verdict
     (one,) = scatter.comparisons[0].differences
     assert one.reach.twice_the_seeds < 0.6 * one.reach.now and one.reach.twice_the_test_images > 0.9 * one.reach.now
+
+
+@pytest.mark.parametrize(
+    ("groups", "words"), [(None, "twice the test images ±"), (8, "twice the groups of test images ±")]
+)
+def test_images_of_the_same_groups_would_not_narrow_an_answer(groups, words):
+    generator = np.random.default_rng(1)
+    numbers = None if groups is None else np.arange(200) * groups // 200
+    runs = [
+        run(name, 100, seed, 0, correct=generator.random(200) < 0.8, groups=numbers)
+        for name in ("vit", "cnn")
+        for seed in range(3)
+    ]
+    told = summarize(runs, PROTOCOL if groups is None else {**PROTOCOL, "test_groups": groups}, [], None)
+    assert words in told.verdict and "cannot be told apart" in told.verdict
+    assert any(words in step for step in told.next_steps)

@@ -59,7 +59,7 @@ def compare(
         Accuracies, differences and disagreements.
 
     Raises:
-        VitError: a run is not finished, its files are damaged, or the runs have different test images.
+        VitError: a run is not finished, its files are damaged, the runs have different test images, or seeds have one.
 
     Example:
         vit compare runs/photos/vit_tiny_patch16_224/20260101-120000 runs/photos/resnet18/20260101-130000
@@ -114,9 +114,13 @@ def _show_pairs(reporter: Reporter, found: "RunComparison") -> None:
     reporter.line(
         "\nThe intervals are about these trained models; another seed gives others, and 'vit study' trains them."
     )
-    count = len(found.pairs)
-    if count > 1:
-        reporter.line(f"The last column is corrected for {count} comparisons (Hochberg); the intervals are not.")
+    _show_correction(reporter, "The last column is", len(found.pairs))
+
+
+def _show_correction(reporter: Reporter, what: str, num_tests: int) -> None:
+    """Say that the p values of several tests are corrected, and that the intervals beside them are not."""
+    if num_tests > 1:
+        reporter.line(f"{what} corrected for {num_tests} comparisons (Hochberg); the intervals are not.")
 
 
 def _pair(pair: "RunPair") -> tuple[str, ...]:
@@ -132,8 +136,11 @@ def _show_repeated(reporter: Reporter, found: "RunComparison") -> None:
     reporter.table(("network", "seeds", "mean accuracy"), [_mean_accuracy(group) for group in found.groups])
     if found.differences:
         reporter.line(f"\nAccuracy of {found.groups[0].name} minus that of the others, paired by seed and test image")
-        columns = ("against", "common seeds", "difference in points", "p", "p corrected", "2x seeds", "2x test images")
+        doubled = "2x test images" if found.runs[0].groups is None else "2x groups"
+        columns = ("against", "common seeds", "difference in points", "p", "p corrected", "2x seeds", doubled)
         reporter.table(columns, [_repeated_row(name, one) for name, one in found.differences])
+        num_tests = sum(one.is_tested for _, one in found.differences if one is not None)
+        _show_correction(reporter, '\n"p corrected" is', num_tests)
 
 
 def _mean_accuracy(group: "Repeated") -> tuple[str, str, str]:

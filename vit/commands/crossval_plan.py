@@ -1,6 +1,6 @@
 """A cross-validation, fully decided: its folds, its cells, and both on the terminal"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -101,7 +101,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
         "images": len(whole),
         "network": first.spec.name,
         "folds": folds,
-        "division": f"{fold_words(whole)}, seed {data.split_seed}",
+        "division": f"{fold_words(whole)}{_copies_words(list(digests.values()))}, seed {data.split_seed}",
         "seed": recipe.seed,
     }
     return CrossvalPlan(
@@ -113,6 +113,14 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
         facts,
         [*_own_splits(found), *found.notes, *([start.why] if start.why else [])],
     )
+
+
+def _copies_words(hashes: Sequence[str]) -> str:
+    """That images with equal contents are in one fold; empty where there are none."""
+    from vit.data.copies import num_copies
+
+    count = num_copies(hashes)
+    return f", {count:,} {'copy' if count == 1 else 'copies'} in the fold of the same image" if count else ""
 
 
 def _refuse_teacher(recipe: Recipe) -> None:

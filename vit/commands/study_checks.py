@@ -51,7 +51,7 @@ def check_different(cells: Iterable["Cell"]) -> None:
 
 
 def check_same_images(series: str, source: "Source", first: str, expected: "Source") -> None:
-    """Raise UsageError where two series validate or test on different images, so that these cannot be paired.
+    """Raise UsageError where two series validate or test on different images or groups, which cannot be paired.
 
     Args:
         series: name of a series.
@@ -65,4 +65,9 @@ def check_same_images(series: str, source: "Source", first: str, expected: "Sour
             raise UsageError(
                 f"{first} and {series} have different {split} images, and a study compares series on the same ones",
                 "give options that split the images (data.split_seed, data.test, data.validation) once for all: --set",
+            )
+        if own.groups != other.groups:
+            raise UsageError(
+                f"{first} and {series} have different groups of the {split} images, and intervals count one kind",
+                "give data.groups once for all: --set",
             )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 AUTO = "auto"  # as networks, sizes and budget
 _REPEATED = ("vary", "tune", "set")
+_RANKING = "optim.best_metric"
 _DRY_RUN = "--dry_run"
 _FILE = "configs/studies/digits.yaml"
 _ABOUT = (
@@ -168,7 +169,13 @@ def _checked(options: StudyOptions) -> StudyOptions:
     tune = options.tune
     if isinstance(tune, str):
         tune = yaml.safe_load(Path(tune).expanduser().read_text(encoding="utf-8"))
-    return replace(options, vary=_dotted(options.vary), tune=_dotted(tune or {}), set=_dotted(options.set))
+    tuned = _dotted(tune or {})
+    if _RANKING in tuned:
+        raise UsageError(
+            f"--tune {_RANKING}: tuning chooses by this metric, and values of different metrics cannot be ranked",
+            f"give one with --set {_RANKING}=..., or compare several with --vary",
+        )
+    return replace(options, vary=_dotted(options.vary), tune=tuned, set=_dotted(options.set))
 
 
 def _dotted(values: Mapping[str, Value]) -> dict[str, Value]:

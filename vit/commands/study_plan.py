@@ -155,6 +155,9 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     source = make_plan(without_cell_files(replace(first, distill=DistillConfig())), listed).source
     if "test" not in source.splits:
         raise UsageError("a study needs test images", "give --data.test a fraction above 0")
+    if len(source.splits["test"]) < 2:
+        problem = f"{source.name} has one test image, and a study needs two or more: one says nothing about others"
+        raise UsageError(problem, "add test images, or give --data.test a larger fraction")
     why = ""
     if is_open(options):
         chosen = networks_for(options, first, source, _folder(options, source), reporter)

@@ -91,17 +91,23 @@ def _wanted(fit: "Fit | None") -> str:
 
 
 def _next(study: "StudyDirectory", findings: "Findings") -> str:
-    """The next useful command: a target where a curve is fitted, else a comparison of the answer, else predictions."""
+    """The next useful command: a target where a curve is fitted, else a comparison of the answer, else predictions.
+
+    `vit compare` takes no models of several labels, and no runs that could read different test images.
+    """
     from vit.study.verdict import by_answer
 
     if findings.target is None and any(series.fit is not None and series.fit.supported for series in findings.series):
         return f"vit report {shlex.quote(str(study.path))} --target 0.95"
     rows = records(study.results_path)
+    best = max(rows, key=lambda row: (int(row["images"]), float(row["accuracy"])))
+    path = shlex.quote(str(study.path / best["run"]))
+    if "right" in findings.protocol:
+        return f"vit evaluate {path}"
     pair = min(findings.comparisons, key=by_answer, default=None)
-    if pair is not None and pair.differences:
+    if pair is not None and pair.differences and "left_out" not in findings.protocol:
         last = pair.differences[-1]
         runs = {(row["series"], row["images"], row["seed"]): row["run"] for row in rows}
         names = [runs[name, str(last.num_images), str(last.seeds[0])] for name in (pair.first, pair.second)]
         return "vit compare " + " ".join(shlex.quote(str(study.path / name)) for name in names)
-    best = max(rows, key=lambda row: (int(row["images"]), float(row["accuracy"])))
-    return f"vit predict {shlex.quote(str(study.path / best['run']))} FOLDER_OF_IMAGES"
+    return f"vit predict {path} FOLDER_OF_IMAGES"

@@ -39,11 +39,16 @@ class Contents:
         }
 
     def split_hashes(self, source: Source) -> dict[str, str]:
-        """{split: hash of its names, labels and contents}. `source` is the one that was read."""
-        return {
-            split: content_hash(source.splits[split].fingerprint().encode(), *map(str.encode, hashes))
-            for split, hashes in self.hashes.items()
-        }
+        """{split: hash of its names, labels, contents, and groups, where images have some}. `source` is as it was read.
+
+        Groups decide intervals and tests. So a study whose images get other groups is another study.
+        """
+        found = {}
+        for split, hashes in self.hashes.items():
+            samples = source.splits[split]
+            groups = [] if samples.groups is None else ["\0".join(samples.groups).encode("utf-8", "surrogateescape")]
+            found[split] = content_hash(samples.fingerprint().encode(), *map(str.encode, hashes), *groups)
+        return found
 
 
 def known_contents(source: Source, hashes: Mapping[str, str]) -> Contents | None:

@@ -6,6 +6,7 @@ from functools import reduce
 
 import numpy as np
 
+from vit.data.copies import groups_with_copies
 from vit.data.draws import uniform
 from vit.data.groups import group_folds
 from vit.data.samples import Labels, Samples, Source
@@ -23,6 +24,8 @@ def read_fold(text: str) -> tuple[int, int]:
 def with_fold(source: Source, fold: str, seed: int) -> Source:
     """All images of a source in new splits: the test split is one fold, and the training split is all others.
 
+    Images with equal contents are in one fold, so that no network is tested on a copy of a training image.
+
     Args:
         source: the images. Their own splits do not count.
         fold: "I/N".
@@ -34,10 +37,12 @@ def with_fold(source: Source, fold: str, seed: int) -> Source:
     """
     number, folds = read_fold(fold)
     whole = pooled(source)
-    of_image = fold_numbers(whole, source.class_names, folds, seed)
+    units = replace(whole, groups=groups_with_copies(whole))
+    of_image = fold_numbers(units, source.class_names, folds, seed)
     is_test = of_image == number - 1
     splits = {"train": whole.select(np.flatnonzero(~is_test)), "test": whole.select(np.flatnonzero(is_test))}
-    note = f"fold {number} of {folds} is the test part ({fold_words(whole)}, seed {seed})"
+    together = "" if units.groups is whole.groups else ", images with equal contents in one fold"
+    note = f"fold {number} of {folds} is the test part ({fold_words(whole)}{together}, seed {seed})"
     return replace(source, splits=splits, notes=[*source.notes, note])
 
 

@@ -155,29 +155,40 @@ def _headline(found: RunComparison) -> list[str]:
     """The answer in a sentence for each other run or recipe."""
     if found.groups:
         first = found.groups[0].name
-        told = [_told_over_seeds(first, name, one) for name, one in found.differences]
+        several = sum(one.is_tested for _, one in found.differences if one is not None) > 1
+        told = [_told_over_seeds(first, name, one, several) for name, one in found.differences]
         return told or ["One recipe with several seeds: there is nothing to compare it with."]
     others = letters(len(found.runs))[1:]
     return [
-        _told("A", letter, pair.gap, pair.p_adjusted, "test images")
+        _told("A", letter, pair.gap, pair.p_adjusted, len(others) > 1, "test images")
         for letter, pair in zip(others, found.pairs, strict=True)
     ]
 
 
-def _told_over_seeds(first: str, other: str, one: Difference | None) -> str:
+def _told_over_seeds(first: str, other: str, one: Difference | None, several: bool) -> str:
     if one is None:
         return f"{first} and {other} have no seed in common, and so no test."
     gap = _accuracy_gap(one)
     if not one.is_tested:
         points = f"{100 * gap.value:+z.2f} points"
         return f"Accuracy of {first} minus that of {other}: {points}, from one common seed and without a test."
-    return _told(first, other, gap, one.p_adjusted, "seeds and test images")
+    return _told(first, other, gap, one.p_adjusted, several, "seeds and test images")
 
 
-def _told(first: str, other: str, gap: Interval, p: float, over: str) -> str:
+def _told(first: str, other: str, gap: Interval, p: float, several: bool, over: str) -> str:
+    """The answer of one comparison.
+
+    Args:
+        p: p value, corrected where there are several comparisons; the interval is not.
+    """
     low, high = (0.0 if end is None else end for end in (gap.low, gap.high))
-    numbers = f"{100 * gap.value:+z.2f} points (95 % interval {100 * low:+z.2f} to {100 * high:+z.2f}; p {_p(p)})"
-    if p >= ALPHA:
+    is_open = p >= ALPHA
+    disagrees = several and is_open and (low > 0 or high < 0)
+    numbers = (
+        f"{100 * gap.value:+z.2f} points ({'uncorrected ' * disagrees}95 % interval {100 * low:+z.2f} to "
+        f"{100 * high:+z.2f}; {'corrected ' * several}p {_p(p)})"
+    )
+    if is_open:
         return f"{first} and {other} cannot be told apart: {numbers}, over {over}."
     ahead, behind = (first, other) if gap.value > 0 else (other, first)
     return f"{ahead} is more accurate than {behind}: {first} minus {other} is {numbers}, over {over}."
@@ -192,7 +203,8 @@ def _summary(found: RunComparison) -> list[str]:
     first = found.runs[0]
     lines = [f"{len(found.runs)} runs on {found.images} of {first.data}"]
     lines += [f"{letter}: {name}, accuracy {accuracy}" for letter, name, accuracy, _, _ in _run_rows(found)]
-    steps = ["More test images or more seeds (vit study) narrow the intervals."]
+    units = "test images" if first.groups is None else "groups of test images"
+    steps = [f"More {units} or more seeds (vit study) narrow the intervals."]
     if not found.groups:
         steps = ["These intervals are about these trained models: vit study trains several seeds of each."]
     return with_next_steps([*lines, *_headline(found)], steps)

@@ -33,7 +33,7 @@ class DifferenceRow:
     """A difference as the page prints it.
 
     Attributes:
-        reach: half widths of the gap's interval: now, with twice the seeds, with twice the test images.
+        reach: half widths of the gap's interval: now, with twice the seeds, with twice the test images or their groups.
     """
 
     num_images: int

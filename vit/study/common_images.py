@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -34,11 +35,16 @@ def common_answers(runs: Sequence[tuple[RunDirectory, RunResult]]) -> CommonAnsw
     """Which common test images each run has right: an image that one run could not read counts in none.
 
     Raises:
-        DataError: two runs were tested on different images, or a list of images is damaged.
+        DataError: two runs were tested on different images or list different groups, fewer than two images are common,
+            or a list of images is damaged.
     """
     answers = [unpack(result.correct["test"], result.num_images["test"]) for _, result in runs]
     if len({result.fingerprints.get("test") for _, result in runs}) <= 1:
-        return CommonAnswers(answers, group_numbers(*runs[0]) if runs else None, 0)
+        if answers:
+            _check_enough(runs, len(answers[0]))
+        groups = [group_numbers(*run) for run in runs]
+        check_same_groups([run.path for run, _ in runs], groups)
+        return CommonAnswers(answers, groups[0] if groups else None, 0)
     listed = [_test_images(run) for run, _ in runs]
     for (run, _), rows in zip(runs, listed, strict=True):
         if [row[:2] for row in rows] != [row[:2] for row in listed[0]]:
@@ -51,11 +57,27 @@ def common_answers(runs: Sequence[tuple[RunDirectory, RunResult]]) -> CommonAnsw
         if own.sum() != len(answer):
             raise DataError(f"{run.result_path} does not fit {run.splits_path.name} beside it", "train this run again")
     common = np.asarray(measured.all(axis=0))
-    if not common.any():
-        raise DataError(f"the runs of {runs[0][0].path} and others have no test image in common", "repair the images")
+    _check_enough(runs, int(common.sum()))
     shared = [answer[common[own]] for answer, own in zip(answers, measured, strict=True)]
-    groups = numbered([row.group for row, is_common in zip(listed[0], common, strict=True) if is_common])
-    return CommonAnswers(shared, groups, int((~common).sum()))
+    of_runs = [_numbered(rows, common) for rows in listed]
+    check_same_groups([run.path for run, _ in runs], of_runs)
+    return CommonAnswers(shared, of_runs[0], int((~common).sum()))
+
+
+def check_same_groups(paths: Sequence[Path], groups: Sequence[Labels | None]) -> None:
+    """Raise DataError where two runs have different groups of the same images, because intervals count one kind.
+
+    Args:
+        paths: run folders.
+        groups: (T,) numbers of the groups of the same images, as each run lists them; None: no groups.
+    """
+    first = groups[0] if groups else None
+    for path, own in zip(paths, groups, strict=True):
+        if (own is None) != (first is None) or (own is not None and first is not None and (own != first).any()):
+            raise DataError(
+                f"{paths[0]} and {path} list different groups of the same test images, and intervals count one kind",
+                "train all runs with the same groups (data.groups, or the same column of the CSV)",
+            )
 
 
 def group_numbers(run: RunDirectory, result: RunResult) -> Labels | None:
@@ -66,7 +88,20 @@ def group_numbers(run: RunDirectory, result: RunResult) -> Labels | None:
     measured = _measured(rows, result.left_out.get("test", {}))
     if measured.sum() != result.num_images["test"]:
         raise DataError(f"{run.result_path} does not fit {run.splits_path.name} beside it", "train this run again")
-    return numbered([row.group for row, is_measured in zip(rows, measured, strict=True) if is_measured])
+    return _numbered(rows, measured)
+
+
+def _numbered(rows: Sequence[SplitRow], wanted: Bools) -> Labels | None:
+    return numbered([row.group for row, is_wanted in zip(rows, wanted, strict=True) if is_wanted])
+
+
+def _check_enough(runs: Sequence[tuple[RunDirectory, RunResult]], num_common: int) -> None:
+    """Raise DataError where there are fewer than two common test images: one image has no scatter."""
+    if num_common < 2:
+        raise DataError(
+            f"the runs of {runs[0][0].path} and others have fewer than two test images in common",
+            "repair or add test images, and give the 'vit study' command again",
+        )
 
 
 def _test_images(run: RunDirectory) -> list[SplitRow]:

@@ -164,7 +164,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Reach:
-    """Half the width of a gap's 95 % interval, in this study and in a larger one."""
+    """Half the width of a gap's 95 % interval, in this study and in a larger one.
+
+    Where test images have groups, `twice_the_test_images` is about twice the groups.
+    """
 
     now: float
     twice_the_seeds: float

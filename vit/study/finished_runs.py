@@ -106,7 +106,9 @@ def _named(runs: list[FinishedRun]) -> list[FinishedRun]:
 
 
 def _check_same_images(runs: Sequence[FinishedRun]) -> None:
-    """Raise DataError unless all runs have the same test images with the same labels in the same order."""
+    """Raise DataError unless all runs have the same test images with the same labels and groups in the same order."""
+    from vit.study.common_images import check_same_groups
+
     first, *others = runs
     for other in others:
         if first.fingerprint != other.fingerprint:
@@ -122,3 +124,4 @@ def _check_same_images(runs: Sequence[FinishedRun]) -> None:
                     f"{mine.path} ({mine.label}) beside {theirs.path} ({theirs.label})",
                     "one of them was changed; restore it",
                 )
+    check_same_groups([run.path for run in runs], [run.groups for run in runs])

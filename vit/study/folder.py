@@ -122,8 +122,8 @@ class StudyDirectory(StudyLayout):
             one = lost[0]
             example = f"{one.series}, {one.num_images:,} images, seed {one.seed}"
             raise UsageError(
-                f"{self.path} holds another study, of other options, images or weights: {len(lost):,} of its finished "
-                f"cells would be missing in the new report, such as {example}",
+                f"{self.path} holds another study, of other options, images, groups or weights: {len(lost):,} of its "
+                f"finished cells would be missing in the new report, such as {example}",
                 "give --name for a new folder, or repeat all options of that study and add to them",
             )
 

@@ -167,7 +167,7 @@ class Inputs:
 
     Attributes:
         data: name of the data, which may decide the augmentation.
-        image_hashes: {split: hash} of the names, labels and content of all images.
+        image_hashes: {split: hash} of the names, labels, content and groups of all images.
         weight_hashes: {path: hash} of the weights that recipes start from, and of the teachers.
     """
 

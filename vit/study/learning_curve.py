@@ -16,6 +16,7 @@ from vit.study.variance_components import Floats
 RESAMPLES = 1000
 FARTHEST = 4  # times the largest size, the end of all estimates
 USEFUL = 2.0  # largest useful factor between the ends of a band
+ROUNDING = 1e-9  # 1 - 0.9 is below 0.1, and a mean of equal errors may be above them; a test image counts far more
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ def _for_target(
         return None, ""
     error = 1 - target
     for point in measured.points:
-        if point.mean <= error:
+        if point.mean <= error + ROUNDING:
             return None, f"already reached with {point.num_images:,} images (mean of the seeds)"
     if why:
         return None, why

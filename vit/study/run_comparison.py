@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from vit.data.samples import Labels
+from vit.errors import DataError
 from vit.inference.image_groups import count_words, effective_number, gathered, number_of
 from vit.inference.intervals import Metric
 from vit.layout import RunLayout
@@ -68,7 +69,11 @@ class RunComparison:
 
 
 def compare_runs(runs: Sequence[FinishedRun]) -> RunComparison:
-    """Compare runs that were tested on the same images."""
+    """Compare runs that were tested on the same images.
+
+    Raises:
+        DataError: a recipe has several seeds, and there is one test image.
+    """
     first, *others = runs
     recipes = [_recipe(run) for run in runs]
     tests = [mcnemar(first.correct, other.correct, first.groups) for other in others]
@@ -81,6 +86,9 @@ def compare_runs(runs: Sequence[FinishedRun]) -> RunComparison:
         ],
         effective_number(first.groups),
     )
+    if groups and len(first.rows) < 2:
+        problem = f"{first.path} and the others have one test image, and seeds are compared on two or more"
+        raise DataError(problem, "train with more test images, or compare one run of each recipe")
     return RunComparison(
         runs,
         [_accuracy(run, first.groups) for run in runs],

@@ -75,9 +75,15 @@ class Spread:
         return replace(self, by_seeds=self.by_seeds / 2, by_both=self.by_both / 2, num_seeds=2 * self.num_seeds)
 
     def with_twice_the_images(self) -> "Spread":
-        """The expected spread of a study with twice the test images."""
+        """The expected spread of a study with twice the test images.
+
+        Few seeds scatter less than `by_both` by chance. So `by_seeds` shrinks by the ratio of its expected parts, and
+        the expected spread is never wider than this one.
+        """
         own = np.maximum(self.by_seeds - self.by_both, 0)
-        return replace(self, by_seeds=own + self.by_both / 2, by_images=self.by_images / 2, by_both=self.by_both / 2)
+        ratio = np.full_like(own, 0.5)
+        np.divide(own + self.by_both / 2, own + self.by_both, out=ratio, where=own + self.by_both > 0)
+        return replace(self, by_seeds=self.by_seeds * ratio, by_images=self.by_images / 2, by_both=self.by_both / 2)
 
 
 @dataclass(frozen=True)

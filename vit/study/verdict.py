@@ -4,18 +4,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vit.console import p_value
-from vit.study.findings import CellResult, Comparison, Difference, FailedCell, Interval, JsonValue, Protocol, Series
+from vit.study.budget_warnings import few_passes, last_weights, more_steps
+from vit.study.findings import (
+    CellResult,
+    Comparison,
+    Difference,
+    FailedCell,
+    Interval,
+    JsonValue,
+    Point,
+    Protocol,
+    Series,
+)
 from vit.study.wording import (
     LINEAR_PROBE,
     budget_words,
     end_of_tuning_warning,
-    last_weights_warning,
+    other_aim_warning,
     outcome,
     percent_words,
     shared_size,
 )
 
-FEW_PASSES = 3.0  # over the images of the largest size
+_KINDS = ("Worse", "Better", "Not to be told apart from it", "Not tested, from one seed", "Without a common seed")
 
 
 @dataclass(frozen=True)
@@ -43,12 +54,12 @@ def verdict(
     results: Sequence[CellResult],
 ) -> Told:
     """The largest size, the other sizes, the effect of more images, the conditions, and warnings about the budget."""
-    right = f"A test image is right if {protocol['right']}." if "right" in protocol else ""
+    right = f"A test image is right if {protocol['right']}." if "right" in protocol else other_aim_warning(protocol)
     found, narrow, more = _sentences(series, comparisons, protocol, failed)
-    few, last, end = "", _last_weights_warning(results), end_of_tuning_warning(protocol)
+    few, last, end = "", last_weights(results), end_of_tuning_warning(protocol)
     if protocol.get("budget") != LINEAR_PROBE:  # a head is fitted until it no longer changes
-        right = " ".join(filter(None, (right, _more_steps(results))))
-        few = _few_passes(results)
+        right = " ".join(filter(None, (right, more_steps(results))))
+        few = few_passes(results)
     headline = _headline(comparisons) or found[0]
     again = "The same 'vit study' command tries the failed cells again." if failed and series else ""
     return Told(
@@ -70,9 +81,9 @@ def _sentences(
     found = [_at_largest(one, series) for one in order] or [
         f"At {first.num_images:,} images {series[0].name} errs on {percent_words(first.mean)} of the test images."
     ]
-    narrow, conditions = _what_would_narrow(comparisons), _conditions(series, protocol, failed)
+    narrow, conditions = _what_would_narrow(comparisons, protocol), _conditions(series, protocol, failed)
     if len({point.num_images for one in series for point in one.points}) == 1:
-        found = _beside_first(comparisons, first.num_images) if len(comparisons) > 1 else found
+        found = _beside_first(comparisons, first) if len(comparisons) > 1 else found
         unknown = "Only one size was measured, so the effect of more images is not known."
         return found, narrow, [unknown, conditions]
     changes = [_elsewhere(one) for one in order] or [""]
@@ -143,8 +154,12 @@ def _p(one: Difference) -> str:
     return shown if shown.startswith("<") else f"= {shown}"
 
 
-def _what_would_narrow(comparisons: Sequence[Comparison]) -> str:
-    """For the first comparison that is open at its largest size: the effect of more seeds and of more test images."""
+def _what_would_narrow(comparisons: Sequence[Comparison], protocol: Protocol) -> str:
+    """For the first comparison that is open at its largest size: the effect of more seeds and of more test images.
+
+    Where test images have groups, more groups are meant: more images of the same groups narrow little.
+    """
+    units = "groups of test images" if "test_groups" in protocol else "test images"
     for comparison in comparisons:
         one = comparison.differences[-1] if comparison.differences else None
         if one is None or one.is_significant:
@@ -152,33 +167,37 @@ def _what_would_narrow(comparisons: Sequence[Comparison]) -> str:
         if one.reach is None:
             return "One seed has no interval: give --seeds 3 or more."
         now, seeds, images = one.reach.now, one.reach.twice_the_seeds, one.reach.twice_the_test_images
-        better = "more seeds" if seeds < images else "more test images"
+        better = "more seeds" if seeds < images else f"more {units}"
         both = abs(seeds - images) < 0.1 * (now - min(seeds, images))
         pair = f" between {comparison.first} and {comparison.second}" if len(comparisons) > 1 else ""
         return (
             f"The difference{pair} is known to ±{100 * now:.2f} points. Twice the seeds would make that about "
-            f"±{100 * seeds:.2f}, twice the test images ±{100 * images:.2f}: "
+            f"±{100 * seeds:.2f}, twice the {units} ±{100 * images:.2f}: "
             + ("both would help equally." if both else f"{better} would help most.")
         )
     return ""
 
 
-def _beside_first(comparisons: Sequence[Comparison], num_images: int) -> list[str]:
-    """Several series at one size, each against the first: worse, better, or not to be told apart."""
-    groups: dict[str, list[str]] = {"Worse": [], "Better": [], "Not to be told apart from it": [], "Not tested": []}
+def _beside_first(comparisons: Sequence[Comparison], first: Point) -> list[str]:
+    """Several series at one size, each against the first: worse, better, not to be told apart, or without a test."""
+    groups: dict[str, list[str]] = {}
     for one in comparisons:
-        if not one.differences or not one.differences[0].is_tested:
-            groups["Not tested"].append(one.second)
+        if not one.differences:
+            groups.setdefault("Without a common seed", []).append(one.second)
             continue
-        gap = one.differences[0].gap
-        more = Interval(-gap.value, _minus(gap.high), _minus(gap.low))  # errors of the second beyond the first's
-        clear = "Worse" if more.value > 0 else "Better"
-        kind = clear if one.differences[0].is_significant else "Not to be told apart from it"
-        groups[kind].append(f"{one.second} ({_points(more)})")
+        found = one.differences[0]
+        more = Interval(-found.gap.value, _minus(found.gap.high), _minus(found.gap.low))  # errors beyond the first's
+        kind = "Worse" if more.value > 0 else "Better"
+        if not found.is_significant:
+            kind = "Not to be told apart from it" if found.is_tested else "Not tested, from one seed"
+        groups.setdefault(kind, []).append(f"{one.second} ({_points(more)})")
+    num_tests = sum(one.differences[0].is_tested for one in comparisons if one.differences)
+    how = f" with 95 % intervals, and tested with a correction for {num_tests} comparisons" if num_tests > 1 else ""
+    how = " with a 95 % interval and a test" if num_tests == 1 else how
     return [
-        f"At {num_images:,} images, compared with {comparisons[0].first}, in points of error with 95 % intervals, and "
-        f"tested with a correction for {len(comparisons)} comparisons.",
-        *(f"{kind}: {'; '.join(names)}." for kind, names in groups.items() if names),
+        f"At {first.num_images:,} images, compared with {comparisons[0].first} (error {100 * first.mean.value:.2f} %), "
+        f"in points of error{how}.",
+        *(f"{kind}: {'; '.join(groups[kind])}." for kind in _KINDS if kind in groups),
     ]
 
 
@@ -261,40 +280,3 @@ def _missing(series: Sequence[Series], protocol: Protocol, failed: Sequence[Fail
 def _items(value: JsonValue) -> list[str]:
     """The items of a list in a protocol; none without a list."""
     return [] if isinstance(value, str | Mapping) or not isinstance(value, Sequence) else [str(each) for each in value]
-
-
-def _more_steps(results: Sequence[CellResult]) -> str:
-    """A warning for each series whose larger sizes also trained for longer, so that two causes are mixed."""
-    steps: dict[str, dict[int, list[int]]] = {}
-    for one in results:
-        steps.setdefault(one.series, {}).setdefault(one.num_images, []).append(one.steps)
-    longer: dict[str, list[str]] = {}
-    for name, by_size in steps.items():
-        small, large = min(by_size), max(by_size)
-        least, most = max(by_size[small]), min(by_size[large])
-        if least < most:
-            longer.setdefault(f"{least:,} at {small:,} images, {most:,} at {large:,} images", []).append(name)
-    if not longer:
-        return ""
-    is_of_all = len(longer) == 1 and [*steps] in longer.values()
-    words = next(iter(longer)) if is_of_all else "; ".join(f"{' and '.join(own)}: {at}" for at, own in longer.items())
-    return f"Larger sizes also trained for more steps ({words}), so images alone do not explain their gain."
-
-
-def _few_passes(results: Sequence[CellResult]) -> str:
-    """A warning where the budget is so short that most images were seen at most twice."""
-    largest = max((one.num_images for one in results), default=0)
-    passes = min((one.epochs for one in results if one.num_images == largest), default=FEW_PASSES)
-    if round(passes, 1) >= FEW_PASSES:  # whole batches: three epochs can be 2.999
-        return ""
-    return (
-        f"At {largest:,} images the budget was {passes:.2g} passes over them, too few to show the value of more "
-        "images: a longer budget may change this answer."
-    )
-
-
-def _last_weights_warning(results: Sequence[CellResult]) -> str:
-    """What `last_weights_warning` says, for the runs of a study."""
-    count = sum(one.last_is_better for one in results)
-    remedy = "was measured: --set optim.best_metric=last measures the last weights."
-    return last_weights_warning(count, len(results), "runs", remedy)

@@ -10,6 +10,7 @@ from vit.study.findings import ALPHA, Comparison, Difference, Interval, JsonValu
 
 LINEAR_PROBE = "linear probe"  # budget of cells that fit a head to a frozen backbone, until it no longer changes
 PROBE_WORDS = "heads fitted to features of frozen backbones"
+_CLASSES_ALIKE = {"val/balanced_acc": "the balanced accuracy", "val/macro_f1": "the macro F1"}
 _NUMBER = re.compile(r"(\S+)=(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=, |$)")  # "lr=0.001, depth=4"
 Words = Callable[[float], str]
 Cell = tuple[str, str]  # a value and its interval; the page prints the interval below the value
@@ -50,6 +51,18 @@ def last_weights_warning(count: int, total: int, unit: str, remedy: str) -> str:
     return (
         f"In {count:,} of {total:,} {unit} the last weights are clearly more accurate on the validation images than "
         f"the checkpoint that {remedy}"
+    )
+
+
+def other_aim_warning(protocol: Protocol) -> str:
+    """A warning where checkpoints follow a metric that counts classes alike, as errors do not; else an empty text."""
+    checkpoints = in_words(protocol.get("checkpoints"))
+    aims = " and ".join(words for name, words in _CLASSES_ALIKE.items() if name in checkpoints)
+    if not aims:
+        return ""
+    return (
+        f"Errors count all test images alike. The checkpoints follow {aims}, which this study does not compare: "
+        "'vit report RUN' shows it for each run, with an interval."
     )
 
 
