@@ -96,7 +96,8 @@ def origin_of(model: Path) -> "Origin":
     if result is None:
         return Origin(start=words, hub_data=on_hub)
     is_best = checkpoint_of(model).resolve() == run.best_path.resolve()
-    return Origin(words, result.data, on_hub, result.num_images, result.metrics if is_best else {})
+    metrics = result.metrics if is_best else {}
+    return Origin(words, result.data, on_hub, result.num_images, metrics, result.seen_before is not None)
 
 
 def _source_words(source: str) -> str:

@@ -41,6 +41,9 @@ _METRICS = {  # of result.json -> the hub's type, and the name in the text
     "exact_match": ("exact_match", "exact match"),
 }
 _SHOWN_CLASSES = 100
+_HAS_SEEN = (
+    "The starting weights or the teacher had seen validation or test images, so that these values are too good. "
+)
 _TEMPLATE = """---
 {{ card_data }}
 ---
@@ -186,10 +189,10 @@ def _results(origin: Origin) -> str:
     if not rows:
         return "Unknown: no accuracy on test images is recorded."
     count = origin.num_images.get("test")
-    head = f"On {count:,} test images that were not trained on" if count else "On test images"
-    return f"{head}, with 95 % intervals over images:\n\n| metric | value | interval |\n|---|---|---|\n" + "\n".join(
-        rows
-    )
+    unseen = " that were not trained on" * (not origin.has_seen)
+    head = f"On {count:,} test images{unseen}" if count else "On test images"
+    table = "\n".join(["| metric | value | interval |", "|---|---|---|", *rows])
+    return f"{_HAS_SEEN * origin.has_seen}{head}, with 95 % intervals over images:\n\n{table}"
 
 
 def _row(name: str, metric: Mapping[str, float]) -> str:

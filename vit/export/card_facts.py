@@ -17,6 +17,7 @@ class Origin:
         hub_data: name of the data set on the hub; None: elsewhere, or unknown.
         num_images: number of images in each split.
         metrics: test metrics: {name: {value, low, high}}; {} where none were measured.
+        has_seen: whether the first weights or the teacher knew some validation or test images already.
     """
 
     start: str | None = None
@@ -24,6 +25,7 @@ class Origin:
     hub_data: str | None = None
     num_images: Mapping[str, int] = field(default_factory=dict)
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    has_seen: bool = False
 
 
 @dataclass(frozen=True)
