@@ -77,6 +77,9 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused, with the line or the label; -1 is read as absent only where no other cell can mean it", 3),
         Fault("D32", "many test images of one group, such as a patient",
               "intervals, tests and promises take groups, not images, for independent"),
+        Fault("D33", "a column that is given by name and that a CSV lacks, or for DATA without columns (folders, "
+              "shards, data sets by name)",
+              "refused with the option and the nearest column; a CSV that has another column like labels notes it", 2),
     ),
     "Images": (
         Fault("I1", "truncated, empty, HTML, a git-lfs pointer, random bytes",
