@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from vit.data.dataset_names import TableColumns
 from vit.data.samples import Source
 from vit.data.sources import open_source
 from vit.errors import DataError
@@ -96,3 +97,37 @@ def test_one_file_under_two_names_is_listed_twice(tmp_path: Path) -> None:
         path = table(tmp_path, f"path,label,split\n1.jpg,a,train\n2.jpg,b,train\n{other},a,test\n")
         with pytest.raises(DataError, match=r"line 4: .*1.jpg' is also in line 2"):
             open_source(str(path))
+
+
+@pytest.mark.parametrize(
+    ("content", "columns", "classes"),
+    [
+        ("path,label,kind\n1.jpg,a,x\n2.jpg,b,y\n3.jpg,a,z\n", TableColumns(label="kind"), ("x", "y", "z")),
+        ("path,label,set\n1.jpg,a,x\n2.jpg,b,y\n", TableColumns(label="set"), ("x", "y")),  # not read as splits
+        ("path,patient,label\n1.jpg,x,a\n2.jpg,y,b\n", TableColumns(label="patient"), ("x", "y")),  # nor as groups
+        ("path;label; kind \n1.jpg;a;x\n2.jpg;b;y\n", TableColumns(label="kind"), ("x", "y")),
+        ("path,top,left\n1.jpg,0,1\n2.jpg,1,1\n3.jpg,1,0\n", TableColumns(label="left"), ("0", "1")),
+        ("path,crop,label\n9.jpg,1.jpg,a\n8.jpg,2.jpg,b\n", TableColumns(image="crop"), ("a", "b")),
+    ],
+)
+def test_columns_that_are_given_by_name(tmp_path: Path, content: str, columns: TableColumns, classes: tuple) -> None:
+    source = open_source(str(table(tmp_path, content)), columns=columns)
+    train = source.splits["train"]
+    assert source.class_names == classes and not source.is_multilabel and train.groups is None
+    assert set(train.paths) <= {"1.jpg", "2.jpg", "3.jpg"} and list(source.splits) == ["train"]
+
+
+def test_several_labels_have_columns_that_are_given_by_name(tmp_path: Path) -> None:
+    lists = "path,label,tags\n1.jpg,a,x|y\n2.jpg,b,y\n3.jpg,b,x\n"
+    source = open_source(str(table(tmp_path, lists)), columns=TableColumns(label="tags"))
+    assert source.is_multilabel and source.class_names == ("x", "y")
+    cells = "path,crop,top,left\n9.jpg,1.jpg,0,1\n8.jpg,2.jpg,1,1\n7.jpg,3.jpg,1,0\n"
+    source = open_source(str(table(tmp_path, cells)), columns=TableColumns(image="crop"))
+    assert source.is_multilabel and source.class_names == ("left", "top")
+    assert list(source.splits["train"].paths) == ["1.jpg", "2.jpg", "3.jpg"]
+
+
+def test_a_column_that_is_there_twice_cannot_be_given(tmp_path: Path) -> None:
+    path = table(tmp_path, "path,kind,kind\n1.jpg,a,b\n2.jpg,b,a\n")
+    with pytest.raises(DataError, match="has the column 'kind' twice"):
+        open_source(str(path), columns=TableColumns(label="kind"))

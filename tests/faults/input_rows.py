@@ -82,6 +82,9 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               2),
         Fault("D34", "the same file several times in data that are divided into folds",
               "copies are in the fold of the same image, and counted; they never test a network that learned one"),
+        Fault("D35", "a column that is given by name and that a CSV lacks, or for DATA without columns (folders, "
+              "shards, data sets by name)",
+              "refused with the option and the nearest column; a CSV that has another column like labels notes it", 2),
     ),
     "Images": (
         Fault("I1", "truncated, empty, HTML, a git-lfs pointer, random bytes",

@@ -243,6 +243,9 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("M8", "a teacher with other channels, or with another window for images of more than 8 bits",
               "the network takes the teacher's window where its own is open; else refused, with the option to give",
               2),
+        Fault("M9", "a run to start from, or one that it started from, that knows validation or test images",
+              "a warning with the number of these images, in result.json, on the page and in the model card too; "
+              "images of a pretraining are said to be without labels"),
     ),
     "Pretraining": (
         Fault("A11", "a pretraining that is killed or ended by a signal, also while it measures its progress",

@@ -22,7 +22,7 @@ from vit.models.spec import NetworkSpec
 _KEYS = {"num_images": "images"}  # attribute -> key of result.json, where they differ
 _IN_NETWORK = ("spec", "image_size")  # attributes that the key "network" holds
 # Keys that a result lacks where they are None.
-_LEFT_OUT = ("multilabel", "licence", "teacher", "method", "rounds", "test_groups")
+_LEFT_OUT = ("multilabel", "licence", "teacher", "seen_before", "method", "rounds", "test_groups")
 _REPEATED = ("name", "image_size", "num_classes", "model")  # keys of "network" that are not options
 
 
@@ -74,6 +74,8 @@ class RunResult:
             class. `temperature` is then 1, and an image is right (`correct`) where all its known labels are.
         licence: licence of the weights that the training started from; None: random weights, or not stated.
         teacher: network and file of the teacher; None where the labels alone taught.
+        seen_before: sentences about validation and test images that the teacher or the first weights know already, so
+            that `metrics` are too good; None: no such images were found.
         method: method of a pretraining, which has no classes and no test; None: the network was trained on labels.
         rounds: number of validations; None in results of earlier versions.
         test_groups: number of groups of the test images, which the intervals take for independent; None: all images
@@ -114,6 +116,7 @@ class RunResult:
     multilabel: dict[str, list[float]] | None = None
     licence: str | None = None
     teacher: str | None = None
+    seen_before: list[str] | None = None
     method: str | None = None
     rounds: int | None = None
     test_groups: int | None = None

@@ -11,6 +11,7 @@ from vit.commands.starting import find_start
 from vit.commands.study_series import tracking_of_cells
 from vit.commands.tracker_plan import facts_of_cells
 from vit.commands.train_options import TrainOptions
+from vit.commands.train_plan import warn_of_seen
 from vit.console import Reporter
 from vit.errors import UsageError
 from vit.training.recipes.recipe import Recipe
@@ -70,6 +71,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
     from vit.study.grid import Inputs, check_unmeasured
     from vit.training.planning.images import at_revision, divided, opened_data
     from vit.training.planning.plan import make_plan
+    from vit.training.seen_before import seen_before
     from vit.weights.hashing import weights_hash
 
     refuse_register(start.recipe, "a cross-validation")
@@ -87,8 +89,10 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
     listed = Source(
         found.name, found.class_names, {"test": whole}
     )  # each image is tested, so that all must be readable
-    digests = read_images(listed, reporter).by_path(listed)
+    contents = read_images(listed, reporter)
+    digests = contents.by_path(listed)
     _refuse_teacher(recipe)
+    warn_of_seen(reporter, seen_before(recipe, listed, contents))
     start_from = recipe.model.init_from
     weights = {} if start_from is None else {start_from: weights_hash(start_from)}
     inputs = [Inputs(found.name, _hashes(known_contents(source, digests), source), weights) for source in sources]

@@ -47,8 +47,9 @@ def check(
             all images to correct, which 'vit train' reads
         groups: regular expression that finds the group in each path, as data.groups of 'vit train'
         root: folder of torchvision data sets
-        image_column: column of images in a parquet table; null: the only one, or the one with a usual name
-        label_column: column of labels in a parquet table; null: the only one, or the one with a usual name
+        image_column: column of images in a parquet table, or of paths in a CSV; null: the only one, or the one
+            with a usual name
+        label_column: column of labels in a parquet table or a CSV; null: the only one, or the one with a usual name
         output: list of what to fix; null: data_check.csv, or data_check-2.csv, ...
         page: new HTML page with counts, sizes, equal images side by side, and pictures of other problems; null: none
         strict: exit code 5 for warnings too

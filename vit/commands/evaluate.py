@@ -12,7 +12,7 @@ from vit.commands.multilabel_evaluation import MeasuredLabels, measured_labels
 from vit.commands.single_label_evaluation import MeasuredImages
 from vit.commands.tta_options import fit_tta, warn_of_mirror
 from vit.console import Reporter, count_of
-from vit.data.dataset_names import TableColumns, check_data, is_parquet
+from vit.data.dataset_names import TableColumns, check_data
 from vit.errors import BadInputsError, UsageError
 from vit.inference.engines.engine_names import EngineName, check_engine
 from vit.inference.files import free_name
@@ -77,10 +77,10 @@ def evaluate(
         include_seen: also score images of DATA that the run was trained, validated or calibrated on, which are
             left out otherwise
         root: folder of torchvision data sets
-        image_column: column of images where DATA is a parquet table; null: that of the run, the only one, or the one
-            with a usual name
-        label_column: column of labels where DATA is a parquet table; null: that of the run, the only one, or the one
-            with a usual name
+        image_column: column of images where DATA is a parquet table, or of paths where it is a CSV; null: that of the
+            run, the only one, or the one with a usual name
+        label_column: column of labels where DATA is a parquet table or a CSV; null: that of the run, the only one, or
+            the one with a usual name
         groups: regular expression that finds the group in each path of DATA, as data.groups of 'vit train'; null: that
             of the run if it finds one in every path, else the groups of a CSV
         output: a new or empty folder for the results; null: inside the run
@@ -203,16 +203,15 @@ def _source(
     from vit.commands.measured_images import in_groups_of_run
     from vit.commands.recipe_options import read_recipe
     from vit.data.groups import with_groups
-    from vit.data.sources import open_source
+    from vit.data.sources import columns_for, open_source
     from vit.training.run_images import images_of_run
 
     run = RunDirectory.around(Path(model))
     if data is None:
         assert run is not None
         return images_of_run(run, read_recipe(run.config_path), root)
-    if run is not None and is_parquet(data):
-        before = read_recipe(run.config_path).data
-        columns = TableColumns(columns.image or before.image_column, columns.label or before.label_column)
+    if run is not None:
+        columns = columns_for(data, columns, read_recipe(run.config_path).data.columns)
     source = open_source(data, root, columns=columns)
     if groups is not None or run is None:
         return with_groups(source, groups, "--groups")

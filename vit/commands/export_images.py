@@ -82,11 +82,17 @@ def labeled_samples(
         with_model_classes,
     )
     from vit.commands.model_card import hub_data, origin_of
-    from vit.data.sources import open_source
+    from vit.commands.recipe_options import read_recipe
+    from vit.data.dataset_names import TableColumns
+    from vit.data.sources import columns_for, open_source
     from vit.export.card_facts import MeasuredImages
 
     run = RunDirectory.around(model)
-    source = _of_run(model, "--measure DATA") if data is None else open_source(data)
+    of_run = TableColumns() if run is None else read_recipe(run.config_path).data.columns
+    if data is None:
+        source = _of_run(model, "--measure DATA")
+    else:
+        source = open_source(data, columns=columns_for(data, TableColumns(), of_run))
     if data is not None and run is not None:
         source = in_groups_of_run(source, run, reporter)
     split = fitted_split(source.splits) if data is None else choose_split(source, "auto")

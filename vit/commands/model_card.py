@@ -97,7 +97,8 @@ def origin_of(model: Path) -> "Origin":
         return Origin(start=words, hub_data=on_hub)
     is_best = checkpoint_of(model).resolve() == run.best_path.resolve()
     metrics = result.metrics if is_best else {}
-    return Origin(words, result.data, on_hub, result.num_images, metrics, result.test_groups)
+    has_seen = result.seen_before is not None
+    return Origin(words, result.data, on_hub, result.num_images, metrics, result.test_groups, has_seen)
 
 
 def _source_words(source: str) -> str:

@@ -64,8 +64,9 @@ def probe(
         image_size: side of the input in pixels; null: as each backbone was trained
         groups: regular expression that finds the group in each path, as data.groups of 'vit train'
         root: folder of torchvision data sets
-        image_column: column of images in a parquet table; null: the only one, or the one with a usual name
-        label_column: column of labels in a parquet table; null: the only one, or the one with a usual name
+        image_column: column of images in a parquet table, or of paths in a CSV; null: the only one, or the one
+            with a usual name
+        label_column: column of labels in a parquet table or a CSV; null: the only one, or the one with a usual name
         out: parent folder of study folders
         name: name of the study's folder; null: the data's name with _probe
         where: jobs=2, executor="slurm", cluster={"time": "2h"} as for `vit.study`

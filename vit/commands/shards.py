@@ -61,8 +61,9 @@ def pack(
         out: new folder for the shards and index.parquet
         groups: regular expression that finds the group in each path, as data.groups of 'vit train'
         root: folder of torchvision data sets
-        image_column: column of images in a parquet table; null: the only one, or the one with a usual name
-        label_column: column of labels in a parquet table; null: the only one, or the one with a usual name
+        image_column: column of images in a parquet table, or of paths in a CSV; null: the only one, or the one
+            with a usual name
+        label_column: column of labels in a parquet table or a CSV; null: the only one, or the one with a usual name
         shard_mb: size of a shard in megabytes; the last image may exceed it
 
     Returns:

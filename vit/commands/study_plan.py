@@ -14,7 +14,7 @@ from vit.commands.study_networks import is_open, networks_for, with_grid
 from vit.commands.study_options import StudyOptions
 from vit.commands.study_series import Series, series_of
 from vit.commands.tracker_plan import facts_of_cells
-from vit.commands.train_plan import warn_of_overlap
+from vit.commands.train_plan import warn_of_seen
 from vit.console import Reporter, duration
 from vit.errors import UsageError
 from vit.training.recipes.recipe import DistillConfig, Recipe
@@ -151,6 +151,7 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     from vit.study.executors import share_of
     from vit.training.planning.images import at_revision
     from vit.training.planning.plan import make_plan
+    from vit.training.seen_before import seen_before
 
     source = make_plan(without_cell_files(replace(first, distill=DistillConfig())), listed).source
     if "test" not in source.splits:
@@ -179,7 +180,9 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     for cell in {(cell.series, cell.choice): cell for cell in reversed(plan.cells)}.values():
         made = make_plan(cell.recipe)  # refuses a wrong value now, before it fails in every cell
         check_same_images(cell.series, made.source, next(iter(series)), source)
-        warn_of_overlap(reporter, made, contents)
+    by_weights = {(cell.recipe.distill.teacher, cell.recipe.model.init_from): cell.recipe for cell in plan.cells}
+    sentences = [sentence for recipe in by_weights.values() for sentence in seen_before(recipe, source, contents)]
+    warn_of_seen(reporter, dict.fromkeys(sentences))
     plan.folder.check_extends(plan.cells)
     return plan
 

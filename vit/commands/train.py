@@ -4,6 +4,7 @@ import shlex
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from vit.commands.run_folder import draw_or_notice, open_run, tracker_of
 from vit.commands.starting import find_start
 from vit.commands.train_estimate import Estimate
 from vit.commands.train_options import TrainOptions, read_values, read_words
-from vit.commands.train_plan import show_plan, warn_of_overlap, warn_of_space
+from vit.commands.train_plan import show_plan, warn_of_seen, warn_of_space
 from vit.commands.train_progress import TrainProgress, show_result
 from vit.commands.train_trials import Settled, check_range_test, settle
 from vit.console import Reporter
@@ -101,13 +102,14 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
     from vit.checkpoints.run import RunDirectory
     from vit.training.distributed.meeting import Meeting
     from vit.training.planning.plan import make_plan
+    from vit.training.seen_before import seen_before
 
     if not options.names_data:
         reporter.notice("no DATA is given: digits are trained on, which come with the installation")
     check_range_test(options, start.recipe)
     plan = make_plan(start.recipe, start.listed)
     if options.dry_run:
-        read_images(plan.source, reporter)
+        warn_of_seen(reporter, seen_before(plan.recipe, plan.source, read_images(plan.source, reporter)))
         show_plan(reporter, plan, "none: a dry run trains nothing", start.why)
         return None
     meeting = start.meeting or Meeting(plan.world_size)  # kept until the end: the training itself meets in its store
@@ -116,7 +118,8 @@ def run_training(options: TrainOptions) -> "RunDirectory | None":
         resumed, plan = newest_for_all(plan, meeting, start.listed, reporter)
     contents = read_images(plan.source, reporter) if is_first() else None
     if contents is not None:
-        warn_of_overlap(reporter, plan, contents)
+        plan = replace(plan, seen_before=seen_before(plan.recipe, plan.source, contents))
+        warn_of_seen(reporter, plan.seen_before)
     settled = settle(plan, began, options.find_lr and resumed is None, reporter)
     plan = settled.plan
     with ExitStack() as lock:

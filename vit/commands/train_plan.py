@@ -1,6 +1,7 @@
 """The plan of a training on the terminal: data, network, start, length, device, and where results go"""
 
 import shutil
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from vit.commands.tracker_plan import tracker_facts
@@ -8,7 +9,6 @@ from vit.console import Reporter, percent
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
-    from vit.data.contents import Contents
     from vit.training.planning.plan import Plan
 
 FEW_IMAGES = 50_000  # Dosovitskiy et al. 2021, section 4.3: below millions a ViT from random weights is behind CNNs
@@ -89,13 +89,10 @@ def warn_of_space(reporter: Reporter, plan: "Plan", run: "RunDirectory") -> None
         )
 
 
-def warn_of_overlap(reporter: Reporter, plan: "Plan", contents: "Contents") -> None:
-    """Warn if the teacher has trained on images that this training measures."""
-    from vit.training.teacher_overlap import overlap_words
-
-    words = "" if plan.teacher is None else overlap_words(plan.teacher, plan.source, contents)
-    if words:
-        reporter.notice(words)
+def warn_of_seen(reporter: Reporter, sentences: Iterable[str]) -> None:
+    """Warn of validation and test images that the network knows already, with the sentences of `seen_before`."""
+    for sentence in sentences:
+        reporter.notice(f"WARNING: {sentence}")
 
 
 def _data(plan: "Plan") -> str:

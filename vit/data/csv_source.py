@@ -1,31 +1,41 @@
 """A CSV that lists images -> a source."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from vit.data.image_csv import ListedFiles, ListedGroups, columns_of, place_of, read_image_csv, split_of
+from vit.data.dataset_names import TableColumns
+from vit.data.image_csv import ListedFiles, ListedGroups, columns_of, given_columns, place_of, read_image_csv, split_of
 from vit.data.label_text import SEPARATOR
 from vit.data.multilabel_csv import read_label_columns, read_label_lists
 from vit.data.samples import Source, label_files
 from vit.errors import DataError
 
 
-def read_csv_source(path: Path) -> Source:
+def read_csv_source(path: Path, wanted: TableColumns) -> Source:
     """List the images of a CSV. Its columns tell whether an image has one class or several labels.
 
+    A column of labels that is given by name has one class for each image, unless it is called labels or alike.
+
+    Args:
+        path: the file.
+        wanted: columns that are given by name.
+
     Raises:
+        UsageError: a given column does not exist.
         DataError: a row is wrong, a file is missing, or there are no training images.
     """
-    columns, has_others = columns_of(path)
-    if "label" not in columns and "labels" in columns:
-        return read_label_lists(path)
+    given = given_columns(wanted)
+    columns, has_others = columns_of(path, given)
+    if "labels" in given or ("label" not in columns and "labels" in columns):
+        return read_label_lists(path, given)
     if "label" not in columns and "path" in columns and has_others:
-        return read_label_columns(path)
-    return _read_classes(path)
+        return read_label_columns(path, given)
+    return _read_classes(path, given)
 
 
-def _read_classes(path: Path) -> Source:
+def _read_classes(path: Path, given: Mapping[str, str]) -> Source:
     """List the images of a CSV with the columns path and label, and optionally split and group."""
-    table = read_image_csv(path, ("path", "label"), ("split", "group"))
+    table = read_image_csv(path, ("path", "label"), ("split", "group"), given)
     rows: dict[str, list[tuple[str, str]]] = {"train": []}  # split -> path and class name of each file
     groups: dict[str, list[str]] = {}  # split -> group of each file
     files, listed_groups = ListedFiles(path), ListedGroups(table)

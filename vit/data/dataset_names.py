@@ -46,15 +46,28 @@ LAYOUT = "expected FOLDER/<class>/<image>, FOLDER/train/<class>/<image>, or a CS
 
 @dataclass(frozen=True)
 class TableColumns:
-    """Columns of a parquet table that are given by name.
+    """Columns of a parquet table or of a CSV that are given by name.
 
     Attributes:
-        image: column of encoded images; None: the only one, or the one with a usual name.
+        image: column of encoded images, or of paths in a CSV; None: the only one, or the one with a usual name.
         label: column of labels; None: the only one, or the one with a usual name.
     """
 
     image: str | None = None
     label: str | None = None
+
+    @property
+    def by_option(self) -> dict[str, str]:
+        """{option: column} of those that are given."""
+        both = {"image_column": self.image, "label_column": self.label}
+        return {option: name for option, name in both.items() if name is not None}
+
+    def refuse(self, data: str) -> None:
+        """Raise UsageError if a column is given. DATA, which has none, is named in the error."""
+        for option, name in self.by_option.items():
+            raise UsageError(
+                f"{option} {name!r} is for parquet tables and CSV files, and {data} is neither", "leave it out"
+            )
 
 
 @dataclass(frozen=True)

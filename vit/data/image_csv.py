@@ -5,11 +5,12 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from vit.csv_files import unescape
-from vit.data.dataset_names import SPLIT_SYNONYMS, is_far
-from vit.errors import DataError, nearest
+from vit.data.dataset_names import SPLIT_SYNONYMS, TableColumns, is_far
+from vit.errors import DataError, UsageError, nearest
 
 if TYPE_CHECKING:
     from vit.data.image_bytes import ImageReader
@@ -46,38 +47,69 @@ class ImageTable:
     other_cells: list[list[str]] = field(default_factory=list)
 
 
-def columns_of(path: Path) -> tuple[set[str], bool]:
+def given_columns(wanted: TableColumns) -> dict[str, str]:
+    """{our column: its name in the file} of columns that are given by name. Some names stand for several labels."""
+    labels = "labels" if _plain(wanted.label or "") in NAMES["labels"] else "label"
+    both = {"path": wanted.image, labels: wanted.label}
+    return {ours: name for ours, name in both.items() if name is not None}
+
+
+def column_names(path: Path) -> list[str]:
+    """The first line of a CSV. DataError where the file cannot be read."""
+    try:
+        header, _ = _sniffed(path, tuple(NAMES), {})
+    except (csv.Error, OSError) as error:
+        raise _not_a_csv(path, ("path", "label"), error) from error
+    return [name.strip() for name in header]
+
+
+def columns_of(path: Path, given: Mapping[str, str]) -> tuple[set[str], bool]:
     """Our names of the columns that a CSV has, and whether it has others.
 
+    Args:
+        path: the file.
+        given: {our column: its name in the file} of columns that are given by name.
+
     Raises:
+        UsageError: a given column does not exist.
         DataError: the file cannot be read.
     """
     try:
-        header, _ = _sniffed(path, tuple(NAMES))
+        header, _ = _sniffed(path, tuple(NAMES), given)
     except (csv.Error, OSError) as error:
         raise _not_a_csv(path, ("path", "label"), error) from error
-    found = _columns(header, tuple(NAMES))
-    return set(found), len(_others(header)) > 0
+    _check_given(path, header, given)
+    found = _columns(header, tuple(NAMES), given)
+    return set(found), len(_others(header, found.values())) > 0
 
 
-def read_image_csv(path: Path, needed: Sequence[str], optional: Sequence[str] = (), others: bool = False) -> ImageTable:
+def read_image_csv(
+    path: Path,
+    needed: Sequence[str],
+    optional: Sequence[str] = (),
+    given: Mapping[str, str] = MappingProxyType({}),
+    others: bool = False,
+) -> ImageTable:
     """Read a CSV with a header. Cells that our own tables escape are read without the escapes.
 
     Args:
         path: the file.
         needed: columns that must be there, by our names.
         optional: columns to read where they are there.
+        given: {our column: its name in the file} of columns that are given by name. They serve for nothing else.
         others: read the columns that have none of our names, too.
 
     Raises:
+        UsageError: a given column does not exist.
         DataError: a needed column is missing, or the file is not a CSV.
     """
     try:
-        _, mark = _sniffed(path, needed)
+        _, mark = _sniffed(path, needed, given)
         with open(path, newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
             reader = csv.reader(file, delimiter=mark)
             header = next(reader, [])
-            columns = _columns(header, (*needed, *optional))
+            _check_given(path, header, given)
+            columns = _columns(header, (*needed, *optional), given)
             missing = [name for name in needed if name not in columns]
             if missing:
                 present = ", ".join(repr(name[:40]) for name in header[:10]) or "none"
@@ -86,7 +118,7 @@ def read_image_csv(path: Path, needed: Sequence[str], optional: Sequence[str] = 
                     f"the first line must name them: {','.join(needed)}",
                 )
             rows: list[tuple[int, dict[str, str]]] = []
-            beside = _others(header) if others else {}
+            beside = _others(header, columns.values()) if others else {}
             left_out = _left_out(header, columns.values()) if others else []
             other_cells: list[list[str]] = []
             for row in filter(None, reader):
@@ -102,6 +134,7 @@ def read_image_csv(path: Path, needed: Sequence[str], optional: Sequence[str] = 
     if left_out:
         names = ", ".join(map(repr, left_out))
         notes.append(f"left out {names}, named like a path, split or group (rename it if it is a label)")
+    notes += _other_labels(header, columns, given)
     note = f"{path.name}: {'; '.join(notes)}" if notes else ""
     return ImageTable(rows, note, tuple(unescape(name) for name in beside.values()), other_cells)
 
@@ -175,12 +208,12 @@ def place_of(table: Path, file_names: Sequence[str]) -> "tuple[Path | None, Imag
     return None, FarImages()
 
 
-def _sniffed(path: Path, wanted: Sequence[str]) -> tuple[list[str], str]:
+def _sniffed(path: Path, wanted: Sequence[str], given: Mapping[str, str]) -> tuple[list[str], str]:
     """The cells of the first line, and the character between them."""
     with open(path, newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
         first = file.readline(MAX_HEADER)
     headers = {mark: next(csv.reader([first], delimiter=mark), []) for mark in SEPARATORS}
-    mark = max(SEPARATORS, key=lambda mark: (len(_columns(headers[mark], wanted)), len(headers[mark])))
+    mark = max(SEPARATORS, key=lambda mark: (len(_columns(headers[mark], wanted, given)), len(headers[mark])))
     return headers[mark], mark
 
 
@@ -188,22 +221,50 @@ def _not_a_csv(path: Path, needed: Sequence[str], error: Exception) -> DataError
     return DataError(f"{path} is not a CSV: {error}", f"save it as UTF-8 CSV with {','.join(needed)}")
 
 
-def _columns(header: Sequence[str], wanted: Sequence[str]) -> dict[str, int]:
-    """{our column: index} for the wanted columns that a header has."""
-    indices = {_plain(name): i for i, name in enumerate(header)}
-    found = {ours: [indices[name] for name in NAMES[ours] if name in indices] for ours in wanted}
-    return {ours: candidates[0] for ours, candidates in found.items() if candidates}
+def _columns(header: Sequence[str], wanted: Sequence[str], given: Mapping[str, str]) -> dict[str, int]:
+    """{our column: index} for the wanted columns that a header has. Given ones serve for nothing else."""
+    places = {name.strip(): i for i, name in enumerate(header)}
+    chosen = {ours: places[name] for ours, name in given.items() if name in places}
+    indices = {_plain(name): i for i, name in enumerate(header) if i not in chosen.values()}
+    found = {ours: [indices[name] for name in NAMES[ours] if name in indices] for ours in wanted if ours not in given}
+    usual = {ours: candidates[0] for ours, candidates in found.items() if candidates}
+    return {ours: chosen[ours] if ours in chosen else usual[ours] for ours in wanted if ours in chosen or ours in usual}
 
 
-def _others(header: Sequence[str]) -> dict[int, str]:
-    """{index: name} of the columns that have none of our names. A column without a name is pandas' index."""
+def _check_given(path: Path, header: Sequence[str], given: Mapping[str, str]) -> None:
+    """Raise UsageError if a column that is given by name does not exist, and DataError if it is there twice."""
+    names = [name.strip() for name in header]
+    for ours, name in given.items():
+        option = "image_column" if ours == "path" else "label_column"
+        if name not in names:
+            raise UsageError(f"{option} {name!r} is not a column of {path}", nearest(name, names))
+        if names.count(name) > 1:
+            raise DataError(f"{path} has the column {name!r} twice", "rename one of the two")
+
+
+def _other_labels(header: Sequence[str], columns: Mapping[str, int], given: Mapping[str, str]) -> list[str]:
+    """A note where labels were read, and another column might be the labels, too."""
+    chosen = columns.get("label", columns.get("labels"))
+    usual = {*NAMES["label"], *NAMES["labels"]}
+    others = [repr(name) for i, name in enumerate(header) if _plain(name) in usual and i != chosen]
+    if chosen is None or not others or "label" in given or "labels" in given:
+        return []
+    return [f"labels are the column {header[chosen]!r}, not {' and '.join(others)} (--data.label_column chooses)"]
+
+
+def _others(header: Sequence[str], read: Collection[int]) -> dict[int, str]:
+    """{index: name} of the columns that have none of our names, and are not read.
+
+    A column without a name is pandas' index.
+    """
     ours = {name for names in NAMES.values() for name in names}
-    return {i: name for i, name in enumerate(header) if _plain(name) not in ours and not _is_index(name)}
+    found = ((i, name) for i, name in enumerate(header) if i not in read and not _is_index(name))
+    return {i: name for i, name in found if _plain(name) not in ours}
 
 
 def _left_out(header: Sequence[str], read: Collection[int]) -> list[str]:
     """Names of the columns that have one of our names and are not read, because another column is read for it."""
-    others = _others(header)
+    others = _others(header, read)
     return [name for i, name in enumerate(header) if i not in read and i not in others and not _is_index(name)]
 
 

@@ -33,13 +33,17 @@ class _Row(NamedTuple):
     group: str
 
 
-def read_label_lists(path: Path) -> Source:
+def read_label_lists(path: Path, given: Mapping[str, str]) -> Source:
     """List the images of a CSV with the columns path and labels, and optionally split. A label not named is absent.
+
+    Args:
+        path: the file.
+        given: {our column: its name in the file} of columns that are given by name.
 
     Raises:
         DataError: a row is wrong, a file is missing, or a label cannot be learned.
     """
-    table = read_image_csv(path, ("path", "labels"), ("split", "group"))
+    table = read_image_csv(path, ("path", "labels"), ("split", "group"), given)
     texts = [row["labels"] for _, row in table.rows]
     apart = next(
         (mark for mark in _OTHER_MARKS if not any("|" in text for text in texts) and mark in "".join(texts)), ""
@@ -71,13 +75,17 @@ def read_label_lists(path: Path) -> Source:
     return _source(path, names, rows, ABSENT, [table.note] if table.note else [])
 
 
-def read_label_columns(path: Path) -> Source:
+def read_label_columns(path: Path, given: Mapping[str, str]) -> Source:
     """List the images of a CSV with the column path and one column of 0 and 1 for each label, and optionally split.
+
+    Args:
+        path: the file.
+        given: as for `read_label_lists`.
 
     Raises:
         DataError: a cell is neither 0, 1 nor empty, a row is wrong, a file is missing, or a label cannot be learned.
     """
-    table = read_image_csv(path, ("path",), ("split", "group"), others=True)
+    table = read_image_csv(path, ("path",), ("split", "group"), given, others=True)
     names = [name.strip() for name in table.others]
     for name in names:
         try:

@@ -21,9 +21,10 @@ import numpy as np
 from vit.data.csv_source import read_csv_source
 from vit.data.dataset_names import DIGITS, KNOWN, LAYOUT, TableColumns, check_data, is_parquet
 from vit.data.folder_source import read_folder_source
+from vit.data.image_csv import column_names
 from vit.data.label_text import PRESENT
 from vit.data.outputs import is_output
-from vit.data.parquet.open import read_parquet_source
+from vit.data.parquet.open import is_index, read_parquet_source
 from vit.data.samples import Samples, Source
 from vit.errors import DataError
 
@@ -47,15 +48,17 @@ def open_source(
         root: folder of torchvision's data sets.
         download: let torchvision download missing files.
         allow_empty: accept class folders without images.
-        columns: columns of a parquet table that are given by name.
+        columns: columns of a parquet table or of a CSV that are given by name.
 
     Raises:
-        UsageError: DATA is not a file, a folder or a known name; or a column does not exist.
+        UsageError: DATA is not a file, a folder or a known name; or a column does not exist, or DATA has no columns.
         DataError: DATA cannot be used to train a classifier.
         ResourceError: the Hugging Face hub does not give the data set.
     """
     check_data(data)
-    path = Path(data).expanduser()
+    path, columns = Path(data).expanduser(), columns or TableColumns()
+    if not (is_parquet(data) or path.is_file()):
+        columns.refuse(data)
     if is_parquet(data):
         source = read_parquet_source(data, columns)
     elif path.is_dir() and not (data in KNOWN and is_output(path)):
@@ -63,7 +66,7 @@ def open_source(
     elif path.is_file() and path.suffix.lower() in ARCHIVES:
         raise DataError(f"{data} is an archive", "unpack it, and give the folder")
     elif path.is_file():
-        source = read_csv_source(path)
+        source = read_csv_source(path, columns)
     elif data == DIGITS:
         source = _digits()
     else:
@@ -72,6 +75,23 @@ def open_source(
         source = read_torchvision_source(data, root, download)
     _check(source, data)
     return source
+
+
+def columns_for(data: str, given: TableColumns, of_run: TableColumns) -> TableColumns:
+    """The columns to read DATA with, beside the data of a run: those that are given, or else those of the run.
+
+    Data of another kind have no columns. A CSV may lack those of the run, and has columns of its own.
+    """
+    path, names = Path(data).expanduser(), of_run.by_option
+    if not names:
+        return given
+    if is_parquet(data):
+        names = {} if is_index(data) else names
+    elif path.is_file() and path.suffix.lower() not in ARCHIVES:
+        names = {option: name for option, name in names.items() if name in column_names(path)}
+    else:
+        names = {}
+    return TableColumns(given.image or names.get("image_column"), given.label or names.get("label_column"))
 
 
 def _check(source: Source, data: str) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from vit.data.dataset_names import SPLIT_SYNONYMS, TableColumns, check_data, is_parquet
 from vit.data.formats import has_image_extension
-from vit.data.image_csv import ListedFiles, columns_of, read_image_csv, split_of
+from vit.data.image_csv import ListedFiles, columns_of, given_columns, read_image_csv, split_of
 from vit.data.image_files import describe_skipped, how_to_convert_skipped, image_files, subfolders
 from vit.data.parquet.open import list_parquet_images
 from vit.data.samples import Samples, Source
@@ -41,13 +42,15 @@ def open_images(
         DataError: DATA has no images, or cannot be read.
     """
     check_data(data)
-    path = Path(data).expanduser()
+    path, columns = Path(data).expanduser(), columns or TableColumns()
     if path.is_dir() and not is_parquet(data):
+        columns.refuse(data)
         if labels == "auto" and _has_classes(path):
             return open_source(data, root, download, allow_empty, columns)
         return _unlabelled_folder(path)
-    if path.is_file() and path.suffix.lower() in (".csv", ".tsv") and (labels == "none" or not _has_labels(path)):
-        return _unlabelled_table(path)
+    given, is_csv = given_columns(columns), path.is_file() and path.suffix.lower() in (".csv", ".tsv")
+    if is_csv and (labels == "none" or not _has_labels(path, given)):
+        return _unlabelled_table(path, given)
     if labels == "none" and is_parquet(data):
         return _without_labels(list_parquet_images(data, columns))
     source = open_source(data, root, download, allow_empty, columns)
@@ -108,8 +111,8 @@ def _has_classes(folder: Path) -> bool:
     return len(names) > 1 and not loose
 
 
-def _has_labels(path: Path) -> bool:
-    columns, has_others = columns_of(path)
+def _has_labels(path: Path, given: Mapping[str, str]) -> bool:
+    columns, has_others = columns_of(path, given)
     return bool(columns & {"label", "labels"}) or has_others
 
 
@@ -133,9 +136,9 @@ def _unlabelled_folder(folder: Path) -> Source:
     return _unlabelled(folder.resolve().name, paths, folder, notes)
 
 
-def _unlabelled_table(path: Path) -> Source:
+def _unlabelled_table(path: Path, given: Mapping[str, str]) -> Source:
     """The training images of a table of paths."""
-    table, files, paths = read_image_csv(path, ("path",), ("split",)), ListedFiles(path), []
+    table, files, paths = read_image_csv(path, ("path",), ("split",), given), ListedFiles(path), []
     for line, row in table.rows:
         files.add(row["path"], line)
         if split_of(row, f"{path}, line {line}") == "train":

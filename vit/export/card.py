@@ -43,6 +43,9 @@ _METRICS = {  # of result.json -> the hub's type, and the name in the text
     "exact_match": ("exact_match", "exact match"),
 }
 _SHOWN_CLASSES = 100
+_HAS_SEEN = (
+    "The starting weights or the teacher had seen validation or test images, so that these values are too good. "
+)
 _TEMPLATE = """---
 {{ card_data }}
 ---
@@ -189,10 +192,10 @@ def _results(origin: Origin) -> str:
         return "Unknown: no accuracy on test images is recorded."
     count = origin.num_images.get("test")
     images = count_words(count, origin.test_groups, "test image") if count else "test images"
-    head = f"On {images} that were not trained on" if count else f"On {images}"
+    unseen = " that were not trained on" * (count is not None and not origin.has_seen)
     units = "images" if origin.test_groups is None else "groups"
-    table = ["| metric | value | interval |", "|---|---|---|", *rows]
-    return f"{head}, with 95 % intervals over {units}:\n\n" + "\n".join(table)
+    head = f"{_HAS_SEEN * origin.has_seen}On {images}{unseen}, with 95 % intervals over {units}"
+    return "\n".join([f"{head}:\n", "| metric | value | interval |", "|---|---|---|", *rows])
 
 
 def _row(name: str, metric: Mapping[str, float]) -> str:

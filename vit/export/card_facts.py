@@ -19,6 +19,7 @@ class Origin:
         metrics: test metrics: {name: {value, low, high}}; {} where none were measured.
         test_groups: number of groups of the test images, which the intervals take for independent; None: all images
             are.
+        has_seen: whether the first weights or the teacher knew some validation or test images already.
     """
 
     start: str | None = None
@@ -27,6 +28,7 @@ class Origin:
     num_images: Mapping[str, int] = field(default_factory=dict)
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     test_groups: int | None = None
+    has_seen: bool = False
 
 
 @dataclass(frozen=True)

@@ -168,6 +168,7 @@ def facts(result: RunResult) -> list[tuple[str, str]]:
         ("images", ", ".join(f"{count:,} {split}" for split, count in result.num_images.items())),
         ("fingerprints", ", ".join(f"{split} {value}" for split, value in result.fingerprints.items())),
         *([("teacher", result.teacher)] if result.teacher is not None else []),
+        *(("seen before", sentence) for sentence in result.seen_before or ()),
         ("training", training),
         ("seed", str(result.seed)),
         ("time", f"{result.seconds:,.0f} s, {result.images_per_second:,.0f} training images/s"),

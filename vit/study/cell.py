@@ -30,6 +30,7 @@ from vit.training.planning.plan import Plan, make_plan
 from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.values import plain
 from vit.training.run_images import check_readable
+from vit.training.seen_before import seen_before
 from vit.training.tracking.open import Tracking, open_trackers
 from vit.training.tracking.tracker import NUMBERS_ALONE, tracked
 
@@ -86,6 +87,7 @@ def _train(recipe: Recipe, run: RunDirectory, features: Path, group: str, digest
     plan, resume = begun or plan, begun is not None
     contents = known_contents(plan.source, digests) or read_contents(plan.source)
     check_readable(plan.source, contents)
+    plan = replace(plan, seen_before=seen_before(plan.recipe, plan.source, contents))
     if resume:
         check_unchanged(run, plan.source, contents)
     else:

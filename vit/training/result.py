@@ -80,6 +80,7 @@ def run_result(plan: Plan, stats: TrainingStats, best: Measured) -> RunResult:
         mfu=training_mfu(plan, stats),
         licence=best.description.licence,
         teacher=None if plan.teacher is None else f"{plan.teacher.description.spec.name}, {plan.teacher.path}",
+        seen_before=list(plan.seen_before) or None,
         **_measurements(best),
     )
 

@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -123,21 +124,42 @@ def check_contents(run: RunDirectory, source: Source, split: str, contents: Cont
 def seen_in_training(run: RunDirectory, source: Source, split: str, contents: Contents) -> dict[str, Labels]:
     """Which images of a split the run was trained, validated or calibrated on.
 
-    Images are recognized by content, with any name. Without content hashes they are recognized by path.
-
     Returns:
         indices of the images in the split, by the splits of `SEEN`. An image of several counts in the first one.
     """
-    listed = read_splits(run.splits_path)
-    by_content = any(row.content_hash for rows in listed.values() for row in rows)
     only = replace(source, splits={split: source.splits[split]})
-    rows = split_rows(only, contents.hashes if by_content else None)[split]
-    used: dict[str, str] = {}
-    for name in reversed(SEEN):
-        used |= {(row.content_hash if by_content else row.path): name for row in listed.get(name, ())}
-    used.pop("", None)
-    found = [used.get(row.content_hash if by_content else row.path, "") for row in rows]
-    return {name: np.flatnonzero([one == name for one in found]) for name in SEEN}
+    return SeenRows.of(run).among(split_rows(only, contents.hashes)[split])
+
+
+@dataclass(frozen=True)
+class SeenRows:
+    """The images that a run was trained, validated or calibrated on.
+
+    Images are recognized by content, with any name. Without content hashes they are recognized by path.
+
+    Attributes:
+        used: {content hash or path: the first of the splits `SEEN` that has the image}.
+        by_content: whether `used` has content hashes.
+    """
+
+    used: Mapping[str, str]
+    by_content: bool
+
+    @classmethod
+    def of(cls, run: RunDirectory) -> Self:
+        """The images of a run. DataError if its `splits.csv` is missing or damaged."""
+        listed = read_splits(run.splits_path)
+        by_content = any(row.content_hash for rows in listed.values() for row in rows)
+        used: dict[str, str] = {}
+        for name in reversed(SEEN):
+            used |= {(row.content_hash if by_content else row.path): name for row in listed.get(name, ())}
+        used.pop("", None)
+        return cls(used, by_content)
+
+    def among(self, rows: Sequence[SplitRow]) -> dict[str, Labels]:
+        """Indices of the rows whose images the run has seen, by the splits of `SEEN`."""
+        found = [self.used.get(row.content_hash if self.by_content else row.path, "") for row in rows]
+        return {name: np.flatnonzero([one == name for one in found]) for name in SEEN}
 
 
 def groups_in_training(run: RunDirectory, samples: Samples) -> list[str]:

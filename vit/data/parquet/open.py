@@ -28,12 +28,21 @@ def read_parquet_source(data: str, columns: TableColumns | None = None) -> Sourc
         columns: columns of a table that are given by name.
 
     Raises:
-        UsageError: the library for this kind of address is not installed, or a column or config does not exist.
+        UsageError: the library for this kind of address is not installed, a column or config does not exist, or a
+            column is given for an index of shards.
         DataError: a file cannot be read, or its columns or rows cannot be used.
         ResourceError: the hub does not give the data set.
     """
-    found = _found(data)
-    return read_index_source(data) if found is None else read_tables(found, columns or TableColumns())
+    found, columns = _found(data), columns or TableColumns()
+    if found is None:
+        columns.refuse(data)
+        return read_index_source(data)
+    return read_tables(found, columns)
+
+
+def is_index(data: str) -> bool:
+    """Whether DATA that is read through parquet is an index of shards. VitError as for `read_parquet_source`."""
+    return _found(data) is None
 
 
 def list_parquet_images(data: str, columns: TableColumns | None = None) -> Source:
@@ -42,8 +51,11 @@ def list_parquet_images(data: str, columns: TableColumns | None = None) -> Sourc
     Raises:
         VitError: as for `read_parquet_source`.
     """
-    found = _found(data)
-    return read_index_source(data) if found is None else list_tables(found, columns or TableColumns())
+    found, columns = _found(data), columns or TableColumns()
+    if found is None:
+        columns.refuse(data)
+        return read_index_source(data)
+    return list_tables(found, columns)
 
 
 def _found(data: str) -> ParquetFiles | None:

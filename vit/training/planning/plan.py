@@ -1,5 +1,6 @@
 """A recipe becomes a plan: everything that a training needs to know, decided and checked before the first step"""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -52,6 +53,7 @@ class Plan:
         steps_per_round: number of optimizer steps between two validations.
         checkpoint_seconds: time between two checkpoints; None: they are saved at validations only.
         teacher: network that teaches this one; None: labels alone.
+        seen_before: sentences about validation and test images that the teacher or the first weights know already.
     """
 
     recipe: Recipe
@@ -69,6 +71,7 @@ class Plan:
     steps_per_round: int
     checkpoint_seconds: float | None
     teacher: Teacher | None = None
+    seen_before: Sequence[str] = ()
 
     @property
     def total_steps(self) -> int:

@@ -42,8 +42,9 @@ class DataConfig:
         sampling: how often an epoch draws the images of each class. natural: each image once. balanced: all classes
             equally often. sqrt: classes by the square root of their size. An epoch keeps its length.
         allow_empty: whether a class folder may be empty.
-        image_column: column of images in a parquet table; null: the only one, or the one with a usual name.
-        label_column: column of labels in a parquet table; null: the only one, or the one with a usual name.
+        image_column: column of images in a parquet table, or of paths in a CSV; null: the only one, or the one with
+            a usual name.
+        label_column: column of labels in a parquet table or a CSV; null: the only one, or the one with a usual name.
         cache: place of decoded images; the network sees the same pixels. memory: kept in memory. none: files are read
             again in every epoch. auto: up to 2 GiB in memory.
         num_workers: number of processes that decode images; null: chosen by the number of cores.
@@ -70,7 +71,7 @@ class DataConfig:
 
     @property
     def columns(self) -> TableColumns:
-        """The columns of a parquet table that are given by name."""
+        """The columns of a table that are given by name."""
         return TableColumns(self.image_column, self.label_column)
 
 

@@ -1,0 +1,101 @@
+"""Validation and test images that a network knows already: from its teacher, or from the run that it starts from
+
+A network that has learned these images, from whatever weights, is measured too well. Only weights in a run folder say
+which images they know: by `splits.csv`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+
+from vit.checkpoints.model_path import LIBRARIES
+from vit.checkpoints.run import RunDirectory
+from vit.data.contents import Contents
+from vit.data.samples import Source
+from vit.data.split import SplitRow, split_rows
+from vit.training.recipes.recipe import Recipe
+from vit.training.run_images import MEASURED, SeenRows
+
+BY_TEACHER = "results on them are too good; train both networks with the same splits"
+BY_START = (
+    "results on them are too good; keep the same splits (--data.split_seed), or name them in a column split of DATA so "
+    "that these images stay in train"
+)
+WITHOUT_LABELS = "results on them may be too good for new images"
+
+
+def seen_before(recipe: Recipe, source: Source, contents: Contents) -> list[str]:
+    """A sentence for each run that knows validation or test images and that a training learns from.
+
+    These are the run of the teacher, the run of the weights to start from, and the runs that those started from.
+
+    Args:
+        recipe: recipe whose teacher and weights to start from have been found.
+        source: images of the training.
+        contents: content of its validation and test images.
+
+    Raises:
+        DataError: `splits.csv` of such a run is damaged.
+    """
+    measured = {split: source.splits[split] for split in MEASURED if split in source.splits}
+    rows = split_rows(replace(source, splits=measured), contents.hashes)
+    found = []
+    for weights, is_teacher in ((recipe.distill.teacher, True), (recipe.model.init_from, False)):
+        for who, run in _earlier_runs(weights, is_teacher):
+            words = _words(run, rows)
+            if words:
+                fix = WITHOUT_LABELS if run.is_pretraining else BY_TEACHER if is_teacher else BY_START
+                found.append(f"{who} {words}, so that {fix}")
+    return found
+
+
+def _words(run: RunDirectory, rows: dict[str, list[SplitRow]]) -> str:
+    """What a run did with the measured images, by split; empty where it knows none of them.
+
+    That an earlier run was validated on the images that validate this one is as it should be. A pretraining chooses
+    nothing by its validation images.
+    """
+    seen, done = SeenRows.of(run), "has trained on {}"
+    counts = {split: {used: len(found) for used, found in seen.among(rows[split]).items()} for split in rows}
+    learned = {split: used["train"] for split, used in counts.items()}
+    fitted = {"test": sum(counts["test"].values()) - learned["test"]} if "test" in counts else {}
+    if run.is_pretraining:
+        done, fitted = "has learned from {} without their labels", {}
+    parts = []
+    for verb, found in ((done, learned), ("was validated or calibrated on {}", fitted)):
+        images = [f"{count:,} of {len(rows[split]):,} {split} images" for split, count in found.items() if count]
+        parts += [verb.format(" and ".join(images))] * bool(images)
+    return " and ".join(parts)
+
+
+def _earlier_runs(weights: str | None, is_teacher: bool) -> Iterator[tuple[str, RunDirectory]]:
+    """The run of some weights, the run that this one started from, and so on, each with its words in a sentence."""
+    who, known = "the teacher {}" if is_teacher else "the run {}, from which this training starts,", set()
+    while weights is not None:
+        run = _run_of(weights)
+        if run is None or run.path in known:
+            return
+        known.add(run.path)
+        yield who.format(weights if is_teacher and len(known) == 1 else run.path), run
+        who, weights = f"the run {{}}, from which {run.path} started,", _start_of(run)
+
+
+def _run_of(weights: str) -> RunDirectory | None:
+    """The run that weights are of: a run folder, or a file in it or among its checkpoints; None for other weights."""
+    if weights.partition(":")[0] in LIBRARIES:
+        return None
+    path = Path(weights).expanduser().absolute()
+    folders = [path] if path.is_dir() else [path.parent, path.parent.parent]
+    runs = map(RunDirectory, folders)
+    return next((run for run in runs if run.config_path.is_file() and run.splits_path.is_file()), None)
+
+
+def _start_of(run: RunDirectory) -> str | None:
+    """The weights that a run started from; None for random ones, or where its config.yaml does not say it."""
+    try:
+        weights = yaml.safe_load(run.config_path.read_text(encoding="utf-8"))["model"]["init_from"]
+    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError):
+        return None
+    return weights if isinstance(weights, str) else None
