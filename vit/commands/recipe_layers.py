@@ -17,7 +17,7 @@ Tree = dict[str, object]  # sections, options and their values
 
 FINETUNE, LORA = "finetune", "lora"  # shipped recipes that pretrained weights and LoRA bring
 AUTO = "auto"  # as init_from: published weights where they fit and can be had
-_LENGTHS = ("optim.epochs", "optim.steps")
+_LENGTHS = {"optim.time": "--time", "optim.epochs": "--epochs", "optim.steps": "--optim.steps"}  # and their flags
 _DEFAULT: Tree = {"model": {"network": {"name": "auto"}, "init_from": AUTO}}
 _FROM_RANDOM: Tree = {"model": {"network": {"name": "auto"}, "init_from": None}}
 
@@ -90,14 +90,15 @@ class Given:
         """All layers as one tree. The network of a file takes the place of the networks in the layers below.
 
         A given augmentation takes the place of all augmentation in the layers below: "none" means none.
-        A time takes the place of a number of steps in the layers below, and epochs or steps that of a time.
+        Epochs, steps and a time are one choice: each takes the place of the others in the layers below.
 
         Raises:
-            UsageError: the options give a time and another length.
+            UsageError: the options give two lengths.
         """
-        time, others = _value(self.options, "optim.time"), [name for name in _LENGTHS if _has(self.options, name)]
-        if time is not None and others:
-            raise UsageError(f"--time {time} with --{others[0]}: both are lengths", "leave one out")
+        first, *others = [name for name in _LENGTHS if _value(self.options, name) is not None] or [""]
+        if others:
+            shown = f"{_LENGTHS[first]} {_value(self.options, first)}"
+            raise UsageError(f"{shown} with --{others[0]}: both are lengths", "leave one out")
         whole: Tree = {}
         for layer in (*below, *files):
             if _has(layer, "model.network"):
@@ -123,13 +124,14 @@ def nested(name: str, value: object) -> Tree:
 
 
 def _without_replaced(below: Tree, layer: Tree, is_given: bool) -> Tree:
-    """A tree without what a layer above it replaces: a number of steps, a time, and where it is given, augmentation."""
+    """A tree without what a layer above it replaces: its length, and where it is given, augmentation.
+
+    A layer with epochs and another length is the config.yaml of a run, whose epochs decide nothing.
+    """
     if is_given and _has(layer, "augment.name"):
         below = {**below, "augment": {}}
-    if _value(layer, "optim.time") is not None:
-        return _merged(below, nested("optim.steps", None))
-    if any(_has(layer, name) for name in _LENGTHS):
-        return _merged(below, nested("optim.time", None))
+    if any(_value(layer, name) is not None for name in _LENGTHS):
+        below = _merged(_merged(below, nested("optim.steps", None)), nested("optim.time", None))
     return below
 
 
