@@ -89,6 +89,7 @@ class Given:
     def _above(self, below: Sequence[Tree], files: Sequence[Tree]) -> Tree:
         """All layers as one tree. The network of a file takes the place of the networks in the layers below.
 
+        Another name in the options takes the place of the size of the network below, whose other options stay.
         A given augmentation takes the place of all augmentation in the layers below: "none" means none.
         Epochs, steps and a time are one choice: each takes the place of the others in the layers below.
 
@@ -104,7 +105,8 @@ class Given:
             if _has(layer, "model.network"):
                 whole = _merged(whole, nested("model.network", None))
             whole = _merged(_without_replaced(whole, layer, any(layer is file for file in files)), layer)
-        return _merged(_without_replaced(whole, self.options, True), self.options)
+        whole = _without_replaced(_without_size(whole, _value(self.options, "model.network.name")), self.options, True)
+        return _merged(whole, self.options)
 
 
 def first_values_of_pretraining(parser: Parser) -> Tree:
@@ -133,6 +135,33 @@ def _without_replaced(below: Tree, layer: Tree, is_given: bool) -> Tree:
     if any(_value(layer, name) is not None for name in _LENGTHS):
         below = _merged(_merged(below, nested("optim.steps", None)), nested("optim.time", None))
     return below
+
+
+def _without_size(below: Tree, name: object) -> Tree:
+    """A tree without the size of its network, where a network of another name takes its place.
+
+    The size is what the catalog states for one of the two networks. Options that the other network lacks go, too.
+    Options beside the name "auto" belong to no network, and stay.
+
+    Args:
+        name: the other network; None: there is none.
+
+    Raises:
+        UsageError: there is no network of one of the two names.
+    """
+    network = _value(below, "model.network")
+    before = network.get("name", "auto") if isinstance(network, dict) else "auto"
+    if not isinstance(network, dict) or name in (None, before) or before == "auto" or len(network) == 1:
+        return below
+    for one in {str(name), str(before)} - {"auto"}:
+        check_network(one)  # a wrong name is an error before torch is imported
+
+    from vit.models.catalog import entry
+
+    other = entry("vit" if name == "auto" else str(name))
+    size = {*other.options, *entry(str(before)).options}
+    kept = {key: value for key, value in network.items() if key in other.kinds and key not in size}
+    return _merged(_merged(below, nested("model.network", None)), nested("model.network", {**kept, "name": before}))
 
 
 def _shipped(source: str, network: str) -> str:
