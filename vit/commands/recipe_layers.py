@@ -49,6 +49,7 @@ class Given:
     def recipe(self) -> Recipe:
         """The recipe of these values above the shipped recipes for the data set, for pretrained weights and for LoRA.
 
+        The recipe for the data set gives neither network nor preprocessing where these come with pretrained weights.
         Its init_from is "auto" where nothing says what to start from.
         """
         parser = make_parser(self.kind)
@@ -58,10 +59,12 @@ class Given:
         below = [_DEFAULT]
         given = self._above(below, files)
         source = _value(given, "data.source") or DataConfig().source
+        is_pretrained = _is_pretrained(given)
         if not self.configs and source in shipped_configs():
-            below.append(_read(parser, _shipped(str(source), str(_value(given, "model.network.name")))))
+            shipped = _read(parser, _shipped(str(source), str(_value(given, "model.network.name"))))
+            below.append(_without_input(shipped) if is_pretrained else shipped)
         given = self._above(below, files)
-        if _value(given, "model.init_from") not in (None, AUTO, RANDOM):
+        if is_pretrained:
             below.append(_read(parser, FINETUNE))
         if _value(given, "model.lora") is not None:
             below.append(_read(parser, LORA))
@@ -81,9 +84,9 @@ class Given:
         parser, below = make_parser(self.kind), [_FROM_RANDOM]
         given = self._above([_FROM_RANDOM, {"method": PretrainRecipe().method}], files)
         source = _value(given, "data.source") or DataConfig().source
-        if not self.configs and source in shipped_configs():
+        is_pretrained = _is_pretrained(given)
+        if not self.configs and source in shipped_configs() and not is_pretrained:
             below.append({"model": _read(parser, str(source))["model"]})
-        is_pretrained = _value(given, "model.init_from") not in (None, AUTO, RANDOM)
         return [*below, _read(parser, f"pretrain_{given['method']}" + "_further" * is_pretrained)]
 
     def _above(self, below: Sequence[Tree], files: Sequence[Tree]) -> Tree:
@@ -135,6 +138,19 @@ def _without_replaced(below: Tree, layer: Tree, is_given: bool) -> Tree:
     if any(_value(layer, name) is not None for name in _LENGTHS):
         below = _merged(_merged(below, nested("optim.steps", None)), nested("optim.time", None))
     return below
+
+
+def _is_pretrained(given: Tree) -> bool:
+    """Whether init_from names weights."""
+    return _value(given, "model.init_from") not in (None, AUTO, RANDOM)
+
+
+def _without_input(shipped: Tree) -> Tree:
+    """A shipped recipe without its network and its preprocessing."""
+    model = shipped["model"]
+    assert isinstance(model, dict)
+    kept = {name: value for name, value in model.items() if name not in ("network", "preprocess")}
+    return {**shipped, "model": kept}
 
 
 def _without_size(below: Tree, name: object) -> Tree:
