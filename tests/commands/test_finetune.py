@@ -1,7 +1,13 @@
 """What `--init_from` switches on, beneath whatever is given."""
 
+import re
+
 import pytest
 import yaml
+
+from tests.runs import run_folder
+
+QUICK = ("--optim.steps", 2, "--data.train_images", 100, "--wandb", "off")
 
 
 @pytest.fixture
@@ -56,3 +62,48 @@ def test_lora_brings_a_recipe_that_lies_above(printed, tmp_path):
     (tmp_path / "mine.yaml").write_text("model: {lora: 4}\noptim: {lr: 0.02}\n")
     mine = printed("digits", "--config", "mine.yaml")
     assert (mine["optim"]["lr"], mine["optim"]["layer_decay"]) == (0.02, 1.0)
+
+
+@pytest.mark.parametrize("source", ["digits", "fashion_mnist", "cifar10"])
+def test_network_and_preprocessing_come_with_the_weights_of_named_data_too(printed, source):
+    """Before, the recipe of the data set stood above the weights."""
+    shipped, tuned = printed(source, start=()), printed(source)
+    assert shipped["model"]["network"]["name"] != "auto" and shipped["model"]["preprocess"]["mean"]
+    assert tuned["model"]["network"] == {"name": "auto"} and not any(tuned["model"]["preprocess"].values())
+    assert tuned["data"] == shipped["data"] and tuned["optim"]["batch_size"] == shipped["optim"]["batch_size"]
+    own = printed(source, "--image_size", 16, "--network", "vit_mini_patch4_28")["model"]
+    assert own["network"]["name"] == "vit_mini_patch4_28"
+    assert {name: value for name, value in own["preprocess"].items() if value} == {"image_size": 16}
+    named = printed("--config", source)["model"]  # a recipe that the user names stands above the weights
+    assert (named["network"], named["preprocess"]) == (shipped["model"]["network"], shipped["model"]["preprocess"])
+
+
+def test_a_pretraining_of_named_data_goes_on_with_the_network_of_the_weights(vit, digits_run):
+    answer = vit("pretrain", "fashion_mnist", "--init_from", digits_run.path, "--print_config")
+    model = yaml.safe_load(answer.out)["model"]
+    assert model["network"] == {"name": "auto"} and not any(model["preprocess"].values())
+
+
+def test_a_training_goes_on_with_what_was_pretrained(vit, tmp_path):
+    """Before, the terminal stated values of the weights that the training did not use, and small ViTs did not fit."""
+    half, small = "[0.5,0.5,0.5]", ("--model.network.embed_dim", 32, "--model.network.depth", 2)
+    of_pixels = ("--model.preprocess.mean", half, "--model.preprocess.std", half)
+    answer = vit("pretrain", "digits", "--method", "mae", *small, *of_pixels, *QUICK, "--out", tmp_path / "pretrained")
+    assert answer.code == 0, answer.err
+    (command,) = re.findall(r"Next: vit (train .*)", answer.out)
+    answer = vit(*command.split(), *QUICK, "--out", tmp_path / "trained")
+    assert answer.code == 0, answer.err
+    assert ", mean 0.5 0.5 0.5, std 0.5 0.5 0.5, " in answer.err and "but for" not in answer.err
+    model = yaml.safe_load((run_folder(tmp_path / "trained") / "config.yaml").read_text())["model"]
+    assert model["network"]["depth"] == 2 and model["preprocess"]["mean"] == [0.5, 0.5, 0.5]
+    own = ("--model.preprocess.mean", "[0.3,0.3,0.3]", "--out", tmp_path / "own")
+    answer = vit(*command.split(), *QUICK, *own)
+    assert answer.code == 0 and ", mean 0.3 0.3 0.3, std 0.5 0.5 0.5, " in answer.err, answer.err
+    assert re.search(r"weights, preprocessing: .*, but for mean\)", answer.err)
+
+
+def test_a_cnn_is_the_start_of_another_cnn(vit, tmp_path):
+    words = ("--network", "resnet10_small", "--model.network.widths", "[4,4,4,4]", *QUICK)
+    assert vit("train", "digits", *words, "--out", tmp_path).code == 0
+    answer = vit("train", "digits", "--init_from", run_folder(tmp_path), *QUICK, "--dry_run")
+    assert answer.code == 0 and "Training resnet10_small on digits" in answer.out, answer.err

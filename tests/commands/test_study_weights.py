@@ -62,6 +62,7 @@ def test_each_seed_starts_from_its_own_weights(tmp_path):
         ("", "batch_stats", None),  # the recipe's own value
         ("--model.freeze=backbone", "backbone", None),
         ("--model.freeze=none --model.lora=2", "none", 2),
+        ("--model.init_head=probe", "batch_stats", None),
     ],
 )
 def test_options_that_need_weights_go_with_weights_of_each_seed(tmp_path, words, freeze, lora):

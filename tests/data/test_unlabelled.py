@@ -8,6 +8,8 @@ from vit.data.shards.packing import pack
 from vit.data.unlabelled import open_images, with_more_images
 from vit.errors import DataError, UsageError
 
+SPLITS = {"red/00": "train", "red/01": "test", "blue/00": "", "blue/01": "x"}
+
 
 @pytest.fixture
 def albums(colors, tmp_path):
@@ -43,6 +45,39 @@ def test_a_table_of_paths_needs_no_labels(colors):
     table = colors.parent / "paths.csv"
     table.write_text("path,split\ncolors/red/00.png,train\ncolors/red/01.png,test\ncolors/blue/00.png,\n")
     assert list(open_images(str(table)).splits["train"].paths) == ["colors/red/00.png", "colors/blue/00.png"]
+
+
+@pytest.mark.parametrize("columns", ["path,split", "path,label,split", "path,split,bright,left"])
+def test_all_images_of_a_table_are_learned_from_where_labels_do_not_count(vit, colors, columns):
+    """Before, the rows of the split train alone, but all rows of a parquet table."""
+    table = colors.parent / "table.csv"
+    cells = {"label": "red", "bright": "1", "left": "0"}
+    names = {f"colors/{file}.png": split for file, split in SPLITS.items()}
+    rows = [{"path": path, "split": split, **cells} for path, split in names.items()]
+    table.write_text("\n".join([columns, *(",".join(row[name] for name in columns.split(",")) for row in rows)]) + "\n")
+    source = open_images(str(table), labels="none")
+    assert source.class_names == () and list(source.splits) == ["train"]
+    assert list(source.splits["train"].paths) == [*names]
+    words = (
+        "--data.labels",
+        "none",
+        "--batch_size",
+        2,
+        "--network",
+        "vit_nano_patch2_8",
+        "--wandb",
+        "off",
+        "--dry_run",
+    )
+    answer = vit("pretrain", table, *words)
+    assert answer.code == 0 and "4 images to learn from" in answer.out, answer.err
+
+
+def test_a_table_without_rows_has_no_images(tmp_path):
+    (tmp_path / "empty.csv").write_text("path,split\n")
+    for labels, words in (("auto", "no training images; leave split empty"), ("none", "no images; give a table")):
+        with pytest.raises(DataError, match=f"empty.csv has {words}"):
+            open_images(str(tmp_path / "empty.csv"), labels=labels)
 
 
 def test_a_folder_of_shards_is_its_index(colors, tmp_path):

@@ -93,6 +93,12 @@ def test_a_head_for_these_classes_stays(digits_run):
     assert torch.equal(network.state_dict()["head.weight"], load(digits_run.best)[0].state_dict()["head.weight"])
 
 
+def test_random_weights_have_no_features_to_fit_a_layer_to(vit, colors, tmp_path):
+    answer = vit("train", colors, "--network", "resnet10_small", *FIT, "--wandb", "off", "--out", tmp_path)
+    assert answer.code == 2 and not list(tmp_path.iterdir())
+    assert "--model.init_head probe without weights to start from; give --init_from, or leave it out" in answer.err
+
+
 def test_a_network_with_two_heads_starts_from_random_ones(plan_of):
     network, lines = create_network("vit_nano_patch2_8", 3, pool="cls_dist"), []
     before = {name: value.clone() for name, value in network.state_dict().items()}

@@ -17,7 +17,7 @@ Tree = dict[str, object]  # sections, options and their values
 
 FINETUNE, LORA = "finetune", "lora"  # shipped recipes that pretrained weights and LoRA bring
 AUTO = "auto"  # as init_from: published weights where they fit and can be had
-_LENGTHS = ("optim.epochs", "optim.steps")
+_LENGTHS = {"optim.time": "--time", "optim.epochs": "--epochs", "optim.steps": "--optim.steps"}  # and their flags
 _DEFAULT: Tree = {"model": {"network": {"name": "auto"}, "init_from": AUTO}}
 _FROM_RANDOM: Tree = {"model": {"network": {"name": "auto"}, "init_from": None}}
 
@@ -49,6 +49,7 @@ class Given:
     def recipe(self) -> Recipe:
         """The recipe of these values above the shipped recipes for the data set, for pretrained weights and for LoRA.
 
+        The recipe for the data set gives neither network nor preprocessing where these come with pretrained weights.
         Its init_from is "auto" where nothing says what to start from.
         """
         parser = make_parser(self.kind)
@@ -58,10 +59,12 @@ class Given:
         below = [_DEFAULT]
         given = self._above(below, files)
         source = _value(given, "data.source") or DataConfig().source
+        is_pretrained = _is_pretrained(given)
         if not self.configs and source in shipped_configs():
-            below.append(_read(parser, _shipped(str(source), str(_value(given, "model.network.name")))))
+            shipped = _read(parser, _shipped(str(source), str(_value(given, "model.network.name"))))
+            below.append(_without_input(shipped) if is_pretrained else shipped)
         given = self._above(below, files)
-        if _value(given, "model.init_from") not in (None, AUTO, RANDOM):
+        if is_pretrained:
             below.append(_read(parser, FINETUNE))
         if _value(given, "model.lora") is not None:
             below.append(_read(parser, LORA))
@@ -81,29 +84,32 @@ class Given:
         parser, below = make_parser(self.kind), [_FROM_RANDOM]
         given = self._above([_FROM_RANDOM, {"method": PretrainRecipe().method}], files)
         source = _value(given, "data.source") or DataConfig().source
-        if not self.configs and source in shipped_configs():
+        is_pretrained = _is_pretrained(given)
+        if not self.configs and source in shipped_configs() and not is_pretrained:
             below.append({"model": _read(parser, str(source))["model"]})
-        is_pretrained = _value(given, "model.init_from") not in (None, AUTO, RANDOM)
         return [*below, _read(parser, f"pretrain_{given['method']}" + "_further" * is_pretrained)]
 
     def _above(self, below: Sequence[Tree], files: Sequence[Tree]) -> Tree:
         """All layers as one tree. The network of a file takes the place of the networks in the layers below.
 
+        Another name in the options takes the place of the size of the network below, whose other options stay.
         A given augmentation takes the place of all augmentation in the layers below: "none" means none.
-        A time takes the place of a number of steps in the layers below, and epochs or steps that of a time.
+        Epochs, steps and a time are one choice: each takes the place of the others in the layers below.
 
         Raises:
-            UsageError: the options give a time and another length.
+            UsageError: the options give two lengths.
         """
-        time, others = _value(self.options, "optim.time"), [name for name in _LENGTHS if _has(self.options, name)]
-        if time is not None and others:
-            raise UsageError(f"--time {time} with --{others[0]}: both are lengths", "leave one out")
+        first, *others = [name for name in _LENGTHS if _value(self.options, name) is not None] or [""]
+        if others:
+            shown = f"{_LENGTHS[first]} {_value(self.options, first)}"
+            raise UsageError(f"{shown} with --{others[0]}: both are lengths", "leave one out")
         whole: Tree = {}
         for layer in (*below, *files):
             if _has(layer, "model.network"):
                 whole = _merged(whole, nested("model.network", None))
             whole = _merged(_without_replaced(whole, layer, any(layer is file for file in files)), layer)
-        return _merged(_without_replaced(whole, self.options, True), self.options)
+        whole = _without_replaced(_without_size(whole, _value(self.options, "model.network.name")), self.options, True)
+        return _merged(whole, self.options)
 
 
 def first_values_of_pretraining(parser: Parser) -> Tree:
@@ -123,14 +129,55 @@ def nested(name: str, value: object) -> Tree:
 
 
 def _without_replaced(below: Tree, layer: Tree, is_given: bool) -> Tree:
-    """A tree without what a layer above it replaces: a number of steps, a time, and where it is given, augmentation."""
+    """A tree without what a layer above it replaces: its length, and where it is given, augmentation.
+
+    A layer with epochs and another length is the config.yaml of a run, whose epochs decide nothing.
+    """
     if is_given and _has(layer, "augment.name"):
         below = {**below, "augment": {}}
-    if _value(layer, "optim.time") is not None:
-        return _merged(below, nested("optim.steps", None))
-    if any(_has(layer, name) for name in _LENGTHS):
-        return _merged(below, nested("optim.time", None))
+    if any(_value(layer, name) is not None for name in _LENGTHS):
+        below = _merged(_merged(below, nested("optim.steps", None)), nested("optim.time", None))
     return below
+
+
+def _is_pretrained(given: Tree) -> bool:
+    """Whether init_from names weights."""
+    return _value(given, "model.init_from") not in (None, AUTO, RANDOM)
+
+
+def _without_input(shipped: Tree) -> Tree:
+    """A shipped recipe without its network and its preprocessing."""
+    model = shipped["model"]
+    assert isinstance(model, dict)
+    kept = {name: value for name, value in model.items() if name not in ("network", "preprocess")}
+    return {**shipped, "model": kept}
+
+
+def _without_size(below: Tree, name: object) -> Tree:
+    """A tree without the size of its network, where a network of another name takes its place.
+
+    The size is what the catalog states for one of the two networks. Options that the other network lacks go, too.
+    Options beside the name "auto" belong to no network, and stay.
+
+    Args:
+        name: the other network; None: there is none.
+
+    Raises:
+        UsageError: there is no network of one of the two names.
+    """
+    network = _value(below, "model.network")
+    before = network.get("name", "auto") if isinstance(network, dict) else "auto"
+    if not isinstance(network, dict) or name in (None, before) or before == "auto" or len(network) == 1:
+        return below
+    for one in {str(name), str(before)} - {"auto"}:
+        check_network(one)  # a wrong name is an error before torch is imported
+
+    from vit.models.catalog import entry
+
+    other = entry("vit" if name == "auto" else str(name))
+    size = {*other.options, *entry(str(before)).options}
+    kept = {key: value for key, value in network.items() if key in other.kinds and key not in size}
+    return _merged(_merged(below, nested("model.network", None)), nested("model.network", {**kept, "name": before}))
 
 
 def _shipped(source: str, network: str) -> str:

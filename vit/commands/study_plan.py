@@ -153,7 +153,8 @@ def make_study_plan(options: StudyOptions, reporter: Reporter) -> StudyPlan:
     from vit.training.planning.plan import make_plan
     from vit.training.seen_before import seen_before
 
-    source = make_plan(without_cell_files(replace(first, distill=DistillConfig())), listed).source
+    alone = replace(first, distill=DistillConfig(), model=replace(first.model, init_head="random"))  # no other files
+    source = make_plan(without_cell_files(alone), listed).source
     if "test" not in source.splits:
         raise UsageError("a study needs test images", "give --data.test a fraction above 0")
     if len(source.splits["test"]) < 2:

@@ -32,7 +32,8 @@ def open_images(
 
     Args:
         data, root, download, allow_empty, columns: as for `open_source`.
-        labels: "auto", or "none": all images count as images without labels, whatever folders they lie in.
+        labels: "auto", or "none": all images count as training images without labels, whatever folders they lie in and
+            whatever split a table names.
 
     Returns:
         A source as `open_source` gives it; or one without class names, whose split "train" has the label -1.
@@ -50,7 +51,7 @@ def open_images(
         return _unlabelled_folder(path)
     given, is_csv = given_columns(columns), path.is_file() and path.suffix.lower() in (".csv", ".tsv")
     if is_csv and (labels == "none" or not _has_labels(path, given)):
-        return _unlabelled_table(path, given)
+        return _unlabelled_table(path, given, has_splits=labels == "auto")
     if labels == "none" and is_parquet(data):
         return _without_labels(list_parquet_images(data, columns))
     source = open_source(data, root, download, allow_empty, columns)
@@ -136,15 +137,18 @@ def _unlabelled_folder(folder: Path) -> Source:
     return _unlabelled(folder.resolve().name, paths, folder, notes)
 
 
-def _unlabelled_table(path: Path, given: Mapping[str, str]) -> Source:
-    """The training images of a table of paths."""
-    table, files, paths = read_image_csv(path, ("path",), ("split",), given), ListedFiles(path), []
+def _unlabelled_table(path: Path, given: Mapping[str, str], has_splits: bool) -> Source:
+    """The images of a table of paths; of one whose splits count, the training images."""
+    table = read_image_csv(path, ("path",), ("split",) if has_splits else (), given)
+    files, paths = ListedFiles(path), []
     for line, row in table.rows:
         files.add(row["path"], line)
         if split_of(row, f"{path}, line {line}") == "train":
             paths.append(row["path"])
-    if not paths:
+    if not paths and has_splits:
         raise DataError(f"{path} has no training images", "leave split empty or write train")
+    if not paths:
+        raise DataError(f"{path} has no images", "give a table with a row for each image")
     return _unlabelled(path.stem, paths, path.parent, [table.note] if table.note else [])
 
 

@@ -48,7 +48,7 @@ def initial_network(
     if model.init_from is not None and not resume:
         pretrained = open_pretrained(model.init_from)
         report = pretrained.fill(network)
-        facts += [*pretrained.facts(), *report.facts()]
+        facts += [*pretrained.facts(plan.preprocess), *report.facts()]
         has_new_head = bool(report.initialized)
         licence = None if pretrained.licence == UNKNOWN else pretrained.licence
     if model.lora is not None:

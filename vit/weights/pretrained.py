@@ -97,10 +97,19 @@ class Pretrained:
     validation_scores: ValidationScores | None = None
     licence: str = UNKNOWN
 
-    def facts(self) -> list[tuple[str, str]]:
-        """Names and values for the terminal."""
-        values = ", ".join(f"{name} {_short(value)}" for name, value in self.preprocess.items())
-        facts = [("names", self.format), ("preprocessing", f"{values} ({self.preprocess_from})")]
+    def facts(self, used: Preprocess | None = None) -> list[tuple[str, str]]:
+        """Names and values for the terminal.
+
+        Args:
+            used: preprocessing of a training from these weights, where the user may have given other values; None: that
+                of the weights.
+        """
+        stated = {name: _short(value) for name, value in self.preprocess.items()}
+        shown = stated if used is None else {name: _short(getattr(used, name)) for name in stated}
+        given = " and ".join(name for name in shown if shown[name] != stated[name])
+        whose = f"{self.preprocess_from}, but for {given}" if given else self.preprocess_from
+        values = ", ".join(f"{name} {value}" for name, value in shown.items())
+        facts = [("names", self.format), ("preprocessing", f"{values} ({whose})")]
         return facts + ([] if self.licence == UNKNOWN else [("licence", licence_words(self.licence))])
 
     def own_network(self, given: Options | None = None) -> OwnNetwork:

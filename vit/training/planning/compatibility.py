@@ -54,6 +54,11 @@ def check_compatibility(recipe: Recipe, machine: Machine, network: str | None) -
             "give --init_from, or --freeze none",
         ),
         (
+            model.init_head == "probe" and is_scratch,
+            "--model.init_head probe without weights to start from",
+            "give --init_from, or leave it out",
+        ),
+        (
             has_probe and recipe.data.sampling != "natural",
             f"--data.sampling {recipe.data.sampling} with --freeze backbone, which reads each image once",
             "give --optim.class_weights auto",

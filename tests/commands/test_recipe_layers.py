@@ -1,0 +1,123 @@
+"""What a user gives stands above recipes, and takes the place of what it contradicts in them."""
+
+import re
+
+import pytest
+import yaml
+
+from tests.commands.test_train_errors import refused
+from vit.commands.study_options import read_words
+from vit.commands.study_series import series_of
+from vit.models.spec import NetworkSpec
+
+OTHERS = {"pool": "mean", "drop_path_rate": 0.1}  # options of the ViT of cifar10.yaml beside its size
+
+
+@pytest.fixture
+def printed(vit):
+    """`printed("train", words...)` is the whole recipe that a command prints."""
+
+    def ask(*words):
+        answer = vit(*words, "--print_config")
+        assert answer.code == 0, answer.err
+        return yaml.safe_load(answer.out)
+
+    return ask
+
+
+def length(recipe):
+    return {name: value for name, value in recipe["optim"].items() if name in ("epochs", "steps", "time")}
+
+
+@pytest.mark.parametrize(
+    ("words", "epochs"),
+    [
+        (("cifar10", "--epochs", 10), 10),
+        (("cifar10", "--init_from", "weights.safetensors"), 8),  # of the recipe for fine-tuning
+        (("digits", "--config", "steps.yaml", "--epochs", 2), 2),
+        (("digits", "--config", "timed.yaml", "--epochs", 3), 3),
+        (("digits", "--config", "timed.yaml", "--config", "epochs.yaml"), 7),
+        (("digits", "--config", "epochs.yaml", "--optim.steps", "null"), 7),
+    ],
+)
+def test_epochs_take_the_place_of_steps_and_of_a_time(words, epochs, printed, here):
+    """Before, steps of a layer below decided the length, and the epochs were ignored."""
+    for name, optim in {
+        "steps": "{steps: 300}",
+        "epochs": "{epochs: 7}",
+        "timed": "{time: 10min, steps: 5000, epochs: 50}",  # as in the config.yaml of a run
+    }.items():
+        (here / f"{name}.yaml").write_text(f"optim: {optim}\n")
+    assert length(printed("train", *words)) == {"epochs": epochs, "steps": None, "time": None}
+
+
+def test_epochs_take_the_place_of_the_steps_of_a_pretraining(printed, here):
+    (here / "config.yaml").write_text("optim: {epochs: 100, steps: 5000}\n")  # more than ten epochs become steps
+    assert length(printed("pretrain", "digits", "--config", "config.yaml"))["steps"] == 5000
+    given = printed("pretrain", "digits", "--config", "config.yaml", "--epochs", 5)
+    assert length(given) == {"epochs": 5, "steps": None, "time": None}
+
+
+@pytest.mark.parametrize(
+    ("kept", "steps"),
+    [("{epochs: 50, steps: 5000, time: null}", 5000), ("{epochs: 50, steps: null, time: null}", None)],
+)
+def test_a_whole_config_keeps_its_length(kept, steps, printed, here):
+    (here / "config.yaml").write_text(f"optim: {kept}\n")
+    words = ("train", "cifar10", "--config", "cifar10", "--config", "config.yaml")
+    assert length(printed(*words)) == {"epochs": 50, "steps": steps, "time": None}
+
+
+def test_two_lengths_are_refused(vit, here):
+    refused(vit("train", "digits", "--epochs", 2, "--optim.steps", 40), 2, "--epochs 2 with --optim.steps", "leave one")
+    refused(vit("train", "--optim.steps", 40, "--time", "10min", "--dry_run"), 2, "--time 10min with --optim.steps")
+    words = ("study", "digits", "--networks", "digits", "--set", "optim.steps=3", "--set", "optim.epochs=2")
+    refused(vit(*words, "--budget", "recipe"), 2, "--epochs 2 with --optim.steps")
+
+
+@pytest.mark.parametrize("name", ["vit_mini_patch4_28", "vitc_tiny_cifar", "resnet10_small", "vit_tiny_cifar"])
+def test_a_network_above_a_recipe_has_its_own_size(name, vit, here):
+    """Before, each name trained a ViT of the recipe's width and depth."""
+    answer = vit("train", "digits", "--config", "cifar10", "--network", name, "--optim.optimizer", "adamw", "--dry_run")
+    assert answer.code == 0 and f"Training {name} on" in answer.out, answer.err
+    options = {} if name.startswith("resnet") else {"pool": "mean"}
+    if name == "vit_tiny_cifar":  # the recipe's own network
+        options |= {"embed_dim": 256, "depth": 7, "num_heads": 4}
+    expected = NetworkSpec.named(name, 10, options).cost(32).parameters
+    (shown,) = re.findall(r"([\d,]+) parameters", answer.out)
+    assert shown == f"{expected:,}"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("imagenet --network vit_base_patch16_224", {"pool": "mean", "pos_embed": "sincos2d"}),
+        ("imagenet --network resnet50", {}),
+        ("fashion_mnist --network vit_mini_patch4_28 --model.network.depth 3", {"pool": "mean", "depth": 3}),
+        ("cifar10 --network vit_nano_patch2_8 --model.network.depth 3", {**OTHERS, "depth": 3}),
+        ("cifar10 --network auto", OTHERS),
+        ("narrow.yaml --network resnet18_cifar", {"zero_init_last": True}),
+        ("nameless.yaml --network vit_mini_patch4_28", {"depth": 2}),
+    ],
+)
+def test_options_that_are_not_a_size_stay(words, expected, printed, here):
+    (here / "narrow.yaml").write_text(
+        "model: {network: {name: resnet10_small, widths: [4, 4, 4, 4], zero_init_last: true}}\n"
+    )
+    (here / "nameless.yaml").write_text("model: {network: {depth: 2}}\n")
+    network = printed("train", "digits", "--config", *words.split())["model"]["network"]
+    assert network == {"name": words.split()[2], **expected}
+
+
+def test_a_study_compares_the_networks_that_it_names(here):
+    words = ["cifar10", "--networks", "vit_tiny_cifar,vit_mini_patch4_28,vitc_mini_patch4_28", "--wandb", "off"]
+    networks = {name: choices[""].model.network for name, choices in series_of(read_words(words)).items()}
+    assert networks["vit_tiny_cifar"]["embed_dim"] == 256  # as in the recipe, which has this name
+    for name in ("vit_mini_patch4_28", "vitc_mini_patch4_28"):
+        assert networks[name] == {"name": name, **OTHERS}
+
+
+def test_a_wrong_network_above_a_recipe_is_refused(vit, here):
+    refused(
+        vit("train", "digits", "--config", "cifar10", "--network", "vit_mini"), 2, "no network is called 'vit_mini'"
+    )
