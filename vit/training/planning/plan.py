@@ -51,6 +51,7 @@ class Plan:
         rounds: number of validations; a checkpoint is saved at each.
         steps_per_round: number of optimizer steps between two validations.
         checkpoint_seconds: time between two checkpoints; None: they are saved at validations only.
+        has_new_head: whether the weights to start from have no last layer for these classes, as far as is known.
         teacher: network that teaches this one; None: labels alone.
     """
 
@@ -68,6 +69,7 @@ class Plan:
     rounds: int
     steps_per_round: int
     checkpoint_seconds: float | None
+    has_new_head: bool = True
     teacher: Teacher | None = None
 
     @property
@@ -213,6 +215,7 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
         rounds=schedule.rounds,
         steps_per_round=schedule.steps_per_round,
         checkpoint_seconds=_checkpoint_seconds(recipe),
+        has_new_head=network.has_new_head,
     )
 
 
