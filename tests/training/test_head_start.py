@@ -93,6 +93,13 @@ def test_a_head_for_these_classes_stays(digits_run):
     assert torch.equal(network.state_dict()["head.weight"], load(digits_run.best)[0].state_dict()["head.weight"])
 
 
+def test_the_plan_says_nothing_of_a_head_that_stays(vit, colors, digits_run, tmp_path):
+    for data, is_new in ((colors, True), ("digits", False)):
+        answer = vit("train", data, "--init_from", digits_run.best, *FIT, "--dry_run", "--out", tmp_path)
+        assert answer.code == 0, answer.err
+        assert ("a last layer for new classes is fitted first" in " ".join(answer.out.split())) == is_new
+
+
 def test_random_weights_have_no_features_to_fit_a_layer_to(vit, colors, tmp_path):
     answer = vit("train", colors, "--network", "resnet10_small", *FIT, "--wandb", "off", "--out", tmp_path)
     assert answer.code == 2 and not list(tmp_path.iterdir())

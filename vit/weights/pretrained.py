@@ -162,8 +162,8 @@ class Pretrained:
         with self._fitting(network):
             return fill(network, self.weights, self.dropped)
 
-    def check_fit(self, network: Network, given: Options | None = None) -> None:
-        """Refuse what `fill` would refuse, and a network that would compute something else with the same tensors.
+    def check_fit(self, network: Network, given: Options | None = None) -> LoadReport:
+        """What `fill` would do. Refuses what it would refuse, and a network that would compute something else.
 
         Args:
             network: the network, which may be on the meta device.
@@ -173,9 +173,10 @@ class Pretrained:
             CheckpointError: as `fill`; or the network has other heads, activations, norms or positions.
         """
         with self._fitting(network):
-            adapt(network, self.weights)
+            _, report = adapt(network, self.weights)
             if isinstance(network, VisionTransformer):
                 self._check_computation(network.config, given or {})
+        return report
 
     def _check_computation(self, config: ViTConfig, given: Options) -> None:
         stated = self.options

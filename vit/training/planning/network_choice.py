@@ -51,6 +51,7 @@ class ChosenNetwork:
         preprocess: how an image becomes its input.
         cost: parameters and FLOPs.
         shapes: the network on the meta device.
+        has_new_head: whether the weights to start from have no last layer for these classes, as far as is known.
     """
 
     spec: NetworkSpec
@@ -58,6 +59,7 @@ class ChosenNetwork:
     preprocess: Preprocess
     cost: Cost
     shapes: Network
+    has_new_head: bool = True
 
 
 def wanted_network(model: ModelConfig) -> WantedNetwork:
@@ -113,9 +115,10 @@ def choose_network(model: ModelConfig, wanted: WantedNetwork, images: Source, nu
     preprocess = _preprocess(Preprocess(**{**told, **given, "image_size": image_size}), model.preprocess)
     spec = replace(spec, in_chans=preprocess.channels)
     shapes = spec.build_empty(preprocess.image_size)
+    has_new_head = True
     if wanted.pretrained is not None:
-        wanted.pretrained.check_fit(shapes, wanted.options)
-    return ChosenNetwork(spec, wanted.options, preprocess, count(shapes), shapes)
+        has_new_head = bool(wanted.pretrained.check_fit(shapes, wanted.options).initialized)
+    return ChosenNetwork(spec, wanted.options, preprocess, count(shapes), shapes, has_new_head)
 
 
 def _check_lengths(given: PreprocessConfig, channels: int) -> None:

@@ -52,6 +52,7 @@ class Plan:
         rounds: number of validations; a checkpoint is saved at each.
         steps_per_round: number of optimizer steps between two validations.
         checkpoint_seconds: time between two checkpoints; None: they are saved at validations only.
+        has_new_head: whether the weights to start from have no last layer for these classes, as far as is known.
         teacher: network that teaches this one; None: labels alone.
         seen_before: sentences about validation and test images that the teacher or the first weights know already.
     """
@@ -70,6 +71,7 @@ class Plan:
     rounds: int
     steps_per_round: int
     checkpoint_seconds: float | None
+    has_new_head: bool = True
     teacher: Teacher | None = None
     seen_before: Sequence[str] = ()
 
@@ -216,6 +218,7 @@ def decide(kind: type[P], recipe: Recipe, source: Source, network: ChosenNetwork
         rounds=schedule.rounds,
         steps_per_round=schedule.steps_per_round,
         checkpoint_seconds=_checkpoint_seconds(recipe),
+        has_new_head=network.has_new_head,
     )
 
 
