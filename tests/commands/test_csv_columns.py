@@ -7,6 +7,7 @@ import pytest
 
 from tests.commands.test_train_errors import refused
 from tests.runs import run_folder
+from tests.tables import rows
 
 pytestmark = pytest.mark.usefixtures("here")
 TINY = (
@@ -89,3 +90,16 @@ def test_columns_of_data_without_columns_are_refused(vit, two, digits_run, optio
             answer = vit(*line)
             assert answer.code == 2 and said in answer.err, (line, answer.err)
     assert not (here / "other").exists() and not (here / "runs").exists()
+
+
+@pytest.mark.faults("D35")
+def test_prediction_reads_the_given_column(vit, digits_run, colors, here):
+    names = [str(path) for path in sorted(colors.glob("*/*.png"))[:4]]
+    (here / "list.csv").write_text("path,thumb\n" + "".join(f"{names[0]},{name}\n" for name in names))
+    answer = vit("predict", digits_run.path, "list.csv", "--image_column", "thumb", "--output", "rows.csv")
+    assert answer.code == 0, answer.err
+    assert [row["path"] for row in rows("rows.csv")] == names
+    refused(vit("predict", digits_run.path, "list.csv", "--image_column", "thum"), 2, "thumb")
+    refused(
+        vit("predict", digits_run.path, colors, "--recursive", "--image_column", "thumb"), 2, "image_column 'thumb'"
+    )

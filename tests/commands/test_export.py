@@ -112,7 +112,7 @@ def test_the_card_of_int8_tells_what_the_file_holds_and_where_it_was_measured(vi
     held = json.loads({item.key: item.value for item in onnx.load("m.onnx").metadata_props}["vit"])["temperature"]
     card = ModelCard.load("q.md")
     assert "fitted on these images" in answer.out
-    assert f"temperature of {held:.3f}, fitted on 120 images of othersite (train)." in card.text
+    assert f"temperature of {held:.3f}, fitted on 120 images of othersite." in card.text
     (result,) = card.data.eval_results
     assert (result.dataset_name, result.dataset_split) == ("othersite", "train")
 

@@ -94,15 +94,14 @@ def own_images(
 
 def _own_warning(model: Path, run: "RunDirectory", source: "Source", split: str) -> str:
     """What a run has learned or chosen from images of a split; "" where the model depends on nothing of them."""
-    from vit.commands.recipe_options import read_recipe
-
     count = len(source.splits[split])
     if split == "train":
         return f"the network has trained on these {count:,} train images, {_TOO_GOOD}"
     checkpoint = run.best_path if model.is_dir() else model
     if checkpoint.suffix == run.best_path.suffix and checkpoint.resolve() != run.best_path.resolve():
         return ""  # another checkpoint than the one that was chosen and calibrated
-    chosen = [] if read_recipe(run.config_path).optim.best_metric == "last" else ["the weights"]
+    result = run.read_result()
+    chosen = ["the weights"] if result is None or result.is_chosen else []
     chosen += [] if "calibration" in source.splits else ["the temperature", "the thresholds"]
     *most, last = chosen or [""]
     words = f"{', '.join(most)} and {last}" if most else last

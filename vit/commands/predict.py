@@ -76,7 +76,8 @@ def predict(
             novelty of 0.95 or more, as at most 5 % of images like the validation images have
         tta: test-time augmentation, which averages several views of each image. flip: the image and its mirror image.
             crops: the middle and the corners; null: one view
-        image_column: column of images in a parquet table; null: the only one, or the one with a usual name
+        image_column: column of images in a parquet table, or of paths in a CSV; null: the only one, or the one with a
+            usual name
         on_bad: exit code where some files cannot be read: report is 0, fail is 5; where all files are bad: always 5
         batch_size: number of files computed at once
         device: cpu, cuda or mps; auto: an accelerator if there is one

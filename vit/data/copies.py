@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from vit.data.contents import read_contents
 from vit.data.samples import Samples, Source
 
 
@@ -48,8 +47,12 @@ def _possible_copies(samples: Samples) -> tuple[list[int], list[str]]:
         for size in sizes:
             seen[size] = seen.get(size, 0) + 1
         places = [place for place in places if sizes[place] >= 0 and seen[sizes[place]] > 1]
+    if not places:
+        return [], []
+    from vit.data.contents import read_contents  # imports torch
+
     part = Source("copies", (), {"train": samples.select(places)})
-    return places, read_contents(part).hashes["train"] if places else []
+    return places, read_contents(part).hashes["train"]
 
 
 def _size(path: Path) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.data.dataset_names import TableColumns, is_far, is_parquet
-from vit.data.image_csv import read_image_csv
+from vit.data.image_csv import given_columns, read_image_csv
 from vit.errors import DataError, UsageError, nearest
 
 if TYPE_CHECKING:
@@ -47,11 +47,13 @@ def list_images(
         ResourceError: the Hugging Face hub does not give the data set.
     """
     names = [os.fspath(item) for item in inputs]
+    columns = columns or TableColumns()
     if any(is_far(name) and not is_parquet(name) for name in names):
+        columns.refuse(names[0])
         return _addresses(names)
     indexed = [name for name in names if is_parquet(name)]
     if not indexed:
-        listed = list_files(inputs, recursive)
+        listed = list_files(inputs, recursive, columns)
         return _addresses(listed) if any(map(is_far, listed)) else ListedImages(listed)
     if len(names) > 1:
         raise UsageError(f"IMAGES has {indexed[0]} among other inputs", "give one index or table, and nothing else")
@@ -71,7 +73,9 @@ def _addresses(names: list[str]) -> ListedImages:
     return ListedImages(names, FarImages())
 
 
-def list_files(inputs: Sequence[str | os.PathLike[str]], recursive: bool) -> list[str]:
+def list_files(
+    inputs: Sequence[str | os.PathLike[str]], recursive: bool, columns: TableColumns | None = None
+) -> list[str]:
     """Every file that the inputs name, once, as the user would write it.
 
     - A file stands as given.
@@ -81,11 +85,20 @@ def list_files(inputs: Sequence[str | os.PathLike[str]], recursive: bool) -> lis
     - A table with a column of paths, and a .txt file with one name in each line, are lists if all inputs are lists.
       Each line stands for a file, in order. Names that occur twice stay, and so do names of missing files.
 
+    Args:
+        inputs: files, folders, patterns and lists.
+        recursive: whether folders in folders count.
+        columns: columns of a table that are given by name.
+
     Raises:
+        UsageError: a column is given, and an input has none of this name.
         DataError: an input does not exist or has no match; or there is not a single file.
     """
+    columns = columns or TableColumns()
     if inputs and all(_is_list(os.path.expanduser(os.fspath(item))) for item in inputs):
-        return [name for item in inputs for name in _listed(Path(item).expanduser())]
+        return [name for item in inputs for name in _listed(Path(item).expanduser(), columns)]
+    for item in inputs[:1]:
+        columns.refuse(os.fspath(item))
     found: dict[str, None] = {}
     skipped_folders = 0
     for given in (os.fspath(item) for item in inputs):
@@ -114,13 +127,14 @@ def _is_list(name: str) -> bool:
     return name.lower().endswith((*TABLES, NAMES)) and os.path.isfile(name)
 
 
-def _listed(path: Path) -> list[str]:
+def _listed(path: Path, columns: TableColumns) -> list[str]:
     """The files that a list names, relative to the folder of the list."""
     if path.suffix.lower() == NAMES:
+        columns.refuse(str(path))
         lines = path.read_text(encoding="utf-8-sig", errors="surrogateescape").split("\n")
         names = [line for line in lines if line.strip()]  # a name may begin or end with spaces
     else:
-        names = [row["path"] for _, row in read_image_csv(path, ("path",)).rows]
+        names = [row["path"] for _, row in read_image_csv(path, ("path",), given=given_columns(columns)).rows]
     if not names:
         raise DataError(f"{path} lists no files", "give one file name in each line")
     return [name if path.parent == Path() or is_far(name) else os.path.join(path.parent, name) for name in names]

@@ -37,6 +37,7 @@ def write_label_evaluation_page(
         "network": images.network,
         "data": images.data,
         "split": images.split,
+        "warning": images.seen.warning,
         "num_images": len(scored.paths),
         "num_labels": len(label_names),
         "num_exact": int(scored.exact(rules.thresholds)[judged].sum()),
