@@ -107,3 +107,15 @@ def test_studies_probes_and_cross_validations_warn(vit, colors, first, tmp_path)
     assert results and all("seen_before" in json.loads(file.read_text()) for file in results)
     answer = vit("crossval", colors, "--folds", 2, *TINY, "--init_from", first, "--jobs", 1, *out)
     assert answer.code == 0 and f"{said} " in answer.err and " of 42 test images" in answer.err, answer
+
+
+def test_an_evaluation_leaves_out_the_images_of_the_start_run(vit, colors, first, tmp_path, draw_classes):
+    others = draw_classes(tmp_path / "others", ("blue", "green", "red"), 8, side=9)
+    assert vit(*TRAIN, others, "--init_from", first, "--out", tmp_path / "second").code == 0
+    answer = vit("evaluate", run_folder(tmp_path / "second"), colors, "--output", tmp_path / "found")
+    assert answer.code == 0, answer.err
+    known = {split: len(rows) for split, rows in read_splits(first / "splits.csv").items()}
+    left_out = json.loads((tmp_path / "found" / "metrics.json").read_text())["left_out"]
+    for split in ("train", "validation", "calibration"):
+        assert left_out[f"{split}_images_of_the_run"] == known[split]
+    assert f"{known['test']} of {sum(known.values())} images are measured" in answer.err

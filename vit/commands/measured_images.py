@@ -12,7 +12,8 @@ from vit.data.contents import read_contents
 from vit.data.groups import leak_note, with_groups
 from vit.data.label_text import NOT_KNOWN
 from vit.errors import DataError, UsageError
-from vit.training.run_images import SEEN, SeenImages, check_contents, groups_in_training, seen_in_training
+from vit.training.run_images import SEEN, SeenImages, check_contents, groups_in_training
+from vit.training.seen_before import seen_in_training
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory

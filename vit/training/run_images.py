@@ -7,7 +7,7 @@ a folder has changed.
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -119,16 +119,6 @@ def check_contents(run: RunDirectory, source: Source, split: str, contents: Cont
             f"{len(changed):,} {split} images of {source.name} have changed since the run or are missing: {some}",
             "restore them, or give DATA to measure the images as they are now",
         )
-
-
-def seen_in_training(run: RunDirectory, source: Source, split: str, contents: Contents) -> dict[str, Labels]:
-    """Which images of a split the run was trained, validated or calibrated on.
-
-    Returns:
-        indices of the images in the split, by the splits of `SEEN`. An image of several counts in the first one.
-    """
-    only = replace(source, splits={split: source.splits[split]})
-    return SeenRows.of(run).among(split_rows(only, contents.hashes)[split])
 
 
 @dataclass(frozen=True)

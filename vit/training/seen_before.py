@@ -1,4 +1,4 @@
-"""Validation and test images that a network knows already: from its teacher, or from the run that it starts from
+"""Measured images that a network knows already: from its training, its teacher, or the run that it starts from
 
 A network that has learned these images, from whatever weights, is measured too well. Only weights in a run folder say
 which images they know: by `splits.csv`.
@@ -8,15 +8,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import yaml
 
 from vit.checkpoints.model_path import LIBRARIES
 from vit.checkpoints.run import RunDirectory
 from vit.data.contents import Contents
-from vit.data.samples import Source
+from vit.data.samples import Labels, Source
 from vit.data.split import SplitRow, split_rows
 from vit.training.recipes.recipe import Recipe
-from vit.training.run_images import MEASURED, SeenRows
+from vit.training.run_images import MEASURED, SEEN, SeenRows
 
 BY_TEACHER = "results on them are too good; train both networks with the same splits"
 BY_START = (
@@ -49,6 +50,28 @@ def seen_before(recipe: Recipe, source: Source, contents: Contents) -> list[str]
                 fix = WITHOUT_LABELS if run.is_pretraining else BY_TEACHER if is_teacher else BY_START
                 found.append(f"{who} {words}, so that {fix}")
     return found
+
+
+def seen_in_training(run: RunDirectory, source: Source, split: str, contents: Contents) -> dict[str, Labels]:
+    """Which images of a split a run was trained, validated or calibrated on, or a run that it started from.
+
+    The images of a pretraining do not count, because it knows no labels.
+
+    Returns:
+        indices of the images in the split, by the splits of `SEEN`. An image of several counts in the first one.
+
+    Raises:
+        DataError: `splits.csv` of such a run is missing or damaged.
+    """
+    rows = split_rows(replace(source, splits={split: source.splits[split]}), contents.hashes)[split]
+    runs = [run, *(one for _, one in _earlier_runs(_start_of(run), False) if not one.is_pretraining)]
+    found = [SeenRows.of(one).among(rows) for one in runs]
+    seen, free = dict[str, Labels](), np.full(len(rows), True)
+    for name in SEEN:
+        indices = np.unique(np.concatenate([one[name] for one in found]))
+        seen[name] = indices[free[indices]]
+        free[indices] = False
+    return seen
 
 
 def _words(run: RunDirectory, rows: dict[str, list[SplitRow]]) -> str:
