@@ -161,7 +161,7 @@ def _summary(
     lines = result_lines(f"{images.network} on {images.data}", accuracy, num_right, measured, confusions.cells)
     if images.seen.warning:
         lines.append(f"Warning: {images.seen.warning}")
-    return with_next_steps(lines, advice(accuracy, classes))
+    return with_next_steps(lines, advice(accuracy, classes, measurement.num_groups))
 
 
 def pixels_of_scored(images: EvaluatedImages, paths: Sequence[str]) -> Pixels:

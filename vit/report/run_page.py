@@ -130,7 +130,7 @@ def _content(
         num_classes=len(class_names),
         confusion=_confusion(tested, class_names),
         confusions=confusions,
-        summary=_summary(result, common, (accuracy, num_right, images), classes, confusions),
+        summary=_summary(result, common, (accuracy, num_right, images), advice(accuracy, classes, groups), confusions),
         worst=pictures.cards(tested.by_loss[:MOST_PICTURES]),
         doubtful=pictures.cards(tested.by_confidence()[:MOST_PICTURES]),
         explained=_explained(tested, pictures, class_names),
@@ -143,13 +143,12 @@ def _summary(
     result: RunResult,
     common: CommonContent,
     measured: tuple[Metric, int, str],
-    classes: Sequence[ClassRow],
+    steps: Sequence[str],
     confusions: ConfusionContent,
 ) -> list[str]:
     lines = result_lines(f"{common.network} on {common.data}", *measured, confusions.cells)
     lines += [*training_lines(result, common.first_weights), f"Run {common.folder}"]
-    steps = [*training_advice(result, common.first_weights), *advice(measured[0], classes)]
-    return with_next_steps(lines, steps)
+    return with_next_steps(lines, [*training_advice(result, common.first_weights), *steps])
 
 
 def _training_images(listed: Sequence[SplitRow], class_names: Sequence[str]) -> Labels:

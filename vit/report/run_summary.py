@@ -30,8 +30,14 @@ def result_lines(title: str, found: Metric, num_right: int, images: str, cells: 
     return lines
 
 
-def advice(found: Metric, classes: Sequence[ClassRow]) -> list[str]:
-    """What to do next, as far as the accuracy and the measured images say."""
+def advice(found: Metric, classes: Sequence[ClassRow], num_groups: int | None) -> list[str]:
+    """What to do next, as far as the accuracy and the measured images say.
+
+    Args:
+        found: the accuracy.
+        classes: rows of the classes.
+        num_groups: number of groups of the measured images; None: all are independent.
+    """
     steps = []
     named = [row for row in classes if row.num_images >= _MIN_IMAGES]
     lowest = min(named, key=lambda row: float(row.recall[0]), default=None)
@@ -42,7 +48,8 @@ def advice(found: Metric, classes: Sequence[ClassRow]) -> list[str]:
         steps.append("Look at the worst images on the page: some of their labels may be wrong.")
     half = (found.high - found.low) / 2
     if half > WIDE:
-        steps.append(f"The accuracy is known to ±{100 * half:.1f} points: more measured images would narrow that.")
+        units = "measured images" if num_groups is None else "groups of measured images"
+        steps.append(f"The accuracy is known to ±{100 * half:.1f} points: more {units} would narrow that.")
     return steps
 
 
