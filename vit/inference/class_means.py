@@ -29,7 +29,7 @@ def balanced_accuracy(labels: Labels, correct: Bools, num_classes: int, groups: 
     recall = hit / np.maximum(seen, 1)
     there = seen > 0
     added = (correct - recall[labels]) / (seen[labels] * there.sum())
-    units = _units(labels, num_classes, groups)
+    units = independent_units(labels, num_classes, groups)
     return class_mean(recall[there], units[there], variance_of_sum(added, groups))
 
 
@@ -50,7 +50,8 @@ def macro_f1(labels: Labels, predictions: Labels, num_classes: int, groups: Labe
     f1 = 2 * np.bincount(labels, correct, num_classes) / np.maximum(either, 1)
     called = np.where(correct, 0.0, f1[predictions] / either[predictions])
     added = (np.where(correct, 2.0, 0.0) - f1[labels] * (1.0 + correct)) / either[labels] - called
-    trials = (_units(labels, num_classes, groups) + _units(predictions, num_classes, groups)) / 2
+    units = [independent_units(numbers, num_classes, groups) for numbers in (labels, predictions)]
+    trials = np.mean(units, axis=0)
     return class_mean(f1[there], trials[there], variance_of_sum(added / there.sum(), groups))
 
 
@@ -72,8 +73,13 @@ def class_mean(scores: Floats, trials: Floats, variance: float, within: Floats |
     return Metric(value, *wilson_ends(value, center * (1 - center) / whole, NORMAL_QUANTILE))
 
 
-def _units(labels: Labels, num_classes: int, groups: Labels | None) -> Floats:
-    """(C,) number of images of each class, or of groups with such images."""
+def independent_units(labels: Labels, num_classes: int, groups: Labels | None) -> Floats:
+    """(C,) number of images of each class, or of groups with such images.
+
+    Args:
+        labels: (n,) class numbers.
+        groups: (n,) as of `image_groups.numbered`.
+    """
     if groups is not None:
         labels = np.unique(np.stack([labels, groups]), axis=1)[0]
     return np.bincount(labels, minlength=num_classes).astype(np.float64)

@@ -59,9 +59,10 @@ def effective_number(groups: Labels | None) -> float | None:
 
     Kish 1965, "Survey Sampling", section 8.2.
     """
-    if groups is None:
-        return None
-    sizes = np.unique(groups, return_counts=True)[1]
+    return None if groups is None else _effective(np.unique(groups, return_counts=True)[1])
+
+
+def _effective(sizes: Labels) -> float:
     return float(sizes.sum() ** 2 / np.square(sizes).sum())
 
 
@@ -103,14 +104,16 @@ def variance_of_sum(deviations: Floats, groups: Labels | None) -> float:
     pairs = float(((np.square(sums) - own) / sizes).sum())
     correlation = pairs / (count - num_groups) * count / independent if count > num_groups else 0.0
     alike = independent / count * (count + min(max(correlation, 0.0), 1.0) * float((sizes * (sizes - 1)).sum()))
-    return max(independent, student_factor(groups) ** 2 * max(by_sums, alike))
+    return max(independent, _student_factor(sizes) ** 2 * max(by_sums, alike))
 
 
-def student_factor(groups: Labels) -> float:
-    """Student's quantile for groups (n,) divided by the normal one. Few groups with most images count as few groups."""
-    effective = effective_number(groups)
-    assert effective is not None
-    return float(stdtrit(max(effective - 1, 1.0), 0.975)) / NORMAL_QUANTILE
+def _student_factor(sizes: Labels) -> float:
+    """Student's quantile divided by the normal one. Few groups with most images count as few groups.
+
+    Args:
+        sizes: number of images of each group.
+    """
+    return float(stdtrit(max(_effective(sizes) - 1, 1.0), 0.975)) / NORMAL_QUANTILE
 
 
 def _of_few(num_groups: int) -> float:
@@ -132,9 +135,9 @@ def gathered(flags: Bools, groups: Labels | None) -> Floats:
     values = flags.astype(np.float64)
     if groups is None:
         return values
-    _, firsts, numbers = np.unique(groups, return_index=True, return_inverse=True)
+    _, firsts, numbers, sizes = np.unique(groups, return_index=True, return_inverse=True, return_counts=True)
     share, count = float(values.mean()), len(values)
     sums = np.bincount(numbers, values - share)
     found = np.full(count, share)
-    found[firsts] += student_factor(groups) * (_of_few(len(firsts)) * (count - 1) / count) ** 0.5 * sums
+    found[firsts] += _student_factor(sizes) * (_of_few(len(firsts)) * (count - 1) / count) ** 0.5 * sums
     return found

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from vit.data.label_text import PRESENT
 from vit.data.samples import Labels
-from vit.inference.class_means import class_mean
+from vit.inference.class_means import class_mean, independent_units
 from vit.inference.image_groups import number_of
 from vit.inference.intervals import Metric
 from vit.inference.metrics import Calibration, CalibrationError, calibration_error
@@ -214,9 +214,8 @@ def _interval(values: _Floats64) -> Metric | None:
 
 def _units(cells: npt.NDArray[np.bool_], groups: Labels | None) -> _Floats64:
     """(K,) number of marked cells of each label (n, K), or of groups with such cells."""
-    if groups is None:
-        return cells.sum(axis=0).astype(np.float64)
-    return np.array([len(np.unique(groups[column])) for column in cells.T], dtype=np.float64)
+    images, labels = np.nonzero(cells)
+    return independent_units(labels, cells.shape[1], None if groups is None else groups[images])
 
 
 def _per_label(
