@@ -63,7 +63,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
 
     from vit.checkpoints.run import slug
     from vit.data.contents import known_contents
-    from vit.data.folds import fold_words, pooled
+    from vit.data.folds import WholeImages, fold_words
     from vit.data.groups import with_groups
     from vit.data.samples import Source
     from vit.study.crossval import CrossvalDirectory, fold_cells
@@ -83,9 +83,9 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
     data = recipe.data
     of_folds = [replace(recipe, data=replace(data, fold=f"{number}/{folds}")) for number in range(1, folds + 1)]
     found.check_one_class("vit crossval")
-    sources = [divided(found, one.data) for one in of_folds]
-    first = make_plan(of_folds[0], found)
-    whole = pooled(with_groups(found, data.groups))
+    whole_images = WholeImages.of(with_groups(found, data.groups))
+    sources = [divided(found, one.data, whole_images) for one in of_folds]
+    first, whole = make_plan(of_folds[0], found), whole_images.samples
     listed = Source(
         found.name, found.class_names, {"test": whole}
     )  # each image is tested, so that all must be readable

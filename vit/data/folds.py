@@ -1,7 +1,7 @@
 """Folds: all images divided into N parts, each of which is the test part of one training"""
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -21,7 +21,26 @@ def read_fold(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def with_fold(source: Source, fold: str, seed: int) -> Source:
+@dataclass(frozen=True)
+class WholeImages:
+    """The images of all splits in one list, to be divided into folds.
+
+    Attributes:
+        samples: the images.
+        units: (n,) what folds keep whole: groups, and images with equal contents; None: each image is one.
+    """
+
+    samples: Samples
+    units: tuple[str, ...] | None
+
+    @classmethod
+    def of(cls, source: Source) -> "WholeImages":
+        """The images of a source. Files of equal sizes are read, because one may be a copy of another."""
+        whole = pooled(source)
+        return cls(whole, groups_with_copies(whole))
+
+
+def with_fold(source: Source, fold: str, seed: int, whole: WholeImages | None = None) -> Source:
     """All images of a source in new splits: the test split is one fold, and the training split is all others.
 
     Images with equal contents are in one fold, so that no network is tested on a copy of a training image.
@@ -30,19 +49,20 @@ def with_fold(source: Source, fold: str, seed: int) -> Source:
         source: the images. Their own splits do not count.
         fold: "I/N".
         seed: seed of the folds.
+        whole: `WholeImages.of(source)`, where it is known.
 
     Raises:
         UsageError: `fold` is not "I/N".
         DataError: the images cannot be divided into so many folds.
     """
     number, folds = read_fold(fold)
-    whole = pooled(source)
-    units = replace(whole, groups=groups_with_copies(whole))
-    of_image = fold_numbers(units, source.class_names, folds, seed)
+    whole = WholeImages.of(source) if whole is None else whole
+    samples = whole.samples
+    of_image = fold_numbers(replace(samples, groups=whole.units), source.class_names, folds, seed)
     is_test = of_image == number - 1
-    splits = {"train": whole.select(np.flatnonzero(~is_test)), "test": whole.select(np.flatnonzero(is_test))}
-    together = "" if units.groups is whole.groups else ", images with equal contents in one fold"
-    note = f"fold {number} of {folds} is the test part ({fold_words(whole)}{together}, seed {seed})"
+    splits = {"train": samples.select(np.flatnonzero(~is_test)), "test": samples.select(np.flatnonzero(is_test))}
+    together = "" if whole.units is samples.groups else ", images with equal contents in one fold"
+    note = f"fold {number} of {folds} is the test part ({fold_words(samples)}{together}, seed {seed})"
     return replace(source, splits=splits, notes=[*source.notes, note])
 
 

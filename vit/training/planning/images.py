@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from vit.data.folds import with_fold
+from vit.data.folds import WholeImages, with_fold
 from vit.data.groups import leak_notes, with_groups
 from vit.data.samples import Source
 from vit.data.sources import open_source
@@ -68,8 +68,13 @@ def source_of(recipe: Recipe, root: str | None = None) -> Source:
     return chosen_part(divided(opened_data(as_they_lie), recipe.data), recipe)
 
 
-def divided(found: Source, data: DataConfig) -> Source:
+def divided(found: Source, data: DataConfig, whole: WholeImages | None = None) -> Source:
     """The images with their groups and with all splits: those of DATA, of a fold, and those cut from the training part.
+
+    Args:
+        found: the images.
+        data: how to divide them.
+        whole: for a fold, the images with their groups in one list, where it is known.
 
     Raises:
         UsageError: the pattern of the groups, the fold or a fraction is wrong.
@@ -78,7 +83,7 @@ def divided(found: Source, data: DataConfig) -> Source:
     found = with_groups(found, data.groups)
     if data.fold is not None:
         found.check_one_class("data.fold")
-        found = with_fold(found, data.fold, data.split_seed)
+        found = with_fold(found, data.fold, data.split_seed, whole)
     else:
         found = replace(found, notes=[*found.notes, *leak_notes(found)])
     check_shares(found, data)
