@@ -22,20 +22,14 @@ def groups_with_copies(samples: Samples) -> tuple[str, ...] | None:
     if not num_copies(hashes):
         return samples.groups
     names = list(samples.paths if samples.groups is None else samples.groups)
-    above: dict[str, str] = {}  # a merged group, and the one that it belongs to
+    from scipy.cluster.hierarchy import DisjointSet
 
-    def root(name: str) -> str:
-        while name in above:
-            name = above[name]
-        return name
-
-    first: dict[str, str] = {}
+    joined, first = DisjointSet(names), dict[str, str]()
     for place, content in zip(places, hashes, strict=True):
         if content:
-            low, high = sorted((root(first.setdefault(content, names[place])), root(names[place])))
-            if low != high:
-                above[high] = low
-    return tuple(root(name) for name in names)
+            joined.merge(first.setdefault(content, names[place]), names[place])
+    merged = {name: min(subset) for subset in joined.subsets() for name in subset}
+    return tuple(merged[name] for name in names)
 
 
 def _possible_copies(samples: Samples) -> tuple[list[int], list[str]]:

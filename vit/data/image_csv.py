@@ -55,12 +55,8 @@ def given_columns(wanted: TableColumns) -> dict[str, str]:
 
 
 def column_names(path: Path) -> list[str]:
-    """The first line of a CSV. DataError where the file cannot be read."""
-    try:
-        header, _ = _sniffed(path, tuple(NAMES), {})
-    except (csv.Error, OSError) as error:
-        raise _not_a_csv(path, ("path", "label"), error) from error
-    return [name.strip() for name in header]
+    """The names in the first line of a CSV. DataError where the file cannot be read."""
+    return [name.strip() for name in _header(path, {})]
 
 
 def columns_of(path: Path, given: Mapping[str, str]) -> tuple[set[str], bool]:
@@ -74,10 +70,7 @@ def columns_of(path: Path, given: Mapping[str, str]) -> tuple[set[str], bool]:
         UsageError: a given column does not exist.
         DataError: the file cannot be read.
     """
-    try:
-        header, _ = _sniffed(path, tuple(NAMES), given)
-    except (csv.Error, OSError) as error:
-        raise _not_a_csv(path, ("path", "label"), error) from error
+    header = _header(path, given)
     _check_given(path, header, given)
     found = _columns(header, tuple(NAMES), given)
     return set(found), len(_others(header, found.values())) > 0
@@ -206,6 +199,14 @@ def place_of(table: Path, file_names: Sequence[str]) -> "tuple[Path | None, Imag
     from vit.data.shards.far import FarImages  # not above: files need no fsspec
 
     return None, FarImages()
+
+
+def _header(path: Path, given: Mapping[str, str]) -> list[str]:
+    """The cells of the first line. DataError where the file cannot be read."""
+    try:
+        return _sniffed(path, tuple(NAMES), given)[0]
+    except (csv.Error, OSError) as error:
+        raise _not_a_csv(path, ("path", "label"), error) from error
 
 
 def _sniffed(path: Path, wanted: Sequence[str], given: Mapping[str, str]) -> tuple[list[str], str]:

@@ -155,24 +155,21 @@ class _Group:
 
 def _groups(findings: Sequence[Finding]) -> list[_Group]:
     """Pairs that share an image together, in the order of their first pair."""
-    parents: dict[Place, Place] = {}
+    from scipy.cluster.hierarchy import DisjointSet
 
-    def root(place: Place) -> Place:
-        while parents.setdefault(place, place) != place:
-            parents[place] = parents[parents[place]]
-            place = parents[place]
-        return place
-
+    joined = DisjointSet()
     labels: dict[Place, str] = {}
     details: dict[Place, str] = {}
     for one in findings:
         other, place = (one.other_split, one.other_path), (one.split, one.path)
         labels |= {other: one.other_label, place: one.label}
         details[place] = one.detail
-        parents[root(place)] = root(other)
+        for each in (other, place):
+            joined.add(each)
+        joined.merge(other, place)
     members: dict[Place, list[Place]] = {}
     for place in labels:
-        members.setdefault(root(place), []).append(place)
+        members.setdefault(joined[place], []).append(place)
     return [
         _Group(places, labels, next((details[place] for place in places if place in details), ""))
         for places in members.values()

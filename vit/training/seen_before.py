@@ -110,9 +110,8 @@ def _run_of(weights: str) -> RunDirectory | None:
     if weights.partition(":")[0] in LIBRARIES:
         return None
     path = Path(weights).expanduser().absolute()
-    folders = [path] if path.is_dir() else [path.parent, path.parent.parent]
-    runs = map(RunDirectory, folders)
-    return next((run for run in runs if run.config_path.is_file() and run.splits_path.is_file()), None)
+    run = (None if path.is_dir() else RunDirectory.around(path.parent)) or RunDirectory.around(path)
+    return run if run is not None and run.splits_path.is_file() else None
 
 
 def _start_of(run: RunDirectory) -> str | None:

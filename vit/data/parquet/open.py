@@ -41,8 +41,12 @@ def read_parquet_source(data: str, columns: TableColumns | None = None) -> Sourc
 
 
 def is_index(data: str) -> bool:
-    """Whether DATA that is read through parquet is an index of shards. VitError as for `read_parquet_source`."""
-    return _found(data) is None
+    """Whether DATA that is read through parquet is an index of shards, as a data set of the hub never is.
+
+    Raises:
+        VitError: as for `read_parquet_source`.
+    """
+    return not data.startswith(HUB) and _found(data) is None
 
 
 def list_parquet_images(data: str, columns: TableColumns | None = None) -> Source:
