@@ -10,6 +10,7 @@ is fitted twice: with images taken for independent, and with groups.
 
 import argparse
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -145,10 +146,9 @@ def main() -> None:
             print(sets_row(method, num_groups, fits), flush=True)
     columns = "groups | images of one | correlation | accuracy (%)"
     print(f"\n| {columns} | covered, images | covered, groups | width, images | width, groups |\n|{'---|' * 8}")
-    for num_groups in (40, 200):
-        for uneven in (False, True):
-            for alike in (0.1, 0.5, 0.9):
-                print(accuracy_row(num_groups, uneven, alike, 0.9, fits), flush=True)
+    for accuracy, num_groups, uneven in product((0.9, 0.97), (40, 200), (False, True)):
+        for alike in (0.1, 0.5, 0.9):
+            print(accuracy_row(num_groups, uneven, alike, accuracy, fits), flush=True)
 
 
 if __name__ == "__main__":
