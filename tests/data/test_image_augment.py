@@ -58,29 +58,19 @@ def test_crops_are_resized_as_evaluation_resizes() -> None:
     assert not torch.equal(found["bilinear"], found["bicubic"])
 
 
-def test_an_image_is_varied_by_its_key_alone() -> None:
+def test_a_batch_has_the_images_that_their_own_keys_give() -> None:
     augment = ImageAugment(Augment(crop=0.5, randaugment=2), PREPROCESS)
-    image = noise(40, 50)
+    crops = torch.stack([augment.crop(noise(40, 50), key) for key in KEYS[:20]])
     results = []
     for seed in (1, 2):
         torch.manual_seed(seed)
-        results.append([augment.recolor(augment.crop(image, key), key) for key in KEYS[:20]])
-    assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
+        results.append(augment.recolored(crops, KEYS[:20]))
+    assert torch.equal(*results)
     assert len({tuple(result.flatten().tolist()) for result in results[0]}) == 20
-
-
-def test_recoloring_leaves_torchs_generator_alone() -> None:
-    torch.manual_seed(3)
-    expected = torch.rand(4)
-    torch.manual_seed(3)
-    image = noise(32, 32)
-    before = image.clone()
-    results = [ImageAugment(Augment(randaugment=2), PREPROCESS).recolor(image, key) for key in KEYS[:50]]
-    assert torch.equal(torch.rand(4), expected)
-    assert torch.equal(image, before)
-    assert all(result.shape == (3, 32, 32) and result.dtype == torch.uint8 for result in results)
-    assert sum(not torch.equal(result, image) for result in results) > 30
+    order = torch.randperm(20).tolist()
+    assert torch.equal(augment.recolored(crops[order], [KEYS[place] for place in order]), results[0][order])
 
 
 def test_without_randaugment_colors_stay() -> None:
-    assert torch.equal(ImageAugment(Augment(crop=0.5), PREPROCESS).recolor(noise(32, 32), KEYS[0]), noise(32, 32))
+    images = noise(32, 32)[None]
+    assert torch.equal(ImageAugment(Augment(crop=0.5), PREPROCESS).recolored(images, KEYS[:1]), images)

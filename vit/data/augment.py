@@ -1,11 +1,11 @@
-"""Augmentation: crop and RandAugment of each image; geometry, mixup, cutmix and erasing of each batch.
+"""Augmentation: crop of each image and RandAugment, before the device; geometry, mixup, cutmix and erasing on it.
 
 All random draws for an image follow from its draw seed (see `Batch.draw_seed`). So they do not depend on workers,
-processes or a resume. Operations on batches run on the device, with separate draws for each image. RandAugment is
-torchvision's, and works image by image.
+processes or a resume. Operations on batches run on the device, with separate draws for each image.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -15,11 +15,12 @@ import torch
 import torch.nn.functional as F
 from scipy.special import betaincinv
 from torch import Tensor
-from torchvision.transforms import InterpolationMode, v2
+from torchvision.transforms import InterpolationMode
 from torchvision.transforms.v2 import functional as TF
 
 from vit.data.draws import uniform
 from vit.data.preprocess import Preprocess
+from vit.data.randaugment import BatchedRandAugment
 from vit.data.transfer import to_device
 
 Draws = npt.NDArray[np.float64]
@@ -93,7 +94,7 @@ def preset(name: AugmentName, image_size: int, mirrored: bool) -> Augment:
 
 
 class ImageAugment:
-    """Augmentation of one image before it joins a batch: (3, H, W) uint8 -> (3, S, S) uint8.
+    """Augmentation before a batch reaches its device: a crop of each image, and RandAugment.
 
     Without a random crop, `preprocess` makes the pixels, as for evaluation.
     """
@@ -101,7 +102,7 @@ class ImageAugment:
     def __init__(self, augment: Augment, preprocess: Preprocess) -> None:
         self.augment = augment
         self.preprocess = preprocess
-        self.colors = v2.RandAugment(augment.randaugment, augment.magnitude, interpolation=InterpolationMode.BILINEAR)
+        self.randaugment = BatchedRandAugment(augment.randaugment, augment.magnitude)
 
     @property
     def working_side(self) -> int:
@@ -128,16 +129,9 @@ class ImageAugment:
         resized = TF.resized_crop(image, top, left, box_height, box_width, size, interpolation, antialias=True)
         return resized.contiguous()
 
-    def recolor(self, image: Tensor, draw_seed: int) -> Tensor:
-        """RandAugment, with torch's generator seeded by `draw_seed`. The state of the generator is restored."""
-        if not self.augment.randaugment:
-            return image
-        state = torch.get_rng_state()
-        try:
-            torch.default_generator.manual_seed(draw_seed)
-            return self.colors(image)
-        finally:
-            torch.set_rng_state(state)
+    def recolored(self, images: Tensor, draw_seeds: Sequence[int]) -> Tensor:
+        """RandAugment of images (B, 3, S, S) uint8, each drawn from its own draw seed."""
+        return self.randaugment.of_batch(images, draw_seeds) if self.augment.randaugment else images
 
 
 class BatchAugment:

@@ -77,7 +77,7 @@ class ImageDataset(Dataset[Batch]):
 
     @property
     def is_recolored(self) -> bool:
-        """Whether RandAugment changes each image by itself."""
+        """Whether RandAugment varies the images."""
         return self.augment is not None and self.augment.augment.randaugment > 0
 
     def __getitems__(self, keys: list[Key]) -> Batch:
@@ -87,19 +87,17 @@ class ImageDataset(Dataset[Batch]):
         if self.is_stacked:
             assert isinstance(self.memory, Tensor)
             images = self.memory[indices]
-            if self.is_recolored:
-                assert self.augment is not None
-                recolored = [self.augment.recolor(i, seed) for i, seed in zip(images, draw_seeds, strict=True)]
-                images = torch.stack(recolored)
             indices = self.origin[indices].tolist()
         else:
             if self.memory is None:
                 self.samples.prepare(indices)
             pictures = [self._picture(index) for index in indices]
             images = torch.stack(
-                [self._augmented(image, seed) for (image, _), seed in zip(pictures, draw_seeds, strict=True)]
+                [self._cropped(image, seed) for (image, _), seed in zip(pictures, draw_seeds, strict=True)]
             )
             indices = [index for _, index in pictures]
+        if self.augment is not None:
+            images = self.augment.recolored(images, draw_seeds)
         return Batch(
             image=images,
             label=self._labels(indices),
@@ -133,11 +131,9 @@ class ImageDataset(Dataset[Batch]):
         """Whether every epoch crops an image differently."""
         return self.augment is not None and self.augment.augment.crops
 
-    def _augmented(self, image: Tensor, draw_seed: int) -> Tensor:
-        """The result of `_kept` as this epoch's input: (C, H, W) -> (C, S, S) uint8."""
-        if self.augment is None:
-            return image
-        return self.augment.recolor(self.augment.crop(image, draw_seed) if self._is_cropped else image, draw_seed)
+    def _cropped(self, image: Tensor, draw_seed: int) -> Tensor:
+        """The result of `_kept` with the size of the input: (C, H, W) -> (C, S, S) uint8."""
+        return self.augment.crop(image, draw_seed) if self.augment is not None and self._is_cropped else image
 
     def _kept(self, image: Tensor) -> Tensor:
         """The part of the preparation that all epochs share. Memory holds this result."""
