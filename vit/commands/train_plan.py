@@ -211,8 +211,11 @@ def _teacher(plan: "Plan") -> list[tuple[str, str]]:
 
 def augment_words(plan: "Plan") -> str:
     """The augmentations that change an image."""
-    values = vars(plan.augment).items()
-    changing = [f"{key} {value:g}" for key, value in values if value not in (0, 1.0) and key != "magnitude"]
+    augment = plan.augment
+    unchanged = vars(type(augment)()) | {"magnitude": augment.magnitude}
+    changing = [f"{key} {value:g}" for key, value in vars(augment).items() if value != unchanged[key]]
+    if augment.randaugment:
+        changing.append(f"magnitude {augment.magnitude}")
     left_out = "" if plan.preprocess.channels in (1, 3) else " (RandAugment needs gray or RGB images)"
     return (", ".join(changing) or "none") + left_out
 
