@@ -41,12 +41,19 @@ def keep(row: Row) -> bool:
     files = row.folder.glob("cells/*/*/*/result.json")
     found = sorted(file.parent.relative_to(row.folder).as_posix() for file in files)
     new = [cell for cell in found if cell not in noted]
+    for cell in new:
+        known.setdefault(trained_by(row.folder / cell / "result.json"), []).append(cell)
     if new:
-        known.setdefault(machine(), []).extend(new)
         write_json(path, known)
     for cell in new:
         compact(row.folder / cell / "result.json")
     return bool(new)
+
+
+def trained_by(result: Path) -> str:
+    """The machine that trained a cell: the GPU that its result names, which may be elsewhere, or this machine."""
+    device = str(read_json(result)["device"])
+    return machine() if device.startswith("cpu") else device
 
 
 def warn_of_other_weights(row: Row) -> None:

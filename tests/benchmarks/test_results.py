@@ -191,6 +191,18 @@ def test_a_teacher_without_weights_trains_again_and_is_noted_with_its_new_machin
     assert trained_by == "a laptop"
 
 
+def test_a_cell_that_a_gpu_elsewhere_trained_is_noted_with_that_gpu(rows, evidence, tmp_path, monkeypatch):
+    import results
+
+    monkeypatch.setattr(rows, "EVIDENCE", tmp_path)
+    monkeypatch.setattr(results, "machine", lambda: "a laptop")
+    row = evidence.rows["cifar10_gpu"]
+    shutil.copytree(ROOT / "evidence" / row.name, row.folder, ignore=shutil.ignore_patterns("machines.json", "*.ckpt"))
+    assert results.keep(row)
+    noted = json.loads((row.folder / "machines.json").read_text(encoding="utf-8"))
+    assert set(noted) == {"NVIDIA H200"} and len(noted["NVIDIA H200"]) == 2
+
+
 def test_teachers_are_trained_before_and_in_the_same_folder(evidence):
     teachers, study = evidence.rows["fashion_mnist_help"].command.split("`, then `")[1:]
     assert teachers == f"{study} --networks fashion_mnist_cnn" and "--out evidence" in study
