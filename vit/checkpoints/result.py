@@ -22,7 +22,8 @@ from vit.models.spec import NetworkSpec
 _KEYS = {"num_images": "images"}  # attribute -> key of result.json, where they differ
 _IN_NETWORK = ("spec", "image_size")  # attributes that the key "network" holds
 # Keys that a result lacks where they are None.
-_LEFT_OUT = ("multilabel", "licence", "teacher", "seen_before", "method", "rounds", "test_groups")
+_LEFT_OUT = ("multilabel", "licence", "teacher", "seen_before", "method", "rounds", "test_groups", "image_wait")
+SHOWN_WAIT = 0.1  # the smallest `image_wait` that is worth a word
 _REPEATED = ("name", "image_size", "num_classes", "model")  # keys of "network" that are not options
 
 
@@ -80,6 +81,8 @@ class RunResult:
         rounds: number of validations; None in results of earlier versions.
         test_groups: number of groups of the test images, which the intervals take for independent; None: all images
             are.
+        image_wait: fraction of the training time in which the steps of the first process waited for images, or made
+            them without workers; None: not known.
         validation_name: name of what precedes a validation: "epoch", "validation" after a number of steps, or "penalty"
             of a linear probe.
     """
@@ -120,7 +123,16 @@ class RunResult:
     method: str | None = None
     rounds: int | None = None
     test_groups: int | None = None
+    image_wait: float | None = None
     validation_name: str = "epoch"
+
+    @property
+    def speed_words(self) -> str:
+        """The speed of the training, and how much of its time passed without images, if that is worth a word."""
+        speed = f"{self.images_per_second:,.0f} training images/s"
+        if self.image_wait is None or self.image_wait < SHOWN_WAIT:
+            return speed
+        return f"{speed}, {100 * self.image_wait:.0f} % of the time spent on waiting for images"
 
     @property
     def accuracy(self) -> float:

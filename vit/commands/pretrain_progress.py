@@ -32,7 +32,7 @@ class PretrainProgress(TrainProgress):
 
 def show_pretrain_result(reporter: Reporter, run: "RunDirectory", result: "RunResult", plan: "PretrainPlan") -> None:
     """Show the result of a finished pretraining, its files, and the next useful command."""
-    reporter.line(f"\n{duration(result.seconds)} in all, {result.images_per_second:,.0f} training images/s")
+    reporter.line(f"\n{duration(result.seconds)} in all, {result.speed_words}")
     facts, is_worse = [], False
     if KNN in result.validation:
         first = next((float(row[KNN]) for row in records(run.metrics_path) if row[KNN]), math.nan)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 SHOWN_BAD = 5
 MAIN = {"acc1": "acc", "map": "mAP"}  # the metric of a validation that is always shown, and its word
 MULTILABEL = {"map": "mAP", "micro_f1": "micro F1", "macro_f1": "macro F1", "exact_match": "exact match"}
+LONG_WAIT = 0.25  # fraction of the training time; waiting for less of it is not worth advice
 UNEQUAL = 0.005  # between accuracy and balanced accuracy: a smaller difference is not worth a line
 
 
@@ -90,7 +91,7 @@ def show_result(reporter: Reporter, run: "RunDirectory", result: "RunResult") ->
     """Show the result of a finished run, its files, and the next useful command."""
     reporter.line(
         f"\nBest {result.validation_name} {result.best_epoch + 1}; {duration(result.seconds)} in all, "
-        f"{result.images_per_second:,.0f} training images/s"
+        f"{result.speed_words}"
     )
     reporter.facts(
         [
@@ -155,8 +156,10 @@ def _notes(result: "RunResult") -> list[tuple[str, str]]:
 
 
 def _troubles(result: "RunResult") -> list[tuple[str, str]]:
-    """Skipped steps and unreadable images."""
+    """Steps that waited or were skipped, and unreadable images."""
     facts = []
+    if result.image_wait is not None and result.image_wait >= LONG_WAIT:
+        facts.append(("waiting", "--data.num_workers, --data.cache memory or smaller image files may help"))
     if result.skipped_steps:
         why = "their loss or gradient was not a number"
         facts.append(("steps left out", f"{result.skipped_steps:,} of {result.steps:,}: {why}"))

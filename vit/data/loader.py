@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import Sampler
 
 from vit.data.batch import Batch
 from vit.data.dataset import ImageDataset
@@ -13,7 +13,7 @@ from vit.data.read_ahead import read_ahead
 from vit.data.sampler import EvaluationSampler, Key, TrainSampler
 from vit.data.samples import Samples
 from vit.data.threads import available_cores
-from vit.data.workers import MOST_WORKERS, worker_loader
+from vit.data.workers import MOST_WORKERS, Loader, worker_loader
 from vit.launch import rank_and_world_size
 
 AUTO_CACHE_BYTES = 2 * 2**30  # up to this size decoded images stay in memory
@@ -36,7 +36,7 @@ class _KeyBatches(Sampler[list[Key]]):
 
 def batch_loader(
     dataset: ImageDataset, sampler: TrainSampler | EvaluationSampler, num_workers: int | None, keep_workers: bool
-) -> DataLoader[Batch]:
+) -> Loader[Batch]:
     """The batches of a sampler.
 
     Args:
@@ -49,13 +49,13 @@ def batch_loader(
     return worker_loader(dataset, batches, workers, keep_workers, pinned)
 
 
-def evaluation_loader(dataset: ImageDataset, batch_size: int, num_workers: int | None) -> DataLoader[Batch]:
+def evaluation_loader(dataset: ImageDataset, batch_size: int, num_workers: int | None) -> Loader[Batch]:
     """Every image of a dataset once, in order, divided over all processes."""
     sampler = EvaluationSampler(len(dataset), batch_size, *rank_and_world_size())
     return batch_loader(dataset, sampler, num_workers, keep_workers=False)
 
 
-def labeled_images(samples: Samples, preprocess: Preprocess) -> DataLoader[Batch]:
+def labeled_images(samples: Samples, preprocess: Preprocess) -> Loader[Batch]:
     """The batches of images that are only measured, kept in memory if they are few."""
     in_memory = len(samples) * preprocess.channels * preprocess.image_size**2 <= AUTO_CACHE_BYTES
     dataset = ImageDataset(samples, preprocess, None, seed=0, in_memory=in_memory)

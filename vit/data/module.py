@@ -17,6 +17,7 @@ from vit.data.preprocess import Preprocess
 from vit.data.sampler import TrainSampler
 from vit.data.samples import Samples, Source
 from vit.data.shard_order import ShardOrder
+from vit.data.workers import Loader
 from vit.errors import DataError
 from vit.launch import rank_and_world_size
 
@@ -87,6 +88,7 @@ class ImageDataModule(LightningDataModule):
         self.batch_augment = BatchAugment(augment or Augment(), len(source.class_names))
         self.consumed = 0
         self._train_sampler: TrainSampler | None = None
+        self._train_loader: Loader[Batch] | None = None
         self._datasets: dict[str, ImageDataset] = {}
 
     def renewed(self, options: LoaderOptions) -> "ImageDataModule":
@@ -114,7 +116,14 @@ class ImageDataModule(LightningDataModule):
             accumulate,
         )
         self._train_sampler.consumed = self.consumed
-        return batch_loader(self.dataset("train"), self._train_sampler, self.options.num_workers, keep_workers=True)
+        train = self.dataset("train")
+        self._train_loader = batch_loader(train, self._train_sampler, self.options.num_workers, keep_workers=True)
+        return self._train_loader
+
+    @property
+    def waited(self) -> float:
+        """Seconds that the training has waited for its batches so far; without workers, that it has made them in."""
+        return 0.0 if self._train_loader is None else self._train_loader.waited
 
     def val_dataloader(self) -> DataLoader[Batch]:
         return self.evaluation_loader("validation")

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection, parent_process
@@ -82,7 +83,7 @@ class Batches(Protocol[T_co]):
 
 def worker_loader(
     batches: Batches[T], keys: Iterable[Sequence[Any]], workers: int, keep_workers: bool = False, pinned: bool = False
-) -> DataLoader[T]:
+) -> "Loader[T]":
     """The batches of some keys, in order. A DataError of a worker is raised here, with its fix.
 
     Args:
@@ -91,7 +92,7 @@ def worker_loader(
         keep_workers: whether the processes stay for another iteration.
         pinned: whether batches come in page-locked memory.
     """
-    return _Loader(
+    return Loader(
         _ErrorsAsValues(batches),  # type: ignore[arg-type]
         batch_sampler=keys,  # type: ignore[arg-type]
         collate_fn=_as_is,
@@ -103,14 +104,23 @@ def worker_loader(
     )
 
 
-class _Loader(DataLoader[T]):
-    """A loader that raises the errors of `_ErrorsAsValues`."""
+class Loader(DataLoader[T]):
+    """A loader that raises the errors of `_ErrorsAsValues`.
+
+    Attributes:
+        waited: seconds that whoever takes the batches has waited for them; without workers, that they were made in.
+    """
+
+    waited = 0.0
 
     def __iter__(self) -> Iterator[T]:  # type: ignore[override]
+        began = time.perf_counter()
         for batch in super().__iter__():
+            self.waited += time.perf_counter() - began
             if isinstance(batch, DataError):
                 raise batch
             yield batch
+            began = time.perf_counter()
 
 
 @dataclass

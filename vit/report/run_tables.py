@@ -171,7 +171,7 @@ def facts(result: RunResult) -> list[tuple[str, str]]:
         *(("seen before", sentence) for sentence in result.seen_before or ()),
         ("training", training),
         ("seed", str(result.seed)),
-        ("time", f"{result.seconds:,.0f} s, {result.images_per_second:,.0f} training images/s"),
+        ("time", f"{result.seconds:,.0f} s, {result.speed_words}"),
         ("device", f"{result.device}, {result.precision}"),
         *([("licence of the first weights", licence_words(result.licence))] if result.licence else []),
         *([("MFU", f"{100 * result.mfu:.1f} % of the measured matrix peak")] if result.mfu is not None else []),

@@ -120,4 +120,5 @@ class Loop:
             len(self._unreadable.errors),
             self.trainer.is_global_zero,
             {name: value for name, value in metrics.items() if name.startswith("val/")},
+            self.recorder.image_wait,
         )

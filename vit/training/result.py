@@ -1,5 +1,6 @@
 """What a training leaves: its duration and counts, the scores of its best checkpoint, and the result of its run"""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -34,6 +35,7 @@ class TrainingStats:
         unreadable_images: number of training images that could not be read.
         is_first_process: whether this is the first of the processes that trained together.
         last_validation: validation metrics of the last weights; {} where nothing is chosen by epoch.
+        image_wait: fraction of the training time in which steps waited for images; NaN: not known.
     """
 
     seconds: float
@@ -43,6 +45,7 @@ class TrainingStats:
     unreadable_images: int = 0
     is_first_process: bool = True
     last_validation: Mapping[str, float] = field(default_factory=dict)
+    image_wait: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,7 @@ def _training_facts(plan: Plan, stats: TrainingStats, images: Mapping[str, Sampl
         "validation_name": plan.validation_name,
         "seconds": stats.seconds,
         "images_per_second": stats.images_per_second,
+        "image_wait": None if math.isnan(stats.image_wait) else stats.image_wait,
         "device": _device_name(plan.device),
         "precision": plan.precision,
         "versions": versions(),

@@ -2,10 +2,14 @@
 
 import csv
 import math
+import time
 
 import pytest
 
+from vit.checkpoints.result import RunResult
 from vit.commands import train_progress
+from vit.data.dataset import ImageDataset
+from vit.report.run_tables import facts
 from vit.training.callbacks import metrics_csv
 from vit.training.callbacks.metrics_csv import _rows_until, columns_of
 
@@ -71,3 +75,21 @@ def test_rows_come_by_time_too(vit, tmp_path, monkeypatch, seconds, expected):
     monkeypatch.setattr(metrics_csv, "MAX_ROW_SECONDS", seconds)
     _, rows = trained(vit, tmp_path, monkeypatch, 20)
     assert len([row for row in rows if not row["val/loss"]]) == expected + (seconds > 0)
+
+
+@pytest.mark.parametrize("seconds", [0.3, 0.0])
+def test_a_training_that_waits_for_its_images_says_so(vit, colors, tmp_path, monkeypatch, seconds):
+    """Each batch takes `seconds` to read. A step of the network takes less than 0.3 seconds, and far more than 0."""
+    read = ImageDataset.__getitems__
+    monkeypatch.setattr(ImageDataset, "__getitems__", lambda images, keys: time.sleep(seconds) or read(images, keys))
+    options = ["--network=vit_tiny_cifar", "--batch_size=8", "--optim.steps=4", "--wandb=off", "--data.num_workers=0"]
+    answer = vit("train", colors, *options, "--out", tmp_path)
+    assert answer.code == 0, answer.err
+    (path,) = tmp_path.glob("**/result.json")
+    wait, page = RunResult.read(path).image_wait, str(facts(RunResult.read(path)))
+    assert wait is not None
+    words = f"{100 * wait:.0f} % of the time spent on waiting for images"
+    if seconds:
+        assert wait > 0.25 and words in answer.out and words in page and "--data.cache memory" in answer.out
+    else:
+        assert wait < 0.1 and "waiting" not in answer.out + page

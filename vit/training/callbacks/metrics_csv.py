@@ -11,6 +11,7 @@ from lightning.pytorch.utilities.types import STEP_OUTPUT
 
 from vit.atomic_files import atomic_write
 from vit.csv_files import TableWriter, create, new_table, records
+from vit.data.module import ImageDataModule
 from vit.training.callbacks.listener import Listener
 from vit.training.losses import SmoothedLoss
 from vit.training.training_module import TrainingModule
@@ -62,6 +63,7 @@ class Recorder(Callback):
         self.columns = columns
         self.training_seconds = 0.0
         self.training_images = 0
+        self.waiting_seconds = 0.0
         self.loss = math.nan
         self.last_step = 0
         self.lr: float | None = None  # of the last optimizer step; None before the first one
@@ -69,11 +71,17 @@ class Recorder(Callback):
         self._read = self._wrote = -math.inf  # times of the last read of the loss, and of the last row
         self._rows: int | None = None  # in the file; None before the training starts
         self._started = self._mark = time.perf_counter()
+        self._waited = 0.0  # seconds that the data module had waited at the last batch
 
     @property
     def images_per_second(self) -> float:
         """Training images per second so far, without validation and saving."""
         return self.training_images / self.training_seconds if self.training_seconds else 0.0
+
+    @property
+    def image_wait(self) -> float:
+        """The fraction of the training time in which the first process waited for images, or made them itself."""
+        return self.waiting_seconds / self.training_seconds if self.training_seconds else 0.0
 
     @property
     def seconds(self) -> float:
@@ -101,6 +109,7 @@ class Recorder(Callback):
             "seconds": self.seconds,
             "training_seconds": self.training_seconds,
             "training_images": self.training_images,
+            "waiting_seconds": self.waiting_seconds,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -110,10 +119,12 @@ class Recorder(Callback):
         self._started = time.perf_counter() - state_dict["seconds"]
         self.training_seconds = state_dict["training_seconds"]
         self.training_images = state_dict["training_images"]
+        self.waiting_seconds = state_dict.get("waiting_seconds", math.nan)  # absent in checkpoints of earlier versions
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.last_step = trainer.global_step
         self._wrote = time.perf_counter()
+        self._waited = _waited(trainer)
         self.exclude_time()
         if not trainer.is_global_zero:
             return
@@ -142,7 +153,9 @@ class Recorder(Callback):
         loss, now = outputs["loss"], time.perf_counter()
         self.training_seconds += now - self._mark
         self.training_images += self.micro_batch_size
-        self._mark = now
+        waited = _waited(trainer)
+        self.waiting_seconds += waited - self._waited
+        self._mark, self._waited = now, waited
         step, total = trainer.global_step, int(trainer.estimated_stepping_batches)
         self._smoothed.add(loss, is_whole=step != self.last_step)
         if step == self.last_step:
@@ -179,6 +192,11 @@ class Recorder(Callback):
         self._rows = (self._rows or 0) + 1
         for listener in self.listeners:
             listener.row(whole, trainer.global_step)
+
+
+def _waited(trainer: Trainer) -> float:
+    assert isinstance(trainer.datamodule, ImageDataModule)  # type: ignore[attr-defined]
+    return trainer.datamodule.waited  # type: ignore[attr-defined]
 
 
 def _rows_until(path: Path, step: int) -> list[dict[str, str]]:
