@@ -1,6 +1,7 @@
 """How many steps a time allows, for known seconds of a step, a validation and the end."""
 
 from dataclasses import replace
+from itertools import accumulate
 from time import monotonic
 
 import pytest
@@ -68,3 +69,19 @@ def test_micro_batches_that_fit_are_part_of_the_plan(monkeypatch):
     found, pace = clock.pace_of(Trial(plan, None, Signals("")), 1.0)
     assert found == replace(plan, recipe=found.recipe) and found.recipe.optim.accumulate == 4
     assert (pace.step, pace.validation) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("device", "count", "expected"),
+    [
+        ("cuda", 300, 1.0),
+        ("cuda", 150, 1.0 + 25 / 75),
+        ("cuda", 2, 2.5),
+        ("cpu", 300, 1.0 + 97 / 297),
+        ("cpu", 3, 7 / 3),
+    ],
+)
+def test_a_step_is_measured_after_the_slow_ones(device, count, expected):
+    """The first step takes 3 seconds, the next 99 take 2, and later ones 1. A GPU's first hundred are left out."""
+    ends = list(accumulate([3.0] + [2.0] * 99 + [1.0] * 200))[:count]
+    assert clock.step_seconds(0.0, ends, device) == pytest.approx(expected)

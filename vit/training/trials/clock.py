@@ -1,6 +1,7 @@
 """How many optimizer steps a time allows, from trial steps, a trial validation and trial scores"""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +17,7 @@ SAFETY = 0.05  # of the time that is left after the trial: steps are not equally
 FINISH_SECONDS = 5.0  # figures and page of a run
 MIN_STEPS = 5
 _SKIPPED = 3  # first steps, in which memory is allocated and kernels are chosen
+_SKIPPED_ON_GPU = 100  # of a GPU's first steps, at most half: they took 1.4 to 1.6 times as long as later ones
 _SHARE, _SHORTEST, _LONGEST = 0.05, 2.0, 20.0  # seconds of trial steps: this share of the time, within these limits
 _ENDLESS = 10**6  # steps of a trial, which ends earlier
 
@@ -81,11 +83,22 @@ def pace_of(trial: Trial, seconds: float) -> tuple[Plan, Pace]:
         clock, began = _StepClock(min(max(_SHARE * seconds, _SHORTEST), _LONGEST), latest), time.perf_counter()
         trial.of(plan.of_steps(1, _ENDLESS)).run(clock, count)
         ended, ends = time.perf_counter(), clock.ends
-        counted = ends[_SKIPPED - 1 :] if len(ends) > _SKIPPED else [began, *ends]
-        step = (counted[-1] - counted[0]) / (len(counted) - 1)
+        step = step_seconds(began, ends, plan.device.type)
         return plan, Pace(ends[0] - began, step, clock.validated - ends[-1], ended - clock.validated)
 
     return until_it_fits(trial.plan, attempt, lambda plan: None)
+
+
+def step_seconds(began: float, ends: Sequence[float], device: str) -> float:
+    """Seconds of a later step, from the end of each of the first.
+
+    Args:
+        began: time at which the first step began.
+        device: type of the device.
+    """
+    skipped = max(_SKIPPED, min(_SKIPPED_ON_GPU, len(ends) // 2)) if device == "cuda" else _SKIPPED
+    counted = ends[skipped - 1 :] if len(ends) > skipped else [began, *ends]
+    return (counted[-1] - counted[0]) / (len(counted) - 1)
 
 
 def plan_for_time(trial: Trial, began: float) -> tuple[Plan, Pace]:
