@@ -52,7 +52,7 @@ class BatchedRandAugment(v2.RandAugment):  # type: ignore[misc]
     def _turn(self, images: Tensor, places: dict[_Operation, list[int]]) -> Tensor:
         """One operation of every image, given the places of the images that get each."""
         varied = torch.empty_like(images)
-        at_once = max(1, MOST_BYTES // images[:1].nbytes) if len(images) else 1
+        at_once = max(1, MOST_BYTES // images.shape[1:].numel())
         for operation, alike in places.items():
             for start in range(0, len(alike), at_once):
                 part = alike[start : start + at_once] if at_once > 1 else alike[start]  # a view copies nothing
