@@ -117,6 +117,32 @@ def test_folds_whose_last_weights_are_better_are_counted(vit, killed, tmp_path):
 
 
 @linux_only
+def test_images_that_the_first_weights_know_are_in_all_that_lasts(vit, killed, table, tmp_path):
+    folder = shutil.copytree(killed[0], tmp_path / "photos")
+    described, said = folder / "crossval.json", "the run old has trained on 9 of 36 test images, so that it is too good"
+    described.write_text(json.dumps({**json.loads(described.read_text()), "seen_before": [said]}))
+    answer = vit("report", folder)
+    page = (folder / "report.html").read_text()
+    for text in (" ".join(answer.out.split()), page):
+        assert said in text and "right by the networks of other folds" in text and "have not trained" not in text
+    assert said in json.loads((folder / "summary.json").read_text())["seen_before"]
+    checked = vit("data", "check", table, "--labels", folder, "--output", tmp_path / "check.csv")
+    assert checked.code == 0 and f"WARNING: {said}" in checked.err
+
+
+@linux_only
+def test_a_crossval_from_a_run_on_its_images_keeps_the_warning(vit, table, tmp_path):
+    options = ("--network", "vit_nano_patch2_8", "--epochs", 1, "--batch_size", 4, "--wandb", "off")
+    assert vit("train", table, *options, "--out", tmp_path / "runs").code == 0
+    (run,) = (tmp_path / "runs").glob("*/*/*/")
+    more = ("--folds", 2, "--jobs", 1, "--init_from", run, "--epochs", 1, "--batch_size", 4, "--wandb", "off")
+    answer = vit("crossval", table, *more, "--out", tmp_path)
+    assert answer.code == 0, answer.err
+    assert "has trained on" in answer.err and "right by the networks of other folds" in " ".join(answer.out.split())
+    assert "has trained on" in json.loads((tmp_path / "photos" / "crossval.json").read_text())["seen_before"][0]
+
+
+@linux_only
 def test_images_that_no_fold_could_read_are_counted_and_named(vit, killed, tmp_path):
     folder = shutil.copytree(killed[0], tmp_path / "photos")
     assert "ould not be read" not in vit("report", folder).out + (folder / "report.html").read_text()

@@ -114,7 +114,9 @@ def test_what_is_left_out_is_listed(vit, mixed, colors, here):
     (here / "photos").mkdir()
     (here / "photos" / "odd").symlink_to(mixed)
     (here / "photos" / "red").symlink_to(colors / "red")
+    (here / "photos" / "odd" / "raw.dng").write_bytes(b"II*")
     answer = vit("data", "pack", "photos", "out")
+    assert "ending in .dng" in answer.err
     assert answer.code == 0 and "WARNING: left out 2 images" in answer.err
     assert sorted(Path(row["path"]).name for row in rows(here / "out" / "left_out.csv")) == ["empty.jpg", "thin.png"]
     assert all(row["reason"] and row["split"] == "train" for row in rows(here / "out" / "left_out.csv"))

@@ -42,6 +42,20 @@ def test_crops_have_the_areas_and_ratios_of_the_paper() -> None:
         assert place.min() < 0.1 and place.max() > 0.9 and abs(place.mean() - 0.5) < 0.1
 
 
+@pytest.mark.parametrize("size", [(64, 640), (640, 64), (64, 130), (64, 64)])
+def test_crops_of_narrow_pictures_keep_the_smallest_area(size: tuple[int, int]) -> None:
+    height, width = size
+    rows, columns = torch.arange(height)[:, None], torch.arange(width)[None]
+    picture = torch.stack([rows.expand(size) // 4, columns.expand(size) // 4, torch.zeros(size)]).to(torch.uint8)
+    augment = ImageAugment(Augment(crop=0.35), PREPROCESS)
+    areas = []
+    for key in KEYS:
+        place = augment.crop(picture, key)[:2].flatten(1)
+        sides = 4 * (place.amax(1) - place.amin(1)).double()
+        areas.append(float(sides.prod()) / (height * width))
+    assert min(areas) > 0.25 and max(areas) > 0.8
+
+
 @pytest.mark.parametrize("size", [(1, 1), (1, 50), (300, 6), (32, 32), (31, 64)])
 @pytest.mark.parametrize("crop", [0.05, 1.0])
 def test_a_crop_of_any_picture_has_the_size(size: tuple[int, int], crop: float) -> None:

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from vit.data.groups import with_groups
 from vit.data.shards.packing import pack
 from vit.data.unlabelled import open_images, with_more_images
 from vit.errors import DataError, UsageError
@@ -91,7 +92,13 @@ def test_more_images_come_after_those_of_data_and_without_a_label(colors, albums
     source = with_more_images(open_images(str(colors)), str(albums))
     train = source.splits["train"]
     assert len(train) == 45 and train.labels[-3:].tolist() == [-1, -1, -1] and (train.labels[:42] >= 0).all()
-    assert train.file(44) == albums / "a.png" and train.file(0).is_file()
+    assert train.file(44) == albums / "a.png" and train.file(0).is_file() and train.groups is None
+
+
+def test_images_of_groups_keep_them_and_more_images_stand_alone(colors, albums):
+    source = with_groups(open_images(str(colors)), "^([a-z]+)")
+    train = with_more_images(source, str(albums)).splits["train"]
+    assert train.groups[:42] == source.splits["train"].groups and len({"red", *train.groups[42:]}) == 4
 
 
 def test_files_that_data_has_already_are_left_out(colors):

@@ -45,6 +45,13 @@ def splits_one_lower(root):
     return root / "sets"
 
 
+def splits_in_capitals_one_lower(root):
+    for split in ("Train", "VAL"):
+        image(root / "sets" / "photos" / split / "cat" / "1.png")
+    image(root / "sets" / "other" / "1.png")
+    return root / "sets"
+
+
 def classes_one_lower(root):
     for name in ("cat", "dog"):
         image(root / "sets" / "photos" / name / "1.png")
@@ -119,6 +126,7 @@ def a_table_in_latin_1(root):
         pytest.param(nothing, ["there is no", "photos", "<class>/<image>"], marks=pytest.mark.faults("D1")),
         pytest.param(an_image, ["photo.png", "path,label"], marks=pytest.mark.faults("D1")),
         pytest.param(splits_one_lower, ["give", "sets/photos"], marks=pytest.mark.faults("D3")),
+        pytest.param(splits_in_capitals_one_lower, ["give", "sets/photos"], marks=pytest.mark.faults("D3")),
         pytest.param(classes_one_lower, ["give", "sets/photos"], marks=pytest.mark.faults("D3")),
         pytest.param(an_empty_class, ["photos/dog has no images;", "allow_empty"], marks=pytest.mark.faults("D4")),
         pytest.param(other_classes_in_test, ["'Cat'", "'cat', 'dog'", "rename"], marks=pytest.mark.faults("D6")),

@@ -79,7 +79,7 @@ def test_epochs_are_whole_and_no_accuracy_is_above_100(tmp_path):
     rows = [f"{epoch},{3 * epoch},1.0,1.0,{accuracy},9" for epoch, accuracy in enumerate((0.2, 0.9, 1.0))]
     header = "epoch,step,train/loss,val/loss,val/acc1,train/images_per_second"
     (tmp_path / "metrics.csv").write_text("\n".join([header, *rows]) + "\n")
-    for axes in curves(tmp_path / "metrics.csv", best_epoch=2, validation_name="epoch").axes:
+    for axes in curves(tmp_path / "metrics.csv", best_epoch=2, validation_name="epoch", loss_axis="loss").axes:
         assert all(float(place).is_integer() for place in axes.get_xticks())
     assert axes.get_ylim()[1] <= 101
 
@@ -109,7 +109,7 @@ def test_curves_of_one_epoch_and_of_numbers_that_are_none(tmp_path):
     header = "epoch,step,lr,train/loss,train/images_per_second,val/loss,val/acc1,val/acc5,val/ece,seconds\n"
     for rows in ("0,9,0.1,2.0,100,1.9,0.5,,0.1,1.0\n", "0,9,0.1,2.0,100,nan,0.1,,nan,1.0\n", ""):
         (tmp_path / "metrics.csv").write_text(header + rows)
-        drawn(curves(tmp_path / "metrics.csv", 0, "epoch"), tmp_path)
+        drawn(curves(tmp_path / "metrics.csv", 0, "epoch", "loss"), tmp_path)
 
 
 @pytest.mark.parametrize("count", [1, 8, 9])

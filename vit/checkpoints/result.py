@@ -81,8 +81,8 @@ class RunResult:
         rounds: number of validations; None in results of earlier versions.
         test_groups: number of groups of the test images, which the intervals take for independent; None: all images
             are.
-        image_wait: fraction of the training time in which the steps of the first process waited for images, or made
-            them without workers; None: not known.
+        image_wait: fraction of the time of the training steps, without validation and saving, in which the first
+            process waited for images, or made them without workers; None: not known.
         validation_name: name of what precedes a validation: "epoch", "validation" after a number of steps, or "penalty"
             of a linear probe.
     """
@@ -128,11 +128,11 @@ class RunResult:
 
     @property
     def speed_words(self) -> str:
-        """The speed of the training, and how much of its time passed without images, if that is worth a word."""
+        """The speed of the training steps, and how much of their time the images took, if that is worth a word."""
         speed = f"{self.images_per_second:,.0f} training images/s"
         if self.image_wait is None or self.image_wait < SHOWN_WAIT:
             return speed
-        return f"{speed}, {100 * self.image_wait:.0f} % of the time spent on waiting for images"
+        return f"{speed}, {100 * self.image_wait:.0f} % of the steps' time spent on waiting for images or making them"
 
     @property
     def accuracy(self) -> float:

@@ -92,7 +92,8 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
     contents = read_images(listed, reporter)
     digests = contents.by_path(listed)
     _refuse_teacher(recipe)
-    warn_of_seen(reporter, seen_before(recipe, listed, contents))
+    seen = seen_before(recipe, listed, contents)
+    warn_of_seen(reporter, seen)
     start_from = recipe.model.init_from
     weights = {} if start_from is None else {start_from: weights_hash(start_from)}
     inputs = [Inputs(found.name, _hashes(known_contents(source, digests), source), weights) for source in sources]
@@ -107,6 +108,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
         "folds": folds,
         "division": f"{fold_words(whole)}{_copies_words(list(digests.values()))}, seed {data.split_seed}",
         "seed": recipe.seed,
+        **({"seen_before": list(seen)} if seen else {}),
     }
     return CrossvalPlan(
         fold_cells(recipe, first.spec.name, inputs, num_images),

@@ -29,7 +29,9 @@ def report_crossval(reporter: Reporter, path: Path) -> None:
         write_crossval_page(found, folder.report_path)
     accuracy = found.accuracy
     right, total = int(found.predictions.correct.sum()), len(found.predictions.labels)
-    reporter.line(f"\n{right:,} of {total:,} images are predicted right by networks that have not trained on them")
+    reporter.line(f"\n{right:,} of {total:,} images are predicted right by {found.judges}")
+    for sentence in found.seen_before:
+        reporter.line(f"WARNING: {sentence}")
     if found.left_out:
         reporter.line(found.left_out_words)
     reporter.facts(

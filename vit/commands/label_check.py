@@ -1,5 +1,6 @@
 """The labels of a data set, checked by out-of-fold predictions: `vit data check DATA --labels FOLDER`"""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,6 +110,7 @@ def _predictions(folder: Path, reporter: Reporter) -> "FoldPredictions":
         crossval = CrossvalDirectory.open(folder)
         if not crossval.predictions_path.is_file():
             raise crossval.unfinished()
+        _warn_of_seen(crossval.seen_before, reporter)
         return FoldPredictions.read(crossval.predictions_path)
 
     from vit.checkpoints.run import RunDirectory
@@ -120,12 +122,12 @@ def _predictions(folder: Path, reporter: Reporter) -> "FoldPredictions":
     from vit.training.run_images import images_of_run
 
     run = RunDirectory.open(folder)
-    run.finished_result()
+    _warn_of_seen(run.finished_result().seen_before or [], reporter)
     source, predictor = images_of_run(run, read_recipe(run.config_path)), load(folder)
     source.check_one_class(f"--labels {folder}")
     splits = [split for split in ("validation", "test", "calibration") if split in source.splits]
     count = sum(len(source.splits[split]) for split in splits)
-    reporter.notice(f"a run has not trained on {count:,} images: their labels are checked, and no others")
+    reporter.notice(f"this run has not trained on {count:,} images: their labels are checked, and no others")
     parts = []
     for split in splits:
         samples = source.splits[split]
@@ -133,6 +135,12 @@ def _predictions(folder: Path, reporter: Reporter) -> "FoldPredictions":
         assert isinstance(scored, ScoredImages)  # a run of several labels has other images
         parts.append(FoldPredictions.of_fold(scored, samples, predictor.class_names, 1))
     return FoldPredictions.joined(parts)
+
+
+def _warn_of_seen(sentences: Sequence[str], reporter: Reporter) -> None:
+    """Warn of images that the networks have learned before, with the sentences of `seen_before`."""
+    for sentence in sentences:
+        reporter.notice(f"WARNING: {sentence}; a network that has learned a wrong label does not doubt it")
 
 
 def _compared(source: "Source", predictions: "FoldPredictions", folder: Path) -> LabelCheck:

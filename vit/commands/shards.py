@@ -88,6 +88,8 @@ def pack(
 
     source = with_groups(open_source(name, root, columns=TableColumns(image_column, label_column)), groups, "--groups")
     reporter = Reporter()
+    for note in source.notes:
+        reporter.notice(note)
     total = sum(map(len, source.splits.values()))
     reporter.notice(f"{total:,} images of {source.name} ({', '.join(source.splits)})")
     with _whole_folder(folder) as partial, ProgressReport(reporter, "image") as progress:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SHOWN_BAD = 5
 MAIN = {"acc1": "acc", "map": "mAP"}  # the metric of a validation that is always shown, and its word
 MULTILABEL = {"map": "mAP", "micro_f1": "micro F1", "macro_f1": "macro F1", "exact_match": "exact match"}
-LONG_WAIT = 0.25  # fraction of the training time; waiting for less of it is not worth advice
+LONG_WAIT = 0.25  # fraction of the steps' time; less of it is not worth advice
 UNEQUAL = 0.005  # between accuracy and balanced accuracy: a smaller difference is not worth a line
 
 
@@ -159,7 +159,9 @@ def _troubles(result: "RunResult") -> list[tuple[str, str]]:
     """Steps that waited or were skipped, and unreadable images."""
     facts = []
     if result.image_wait is not None and result.image_wait >= LONG_WAIT:
-        facts.append(("waiting", "--data.num_workers, --data.cache memory or smaller image files may help"))
+        facts.append(
+            ("images", "more --data.num_workers, --data.cache memory or smaller image files may give them sooner")
+        )
     if result.skipped_steps:
         why = "their loss or gradient was not a number"
         facts.append(("steps left out", f"{result.skipped_steps:,} of {result.steps:,}: {why}"))

@@ -212,6 +212,8 @@ def _pair_finding(images: ImageList, match: Match, exact: bool, is_multilabel: b
         kind = "same_image_across_splits" if exact else "near_duplicate_across_splits"
         severity = "error" if exact and other[0] == "train" else "warning"
         suggestion = "remove one of the two: a test image must not be a training image"
+        if other[0] != "train":
+            suggestion = "remove one of the two: the validation images choose the checkpoint, which the test measures"
     elif match.relation == "conflict":
         kind = "label_conflict" if exact else "near_label_conflict"
         severity = "error" if exact else "warning"

@@ -60,7 +60,7 @@ def _check_layout(root: Path, names: list[str]) -> None:
 
 
 def _has_split(folder: Path, split: str) -> bool:
-    return any((folder / name).is_dir() for name in SPLIT_SYNONYMS[split])
+    return any(name.casefold() in SPLIT_SYNONYMS[split] for name in subfolders(folder, Counter()))
 
 
 def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: list[str]) -> Source:

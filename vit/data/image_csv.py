@@ -49,7 +49,7 @@ class ImageTable:
 
 def given_columns(wanted: TableColumns) -> dict[str, str]:
     """{our column: its name in the file} of columns that are given by name. Some names stand for several labels."""
-    labels = "labels" if _plain(wanted.label or "") in NAMES["labels"] else "label"
+    labels = "labels" if plain_name(wanted.label or "") in NAMES["labels"] else "label"
     both = {"path": wanted.image, labels: wanted.label}
     return {ours: name for ours, name in both.items() if name is not None}
 
@@ -103,6 +103,7 @@ def read_image_csv(
             header = next(reader, [])
             _check_given(path, header, given)
             columns = _columns(header, (*needed, *optional), given)
+            _check_once(path, header, columns.values())
             missing = [name for name in needed if name not in columns]
             if missing:
                 present = ", ".join(repr(name[:40]) for name in header[:10]) or "none"
@@ -226,7 +227,7 @@ def _columns(header: Sequence[str], wanted: Sequence[str], given: Mapping[str, s
     """{our column: index} for the wanted columns that a header has. Given ones serve for nothing else."""
     places = {name.strip(): i for i, name in enumerate(header)}
     chosen = {ours: places[name] for ours, name in given.items() if name in places}
-    indices = {_plain(name): i for i, name in enumerate(header) if i not in chosen.values()}
+    indices = {plain_name(name): i for i, name in enumerate(header) if i not in chosen.values()}
     found = {ours: [indices[name] for name in NAMES[ours] if name in indices] for ours in wanted if ours not in given}
     usual = {ours: candidates[0] for ours, candidates in found.items() if candidates}
     return {ours: chosen[ours] if ours in chosen else usual[ours] for ours in wanted if ours in chosen or ours in usual}
@@ -243,11 +244,19 @@ def _check_given(path: Path, header: Sequence[str], given: Mapping[str, str]) ->
             raise DataError(f"{path} has the column {name!r} twice", "rename one of the two")
 
 
+def _check_once(path: Path, header: Sequence[str], read: Collection[int]) -> None:
+    """Raise DataError if a column that is read has the name of another one."""
+    names = [plain_name(name) for name in header]
+    for index in read:
+        if names.count(names[index]) > 1:
+            raise DataError(f"{path} has the column {header[index]!r} twice", "rename one of the two")
+
+
 def _other_labels(header: Sequence[str], columns: Mapping[str, int], given: Mapping[str, str]) -> list[str]:
     """A note where labels were read, and another column might be the labels, too."""
     chosen = columns.get("label", columns.get("labels"))
     usual = {*NAMES["label"], *NAMES["labels"]}
-    others = [repr(name) for i, name in enumerate(header) if _plain(name) in usual and i != chosen]
+    others = [repr(name) for i, name in enumerate(header) if plain_name(name) in usual and i != chosen]
     if chosen is None or not others or "label" in given or "labels" in given:
         return []
     return [f"labels are the column {header[chosen]!r}, not {' and '.join(others)} (--data.label_column chooses)"]
@@ -260,7 +269,7 @@ def _others(header: Sequence[str], read: Collection[int]) -> dict[int, str]:
     """
     ours = {name for names in NAMES.values() for name in names}
     found = ((i, name) for i, name in enumerate(header) if i not in read and not _is_index(name))
-    return {i: name for i, name in found if _plain(name) not in ours}
+    return {i: name for i, name in found if plain_name(name) not in ours}
 
 
 def _left_out(header: Sequence[str], read: Collection[int]) -> list[str]:
@@ -270,10 +279,11 @@ def _left_out(header: Sequence[str], read: Collection[int]) -> list[str]:
 
 
 def _is_index(name: str) -> bool:
-    return not name.strip() or _plain(name).startswith("unnamed:")
+    return not name.strip() or plain_name(name).startswith("unnamed:")
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """The name of a column as `NAMES` spells it: small letters, and "_" for spaces and hyphens."""
     return name.strip().casefold().replace(" ", "_").replace("-", "_")
 
 

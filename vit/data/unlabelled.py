@@ -87,7 +87,9 @@ def with_more_images(source: Source, folder: str) -> Source:
     if not more:
         raise DataError(f"--data.unlabelled {folder} has no images that DATA lacks", "give another folder")
     labels = np.full((len(more), *train.labels.shape[1:]), UNKNOWN, dtype=train.labels.dtype)
-    both = Samples([*train.paths, *more], np.concatenate([train.labels, labels]), train.root)  # an absolute path stays
+    groups = None if train.groups is None else (*train.groups, *more)  # each image stands alone
+    paths = [*train.paths, *more]  # an absolute path stays
+    both = Samples(paths, np.concatenate([train.labels, labels]), train.root, groups=groups)
     note = f"{len(more):,} images without labels from {folder}"
     if len(more) < len(files):
         note += f"; {len(files) - len(more):,} others in it are already in DATA"

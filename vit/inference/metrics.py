@@ -235,7 +235,7 @@ def per_class(labels: Labels, predictions: Labels, class_names: Sequence[str]) -
     )
     called = np.bincount(predictions, minlength=len(class_names))
     return [
-        ClassMetrics(name, int(n), float(p) if n or calls else None, float(r) if n else None, float(f) if n else None)
+        ClassMetrics(name, int(n), float(p) if calls else None, float(r) if n else None, float(f) if n else None)
         for name, n, calls, p, r, f in zip(class_names, support, called, precision, recall, f1, strict=True)
     ]
 

@@ -69,7 +69,7 @@ class LabelMetrics:
         num_positives: number of images that have it.
         ap: average precision; None where no image has the label.
         threshold: probability from which on an image gets the label.
-        precision: fraction of the images with this prediction that have the label; None where no image has or gets it.
+        precision: fraction of the images with this prediction that have the label; None where no image gets it.
         recall: fraction of the images with the label that are found; None where no image has it.
         f1: harmonic mean of precision and recall; None where no image has the label.
         nll: mean negative log-probability, in nats; None where no image is known.
@@ -234,7 +234,7 @@ def _per_label(
                 num_positives=int(positive),
                 ap=_mean(sums.ap[:, [k]], units[[k]]),
                 threshold=float(thresholds[k]),
-                precision=float(tp / max(predicted, 1)) if predicted or positive else None,
+                precision=float(tp / predicted) if predicted else None,
                 recall=float(tp / positive) if positive else None,
                 f1=float(2 * tp / (predicted + positive)) if positive else None,
                 nll=float(losses[cells, k].mean()) if is_known else None,

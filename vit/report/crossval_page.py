@@ -26,6 +26,8 @@ class CrossvalContent:
     network: str
     division: str
     folder: str
+    judges: str
+    seen_before: list[str]
     num_right: int
     num_images: int
     num_classes: int
@@ -54,6 +56,8 @@ def write_crossval_page(found: CrossvalResult, path: Path) -> None:
         network=in_words(found.description["network"]),
         division=in_words(found.description["division"]),
         folder=path.parent.resolve().name,
+        judges=found.judges,
+        seen_before=found.seen_before,
         num_right=int(predictions.correct.sum()),
         num_images=len(labels),
         num_classes=len(names),

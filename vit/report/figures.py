@@ -19,12 +19,13 @@ from vit.training.range_test import RangeTest
 _TRAIN, _VALIDATION = "tab:blue", "tab:orange"
 
 
-def curves(metrics: Path, best_epoch: int, validation_name: str) -> Figure:
+def curves(metrics: Path, best_epoch: int, validation_name: str, loss_axis: str) -> Figure:
     """Loss and accuracy of each validation in metrics.csv; mAP where an image may have several labels.
 
     Args:
         best_epoch: validation of the best checkpoint, counted from 0.
         validation_name: name of what precedes a validation, such as "epoch".
+        loss_axis: what both losses are.
     """
     table = records(metrics)
     column, name_of = ("val/map", "mAP") if table and "val/map" in table[0] else ("val/acc1", "accuracy")
@@ -34,7 +35,7 @@ def curves(metrics: Path, best_epoch: int, validation_name: str) -> Figure:
     loss, accuracy = figure.subplots(1, 2)
     for name, color, label in (("train/loss", _TRAIN, "training"), ("val/loss", _VALIDATION, "validation")):
         loss.plot(epochs, [float(row[name] or "nan") for row in rows], color=color, label=label)
-    loss.set(xlabel=validation_name, ylabel="cross-entropy (nats)" if column == "val/acc1" else "loss", title="Loss")
+    loss.set(xlabel=validation_name, ylabel=loss_axis, title="Loss")
     loss.legend(frameon=False)
     values = [100 * float(row[column] or "nan") for row in rows]
     accuracy.plot(epochs, values, color=_VALIDATION)

@@ -10,6 +10,7 @@ from vit.checkpoints.result import RunResult, rule_words
 from vit.checkpoints.run import RunDirectory
 from vit.report.figures import curves, range_curve
 from vit.report.inline_figure import drawn
+from vit.report.loss_words import LossWords
 from vit.report.run_tables import facts
 from vit.training.range_test import RangeTest
 
@@ -27,6 +28,7 @@ class CommonContent:
     folder: str
     first_weights: str
     curves: Markup
+    loss_words: str
     range_test: Markup | None
     validation_name: str
     best_epoch: int
@@ -39,12 +41,14 @@ class CommonContent:
 def common_content(run: RunDirectory, result: RunResult) -> CommonContent:
     """The common parts of the page of a finished run."""
     config = run.config_path.read_text(encoding="utf-8")
+    losses = LossWords.of(config, result.multilabel is not None)
     return CommonContent(
         network=result.spec.name,
         data=result.data,
         folder=run.path.resolve().name,
         first_weights=first_weights(config),
-        curves=drawn(curves(run.metrics_path, result.best_epoch, result.validation_name)),
+        curves=drawn(curves(run.metrics_path, result.best_epoch, result.validation_name, losses.axis)),
+        loss_words=losses.caption,
         range_test=drawn(range_curve(RangeTest.read(run.range_test_path))) if run.range_test_path.is_file() else None,
         validation_name=result.validation_name,
         best_epoch=result.best_epoch + 1,

@@ -23,6 +23,7 @@ from vit.report.figures import confusion_matrix, curves, range_curve, reliabilit
 from vit.report.image_grid import displayable, image_grid
 from vit.report.label_mistakes import NotedLabel, label_mistakes
 from vit.report.label_run_figures import LabelResults, rules_of
+from vit.report.loss_words import LossWords
 from vit.training.planning.plan import Plan
 from vit.training.range_test import RangeTest
 from vit.training.result import FitResult
@@ -71,7 +72,9 @@ def write_classes(run: RunDirectory, fitted: FitResult, class_names: tuple[str, 
 def draw_run(run: RunDirectory, plan: Plan, fitted: FitResult, tracker: Tracker) -> None:
     """Curves, confusion matrix, reliability, augmented training images, worst validation images."""
     class_names = plan.source.class_names
-    figures = {"curves": curves(run.metrics_path, fitted.result.best_epoch, fitted.result.validation_name)}
+    result = fitted.result
+    axis = LossWords.of(run.config_path.read_text(encoding="utf-8"), result.multilabel is not None).axis
+    figures = {"curves": curves(run.metrics_path, result.best_epoch, result.validation_name, axis)}
     if run.range_test_path.is_file():
         figures["range_test"] = range_curve(RangeTest.read(run.range_test_path))
     split = _measured_split(fitted)
@@ -95,7 +98,7 @@ def draw_run(run: RunDirectory, plan: Plan, fitted: FitResult, tracker: Tracker)
     if worst:
         columns = [field.name for field in fields(worst[0])]
         tracker.image_table("validation/worst", columns, [astuple(row) for row in worst])
-    _track_result(run, fitted.result, tracker)
+    _track_result(run, result, tracker)
 
 
 def _figures(scored: ScoredImages, sizes: Labels, class_names: tuple[str, ...]) -> dict[str, Figure]:

@@ -43,6 +43,16 @@ class CrossvalResult:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def seen_before(self) -> list[str]:
+        """Sentences about images that the first weights of all folds know already."""
+        return _seen_before(self.description)
+
+    @property
+    def judges(self) -> str:
+        """The networks that predict the images of a fold."""
+        return "the networks of other folds" if self.seen_before else "networks that have not trained on them"
+
+    @property
     def left_out_words(self) -> str:
         """How many images are in no number; empty where all are tested."""
         if not self.left_out:
@@ -56,6 +66,11 @@ class CrossvalResult:
         """What `last_weights_warning` says, for the folds."""
         remedy = "predicted: --optim.best_metric last predicts with the last weights."
         return last_weights_warning(self.num_last_better, len(self.runs), "folds", remedy)
+
+
+def _seen_before(description: Mapping[str, JsonValue]) -> list[str]:
+    found = description.get("seen_before", [])
+    return [str(sentence) for sentence in found] if isinstance(found, list) else []
 
 
 def fold_cells(recipe: Recipe, network: str, inputs: Sequence[Inputs], num_images: Sequence[int]) -> list[Cell]:
@@ -117,6 +132,11 @@ class CrossvalDirectory(CrossvalLayout):
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{self.description_path} is damaged: {error!r}", "run 'vit crossval' again") from error
         return dict(content)
+
+    @property
+    def seen_before(self) -> list[str]:
+        """Sentences about images that the first weights of all folds know already; DataError as for `description`."""
+        return _seen_before(self.description())
 
     def runs(self) -> list[RunDirectory]:
         """The run of each fold."""

@@ -82,3 +82,22 @@ def test_class_names_that_are_damaged(names):
     said = {"huggingface": json.dumps({"info": {"features": {"label": {"_type": "ClassLabel", "names": names}}}})}
     with pytest.raises(DataError, match="class name"):
         choose_columns(schema({"image": IMAGE, "label": pa.int64()}, said), TableColumns(), "t.parquet")
+
+
+@pytest.mark.parametrize("name", ["patient", "Patient", "patient id", "Subject", "GROUP"])
+def test_groups_are_found_as_in_a_csv(name):
+    found = choose_columns(schema({"image": IMAGE, "Label": pa.int64(), name: pa.int64()}), TableColumns(), "t.parquet")
+    assert (found.label, found.group) == ("Label", name)
+
+
+@pytest.mark.parametrize(
+    ("columns", "split", "like_split"),
+    [
+        ({"Split": pa.string()}, "Split", ()),
+        ({"subset": pa.string(), "fold": pa.int64()}, None, ("subset",)),
+        ({"subset": pa.string(), "split": pa.string()}, "split", ()),
+    ],
+)
+def test_splits_are_found_or_named(columns, split, like_split):
+    found = choose_columns(schema({"image": IMAGE, "label": pa.int64(), **columns}), TableColumns(), "t.parquet")
+    assert (found.split, found.like_split) == (split, like_split)

@@ -112,6 +112,10 @@ def test_a_split_and_a_group_column(listed, tmp_path):
     source = open_source(str(write(tmp_path / "t.parquet", images, labels, NAMES, columns=columns)))
     assert {split: len(part) for split, part in source.splits.items()} == {"train": 28, "validation": 14}
     assert set(source.splits["train"].groups) == {"7"}
+    assert "groups are the column 'patient'" in source.notes
+    columns = {"subset": pa.array(["train", "test"] * 21)}
+    source = open_source(str(write(tmp_path / "t.parquet", images, labels, NAMES, columns=columns)))
+    assert set(source.splits) == {"train"} and any("'subset' is not read; name it split" in one for one in source.notes)
     columns = {"split": pa.array(["train", "night"] * 21)}
     with pytest.raises(DataError, match=r"t\.parquet, row 1: split is 'night'"):
         open_source(str(write(tmp_path / "t.parquet", images, labels, NAMES, columns=columns)))

@@ -4,11 +4,12 @@ The schema is part of an untrusted file. Its metadata `huggingface` say which co
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from vit.data.dataset_names import TableColumns
-from vit.data.image_csv import NAMES
+from vit.data.image_csv import NAMES, plain_name
 from vit.errors import DataError, UsageError, nearest
 
 IMAGE_NAMES = ("image", "img", "jpg", "png", "picture", "photo")
@@ -28,6 +29,7 @@ class ChosenColumns:
         label: column of labels; None where there is none.
         class_names: names of a ClassLabel in the order of its numbers; None: labels are texts or plain numbers.
         split, group: columns of the split and of the group of each image, or None.
+        like_split: columns that might be the split where there is none, and are not read.
         other_labels: further columns that might be the labels.
     """
 
@@ -38,6 +40,7 @@ class ChosenColumns:
     class_names: tuple[str, ...] | None
     split: str | None
     group: str | None
+    like_split: tuple[str, ...] = ()
     other_labels: tuple[str, ...] = ()
 
 
@@ -68,14 +71,17 @@ def choose_columns(schema: Any, wanted: TableColumns, where: str, needs_label: b
     label, others = _label_column(fields, features, wanted, where, needs_label)
     is_struct = not _is_binary(fields[image])
     names = {field.name for field in fields[image]} if is_struct else set()
+    texts = [name for name in _named(fields, NAMES["split"]) if name != label and _is_text(fields[name])]
+    split = next((name for name in texts if plain_name(name) == "split"), None)
     return ChosenColumns(
         image=image,
         bytes_path=f"{image}.bytes" if is_struct else image,
         name_path=f"{image}.path" if "path" in names else None,
         label=label,
         class_names=None if label is None else _class_names(features.get(label), f"the column {label!r} of {where}"),
-        split=next((name for name in ("split",) if name in fields and name != label and _is_text(fields[name])), None),
-        group=next((name for name in NAMES["group"] if name in fields and name != label), None),
+        split=split,
+        group=next((name for name in _named(fields, NAMES["group"]) if name != label), None),
+        like_split=tuple(texts) if split is None else (),
         other_labels=others,
     )
 
@@ -110,7 +116,7 @@ def _label_column(
 ) -> tuple[str | None, tuple[str, ...]]:
     """The column of labels, and other columns that might be."""
     of_classes = [name for name in fields if _feature_type(features, name) == "ClassLabel" and _is_label(fields[name])]
-    usual = [name for name in LABEL_NAMES if name in fields and _is_label(fields[name])]
+    usual = [name for name in _named(fields, LABEL_NAMES) if _is_label(fields[name])]
     candidates = list(dict.fromkeys([*of_classes, *usual]))
     if wanted.label is not None:
         if not _is_label(fields[wanted.label]):
@@ -121,8 +127,8 @@ def _label_column(
         return wanted.label, ()
     if not needs_label:
         return None, ()
-    plain = [name for name in ("label", "labels") if name in candidates]
-    named_classes = [name for name in of_classes if name in LABEL_NAMES]
+    plain = [name for name in candidates if plain_name(name) in ("label", "labels")]
+    named_classes = [name for name in of_classes if plain_name(name) in LABEL_NAMES]
     for found in (plain, of_classes, named_classes, candidates):
         if len(found) == 1:
             return found[0], tuple(name for name in candidates if name != found[0])
@@ -135,6 +141,13 @@ def _label_column(
         f"{where} has no column of labels; its columns are {_listed(fields)}",
         "name one that holds texts or whole numbers with --data.label_column NAME; 'vit pretrain --data.labels none' "
         "needs none",
+    )
+
+
+def _named(fields: dict[str, Any], names: Sequence[str]) -> list[str]:
+    """The columns that have one of some usual names, as in a CSV; the most specific first."""
+    return sorted(
+        (name for name in fields if plain_name(name) in names), key=lambda name: names.index(plain_name(name))
     )
 
 

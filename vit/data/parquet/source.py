@@ -270,6 +270,11 @@ def _column_notes(columns: ChosenColumns, has_named_splits: bool) -> list[str]:
         notes.append(f"labels are the column {columns.label!r}, not {others} (--data.label_column chooses)")
     if columns.split is not None and has_named_splits:
         notes.append(f"the column {columns.split!r} is not used: the names of the files decide the splits")
+    if columns.like_split and not has_named_splits:
+        unread = " and ".join(map(repr, columns.like_split))
+        notes.append(f"the column {unread} is not read; name it split if it says which images are train and test")
+    if columns.group is not None:
+        notes.append(f"groups are the column {columns.group!r}")
     return notes
 
 

@@ -14,6 +14,8 @@ from vit.training.recipes.recipe import DataConfig, Recipe
 
 def subset_words(kind: str, source: Source) -> str:
     """How a subset of the training images is chosen."""
+    if not source.class_names:
+        return "at random"
     if source.is_multilabel:
         return "with the label frequencies of all training images"
     return {"balanced": "class-balanced", "natural": "with the class shares of all training images"}[kind]

@@ -1,0 +1,57 @@
+"""What the losses of a training are, in words: the axis of the curves, and the sentence below them"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+
+@dataclass(frozen=True)
+class LossWords:
+    """What the losses of metrics.csv are.
+
+    Attributes:
+        axis: name of both losses; "loss" where they are not the same.
+        caption: what the training loss includes, and the validation loss does not.
+    """
+
+    axis: str
+    caption: str
+
+    @classmethod
+    def of(cls, config: str, is_multilabel: bool) -> "LossWords":
+        """The losses of a run, from the text of its config.yaml, which an earlier version may have written."""
+        options = yaml.safe_load(config)
+        is_asymmetric = is_multilabel and _option(options, "optim", "multilabel_loss") == "asymmetric"
+        plain = "binary cross-entropy" if is_multilabel else "cross-entropy"
+        others = []
+        if _option(options, "optim", "class_weights") not in (None, "none"):
+            others.append("weights of the classes")
+        if _option(options, "optim", "logit_adjustment"):
+            others.append("logits adjusted to the frequencies of the classes")
+        if _option(options, "distill", "teacher"):
+            others.append("the teacher's part")
+        axis = "loss" if is_asymmetric or others else f"{plain} (nats)"
+        included = [*others]
+        if _option(options, "model", "freeze") != "backbone":
+            smoothed = _option(options, "optim", "label_smoothing")
+            included = ["augmentation"] * _varies(options) + ["label smoothing"] * bool(smoothed) + others
+        kind = "asymmetric loss" if is_asymmetric else plain
+        with_what = f" with {_listed(included)}" if included else ""
+        what = f"The training loss is the {kind}{with_what}."
+        return cls(axis, f"{what} The validation loss is the {plain} of the labels alone.")
+
+
+def _varies(options: Any) -> bool:
+    """Whether the training varied its images."""
+    augment = options.get("augment") or {}
+    kinds = {name: value for name, value in augment.items() if name not in ("name", "crop", "magnitude")}
+    return augment.get("crop", 1.0) != 1.0 or any(kinds.values())
+
+
+def _option(options: Any, part: str, name: str) -> Any:
+    return (options.get(part) or {}).get(name)
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
