@@ -42,6 +42,9 @@ def test_gray_values_are_kept_in_training_prediction_and_export(vit, deep, here)
     for one, other in zip(found, rows(here / "q.csv"), strict=True):
         assert one["label"] == other["label"]
         assert float(one["probability"]) == pytest.approx(float(other["probability"]), abs=0.01)  # bfloat16 and float32
+    for name, output in (("timm", "t.safetensors"), ("hf", "folder")):
+        answer = vit("export", run, "--format", name, "--output", output)
+        assert answer.code == 2 and "has no window of values" in answer.err and not (here / output).exists()
 
 
 @pytest.mark.faults("I16")

@@ -8,8 +8,10 @@ import torch
 from safetensors.torch import save_file
 
 from tests.commands.following import next_words
+from vit.checkpoints.format import Description, checkpoint_content
 from vit.checkpoints.load import load
-from vit.models.spec import create_network
+from vit.data.preprocess import Preprocess
+from vit.models.spec import NetworkSpec, create_network
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -40,6 +42,17 @@ def test_a_lone_checkpoint_needs_images_for_attention(vit, digits_run, mixed, he
     assert answer.code == 0 and "over 14 images" in answer.out  # bad files are passed over
     answer = vit("inspect", here / "<i>.ckpt", mixed / "notes.txt")
     assert answer.code == 3 and "none of 1 files" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("stem", "words"), [("patch", "turn a patch into a token"), ("conv", "the first convolution, which reads")]
+)
+def test_the_kernels_are_those_that_read_pixels(vit, here, stem, words):
+    spec = NetworkSpec.named("vit_nano_patch2_8", 10, {"depth": 1, "stem": stem})
+    about = Description(tuple("0123456789"), spec, Preprocess(8))
+    torch.save(checkpoint_content(about, spec.build(8).state_dict()), here / "network.ckpt")
+    assert vit("inspect", "network.ckpt").code == 0
+    assert words in (here / "inspection" / "inspection.html").read_text()
 
 
 def test_weights_of_others_are_inspected(vit, here, colors):

@@ -64,6 +64,14 @@ def test_images_of_no_class_are_novel_and_keep_their_row(vit, digits_run, pictur
     assert count > 0 and f"{count} novel" in (here / "some.html").read_text()
 
 
+def test_an_exported_file_says_that_it_has_no_novelty(vit, digits_run, pictures, here):
+    assert vit("export", digits_run.path, "--format", "onnx", "--output", "m.onnx").code == 0
+    answer = vit("predict", "m.onnx", pictures, "--output", "rows.csv")
+    assert "stays empty: an exported file has none; give the run or its checkpoint" in answer.err
+    refused = vit("predict", "m.onnx", pictures, "--reject_novel", "--output", "other.csv")
+    assert refused.code == 2 and "--reject_novel needs a novelty: an exported file has none" in refused.err
+
+
 def test_the_novelty_of_an_image_depends_on_the_image_alone(digits_run, pictures):
     model = python.load(digits_run.path)
     together = {row.path: row.novelty for row in model.predict(pictures, batch_size=26)}

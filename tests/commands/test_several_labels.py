@@ -200,3 +200,13 @@ def test_options_of_one_class_for_an_image_are_refused(vit, labels_csv, tmp_path
 def test_options_of_several_labels_are_refused_for_classes(vit, colors, tmp_path, options):
     answer = vit("train", colors, *TINY, *options, "--dry_run", "--out", tmp_path)
     assert answer.code == 2 and options[0] in answer.err and "one class" in answer.err, answer.err
+
+
+def test_merged_parts_are_evaluated_with_a_table_of_labels(vit, labels_run, labels_csv, here):
+    folder = here / "images"
+    folder.mkdir()
+    for number in range(3):
+        shutil.copy(labels_csv.parent / f"{number:02}.png", folder)
+    assert vit("predict", labels_run.path, folder, "--parts", "parts").code == 0
+    answer = vit("predict", "--merge", "parts", "--output", "rows.csv")
+    assert answer.code == 0 and answer.out.splitlines()[-1] == "Next: vit evaluate MODEL LABELS.csv"

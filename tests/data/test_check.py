@@ -249,3 +249,19 @@ def test_equal_pictures_with_other_labels_are_errors_and_labels_are_counted(tmp_
     pairs = {(one.kind, one.label, one.other_label) for one in result.findings if one.path and one.other_path}
     assert pairs == {("label_conflict", "?b", "a|b"), ("label_conflict", "b", "a"), ("duplicate", "a|b", "a|b")}
     assert result.counts["train"].tolist() == [11, 10] and result.num_images == {"train": 15} and result.errors == 2
+
+
+def test_the_advice_for_an_image_in_two_splits_names_what_is_wrong(tmp_path, scene):
+    for split, seeds in (("train", (0, 1, 2)), ("val", (3, 4)), ("test", (5, 4, 1))):
+        for label in ("cat", "dog"):
+            (tmp_path / split / label).mkdir(parents=True)
+            for seed in seeds if label == "cat" else (seeds[0] + 20,):
+                scene(seed).save(tmp_path / split / label / f"{seed}.png")
+    advice = {
+        os.path.relpath(one.other_path, tmp_path): one.suggestion
+        for one in checked(tmp_path).findings
+        if one.kind == "same_image_across_splits"
+    }
+    assert set(advice) == {"train/cat/1.png", "val/cat/4.png"}
+    assert "must not be a training image" in advice["train/cat/1.png"]
+    assert "the validation images choose the checkpoint" in advice["val/cat/4.png"]

@@ -1,6 +1,7 @@
 """Exports of a model that gives several labels: sigmoids at the temperatures of the labels, and thresholds beside."""
 
 import json
+import shutil
 from functools import cache
 
 import pytest
@@ -13,6 +14,7 @@ from vit.export.exporting import FORMATS, export
 from vit.export.verify import num_different
 from vit.inference.predictor import load
 from vit.layout import OPENVINO_GRAPH
+from vit.weights.open import open_pretrained
 
 NAMES = {
     "onnx": "m.onnx", "pt2": "m.pt2", "safetensors": "m.safetensors", "timm": "t.safetensors", "hf": "m",
@@ -97,3 +99,17 @@ def test_an_export_with_a_softmax_is_not_kept(made, tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match="differs from the checkpoint"):
         export(made, "pt2", tmp_path / "m.pt2")
     assert not (tmp_path / "m.pt2").exists()
+
+
+@pytest.mark.parametrize("name", ["safetensors", "timm", "hf"])
+def test_exported_weights_come_back_with_their_thresholds(written, name):
+    found = open_pretrained(str(written(name)))
+    assert found.multilabel.thresholds.tolist() == [0.3, 0.5, 0.6]
+
+
+def test_another_head_in_a_folder_has_no_thresholds_of_before(written, tmp_path):
+    folder = shutil.copytree(written("hf"), tmp_path / "m")
+    config = json.loads((folder / "config.json").read_text())
+    config["id2label"] = {number: f"new {name}" for number, name in config["id2label"].items()}
+    (folder / "config.json").write_text(json.dumps(config))
+    assert open_pretrained(str(folder)).multilabel.thresholds.tolist() == [0.5] * 3

@@ -21,4 +21,5 @@ def test_a_label_with_few_images_of_either_value_keeps_1():
     labels[np.flatnonzero(labels[:, 0] == 1)[FEWEST - 1 :], 0] = -1
     found = fit_label_temperatures(labels, scored.probabilities)
     assert found.fitted[0] is None and found.values[0] == 1.0 and found.values[1] > 1.5
-    assert "1 of 2 labels are fitted" in found.words(("a", "b"))
+    value = f"{found.values[1]:.3f}"
+    assert f"1 of 2 labels are fitted ({value} to {value}), the others stay 1" in found.words(("a", "b"))

@@ -3,6 +3,7 @@
 import json
 import os
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from vit.csv_files import records
 from vit.errors import ResourceError, UsageError
 from vit.inference.prediction import Prediction
-from vit.inference.rows import JsonLinesWriter, from_json, merge, open_writer, to_json
+from vit.inference.rows import JsonLinesWriter, from_json, merge, open_writer, to_json, write_tables
 
 TOP = (("cat", 0.5), ("dög, the", 0.25), ("=1+1", 0.125))
 ROWS = [
@@ -165,3 +166,12 @@ def test_an_image_without_any_of_several_labels_is_ok_in_every_format(tmp_path):
                 writer.write(row)
     assert read_json(tmp_path / "rows.jsonl") == many
     assert '"labels": []' in (tmp_path / "rows.jsonl").read_text().splitlines()[1]
+
+
+def test_a_name_with_a_bar_is_in_no_list_of_a_csv(tmp_path):
+    path = tmp_path / "merged.csv"
+    with pytest.raises(UsageError, match=r"separated by '\|' in a CSV, and 'a\|b' contains it"):
+        write_tables(path, [pa.table({"path": ["1.png"], "labels": [["a|b", "a"]]})])
+    assert not path.exists()
+    write_tables(tmp_path / "merged.parquet", [pa.table({"path": ["1.png"], "labels": [["a|b", "a"]]})])
+    assert pq.read_table(tmp_path / "merged.parquet")["labels"].to_pylist() == [["a|b", "a"]]

@@ -123,18 +123,23 @@ def no_novelty(predictor: "Predictor", tta: "Tta | None" = None) -> str:
     """Why the predictions of a model have no novelty."""
     if tta is not None:
         return f"it is that of one view, and --tta {tta} averages several"
+    if predictor.multilabel is not None:
+        return "a model that gives several labels has none"
+    if predictor.is_exported:
+        return "an exported file has none; give the run or its checkpoint"
     if predictor.engine.name != "torch":
         return f"{predictor.engine.name} computes no features (--engine torch does)"
     return "the model was saved without features of training images"
 
 
 def check_separator(writer: "RowWriter", class_names: tuple[str, ...]) -> None:
-    """Raise UsageError where a class name would read as two in a set of a CSV file."""
+    """Raise UsageError where the name of a class or label would read as two in a list of a CSV file."""
     from vit.inference.rows import SEPARATOR
 
     found = next((name for name in class_names if SEPARATOR in name), None)
-    if writer.has_sets and writer.path.suffix.lower() == ".csv" and found is not None:
+    has_lists = writer.has_sets or writer.is_multilabel
+    if has_lists and writer.path.suffix.lower() == ".csv" and found is not None:
         raise UsageError(
-            f"--coverage separates labels by {SEPARATOR!r} in a CSV, and the class {found!r} contains it",
+            f"labels are separated by {SEPARATOR!r} in a CSV, and {found!r} contains it",
             "give --output a name that ends in .jsonl or .parquet",
         )

@@ -141,9 +141,11 @@ def merge_parts(folder: Path, output: Path | None) -> PredictionSummary:
     if output is not None and output.suffix.lower() not in (".parquet", ".csv"):
         raise UsageError(f"--output {output} ends in {output.suffix or 'nothing'}", "--merge writes .parquet or .csv")
 
+    from pyarrow.parquet import read_schema
+
     from vit.inference.manifest import Manifest
     from vit.inference.parts import check_parts, tables
-    from vit.inference.rows import write_tables
+    from vit.inference.rows import PROBABILITIES, write_tables
 
     manifest = Manifest(files.manifest_path)
     with ProgressReport(reporter, "part") as progress:
@@ -164,7 +166,8 @@ def merge_parts(folder: Path, output: Path | None) -> PredictionSummary:
     if output is not None:
         write_tables(output, tables(files, manifest))
         reporter.line(f"{found.num_rows:,} rows in {output}")
-        reporter.next_command("vit evaluate MODEL LABELED_FOLDER")
+        labeled = "LABELS.csv" if PROBABILITIES in read_schema(files.part_path(0)).names else "LABELED_FOLDER"
+        reporter.next_command(f"vit evaluate MODEL {labeled}")
     else:
         reporter.next_command(merge_command(folder))
     unlabeled = sum(count for status, count in found.statuses.items() if status not in DECIDED)

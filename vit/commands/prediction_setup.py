@@ -8,7 +8,7 @@ from vit.checkpoints.model_path import check_model
 from vit.commands.answer_options import AnswerOptions, no_novelty
 from vit.commands.tta_options import say_uncalibrated, warn_of_mirror
 from vit.console import Reporter
-from vit.inference.engines.engine_names import EngineName, check_engine
+from vit.inference.engines.engine_names import ONNX, OPENVINO, EngineName, check_engine
 
 if TYPE_CHECKING:
     from vit.inference.predictor import Predictor
@@ -48,7 +48,9 @@ class PredictionSetup:
         """
         from vit.inference.predictor import load
 
-        engine: EngineName = "torch" if self.wanted.reject_novel and self.engine == "auto" else self.engine
+        is_exported = Path(self.model).suffix in (ONNX, OPENVINO)
+        needs_torch = self.wanted.reject_novel and self.engine == "auto" and not is_exported
+        engine: EngineName = "torch" if needs_torch else self.engine
         predictor = load(self.model, self.device, self.precision, engine, num_images, self.wanted.tta)
         predictor.rule = self.wanted.rule(predictor, reporter)
         warn_of_mirror(self.model, self.wanted.tta, reporter)

@@ -66,7 +66,9 @@ def show_difference(
     where = f"{difference.num_images:,} of {len(files):,} files of {verify}" if files else "random images"
     reporter.line(f"compared on {where}: no label differs, probabilities by {difference.largest:.1e} at most")
     peer = difference.peer
-    if peer is not None:
+    if peer is not None and not peer.num_images:
+        reporter.line(f"{peer.library}'s own transform was not compared: Pillow decodes all files otherwise")
+    elif peer is not None:
         left_out = f", {peer.num_others:,} that Pillow decodes otherwise left out" if peer.num_others else ""
         reporter.line(
             f"{peer.library}'s own transform, from the bytes of {peer.num_images:,} files{left_out}: pixels differ by "

@@ -143,13 +143,15 @@ def use_words(trained: Trained, logits: str) -> str:
 
 
 def check_colors(trained: Trained, library: str) -> None:
-    """Raise UsageError unless the network sees RGB: the preprocessing of other libraries is for pictures of RGB."""
-    channels = trained.description.preprocess.channels
-    if channels != COLORS:
+    """Raise UsageError unless the network sees RGB of 8 bits: other libraries prepare such pictures alone."""
+    preprocess = trained.description.preprocess
+    fix = "give --format onnx, openvino, pt2 or safetensors"
+    if preprocess.channels != COLORS:
         raise UsageError(
-            f"the preprocessing of {library} is for 3 channels, and the network sees {channels}",
-            "give --format onnx, openvino, pt2 or safetensors",
+            f"the preprocessing of {library} is for 3 channels, and the network sees {preprocess.channels}", fix
         )
+    if preprocess.window is not None:
+        raise UsageError(f"the preprocessing of {library} has no window of values, and that of the network has", fix)
 
 
 class PeerFormat(Format):

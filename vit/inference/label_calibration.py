@@ -38,8 +38,9 @@ class LabelTemperatures:
         changed = [name for name, one in zip(label_names, self.fitted, strict=True) if one is not None and one.is_clear]
         if not changed:
             return f"of all {len(label_names):,} labels stay 1: the images do not tell them from 1"
-        lowest, highest = min(self.values), max(self.values)
-        words = f"of {len(changed):,} of {len(label_names):,} labels are fitted ({lowest:.3f} to {highest:.3f})"
+        values = [value for name, value in zip(label_names, self.values, strict=True) if name in changed]
+        between = f"{min(values):.3f} to {max(values):.3f}"
+        words = f"of {len(changed):,} of {len(label_names):,} labels are fitted ({between})"
         return words if len(changed) == len(label_names) else f"{words}, the others stay 1"
 
 

@@ -41,6 +41,7 @@ class Predictor:
         validation_scores: what the network gave its validation images; None where the file has no such numbers.
         novelty: what recognizes images unlike the training images; None where the file or the engine has none.
         licence: licence of the weights that the training started from; None: random weights, or not stated.
+        is_exported: whether the model is a file of `vit export`, not a checkpoint.
     """
 
     def __init__(
@@ -50,8 +51,9 @@ class Predictor:
         validation_scores: ValidationScores | None,
         novelty: Novelty | None = None,
         licence: str | None = None,
+        is_exported: bool = False,
     ) -> None:
-        self.engine, self.licence = engine, licence
+        self.engine, self.licence, self.is_exported = engine, licence, is_exported
         self.class_names = class_names
         self.validation_scores = validation_scores
         has_features = novelty is not None and isinstance(engine, Engine) and engine.keep_features()
@@ -241,7 +243,7 @@ def load(
     if path.suffix == OPENVINO:
         exported = OpenVinoEngine(read_openvino(path), precision, path)
         told = exported.description
-        return Predictor(exported, told.class_names, told.validation_scores, licence=told.licence)
+        return Predictor(exported, told.class_names, told.validation_scores, licence=told.licence, is_exported=True)
     file = checkpoint_of(path)
     network, description, novelty = checkpoint.load_with_novelty(file)
     if precision == "auto" and description.precision == "32-true":
@@ -263,4 +265,4 @@ def _load_onnx(path: Path, precision: str) -> Predictor:
         raise UsageError(f"--precision {precision}, but an ONNX file is computed with 32-true", "leave --precision out")
     engine = OnnxEngine(path)
     told = engine.description
-    return Predictor(engine, told.class_names, told.validation_scores, licence=told.licence)
+    return Predictor(engine, told.class_names, told.validation_scores, licence=told.licence, is_exported=True)

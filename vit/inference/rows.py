@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from vit.atomic_files import atomic_write
 from vit.csv_files import TableWriter, create
-from vit.errors import ResourceError
+from vit.errors import ResourceError, UsageError
 from vit.inference.files import check_output
 from vit.inference.prediction import Prediction
 from vit.inference.scored_label_rows import PROBABILITY
@@ -205,7 +205,13 @@ def _parquet_type(name: str) -> pa.DataType:
 
 
 def _joined(cells: list[str] | list[float]) -> str:
-    """A list in a cell of a CSV."""
+    """A list in a cell of a CSV. UsageError where one of its texts would read as two."""
+    twofold = next((cell for cell in cells if isinstance(cell, str) and SEPARATOR in cell), None)
+    if twofold is not None:
+        raise UsageError(
+            f"labels are separated by {SEPARATOR!r} in a CSV, and {twofold!r} contains it",
+            "give --output a name that ends in .parquet",
+        )
     return SEPARATOR.join(cell if isinstance(cell, str) else f"{cell:.{DIGITS}f}" for cell in cells)
 
 

@@ -51,7 +51,8 @@ def open_pretrained(source: str) -> Pretrained:
         return _foreign(source, fetched.weights, FolderConfig(preprocess=stated, class_names=fetched.class_names))
     path = from_hugging_face(name) if library == "hf" else Path(source).expanduser()
     if path.is_dir() and any((path / file).is_file() for file in ("config.json", *FOLDER_FILES)):
-        return _foreign(source, read_weights_file(path), read_folder(path))
+        found = _foreign(source, read_weights_file(path), read_folder(path))
+        return _with_own_rules(found, path / "model.safetensors")
     path = start_of(path)
     if path.suffix == ".ckpt":
         return _checkpoint(source, path)
@@ -71,12 +72,7 @@ def _checkpoint(source: str, path: Path) -> Pretrained:
 
 def _exported(source: str, path: Path, words: str) -> Pretrained:
     """A file of `vit export`: its description says what shapes do not."""
-    try:
-        plain = json.loads(words)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} has a broken description: {first_line(error)}", "export it again") from error
-    description = read_description(plain, path, "export it again")
-    weights = read_weights_file(path)
+    description, weights = _description(path, words), read_weights_file(path)
     expected_weights(description, len(weights), path)
     options = description.spec.options
     is_rotary = "rope2d" in str(options.get("pos_embed"))
@@ -92,6 +88,30 @@ def _exported(source: str, path: Path, words: str) -> Pretrained:
         return replace(found, network=network)
     not_shown = {name: value for name, value in options.items() if name in _NOT_SHOWN}
     return replace(found, network=None, options=not_shown) if not_shown else found
+
+
+def _with_own_rules(found: Pretrained, path: Path) -> Pretrained:
+    """The weights of a folder with the thresholds and scores that `vit export` wrote into their file, if it did."""
+    if not path.is_file() or KEY not in (metadata := read_metadata(path)):
+        return found
+    description = _description(path, metadata[KEY])
+    if description.class_names != found.class_names:
+        return found
+    return replace(
+        found,
+        multilabel=description.multilabel,
+        temperature=description.temperature,
+        validation_scores=description.validation_scores,
+    )
+
+
+def _description(path: Path, words: str) -> Description:
+    """The description in a file of `vit export`; CheckpointError where it is broken."""
+    try:
+        plain = json.loads(words)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} has a broken description: {first_line(error)}", "export it again") from error
+    return read_description(plain, path, "export it again")
 
 
 def _described(source: str, format: str, weights: Weights, description: Description, told_by: str) -> Pretrained:
