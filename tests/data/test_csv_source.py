@@ -133,6 +133,7 @@ def test_a_column_that_is_there_twice_cannot_be_given(tmp_path: Path) -> None:
         open_source(str(path), columns=TableColumns(label="kind"))
 
 
+@pytest.mark.faults("D35")
 @pytest.mark.parametrize("header", ["path,label,label", "path,label,split,Split", "path,Path,label"])
 def test_a_column_that_is_read_is_there_once(tmp_path: Path, header: str) -> None:
     path = table(tmp_path, f"{header}\n1.jpg,a,b,c\n2.jpg,b,a,c\n")

@@ -83,7 +83,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("D34", "the same file several times in data that are divided into folds",
               "copies are in the fold of the same image, and counted; they never test a network that learned one"),
         Fault("D35", "a column that is given by name and that a CSV lacks, or for DATA without columns (folders, "
-              "shards, data sets by name)",
+              "shards, data sets by name); a column that is read and stands in a CSV twice",
               "refused with the option and the nearest column; a CSV that has another column like labels notes it", 2),
     ),
     "Images": (
