@@ -37,7 +37,7 @@ class LossWords:
             smoothed = _option(options, "optim", "label_smoothing")
             included = ["augmentation"] * _varies(options) + ["label smoothing"] * bool(smoothed) + others
         kind = "asymmetric loss" if is_asymmetric else plain
-        with_what = f" with {_listed(included)}" if included else ""
+        with_what = f" with {' and '.join(included)}" if included else ""
         what = f"The training loss is the {kind}{with_what}."
         return cls(axis, f"{what} The validation loss is the {plain} of the labels alone.")
 
@@ -51,7 +51,3 @@ def _varies(options: Any) -> bool:
 
 def _option(options: Any, part: str, name: str) -> Any:
     return (options.get(part) or {}).get(name)
-
-
-def _listed(words: list[str]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
