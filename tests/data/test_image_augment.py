@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torchvision.transforms.v2 import functional as TF
 
 from vit.data.augment import Augment, ImageAugment
-from vit.data.draws import hashed
+from vit.data.draws import hashed, uniform
 from vit.data.preprocess import Preprocess
 
 PREPROCESS = Preprocess(32)
@@ -40,6 +41,22 @@ def test_crops_have_the_areas_and_ratios_of_the_paper() -> None:
     for start, length in ((left, width), (top, height)):
         place = start[length < 220] / (256 - length[length < 220])
         assert place.min() < 0.1 and place.max() > 0.9 and abs(place.mean() - 0.5) < 0.1
+
+
+@pytest.mark.parametrize("size", [(533, 400), (480, 640), (300, 300), (1080, 1920)])
+def test_crops_of_usual_pictures_are_those_that_recipes_were_measured_with(
+    size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Areas and ratios as drawn, cut at the ends of the picture."""
+    boxes: list[tuple[int, int]] = []
+    monkeypatch.setattr(TF, "resized_crop", lambda image, top, left, *box, **_: boxes.append(box[:2]) or image)
+    for key in KEYS:
+        ImageAugment(Augment(crop=0.35), PREPROCESS).crop(torch.zeros(3, *size, dtype=torch.uint8), key)
+    height, width = size
+    for key, box in zip(KEYS, boxes, strict=True):
+        area, ratio = uniform(4, key, 1)[:2]
+        pixels, shape = (0.35 + 0.65 * area) * height * width, 0.75 * (16 / 9) ** ratio
+        assert box == (min(height, round((pixels / shape) ** 0.5)), min(width, round((pixels * shape) ** 0.5)))
 
 
 @pytest.mark.parametrize("size", [(64, 640), (640, 64), (64, 130), (64, 64)])

@@ -116,8 +116,8 @@ class ImageAugment:
     def crop(self, image: Tensor, draw_seed: int) -> Tensor:
         """A random box of the picture, resized to S, drawn from `draw_seed`.
 
-        Areas and ratios are those of torchvision's RandomResizedCrop. Where no box of such a ratio has the area in the
-        picture, the box has another ratio.
+        Areas and ratios are those of torchvision's RandomResizedCrop. A box that the picture cuts to less than the
+        smallest area gets another ratio.
         """
         if not self.augment.crops:
             return self.preprocess(image)
@@ -125,11 +125,13 @@ class ImageAugment:
         area, ratio, x, y = uniform(4, draw_seed, 1).tolist()
         area = height * width * (self.augment.crop + (1.0 - self.augment.crop) * area)
         ratio = (3 / 4) * (16 / 9) ** ratio  # log-uniform between 3:4 and 4:3
-        box_width, box_height = (max(1, round(side**0.5)) for side in (area * ratio, area / ratio))
-        if box_width > width:  # a narrow picture keeps the area, not the ratio
-            box_width, box_height = width, round(area / width)
-        if box_height > height:
-            box_width, box_height = min(width, round(area / height)), height
+        box_width = min(width, max(1, round((area * ratio) ** 0.5)))
+        box_height = min(height, max(1, round((area / ratio) ** 0.5)))
+        if box_width * box_height < self.augment.crop * height * width:  # in long pictures, or of a large `crop`
+            if box_height == height:
+                box_width = min(width, max(1, round(area / height)))
+            elif box_width == width:
+                box_height = min(height, max(1, round(area / width)))
         top, left = round(y * (height - box_height)), round(x * (width - box_width))
         size = [self.preprocess.image_size] * 2
         interpolation = InterpolationMode(self.preprocess.interpolation)
