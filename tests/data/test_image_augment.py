@@ -70,7 +70,7 @@ def test_crops_of_narrow_pictures_keep_the_smallest_area(size: tuple[int, int]) 
         place = augment.crop(picture, key)[:2].flatten(1)
         sides = 4 * (place.amax(1) - place.amin(1)).double()
         areas.append(float(sides.prod()) / (height * width))
-    assert min(areas) > 0.25 and max(areas) > 0.8
+    assert min(areas) > 0.25 and max(areas) > 0.6
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 50), (300, 6), (32, 32), (31, 64)])
