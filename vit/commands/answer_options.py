@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from vit.inference.answers import AnswerRule
     from vit.inference.prediction_sets import SetMethod
     from vit.inference.predictor import Predictor
-    from vit.inference.rows import RowWriter
     from vit.inference.tta import Tta
 
 SHOWN_CLASSES = 10
@@ -130,16 +129,3 @@ def no_novelty(predictor: "Predictor", tta: "Tta | None" = None) -> str:
     if predictor.engine.name != "torch":
         return f"{predictor.engine.name} computes no features (--engine torch does)"
     return "the model was saved without features of training images"
-
-
-def check_separator(writer: "RowWriter", class_names: tuple[str, ...]) -> None:
-    """Raise UsageError where the name of a class or label would read as two in a list of a CSV file."""
-    from vit.inference.rows import SEPARATOR
-
-    found = next((name for name in class_names if SEPARATOR in name), None)
-    has_lists = writer.has_sets or writer.is_multilabel
-    if has_lists and writer.path.suffix.lower() == ".csv" and found is not None:
-        raise UsageError(
-            f"labels are separated by {SEPARATOR!r} in a CSV, and {found!r} contains it",
-            "give --output a name that ends in .jsonl or .parquet",
-        )

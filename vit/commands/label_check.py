@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vit.commands.train_plan import warn_of_seen
 from vit.console import Reporter, percent
 from vit.csv_files import new_table
 from vit.errors import DataError, ResourceError, UsageError
@@ -139,8 +140,8 @@ def _predictions(folder: Path, reporter: Reporter) -> "FoldPredictions":
 
 def _warn_of_seen(sentences: Sequence[str], reporter: Reporter) -> None:
     """Warn of images that the networks have learned before, with the sentences of `seen_before`."""
-    for sentence in sentences:
-        reporter.notice(f"WARNING: {sentence}; a network that has learned a wrong label does not doubt it")
+    why = "a network that has learned a wrong label does not doubt it"
+    warn_of_seen(reporter, (f"{sentence}; {why}" for sentence in sentences))
 
 
 def _compared(source: "Source", predictions: "FoldPredictions", folder: Path) -> LabelCheck:

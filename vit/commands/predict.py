@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from vit.commands.answer_options import AnswerOptions, check_separator
+from vit.commands.answer_options import AnswerOptions
 from vit.commands.arguments import ModelOrExport, Paths, PositiveInt, StrPath, new_file, path_list
 from vit.commands.executor_options import ExecutorOptions
 from vit.commands.predict_cluster import check_where, predict_on_cluster
@@ -127,13 +127,14 @@ def predict(
     listed = list_images(inputs, recursive, columns)
     files = listed.paths
 
-    from vit.inference.rows import open_writer
+    from vit.inference.rows import check_separator, open_writer
 
     writer = open_writer(rows_file, top_k)  # a wrong ending must show before the model is loaded
     reporter = Reporter(quiet=not is_first())
     predictor = setup.load(len(files), reporter)
     setup.configure(writer, predictor)
-    check_separator(writer, predictor.class_names)
+    if (writer.has_sets or writer.is_multilabel) and rows_file.suffix.lower() == ".csv":
+        check_separator(predictor.class_names, ".jsonl or .parquet")
     own = files[_rank() :: _num_processes()]
     found = predictor.predict_files(own, setup.num_ranked(predictor), batch_size, listed.reader)
     rows = _watched(found, len(own), reporter)

@@ -205,15 +205,18 @@ def _pair_findings(images: ImageList, scanned: ScannedImages, is_multilabel: boo
         yield _pair_finding(images, match, False, is_multilabel)
 
 
+_CHOOSES = "the validation images choose the checkpoint, which the test measures"
+
+
 def _pair_finding(images: ImageList, match: Match, exact: bool, is_multilabel: bool) -> Finding:
     one, other = images.describe(match.image), images.describe(match.other)
     severity: Severity = "warning"
     if match.relation == "across":
         kind = "same_image_across_splits" if exact else "near_duplicate_across_splits"
-        severity = "error" if exact and other[0] == "train" else "warning"
-        suggestion = "remove one of the two: a test image must not be a training image"
-        if other[0] != "train":
-            suggestion = "remove one of the two: the validation images choose the checkpoint, which the test measures"
+        in_train = other[0] == "train"
+        severity = "error" if exact and in_train else "warning"
+        why = "a test image must not be a training image"
+        suggestion = f"remove one of the two: {why if in_train else _CHOOSES}"
     elif match.relation == "conflict":
         kind = "label_conflict" if exact else "near_label_conflict"
         severity = "error" if exact else "warning"

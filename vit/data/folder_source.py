@@ -60,7 +60,8 @@ def _check_layout(root: Path, names: list[str]) -> None:
 
 
 def _has_split(folder: Path, split: str) -> bool:
-    return any(name.casefold() in SPLIT_SYNONYMS[split] for name in subfolders(folder, Counter()))
+    with os.scandir(folder) as entries:  # a class folder may hold many images: only names are looked at
+        return any(entry.name.casefold() in SPLIT_SYNONYMS[split] and entry.is_dir() for entry in entries)
 
 
 def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: list[str]) -> Source:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from vit.errors import CheckpointError, UsageError, first_line
-from vit.export.format import Classify, Format, check_colors, description_text
+from vit.export.format import Classify, Format, check_pictures, description_text
 from vit.export.quiet import quiet
 from vit.inference.activation import probabilities_of
 from vit.inference.deployed import Trained, input_words, notes
@@ -39,7 +39,7 @@ class CoreMlPackage(Format):
     extra = "coreml"
 
     def write(self, trained: Trained, path: Path) -> None:
-        check_colors(trained, "Core ML")
+        check_pictures(trained, "Core ML")
         with quiet(), contextlib.redirect_stderr(io.StringIO()):  # its bars of progress ignore what was asked for
             model = _converted(trained)
             model.short_description = f"{trained.description.spec.name} by vit-lightning"

@@ -142,7 +142,7 @@ def use_words(trained: Trained, logits: str) -> str:
     return f"\nhas_label = {logits}.sigmoid() >= torch.tensor({thresholds})  # (batch, {len(rules)})"
 
 
-def check_colors(trained: Trained, library: str) -> None:
+def check_pictures(trained: Trained, library: str) -> None:
     """Raise UsageError unless the network sees RGB of 8 bits: other libraries prepare such pictures alone."""
     preprocess = trained.description.preprocess
     fix = "give --format onnx, openvino, pt2 or safetensors"

@@ -11,7 +11,7 @@ from torch import Tensor
 from vit.data.preprocess import Preprocess
 from vit.errors import UsageError
 from vit.export.calibrated import calibrated_weights
-from vit.export.format import Peer, PeerFormat, check_colors, use_words
+from vit.export.format import Peer, PeerFormat, check_pictures, use_words
 from vit.export.weights import folded_metadata, save_weights
 from vit.inference.activation import calibrated_probabilities
 from vit.inference.deployed import Trained
@@ -39,7 +39,7 @@ class TimmFile(PeerFormat):
     ending = ".safetensors"
 
     def write(self, trained: Trained, path: Path) -> None:
-        check_colors(trained, "timm")
+        check_pictures(trained, "timm")
         weights, _, _ = _in_timm(trained)
         kept = {key: value.contiguous() for key, value in weights.items()}
         save_weights(kept, path, folded_metadata(trained.description))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vit.errors import UsageError
 from vit.export.calibrated import calibrated_weights
-from vit.export.format import Peer, PeerFormat, check_colors, use_words
+from vit.export.format import Peer, PeerFormat, check_pictures, use_words
 from vit.export.weights import folded_metadata, save_weights
 from vit.inference.activation import calibrated_probabilities
 from vit.inference.deployed import Trained
@@ -33,7 +33,7 @@ class TransformersFolder(PeerFormat):
     extra = "hub"
 
     def write(self, trained: Trained, path: Path) -> None:
-        check_colors(trained, "transformers")
+        check_pictures(trained, "transformers")
         network = trained.network
         if not isinstance(network, VisionTransformer):
             name = trained.description.spec.name

@@ -204,14 +204,23 @@ def _parquet_type(name: str) -> pa.DataType:
     return pa.float32() if name == NOVELTY or name.startswith(("probability", PROBABILITY)) else pa.string()
 
 
-def _joined(cells: list[str] | list[float]) -> str:
-    """A list in a cell of a CSV. UsageError where one of its texts would read as two."""
-    twofold = next((cell for cell in cells if isinstance(cell, str) and SEPARATOR in cell), None)
+def check_separator(names: Iterable[str], endings: str) -> None:
+    """Raise UsageError where a name would read as two in a list of a CSV file.
+
+    Args:
+        endings: other endings of --output, for the advice.
+    """
+    twofold = next((name for name in names if SEPARATOR in name), None)
     if twofold is not None:
         raise UsageError(
             f"labels are separated by {SEPARATOR!r} in a CSV, and {twofold!r} contains it",
-            "give --output a name that ends in .parquet",
+            f"give --output a name that ends in {endings}",
         )
+
+
+def _joined(cells: list[str] | list[float]) -> str:
+    """A list in a cell of a CSV. UsageError where one of its texts would read as two."""
+    check_separator((cell for cell in cells if isinstance(cell, str)), ".parquet")
     return SEPARATOR.join(cell if isinstance(cell, str) else f"{cell:.{DIGITS}f}" for cell in cells)
 
 

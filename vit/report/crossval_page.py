@@ -1,6 +1,7 @@
 """A cross-validation as one self-contained HTML page"""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +28,7 @@ class CrossvalContent:
     division: str
     folder: str
     judges: str
-    seen_before: list[str]
+    seen_before: Sequence[str]
     num_right: int
     num_images: int
     num_classes: int

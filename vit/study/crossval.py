@@ -33,6 +33,7 @@ class CrossvalResult:
         num_last_better: number of folds whose last weights are clearly more accurate on the validation images than the
             checkpoint that predicted.
         left_out: images that could not be read and that no fold has tested, each with the reason.
+        seen_before: sentences about images that the first weights of all folds know already.
     """
 
     description: Mapping[str, JsonValue]
@@ -41,11 +42,7 @@ class CrossvalResult:
     runs: tuple[Path, ...]
     num_last_better: int
     left_out: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def seen_before(self) -> list[str]:
-        """Sentences about images that the first weights of all folds know already."""
-        return _seen_before(self.description)
+    seen_before: Sequence[str] = ()
 
     @property
     def judges(self) -> str:
@@ -66,11 +63,6 @@ class CrossvalResult:
         """What `last_weights_warning` says, for the folds."""
         remedy = "predicted: --optim.best_metric last predicts with the last weights."
         return last_weights_warning(self.num_last_better, len(self.runs), "folds", remedy)
-
-
-def _seen_before(description: Mapping[str, JsonValue]) -> list[str]:
-    found = description.get("seen_before", [])
-    return [str(sentence) for sentence in found] if isinstance(found, list) else []
 
 
 def fold_cells(recipe: Recipe, network: str, inputs: Sequence[Inputs], num_images: Sequence[int]) -> list[Cell]:
@@ -136,7 +128,8 @@ class CrossvalDirectory(CrossvalLayout):
     @property
     def seen_before(self) -> list[str]:
         """Sentences about images that the first weights of all folds know already; DataError as for `description`."""
-        return _seen_before(self.description())
+        found = self.description().get("seen_before", [])
+        return [str(sentence) for sentence in found] if isinstance(found, list) else []
 
     def runs(self) -> list[RunDirectory]:
         """The run of each fold."""
@@ -174,4 +167,5 @@ class CrossvalDirectory(CrossvalLayout):
         summary = {**description, **asdict(accuracy), **({"left_out": left_out} if left_out else {})}
         write_json(self.summary_path, summary)
         num_last_better = sum(result.last_is_better for result in results)
-        return CrossvalResult(description, found, accuracy, tuple(run.path for run in runs), num_last_better, left_out)
+        paths = tuple(run.path for run in runs)
+        return CrossvalResult(description, found, accuracy, paths, num_last_better, left_out, self.seen_before)
