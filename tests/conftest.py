@@ -4,7 +4,7 @@ import contextlib
 import io
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -177,8 +177,8 @@ HOSTILE_NAMES = (
 
 
 @pytest.fixture(scope="session")
-def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of images with odd names and of other files. Tests must not write to it."""
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder of images with odd names and of other files. A test that writes to it makes the last one fail."""
     folder = tmp_path_factory.mktemp("mixed")
     generator = np.random.default_rng(5)
     for place, name in enumerate(HOSTILE_NAMES):
@@ -195,7 +195,9 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / ".hidden.png").write_bytes(whole)
     (folder / "below").mkdir()
     (folder / "below" / "deep.png").write_bytes(whole)
-    return folder
+    made = sorted(os.fsencode(path) for path in folder.rglob("*"))
+    yield folder
+    assert sorted(os.fsencode(path) for path in folder.rglob("*")) == made, "a test wrote to the folder that all share"
 
 
 @pytest.fixture(scope="session")
