@@ -56,9 +56,9 @@ def claims_page(kept: Mapping[str, Kept], rows: Mapping[str, Row], claims: Seque
         *meanings(),
         "",
         "Errors are wrong answers in percent of the test images, and a difference of two percentages is in points. The "
-        "numbers in parentheses are 95 % intervals. They cover other seeds and other test images. The value p is "
-        "corrected for all comparisons of a section ([how](measurements.md#do-the-intervals-hold)). The intervals are "
-        "not.",
+        "numbers in parentheses are 95 % intervals. Those of errors cover other seeds and other test images. Those of "
+        "gradients and distances cover other seeds alone, and those of times other turns. The value p is corrected for "
+        "all comparisons of a section ([how](measurements.md#do-the-intervals-hold)). The intervals are not.",
         "",
     ]
     for claim in claims:

@@ -1,8 +1,9 @@
 """Whether the numbers of a section of docs/claims.md agree with what its claim says. Words follow from numbers.
 
 A claim says for each of its comparisons what it expects: "more", "less" or "same". A comparison holds where the
-corrected test tells the two apart, in the expected direction. "same" holds where the test does not tell them apart,
-which is not a proof of equality. A pair with one common seed has no test, and decides nothing.
+corrected test tells the two apart, in the expected direction. "same" holds where the interval of the difference lies
+within 1 point. A claim of "same" alone says that nothing differs, and only a difference that is found contradicts it.
+A pair with one common seed has no test, and decides nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,14 +15,19 @@ from results_rows import Claim
 from results_words import Compared, away_from_zero, compared, compared_by_condition, ends
 
 MEANING = (
-    ("Supported", "every comparison of the claim is as it says, by the corrected test; for lines by the interval"),
-    ("Partly supported", "some of them do, and the others cannot be told apart"),
+    (
+        "Supported",
+        "every comparison of the claim is as it says, by the corrected test; for lines by the interval; the same where "
+        "the interval lies within 1 point",
+    ),
+    ("Partly supported", "some of them are, and the others decide nothing"),
     ("Mixed", "some agree with the claim, and some contradict it"),
     ("Not shown", "none of them can be told apart, which does not prove that they are equal"),
     ("Contradicted", "some differ in the other direction, and none as the claim says"),
     ("Not contradicted", "the claim says that nothing differs, and no test finds a difference"),
     ("Measured", "the claim is a number, and its distance from the measured one is given"),
 )
+SAME = 0.01  # error: what is nearer counts as the same beside comparisons that differ
 FEW = 2  # kinds of test images that a verdict lists; of more it counts
 
 
@@ -47,19 +53,28 @@ def verdict_of(claim: Claim, found: Answers | Lines) -> Verdict:
     expected = dict(zip(claim.compare, claim.expects, strict=True))
     judged = [(one, expected[one.first, one.second]) for one in compared(found, claim.compare)]
     judged = [(one, word) for one, word in judged if word]
-    agree = [_agrees(one, word) for one, word in judged]
+    agree = _agreement(judged)
     # One sentence for each kind of outcome: a contradiction first, then what agrees, then what cannot be told apart.
     shown = [judged[agree.index(outcome)][0] for outcome in (False, True, None) if outcome in agree]
     return Verdict(_label(agree, [word for _, word in judged]), " ".join(one.sentence(claim.names) for one in shown))
 
 
-def _agrees(one: Compared, word: str) -> bool | None:
-    """True where a comparison of errors is as expected, False where it contradicts, None where it decides nothing."""
-    if word == "same" and one.found.is_tested:
-        return not one.is_apart
-    if not one.is_apart:
+def _agreement(judged: Sequence[tuple[Compared, str]]) -> list[bool | None]:
+    """For each comparison of errors: True where it is as expected, False where it contradicts, None where neither."""
+    nothing_differs = all(word == "same" for _, word in judged)
+    return [_agrees(one, word, nothing_differs=nothing_differs) for one, word in judged]
+
+
+def _agrees(one: Compared, word: str, *, nothing_differs: bool) -> bool | None:
+    if not one.found.is_tested:
         return None
-    return (one.gap.value > 0) == (word == "more")
+    if one.is_apart:
+        return word != "same" and (one.gap.value > 0) == (word == "more")
+    if word != "same":
+        return None
+    assert one.gap.low is not None
+    assert one.gap.high is not None
+    return True if nothing_differs or max(-one.gap.low, one.gap.high) < SAME else None
 
 
 def _label(agree: Sequence[bool | None], words: Sequence[str]) -> str:
@@ -82,7 +97,7 @@ def _of_conditions(claim: Claim, answers: Answers) -> Verdict:
     judged = [one for one in everything if one.condition in words]
     # Expectations are about accuracy or a share of the images; comparisons are about errors.
     turned = {"more": "less", "less": "more", "same": "same"}
-    agree = [_agrees(one, turned[words[one.condition]]) for one in judged]
+    agree = _agreement([(one, turned[words[one.condition]]) for one in judged])
     label = _label(agree, [words[one.condition] for one in judged])
     names = claim.names.get(first, first), claim.names.get(second, second)
     if len(judged) <= FEW:

@@ -83,6 +83,16 @@ def test_a_pair_with_one_common_seed_agrees_with_nothing(rows, verdict_of):
     assert alone.p == among.p < 1
 
 
+def test_what_a_test_did_not_tell_apart_is_no_agreement_beside_what_differs(rows, verdict_of):
+    """Two wide intervals around zero were "Partly supported (1 of 2)"."""
+    pairs, words = (("a", "b"), ("c", "d")), ("more", "same")
+    made = claim(rows, compare=pairs, expects=words)
+    assert verdict_of(made, answers({"a": 0.9, "b": 0.9, "c": 0.8, "d": 0.8}, seeds=2)).label == "Not shown"
+    assert verdict_of(made, answers({"a": 0.5, "b": 0.9, "c": 0.8, "d": 0.8})).label == "Partly supported (1 of 2)"
+    equal = answers({"a": 0.5, "b": 0.9, "c": 0.9}).correct[""]
+    assert verdict_of(made, answers_of(SIZE, {"": {**equal, "d": equal["c"]}})).label == "Supported"
+
+
 def test_a_comparison_without_expectation_decides_nothing(rows, verdict_of):
     made = claim(rows, compare=(("a", "b"), ("c", "b")), expects=("", "more"))
     assert verdict_of(made, answers({"a": 0.99, "b": 0.9, "c": 0.5})).label == "Supported"

@@ -58,6 +58,26 @@ def test_backgrounds_keep_the_mean_color_and_lose_the_shapes():
     assert blurred(torch.zeros(3, 2, 2, dtype=torch.uint8)).shape == (3, 2, 2)
 
 
-@pytest.mark.parametrize(("side", "patches", "cells"), [(224, 14, 14), (224, None, 14), (32, None, 8), (13, None, 13)])
-def test_cells_are_patches_or_divide_the_side(side, patches, cells):
+@pytest.mark.parametrize(
+    ("side", "patches", "cells"),
+    [(224, 14, 14), (224, None, 14), (32, None, 8), (13, None, 13), (331, None, 14), (61, None, 14), (2, None, 2)],
+)
+def test_cells_are_patches_or_divide_the_side_or_are_fourteen(side, patches, cells):
     assert grid_size_for(side, patches) == cells
+
+
+@pytest.mark.parametrize("side", [16, 17, 19])
+def test_a_side_that_is_not_divided_is_tested_as_well(side):
+    """One square for the whole image made every order the same: nothing was better than random."""
+    grid_size, shown = grid_size_for(side, None), []
+    image = torch.full((3, side, side), 200, dtype=torch.uint8)
+    image[:, side // 2 :] = 100
+    importance = {"m": torch.rand(grid_size, grid_size, generator=torch.Generator().manual_seed(0))}
+
+    def half(images):
+        shown.append(images)
+        return images[:, :, : side // 2].float().mean(dim=(1, 2, 3)) / 200
+
+    found = faithfulness(half, image, torch.zeros_like(image), importance, grid_size)["m"]
+    assert found.deletion != found.random
+    assert (shown[0][2:] > 0).float().mean().item() == pytest.approx(0.5, abs=0.03)

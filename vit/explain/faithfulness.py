@@ -17,6 +17,7 @@ from torchvision.transforms.v2.functional import gaussian_blur
 STEPS = 10
 RANDOM_ORDERS = 4
 MAX_GRID_SIZE = 14  # for a network without patches
+MIN_GRID_SIZE = 4  # with fewer squares an order says little
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,8 @@ def faithfulness(
         + [_shown(order, grid_size, num_steps) for order in ranked]
         + [~_shown(order, grid_size, num_steps) for order in ranked]
     )  # whether each square shows the image (num_orders * (num_steps - 1), grid_size, grid_size)
-    side = image.shape[-1] // grid_size
-    masks = shown.repeat_interleave(side, dim=1).repeat_interleave(side, dim=2)[:, None]
-    between = torch.where(masks, image, background)
+    masks = F.interpolate(shown[:, None].to(torch.uint8), size=image.shape[-2:], mode="nearest-exact")
+    between = torch.where(masks.bool(), image, background)
     values = probability(torch.cat((image[None], background[None], between)))
     of_image, of_background = values[0], values[1]
     curves = values[2:].view(-1, num_steps - 1)
@@ -78,8 +78,12 @@ def faithfulness(
 
 
 def grid_size_for(image_size: int, patch_grid_size: int | None) -> int:
-    """Number of squares along a side: a ViT's patches, else the largest number up to 14 that divides the side."""
-    return patch_grid_size or max(size for size in range(1, MAX_GRID_SIZE + 1) if image_size % size == 0)
+    """Number of squares along a side: a ViT's patches, else the largest number up to 14 that divides the side.
+
+    A side such as 331, which no number from 4 to 14 divides, has 14 squares whose widths differ by a pixel.
+    """
+    largest = max(size for size in range(1, MAX_GRID_SIZE + 1) if image_size % size == 0)
+    return patch_grid_size or (largest if largest >= MIN_GRID_SIZE else min(MAX_GRID_SIZE, image_size))
 
 
 def mean_color(image: Tensor) -> Tensor:
