@@ -181,6 +181,7 @@ def test_unfinished_folds_are_named(vit, killed, tmp_path):
 
 @pytest.mark.parametrize(("words", "said"), [
     (("--folds", "1"), "--folds 1"), (("--time", "5min"), "optim.time"), (("--data.fold", "1/3"), "data.fold"),
+    (("--data.test", "0.4"), "each fold is the test of its network"),
     (("--resume", "auto"), "--resume is for vit train"), (("--batch_size", "auto"), "optim.batch_size"),
     (("--fold", "3"), "--folds"),
 ])  # fmt: skip
@@ -195,7 +196,8 @@ def test_the_help_hides_what_is_refused(vit):
     said = vit("crossval", "--help").out
     assert "--folds" in said and "--data.groups" in said
     assert not re.findall(
-        r"--resume RUN|--data.fold\b|--optim.time|teacher|distill|mlflow_register|find:|auto: on a GPU", said
+        r"--resume RUN|--data.fold\b|--data.test\b|--optim.time|teacher|distill|mlflow_register|find:|auto: on a GPU",
+        said,
     )
 
 

@@ -93,6 +93,14 @@ def test_columns_of_data_without_columns_are_refused(vit, two, digits_run, optio
 
 
 @pytest.mark.faults("D35")
+@pytest.mark.parametrize("option", ["label_column", "image_column"])
+def test_a_column_without_data_is_refused(vit, digits_run, option, here):
+    """The column was ignored, and the labels of the training were measured."""
+    answer = vit("evaluate", digits_run.path, f"--{option}", "species")
+    assert answer.code == 2 and f"--{option} is for DATA" in answer.err and not list(here.iterdir())
+
+
+@pytest.mark.faults("D35")
 def test_prediction_reads_the_given_column(vit, digits_run, colors, here):
     names = [str(path) for path in sorted(colors.glob("*/*.png"))[:4]]
     (here / "list.csv").write_text("path,thumb\n" + "".join(f"{names[0]},{name}\n" for name in names))

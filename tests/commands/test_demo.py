@@ -210,7 +210,8 @@ def test_a_model_without_a_run_has_a_name_and_its_validation_accuracy(digits_run
     shutil.copy(digits_run.best, alone)
     heading = heading_of(alone, load(alone, "cpu"))
     assert heading.title == "vit_nano_patch2_8" and examples_of(alone, tmp_path) == []
-    assert heading.lines[1].startswith("Validation accuracy ") and "<b>" not in heading.html.replace("<p>", "")
+    assert heading.lines[1].startswith("Validation accuracy ") and heading.lines[1].endswith(", which is no test")
+    assert "<b>" not in heading.html.replace("<p>", "")
     assert "&lt;b&gt;bird" in heading.html
 
 

@@ -8,9 +8,9 @@ from vit.errors import UsageError
 DIGITS = "no DATA is given: digits are trained on"
 
 
-@pytest.mark.parametrize("flag", ["--dry_run", "--dry_run=true"])
+@pytest.mark.parametrize("flag", [("--dry_run",), ("--dry_run=true",), ("--dry_run", "true")])
 def test_a_dry_run_shows_the_plan_and_leaves_nothing(vit, colors, here, flag):
-    answer = vit("train", flag, colors, "--epochs", 3)
+    answer = vit("train", *flag, colors, "--epochs", 3)
     assert answer.code == 0, answer.err
     assert "none: a dry run trains nothing" in answer.out and "(3 epochs of " in answer.out
     assert answer.out.strip().splitlines()[-1] == f"Next: vit train {colors} --epochs 3"
@@ -22,6 +22,31 @@ def test_a_plan_names_every_augmentation(vit, colors, here):
     options = ["--augment.flip=1", "--augment.randaugment=1", "--augment.magnitude=12", "--augment.erasing=1"]
     assert words in vit("train", "--dry_run", colors, "--augment=strong", *options).out
     assert "magnitude 12" not in vit("train", "--dry_run", colors, "--augment=light", "--augment.magnitude=12").out
+
+
+def test_a_plan_says_that_steps_are_rounded_up(vit, here):
+    assert "; 11 are rounded up to 6 equal rounds" in vit("train", "digits", "--dry_run", "--optim.steps", 11).out
+    assert "rounded up" not in vit("train", "digits", "--dry_run", "--optim.steps", 12).out
+
+
+@pytest.mark.parametrize("command", ["study", "crossval", "pretrain"])
+def test_the_value_of_a_dry_run_may_stand_after_it(vit, here, command):
+    answer = vit(command, "digits", "--dry_run", "true", "--wandb", "off")
+    assert answer.code == 0, answer.err
+    assert answer.out.strip().splitlines()[-1] == f"Next: vit {command} digits --wandb off"
+
+
+def test_a_file_in_place_of_the_recipe_is_said(vit, here):
+    """With the option of a file on the command line the whole recipe stays."""
+    (here / "lr.yaml").write_text("optim: {lr: 0.002}\n")
+    said = "--config lr.yaml takes the place of the recipe digits; --config digits --config lr.yaml changes that recipe"
+    alone = vit("train", "digits", "--dry_run", "--config", "lr.yaml")
+    assert said in alone.err and "adamw, learning rate 0.002" in alone.out
+    for words in (("--config", "digits", "--config", "lr.yaml"), ("--lr", "0.002")):
+        answer = vit("train", "digits", "--dry_run", *words)
+        assert "takes the place" not in answer.err and "muon, learning rate 0.002" in answer.out
+    (here / "whole.yaml").write_text("optim: {optimizer: adamw, lr: 0.002}\n")
+    assert "takes the place" not in vit("train", "digits", "--dry_run", "--config", "whole.yaml").err
 
 
 def test_training_without_data_says_what_it_trains_on(vit, here):

@@ -130,6 +130,14 @@ def test_a_novelty_of_0_95_is_novel_for_predict_and_evaluate(vit, digits_run, pi
     assert round(unlike["unlike"]["value"] * len(found)) == unlike["counts"][-1] == len(novel)
 
 
+def test_tta_of_a_model_outside_its_run_advises_nothing_that_cannot_work(vit, digits_run, pictures, here):
+    shutil.copy(digits_run.best, here / "alone.ckpt")
+    answer = vit("predict", "alone.ckpt", pictures, "--tta", "flip")
+    assert answer.code == 0 and "vit evaluate" not in answer.err
+    assert "whether its training mirrored images is not known" in answer.err
+    assert "this model is not in its run folder" in answer.err
+
+
 @pytest.mark.faults("A7")
 def test_tta_has_a_temperature_of_its_own_after_an_evaluation(vit, run, pictures, here):
     answer = vit("predict", run, pictures, "--tta", "flip", "--target_accuracy", 0.5)

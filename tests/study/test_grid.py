@@ -74,6 +74,12 @@ def test_the_recipe_s_own_length_is_kept():
     assert "own recipe" in own.words()
 
 
+def test_a_budget_says_the_steps_that_are_trained():
+    """A study of 11 steps said 11, and its networks trained for 12: 6 rounds of 2."""
+    assert Budget.parse("steps:11").words() == "12 optimizer steps at every size"
+    assert Budget.parse("steps:2003,epochs:3").words().startswith("2,004 optimizer steps or 3 epochs")
+
+
 def test_networks_share_seeds_and_subsets():
     for cell in cells():
         assert cell.recipe.seed == cell.recipe.data.subset_seed == cell.seed

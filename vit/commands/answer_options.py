@@ -77,7 +77,7 @@ class AnswerOptions:
         if self.tta and predictor.validation_scores is None and (self.target_accuracy or self.coverage):
             raise UsageError(
                 f"{option} with --tta {self.tta} needs validation images that were scored with it",
-                f"run 'vit evaluate RUN --tta {self.tta}' first",
+                f"run 'vit evaluate RUN --tta {self.tta}' first, and give RUN, the folder of the run",
             )
         rule = answer_rule(
             predictor.validation_scores,

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 else:
     from jsonargparse.typing import PositiveInt as PositiveInt
 
+DRY_RUN = "--dry_run"
+
 StrPath = str | os.PathLike[str]
 Paths = StrPath | Sequence[StrPath]
 Model = Annotated[StrPath, Metavar("RUN|CKPT")]
@@ -74,3 +76,20 @@ def new_folder(path: Path) -> Path:
     except OSError as error:
         raise ResourceError(f"cannot make {path}: {error.strerror}", "choose another --output") from error
     return path
+
+
+def with_dry_run(words: Sequence[str]) -> list[str]:
+    """The words of a command line with `--dry_run` and its value, which may be left out, as one word."""
+    found: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word == DRY_RUN:
+            word += f"={rest.pop(0) if rest and rest[0] in ('true', 'false') else 'true'}"
+        found.append(word)
+    return found
+
+
+def without_dry_run(words: Sequence[str]) -> str:
+    """The words of a command line without `--dry_run` and its value, as one text."""
+    return shlex.join(word for word in with_dry_run(words) if not word.startswith(DRY_RUN))

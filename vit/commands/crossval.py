@@ -1,11 +1,10 @@
 """`vit crossval DATA`: every image tested once, by a network that has not trained on it"""
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
-from vit.commands.arguments import PositiveInt, StrPath
+from vit.commands.arguments import PositiveInt, StrPath, without_dry_run
 from vit.commands.crossval_plan import CrossvalPlan, make_crossval_plan, show_crossval
 from vit.commands.crossval_report import report_crossval
 from vit.commands.executor_options import EXECUTOR_OPTIONS, ExecutorOptions, add_executor_options
@@ -23,7 +22,7 @@ _ABOUT = (
     "by the network that has not seen it. The predictions also show labels that may be wrong ('vit data check DATA "
     "--labels FOLDER'). Takes the options of vit train below. Give the same command again to continue."
 )
-_REFUSED = ("resume", "data.fold", "optim.time", "mlflow_register")  # beside those of a teacher
+_REFUSED = ("resume", "data.fold", "data.test", "optim.time", "mlflow_register")  # beside those of a teacher
 _EXAMPLE = "vit crossval photos/ --folds 5 --network resnet18 --epochs 30"
 
 
@@ -79,7 +78,7 @@ def main(words: Sequence[str]) -> int:
     folds, reporter = int(further.pop("folds", 5)), Reporter()
     run_crossval(options, folds, ExecutorOptions.of("crossval", further), reporter)
     if options.dry_run:
-        reporter.next_command(shlex.join(["vit", "crossval", *(word for word in words if "--dry_run" not in word)]))
+        reporter.next_command(f"vit crossval {without_dry_run(words)}".rstrip())
     return 0
 
 
@@ -94,6 +93,8 @@ def run_crossval(options: TrainOptions, folds: int, where: ExecutorOptions, repo
         if is_given:
             fix = "leave it out: the same 'vit crossval' command continues"
             raise UsageError(f"{flag} is for vit train", fix if flag == "--resume" else "give a number")
+    if options.given.has_option("data.test"):
+        raise UsageError("--data.test is for vit train: each fold is the test of its network", "leave it out")
     where.check(options.dry_run)
     plan = make_crossval_plan(options, folds, where, reporter)
     show_crossval(reporter, plan)

@@ -93,7 +93,7 @@ def _accuracy(
             return f"Test {words} {interval(**metrics[name])}{images}, 95 % interval"
     for name, words in _VALIDATED.items():
         if f"val/{name}" in description.metrics:
-            return f"Validation {words} {percent(description.metrics[f'val/{name}'])}, which chose these weights"
+            return f"Validation {words} {percent(description.metrics[f'val/{name}'])}, which is no test"
     return ""
 
 

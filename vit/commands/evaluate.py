@@ -105,7 +105,8 @@ def evaluate(
     model, data = os.fspath(model), path_text(data)
     check_model(model)
     check_engine(engine, Path(model), device)
-    _check_data(model, data, groups)
+    columns = TableColumns(image_column, label_column)
+    _check_data(model, data, groups, columns)
     wanted = None if output is None else _empty_folder(output)
 
     from vit.commands.measured_images import (
@@ -123,7 +124,6 @@ def evaluate(
 
     with distributed() as rank:
         reporter = Reporter(quiet=rank > 0)
-        columns = TableColumns(image_column, label_column)
         source = _source(model, data, path_text(root), columns, groups, reporter)
         chosen = choose_split(source, split)
         shown = shown_split(source, chosen)
@@ -167,8 +167,8 @@ def evaluate(
     return found
 
 
-def _check_data(model: str, data: str | None, groups: str | None) -> None:
-    """Raise UsageError where there are no images to measure, or no paths to search for groups."""
+def _check_data(model: str, data: str | None, groups: str | None, columns: TableColumns) -> None:
+    """Raise UsageError where there are no images to measure, no paths to search for groups, or no columns to choose."""
     if groups is not None:
         from vit.data.groups import group_pattern
 
@@ -177,6 +177,11 @@ def _check_data(model: str, data: str | None, groups: str | None) -> None:
         check_data(data)
     elif groups is not None:
         raise UsageError("--groups is for DATA: the images of a run have the groups of its training", "leave it out")
+    elif columns != TableColumns():
+        option = "--label_column" if columns.label is not None else "--image_column"
+        raise UsageError(
+            f"{option} is for DATA: the images of a run have the columns of its training", "leave it out, or give DATA"
+        )
     elif RunLayout.around(Path(model)) is None:
         raise UsageError(f"{model} is not in a run folder, so DATA must be given", "vit evaluate CKPT DATA")
 

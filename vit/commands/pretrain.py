@@ -1,13 +1,12 @@
 """`vit pretrain DATA`: from images without labels to a backbone that trainings start from"""
 
 import json
-import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.arguments import StrPath
+from vit.commands.arguments import StrPath, without_dry_run
 from vit.commands.pretrain_plan import show_pretrain_plan
 from vit.commands.pretrain_progress import PretrainProgress, show_pretrain_result
 from vit.commands.reading import read_images
@@ -71,8 +70,7 @@ def main(words: Sequence[str]) -> int:
     options, _ = read_with(make_parser(PretrainRecipe), words, kind=PretrainRecipe)
     run_pretraining(options)
     if options.dry_run:
-        others = [word for word in words if not word.startswith("--dry_run")]
-        Reporter().next_command(shlex.join(["vit", "pretrain", *others]))
+        Reporter().next_command(f"vit pretrain {without_dry_run(words)}".rstrip())
     return 0
 
 

@@ -1,6 +1,7 @@
 """Values given for a recipe, in layers: shipped recipes, recipe files above them, options above all"""
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -40,6 +41,10 @@ class Given:
         """The same with one more option, by its dotted name."""
         return replace(self, options=_merged(self.options, nested(name, value)))
 
+    def has_option(self, name: str) -> bool:
+        """Whether an option, by its dotted name, is given beside the files."""
+        return _has(self.options, name)
+
     def says(self, name: str) -> bool:
         """Whether an option, by its dotted name, is given beside the files or in one of them."""
         parser = make_parser(self.kind)
@@ -69,6 +74,17 @@ class Given:
         if _value(given, "model.lora") is not None:
             below.append(_read(parser, LORA))
         return to_recipe(parser, parser.parse_object(self._above(below, files)))
+
+    def replaced_recipe(self) -> str:
+        """A note where recipe files replace the recipe for the data set and are not whole themselves; else ""."""
+        parser, shipped = make_parser(self.kind), shipped_configs()
+        given = self._above([], [_read(parser, config) for config in self.configs])
+        source = _value(given, "data.source") or DataConfig().source
+        is_whole = bool(shipped.keys() & set(self.configs)) or _has(given, "optim.optimizer")
+        if not self.configs or source not in shipped or is_whole:
+            return ""
+        words = " ".join(f"--config {shlex.quote(config)}" for config in self.configs)
+        return f"{words} takes the place of the recipe {source}; --config {source} {words} changes that recipe"
 
     def recipe_above(self, base: Recipe) -> Recipe:
         """The recipe of these values above another recipe."""

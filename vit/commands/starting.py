@@ -47,6 +47,8 @@ def find_start(options: TrainOptions, reporter: Reporter) -> Start:
         check_names(recipe)
         return Start(recipe, listed_images(recipe), meeting)
     recipe = options.given.recipe()
+    if note := options.given.replaced_recipe():
+        reporter.notice(note)
     _check_taught(recipe)
     is_open = recipe.model.init_from == AUTO
     if is_open:

@@ -1,10 +1,9 @@
 """`vit study DATA`: networks, numbers of images and seeds; which network is better with how many images"""
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from vit.commands.arguments import StrPath
+from vit.commands.arguments import StrPath, without_dry_run
 from vit.commands.study_cells import train_cells
 from vit.commands.study_options import StudyOptions, read_values, read_words
 from vit.commands.study_plan import StudyPlan, make_study_plan, show_estimate, show_study
@@ -49,7 +48,7 @@ def main(words: Sequence[str]) -> int:
     options, reporter = read_words(words), Reporter()
     _, num_failed = run_study(options, reporter)
     if options.dry_run:
-        reporter.next_command(f"vit study {shlex.join(word for word in words if not word.startswith('--dry_run'))}")
+        reporter.next_command(f"vit study {without_dry_run(words)}")
     return FAILED_CELLS if num_failed else 0
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import yaml
 from jsonargparse import ActionConfigFile
 
-from vit.commands.arguments import StrPath, fraction
+from vit.commands.arguments import StrPath, fraction, with_dry_run
 from vit.commands.configs import find_config, shipped_configs
 from vit.commands.executor_options import EXECUTOR_OPTIONS, ExecutorOptions, add_executor_options
 from vit.commands.parser import Parser
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 AUTO = "auto"  # as networks, sizes and budget
 _REPEATED = ("vary", "tune", "set")
 _RANKING = "optim.best_metric"
-_DRY_RUN = "--dry_run"
 _FILE = "configs/studies/digits.yaml"
 _ABOUT = (
     "Train every network on growing parts of DATA's training images, with several seeds. Report which network is "
@@ -127,8 +126,7 @@ def make_parser() -> Parser:
 
 def read_words(words: Sequence[str]) -> StudyOptions:
     """The options of a command line; UsageError for a wrong option, `--help` ends the program."""
-    tokens, configs = _find_configs(_gather(words))
-    tokens = [f"{token}=true" if token == _DRY_RUN else token for token in tokens]
+    tokens, configs = _find_configs(_gather(with_dry_run(words)))
     values = make_parser().values([*(f"--config={path}" for path in configs), *tokens])
     values.pop("config")
     return _checked(StudyOptions(**values, config_name=configs[-1].stem if configs else None))

@@ -1,6 +1,5 @@
 """`vit train DATA`: from images to a classifier in a run folder"""
 
-import shlex
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -8,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit.commands.arguments import StrPath
+from vit.commands.arguments import StrPath, without_dry_run
 from vit.commands.reading import read_images
 from vit.commands.resuming import newest_for_all
 from vit.commands.run_folder import draw_or_notice, open_run, tracker_of
@@ -74,8 +73,7 @@ def main(words: Sequence[str]) -> int:
     options = read_words(words)
     run = run_training(options)
     if options.dry_run:
-        others = [word for word in words if not word.startswith("--dry_run")]
-        Reporter().next_command(shlex.join(["vit", "train", *others]))
+        Reporter().next_command(f"vit train {without_dry_run(words)}".rstrip())
     if run is None:
         return 0
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vit.commands.arguments import StrPath, path_list
+from vit.commands.arguments import StrPath, path_list, with_dry_run
 from vit.commands.parser import Parser
 from vit.commands.recipe_layers import AUTO, Given, first_values_of_pretraining
 from vit.commands.recipe_options import SHORT, make_parser
@@ -108,19 +108,17 @@ def read_values(
 def _expanded(words: Sequence[str]) -> list[str]:
     """Each option as --name=value with its dotted name, also DATA.
 
-    Every option but --help, --print_config and --dry_run takes a value. So a word that is neither an option nor a
+    Every option but --help and --print_config takes a value. So a word that is neither an option nor a
     value is DATA.
     """
     result: list[str] = []
     positional: list[str] = []
-    rest = iter(words)
+    rest = iter(with_dry_run(words))
     for word in rest:
         if word in ("-h", "--help", PRINT):
             result.append("--help" if word == "-h" else word)
         elif word.startswith(f"{PRINT}="):  # the parser would print its own values, without those of shipped recipes
             raise UsageError(f"{word}: the option takes no value", f"give {PRINT}, which prints the whole recipe")
-        elif word == "--dry_run":
-            result.append("--dry_run=true")
         elif not word.startswith("--"):
             positional.append(word)
         else:

@@ -239,6 +239,8 @@ def length_facts(plan: "Plan") -> list[tuple[str, str]]:
         f"{plan.total_steps:,} ({plan.total_steps / plan.steps_per_epoch:,.4g} epochs of {plan.steps_per_epoch:,}), "
         f"{plan.warmup_steps:,} of them warm-up, seed {plan.recipe.seed}"
     )
+    if optim.steps is not None and plan.total_steps != optim.steps:
+        steps += f"; {optim.steps:,} are rounded up to {plan.rounds} equal rounds between validations"
     if plan.is_timed:
         steps = f"as many as trial steps show to end within {optim.time}, seed {plan.recipe.seed}"
     return [

@@ -14,9 +14,14 @@ if TYPE_CHECKING:
 
 
 def warn_of_mirror(model: str, tta: "Tta | None", reporter: Reporter) -> None:
-    """Say that a mirror image may have another label, where a run has trained without mirror images."""
+    """Say that a mirror image may have another label, where the training was without mirror images, or is not known."""
     run = RunLayout.around(Path(model))
-    if tta != "flip" or run is None:
+    if tta != "flip":
+        return
+    if run is None:
+        reporter.notice(
+            f"--tta flip: {model} is not in a run folder, so whether its training mirrored images is not known"
+        )
         return
     from vit.commands.recipe_options import read_recipe
 
@@ -30,11 +35,12 @@ def warn_of_mirror(model: str, tta: "Tta | None", reporter: Reporter) -> None:
 
 def say_uncalibrated(model: str, predictor: "Predictor", tta: "Tta", reporter: Reporter) -> None:
     """Say where probabilities have a temperature that was fitted without the augmentation."""
-    if predictor.validation_scores is None:
-        reporter.notice(
-            f"--tta {tta}: the temperature is that of single views; "
-            f"'vit evaluate {shlex.quote(model)} --tta {tta}' fits one for the views"
-        )
+    if predictor.validation_scores is not None:
+        return
+    fit = f"'vit evaluate {shlex.quote(model)} --tta {tta}' fits one for the views"
+    if RunLayout.around(Path(model)) is None:
+        fit = "one for the views needs the images of a run, and this model is not in its run folder"
+    reporter.notice(f"--tta {tta}: the temperature is that of single views; {fit}")
 
 
 def fit_tta(model: str, predictor: "Predictor", root: str | None, reporter: Reporter) -> None:

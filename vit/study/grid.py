@@ -6,6 +6,7 @@ everything that decides its result. So a finished cell is never trained again, a
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from vit.layout import CELLS
 from vit.study.cell_files import with_cell_files
 from vit.study.findings import cell_words
 from vit.training.planning.batch_size import automatic_batch_size, batch_multiple, given_batch_size
+from vit.training.planning.schedule import equal_rounds
 from vit.training.recipes.recipe import UNDECIDING, Recipe
 from vit.training.recipes.values import plain
 
@@ -57,8 +59,8 @@ class Budget:
         if self.steps is None:
             return f"{self.epochs:,} epochs at every size (few steps at small sizes)"
         if self.epochs is None:
-            return f"{self.steps:,} optimizer steps at every size"
-        return f"{self.steps:,} optimizer steps or {self.epochs:,} epochs, whichever is longer"
+            return f"{math.prod(equal_rounds(self.steps)):,} optimizer steps at every size"
+        return f"{math.prod(equal_rounds(self.steps)):,} optimizer steps or {self.epochs:,} epochs, whichever is longer"
 
     def apply(self, recipe: Recipe, num_images: int) -> Recipe:
         """The recipe of a cell with this length and a batch of at most `num_images`."""

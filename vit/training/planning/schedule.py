@@ -46,9 +46,13 @@ def _rounds(recipe: Recipe, steps_per_epoch: int) -> tuple[int, int]:
     """
     if recipe.model.freeze == "backbone":
         return len(PENALTIES), steps_per_epoch
-    steps = recipe.optim.steps
-    if steps is None:
+    if recipe.optim.steps is None:
         return recipe.optim.epochs, steps_per_epoch
+    return equal_rounds(recipe.optim.steps)
+
+
+def equal_rounds(steps: int) -> tuple[int, int]:
+    """(number of validations, number of optimizer steps between two) of a length in steps, which is rounded up."""
     counts = range(min(ROUNDS, steps), min(ROUNDS // 2, steps) - 1, -1)
     rounds = min(counts, key=lambda count: -steps % count)
     return rounds, -(-steps // rounds)

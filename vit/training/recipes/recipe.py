@@ -25,7 +25,7 @@ class DataConfig:
         root: folder of torchvision's data sets.
         download: whether torchvision may download a missing data set.
         validation: fraction of the images used for validation, where DATA has no validation images.
-        test: fraction of the images used for the test, where DATA has no test images.
+        test: fraction of the images used for the test, where DATA has no test images and there is no fold.
         calibration: fraction of the images set aside for the temperature, thresholds and prediction sets; 0: the
             validation images serve for these too.
         split_seed: seed of the split into training, validation and test images; equal in runs that are compared.
@@ -184,7 +184,8 @@ class OptimConfig:
         lr: learning rate after the warm-up. On the command line, find: a range test of 100 steps precedes the training
             and suggests a value; the report shows its curve, and the training keeps the recipe's value.
         epochs: number of passes over the training images.
-        steps: number of optimizer steps, instead of epochs, with 5 to 10 validations; null: length in epochs.
+        steps: number of optimizer steps, instead of epochs, rounded up to 5 to 10 equal rounds that end with a
+            validation; null: length in epochs.
         time: time of the whole training (90s, 30min, 2h), instead of epochs and steps. The number of steps follows from
             trial steps and a trial validation before the training, and stands in config.yaml as `steps`; null: length
             in epochs or steps.
