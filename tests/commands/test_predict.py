@@ -26,6 +26,7 @@ def test_one_row_per_file_and_the_bad_ones_are_told(vit, digits_run, mixed, here
     assert f"WARNING: {MIXED_BAD} of {len(table)} files have no label: " in answer.err
     assert f"{len(table)} rows in predictions.csv" in answer.out
     assert all(f"{mixed / name}: " in answer.err for name in ("cut.png", "notes.txt"))
+    assert f"1 folder in {mixed} was not read (--recursive reads it)" in answer.err.splitlines()
     assert "\x1b" not in answer.out + answer.err
     assert answer.out.strip().splitlines()[-1].startswith(f"Next: vit evaluate {digits_run.path} ")
     assert os.listdir(here) == ["predictions.csv"]

@@ -86,6 +86,19 @@ def test_a_list_keeps_its_order_and_its_doubles_and_names_of_any_bytes(vit, digi
     ]
 
 
+def test_merged_rows_without_a_label_have_the_exit_codes_of_other_predictions(vit, digits_run, pictures, parts, here):
+    """They all ended with 0. The rows are written before."""
+    assert vit("predict", "--merge", parts, "--output", "report.csv").code == 0
+    answer = vit("predict", "--merge", parts, "--output", "fail.csv", "--on_bad", "fail")
+    assert answer.code == 5 and "1 files have no label" in answer.err and "fail.csv" in answer.err
+    assert rows(here / "fail.csv") == rows(here / "report.csv") and "Next:" not in answer.out
+    (here / "notes").mkdir()
+    shutil.copy(pictures / "notes.txt", here / "notes")
+    assert vit("predict", digits_run.path, "notes", "--parts", "bad", *SIZE).code == 5
+    answer = vit("predict", "--merge", "bad")
+    assert answer.code == 5 and "1 not_image" in answer.out
+
+
 @linux_only
 @pytest.mark.faults("P4")
 def test_a_killed_worker_leaves_no_part_and_others_take_it(vit, digits_run, pictures, tmp_path):

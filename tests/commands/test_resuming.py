@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.processes import finish_all, linux_only, srun
 from vit.commands.recipe_layers import Given
 from vit.commands.resuming import recipe_of
 from vit.commands.train_options import read_words
@@ -26,6 +27,18 @@ def test_the_launcher_decides_how_many_processes_go_on(tmp_path, monkeypatch, op
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "3")
     assert recipe_of(run, given).trainer.devices == devices
+
+
+@linux_only
+@pytest.mark.faults("X3")
+def test_a_run_that_cannot_go_on_ends_all_tasks_of_srun(tmp_path):
+    """The first process ended before the others could ask it. They waited for it for more than ten minutes."""
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.yaml").write_text(dump(Recipe()))
+    (first, _, said), *others = finish_all(tmp_path, srun(tmp_path, *[("train", "--resume", run)] * 3), 200)
+    assert first == 2 and "start it again as a new run: it has no checkpoint" in said
+    assert others == [(2, "", "")] * 2
 
 
 def test_a_run_of_an_earlier_version_has_todays_names(tmp_path):

@@ -1,16 +1,19 @@
 """`vit runs`: every run is a row, whatever state its folder is in."""
 
 import csv
+import errno
 import json
 import os
 import shutil
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
 from tests.browser import browser  # noqa: F401  a fixture
+from vit.checkpoints import locking
 from vit.checkpoints.run import RunDirectory
 from vit.checkpoints.run_list import list_runs
 
@@ -38,7 +41,14 @@ def folder(digits_run, here):
     cell = here / "runs" / "study" / "cells" / "vit" / "100" / "seed0"
     cell.mkdir(parents=True)
     (cell / "config.yaml").write_text("")
+    (here / "runs" / "study" / "study.json").write_text("{}")
     return here / "runs"
+
+
+def change(run, **values):
+    """Write other values into the result of a run."""
+    file = run / "result.json"
+    file.write_text(json.dumps(dict(json.loads(file.read_text()), **values)))
 
 
 def shown(answer):
@@ -74,7 +84,9 @@ def test_a_table_of_all_runs(vit, folder, here):
     assert vit("runs", folder, "--output", "all.csv").code == 2
 
 
-def test_a_run_that_is_being_trained(folder):
+@pytest.mark.parametrize("refused", [None, errno.EACCES, errno.EROFS])
+def test_a_run_that_is_being_trained(folder, monkeypatch, refused):
+    """Also where the lock can only be read: the folder is of another user, or on a file system without writing."""
     path = folder / "cats" / "vit" / "20260107-120000"
     path.mkdir()
     (path / "config.yaml").write_text("")
@@ -85,12 +97,83 @@ def test_a_run_that_is_being_trained(folder):
     )
     try:
         assert holder.stdout.readline() == b"held\n"
+        RunDirectory(
+            folder / HOSTILE.replace("/", "_") / "cnn" / "20260105-120000"
+        ).lock_path.touch()  # of a killed one
+        if refused is not None:
+            monkeypatch.setattr(locking, "open", partial(read_only, refused), raising=False)
         states = {run.path.name: run.state for run in list_runs(folder)}
         assert states["20260107-120000"] == "training" and states["20260105-120000"] == "stopped"
     finally:
         holder.kill()
         holder.wait()
         holder.stdout.close()
+
+
+def read_only(number, path, mode="r"):
+    """`open` of files that cannot be written."""
+    if mode != "r":
+        raise OSError(number, os.strerror(number), path)
+    return open(path, mode)
+
+
+def test_the_store_of_mlflow_has_no_runs(vit, folder, here):
+    """Each training leaves config.yaml there. A data set may be called mlflow, cells or artifacts."""
+    store = folder / "mlflow"
+    for copy in (store / "artifacts" / "f3", folder / "mlflow" / "vit" / "20260107-120000"):
+        copy.mkdir(parents=True)
+        (copy / "config.yaml").write_text("")
+    (store / "mlflow.db").write_bytes(b"")
+    for name in ("cells", "artifacts"):
+        shutil.copytree(folder / "cats", folder / name)
+    answer = vit("runs", "--output", "all.csv")
+    assert answer.code == 0 and "f3" not in (here / "all.csv").read_text()
+    assert len(shown(answer)) == 11
+
+
+def test_only_runs_with_the_same_test_images_are_compared(vit, folder):
+    """`vit compare` refuses others."""
+    worse, best = (folder / "cats" / "vit" / f"2026010{day}-120000" for day in (1, 2))
+    compare, predict = (f"Next: vit {words}" for words in ("compare", f"predict {best.relative_to(folder.parent)}"))
+    assert vit("runs", "--only", "cats").out.splitlines()[-1].startswith(compare)
+    change(worse, test_groups=3)
+    assert vit("runs", "--only", "cats").out.splitlines()[-1].startswith(predict)
+    change(worse, test_groups=None, fingerprints={"test": "other"})
+    assert vit("runs", "--only", "cats").out.splitlines()[-1].startswith(predict)
+    change(worse, fingerprints={})
+    change(best, fingerprints={})
+    assert vit("runs", "--only", "cats").out.splitlines()[-1].startswith(predict)
+
+
+def test_runs_of_several_labels_show_their_exact_match(vit, labels_run, digits_run, folder, here):
+    for name in ("20260110-120000", "20260111-120000"):
+        (folder / "tints" / "vit" / name).mkdir(parents=True)
+        for file in ("config.yaml", "result.json"):
+            shutil.copy(labels_run.path / file, folder / "tints" / "vit" / name)
+    answer = vit("runs", "--only", "tints")
+    assert answer.out.splitlines()[0].split()[4:6] == ["exact", "match"]
+    assert answer.out.splitlines()[-1].startswith("Next: vit predict runs/tints/vit/2026011")
+    assert "accuracy or exact match" in vit("runs", "--output", "all.csv").out.splitlines()[0]
+    with open(here / "all.csv", newline="") as file:
+        assert {(row["data"], row["metric"]) for row in csv.DictReader(file)} >= {
+            ("tints", "exact match"), ("cats", "accuracy")
+        }  # fmt: skip
+
+
+def test_a_stopped_run_is_finished_if_it_has_a_checkpoint(vit, folder):
+    run = folder / HOSTILE.replace("/", "_") / "cnn" / "20260105-120000"
+    assert vit("runs", "--only", "stopped").out.splitlines()[-1] == "Next: vit train DATA"
+    (run / "checkpoints").mkdir()
+    (run / "checkpoints" / "last.ckpt").touch()
+    assert "vit train --resume" in vit("runs", "--only", "stopped").out.splitlines()[-1]
+
+
+def test_a_study_says_how_to_see_its_runs(vit, folder):
+    answer = vit("runs", folder / "study")
+    assert answer.code == 2 and f"list their runs: vit runs {folder / 'study' / 'cells'}" in answer.err
+    assert f"vit report {folder / 'study'}" in answer.err and "vit train DATA" not in answer.err
+    answer = vit("runs", folder / "study" / "cells")
+    assert answer.code == 0 and "stopped" in answer.out
 
 
 def test_no_folder_and_no_run(vit, folder):

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from vit.errors import DataError
-from vit.inference.files import free_name, list_files
+from vit.inference.files import free_name, list_files, list_images
 
 
 @pytest.fixture
@@ -91,6 +91,20 @@ def test_a_folder_of_folders_says_how_to_read_them(tree):
     (tree / "outer" / "inner").mkdir(parents=True)
     with pytest.raises(DataError, match=r"1 folders in it.*--recursive"):
         list_files(["outer"], recursive=False)
+
+
+def test_folders_that_are_not_read_are_counted(tree):
+    (tree / "outer" / "inner").mkdir(parents=True)
+    (tree / "outer" / "other").mkdir()
+    (tree / "outer" / ".hidden").mkdir()
+    (tree / "outer" / "d.png").write_bytes(b"x")
+    assert list_images(["sub"], recursive=False).not_read == "1 folder in sub was not read (--recursive reads it)"
+    listed = list_images(["outer", "a.png", "outer", "empty"], recursive=False)
+    assert listed.not_read == "2 folders in outer were not read (--recursive reads them)"
+    listed = list_images(["outer", "sub"], recursive=False)
+    assert listed.not_read == "3 folders in outer and sub were not read (--recursive reads them)"
+    assert list_images(["outer", "sub", "."], False).not_read.startswith("6 folders in 3 of the given folders were")
+    assert not list_images(["outer"], recursive=True).not_read and not list_images(["*"], recursive=False).not_read
 
 
 def test_a_free_name_is_numbered(tmp_path):

@@ -11,6 +11,7 @@ from typing import IO
 if sys.platform != "win32":
     import fcntl
 
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)  # a file that cannot be opened for writing
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)  # file systems without locks
 
 
@@ -29,10 +30,16 @@ def hold(lock: Path, wait: bool) -> IO[str] | None:
         file.close()  # its holder has removed it: the locked file has no name any more
 
 
-def _locked(descriptor: int, wait: bool) -> bool:
-    """Lock a file, or return False. Loader workers, which outlive a killed training, do not inherit the lock."""
+def _locked(descriptor: int, wait: bool, shared: bool = False) -> bool:
+    """Lock a file, or return False. Loader workers, which outlive a killed training, do not inherit the lock.
+
+    Args:
+        descriptor: the open file.
+        wait: whether to wait for a process that holds the lock.
+        shared: whether to take a shared lock. Exclusive locks need a file that is open for writing.
+    """
     try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        fcntl.lockf(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
     except (BlockingIOError, PermissionError):
         return False
     except OSError as error:
@@ -54,8 +61,14 @@ def alone(lock: Path) -> Iterator[None]:
 
 
 def is_held(lock: Path) -> bool:
-    """Whether another process holds a lock."""
+    """Whether another process holds a lock. The file may be one that this process can only read."""
     if sys.platform == "win32" or not lock.is_file():
         return False
-    with open(lock, "r+") as file:
-        return not _locked(file.fileno(), wait=False)
+    try:
+        file, shared = open(lock, "r+"), False  # noqa: SIM115  closed below
+    except OSError as error:
+        if error.errno not in _READ_ONLY:
+            raise
+        file, shared = open(lock), True  # noqa: SIM115
+    with file:
+        return not _locked(file.fileno(), wait=False, shared=shared)

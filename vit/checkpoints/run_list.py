@@ -10,9 +10,11 @@ from typing import Literal
 from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
 from vit.errors import VitError, first_line
-from vit.layout import CELLS, CONFIG
+from vit.layout import CELLS, CONFIG, CrossvalLayout, MlflowLayout, StudyLayout
 
 State = Literal["finished", "training", "stopped", "damaged"]
+_STUDIES = {layout(Path()).description_path.name for layout in (StudyLayout, CrossvalLayout)}
+_STORE = MlflowLayout(Path())
 
 
 @dataclass(frozen=True)
@@ -26,9 +28,12 @@ class RunSummary:
         data: name of the data set.
         network: name of the network.
         images: number of training images; None without a result.
-        accuracy: (value, low, high) on the test images with the 95 % interval; None where there is none.
+        accuracy: (value, low, high) on the test images with the 95 % interval; None where there is none. With several
+            labels for an image, the exact match.
         seconds: duration of the training; None without a result.
         problem: why the run is damaged; "".
+        is_multilabel: whether an image may have several labels.
+        test_images: text that is equal for runs with the same test images and as many groups; "" without test images.
     """
 
     path: Path
@@ -40,6 +45,13 @@ class RunSummary:
     accuracy: tuple[float, float, float] | None = None
     seconds: float | None = None
     problem: str = ""
+    is_multilabel: bool = False
+    test_images: str = ""
+
+    @property
+    def metric(self) -> str:
+        """What `accuracy` is; "" where there is none."""
+        return "" if self.accuracy is None else "exact match" if self.is_multilabel else "accuracy"
 
     def has_words(self, words: str) -> bool:
         """Whether each word occurs in path, state, day, data or network, in any case of letters."""
@@ -48,14 +60,30 @@ class RunSummary:
 
 
 def list_runs(folder: Path) -> Iterator[RunSummary]:
-    """The runs below a folder in the order of their paths. Cells of studies and cross-validations are left out."""
+    """The runs below a folder in the order of their paths.
+
+    Cells of studies and cross-validations are left out. So are artifacts of MLflow, which have copies of config.yaml.
+    """
     for found, below, files in os.walk(folder):
         below.sort()
         if CONFIG in files:
             below.clear()  # a run holds no other runs
             yield summarized(RunDirectory(Path(found)))
-        elif CELLS in below:
-            below.remove(CELLS)
+        elif not _STUDIES.isdisjoint(files):
+            below[:] = [name for name in below if name != CELLS]
+        elif _STORE.database_path.name in files:
+            below[:] = [name for name in below if name != _STORE.artifacts_dir.name]
+
+
+def first_study(folder: Path) -> Path | None:
+    """The first study or cross-validation in a folder, or the folder itself; None: there is none."""
+    for found, below, files in os.walk(folder):
+        below.sort()
+        if not _STUDIES.isdisjoint(files):
+            return Path(found)
+        if CONFIG in files:
+            below.clear()
+    return None
 
 
 def summarized(run: RunDirectory) -> RunSummary:
@@ -77,13 +105,20 @@ def summarized(run: RunDirectory) -> RunSummary:
         result.num_images.get("train"),
         _accuracy(result),
         result.seconds,
+        is_multilabel=result.multilabel is not None,
+        test_images=_test_images(result),
     )
 
 
 def _accuracy(result: RunResult) -> tuple[float, float, float] | None:
     """Accuracy, or exact match of several labels; None of a pretraining, or without test images."""
-    found = result.metrics.get("acc1" if result.multilabel is None else "exact_match")
+    found = result.metrics.get(result.accuracy_metric)
     return None if found is None else (found["value"], found["low"], found["high"])
+
+
+def _test_images(result: RunResult) -> str:
+    """The test images of a result, for comparison alone; "" where there are none."""
+    return f"{result.fingerprints['test']} {result.test_groups}" if "test" in result.fingerprints else ""
 
 
 def _started(run: RunDirectory) -> str:

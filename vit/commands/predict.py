@@ -11,12 +11,12 @@ from vit.commands.answer_options import AnswerOptions
 from vit.commands.arguments import ModelOrExport, Paths, PositiveInt, StrPath, new_file, path_list
 from vit.commands.executor_options import ExecutorOptions
 from vit.commands.predict_cluster import check_where, predict_on_cluster
-from vit.commands.predict_parts import PartsJob, merge_parts, predict_in_parts
+from vit.commands.predict_parts import PartsJob, check_labeled, merge_parts, predict_in_parts
 from vit.commands.prediction_setup import PredictionSetup
 from vit.commands.prediction_tally import DECIDED, PredictionSummary, PredictionTally, gallery_page, show_predictions
 from vit.console import ProgressReport, Reporter
 from vit.data.dataset_names import TableColumns
-from vit.errors import BadInputsError, UsageError
+from vit.errors import UsageError
 from vit.inference.engines.engine_names import EngineName
 from vit.inference.files import check_output, free_name, list_images
 from vit.launch import is_first
@@ -105,7 +105,7 @@ def predict(
     if merge is not None:
         if model or inputs or parts or gallery:
             raise UsageError("--merge takes a folder of --parts alone", "as in 'vit predict --merge parts/'")
-        return merge_parts(Path(merge).expanduser(), None if output is None else new_file(output))
+        return merge_parts(Path(merge).expanduser(), None if output is None else new_file(output), on_bad == "fail")
     if not model or not inputs:
         raise UsageError(
             f"vit predict needs {'IMAGES' if model else 'MODEL and IMAGES'}", "as in 'vit predict RUN photos/'"
@@ -131,6 +131,8 @@ def predict(
 
     writer = open_writer(rows_file, top_k)  # a wrong ending must show before the model is loaded
     reporter = Reporter(quiet=not is_first())
+    if listed.not_read:
+        reporter.notice(listed.not_read)
     predictor = setup.load(len(files), reporter)
     setup.configure(writer, predictor)
     if (writer.has_sets or writer.is_multilabel) and rows_file.suffix.lower() == ".csv":
@@ -144,8 +146,7 @@ def predict(
     summary = tally.summary(rows_file, gallery)
     if is_first():
         show_predictions(reporter, summary, tally)
-        if summary.num_unlabeled and (on_bad == "fail" or summary.num_unlabeled == summary.num_files):
-            raise BadInputsError(f"{summary.num_unlabeled} files have no label", f"see the rows in {rows_file}")
+        check_labeled(summary, on_bad == "fail")
         labeled = "LABELS.csv" if writer.is_multilabel else "LABELED_FOLDER"
         reporter.next_command(f"vit evaluate {shlex.quote(model)} {labeled}")
     return summary

@@ -49,8 +49,11 @@ class PartsJob:
     columns: TableColumns
 
     def listed(self) -> ListedImages:
-        """The images and what reads them."""
-        return list_images(self.images, self.recursive, self.columns)
+        """The images and what reads them. A notice counts the folders that are not read."""
+        listed = list_images(self.images, self.recursive, self.columns)
+        if listed.not_read:
+            Reporter().notice(listed.not_read)
+        return listed
 
     def open_manifest(self, list_paths: Callable[[], Sequence[str]]) -> "Manifest":
         """The manifest, written where there is none.
@@ -124,15 +127,17 @@ def merge_command(folder: Path) -> str:
     return f"vit predict --merge {shlex.quote(str(folder))} --output predictions.parquet"
 
 
-def merge_parts(folder: Path, output: Path | None) -> PredictionSummary:
+def merge_parts(folder: Path, output: Path | None, fail_on_bad: bool) -> PredictionSummary:
     """Prove that every image of a manifest has exactly one row, and write all rows to one file.
 
     Args:
         folder: folder of the parts.
         output: new .parquet or .csv file; None writes none.
+        fail_on_bad: whether files without a label are an error.
 
     Raises:
         UsageError: `output` has another ending.
+        BadInputsError: no file has a label, or some have none and `fail_on_bad` is true. All rows are written before.
         DataError: a part is missing, damaged, or not of this manifest and model.
     """
     files, reporter = PartsLayout(folder), Reporter()
@@ -163,15 +168,18 @@ def merge_parts(folder: Path, output: Path | None) -> PredictionSummary:
         )
     counts = ", ".join(f"{count:,} {status}" for status, count in sorted(found.statuses.items()))
     reporter.line(f"{found.num_rows:,} images, each with exactly one row, in {manifest.num_parts:,} parts: {counts}")
+    unlabeled = sum(count for status, count in found.statuses.items() if status not in DECIDED)
+    unsure = found.statuses.get("unsure", 0)
+    summary = PredictionSummary(output or folder, None, found.num_rows, unlabeled, unsure, {})
+    following = merge_command(folder)
     if output is not None:
         write_tables(output, tables(files, manifest))
         reporter.line(f"{found.num_rows:,} rows in {output}")
         labeled = "LABELS.csv" if PROBABILITIES in read_schema(files.part_path(0)).names else "LABELED_FOLDER"
-        reporter.next_command(f"vit evaluate MODEL {labeled}")
-    else:
-        reporter.next_command(merge_command(folder))
-    unlabeled = sum(count for status, count in found.statuses.items() if status not in DECIDED)
-    return PredictionSummary(output or folder, None, found.num_rows, unlabeled, found.statuses.get("unsure", 0), {})
+        following = f"vit evaluate MODEL {labeled}"
+    check_labeled(summary, fail_on_bad)
+    reporter.next_command(following)
+    return summary
 
 
 def _asked(job: PartsJob) -> "RowsAsked":

@@ -1,6 +1,7 @@
 """What `vit train --resume` continues: a run by its folder, or the newest run that fits the options"""
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,22 +29,34 @@ _MACHINE = (  # options of the machine, which may be another one when a run is r
 
 
 def recipe_for_all(run: Path, given: Given) -> "tuple[Recipe, Meeting]":
-    """`recipe_of`, read by the first of several processes, because the others may not see the run folder."""
-    if is_first():
+    """`recipe_of`, read by the first of several processes, because the others may not see the run folder.
+
+    Raises:
+        UsageError: as `recipe_of`, or the machine or the launcher does not have what the recipe asks for.
+        SystemExit: on the other processes, in place of an error of the first one.
+    """
+
+    def read() -> tuple[Recipe, int]:
         recipe = recipe_of(run, given)
 
         from vit.training.distributed.devices import device_and_world_size
+
+        return recipe, device_and_world_size(recipe)[1]
+
+    if is_first() and not is_launched():
+        recipe, world_size = read()  # before the import below, which takes seconds
+
         from vit.training.distributed.meeting import Meeting
 
-        _, world_size = device_and_world_size(recipe)
         meeting = Meeting(world_size)
         meeting.decided("recipe", lambda: dump(recipe))
         return recipe, meeting
 
     from vit.training.distributed.meeting import Meeting
 
-    meeting = Meeting(2)
-    return parse_recipe(meeting.decided("recipe", str)), meeting
+    # opened before the run is read, because the other processes wait for an answer or an error
+    meeting = Meeting(int(os.environ["WORLD_SIZE"]) if is_first() else 2)
+    return parse_recipe(meeting.decided("recipe", lambda: dump(read()[0]))), meeting
 
 
 def recipe_of(run: Path, given: Given) -> Recipe:

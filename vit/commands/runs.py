@@ -9,12 +9,26 @@ from vit.commands.arguments import PositiveInt, StrPath, new_file
 from vit.console import Reporter, duration, interval
 from vit.csv_files import new_table
 from vit.errors import ResourceError, UsageError
+from vit.layout import CellsLayout
 
 if TYPE_CHECKING:
     from vit.checkpoints.run_list import RunSummary
 
 Order = Literal["newest", "accuracy", "data", "network", "time"]
-_COLUMNS = ("path", "state", "started", "data", "network", "images", "accuracy", "low", "high", "seconds", "problem")
+_COLUMNS = (
+    "path",
+    "state",
+    "started",
+    "data",
+    "network",
+    "images",
+    "accuracy",
+    "low",
+    "high",
+    "seconds",
+    "problem",
+    "metric",
+)
 _KEYS: "dict[Order, Callable[[RunSummary], tuple[object, ...]]]" = {
     "newest": lambda run: (),
     "accuracy": lambda run: (-run.accuracy[0] if run.accuracy else 1.0,),
@@ -35,6 +49,9 @@ def runs(
 ) -> "list[RunSummary]":
     """List the runs below a folder: data, network, accuracy with its interval, time, and state.
 
+    The accuracy of a run with several labels for an image is the exact match. Runs inside studies and cross-validations
+    are not listed. 'vit report FOLDER' shows what they found, and 'vit runs FOLDER/cells' lists them.
+
     Args:
         folder: folder of runs, as --out of 'vit train'
         only: words that must all occur in path, state, day, data or network of a run
@@ -53,7 +70,7 @@ def runs(
     Example:
         vit runs runs/photos --sort accuracy
     """
-    from vit.checkpoints.run_list import list_runs
+    from vit.checkpoints.run_list import first_study, list_runs
 
     place = Path(folder).expanduser()
     if not place.is_dir():
@@ -63,10 +80,19 @@ def runs(
     found = sorted((run for run in list_runs(place) if run.has_words(only)), key=lambda run: run.started, reverse=True)
     if not found:
         words = f" with the words {only!r}" if only else ""
-        raise UsageError(f"{place} has no run{words}", "start one: vit train DATA")
+        study = None if only else first_study(place)
+        if study is None:
+            raise UsageError(f"{place} has no run{words}", "start one: vit train DATA")
+        cells = CellsLayout(study).cells_dir
+        raise UsageError(
+            f"{place} has no run outside of studies and cross-validations",
+            f"see them with 'vit report {shlex.quote(str(study))}', or list their runs: "
+            f"vit runs {shlex.quote(str(cells))}",
+        )
     found.sort(key=_KEYS[sort])
     reporter = Reporter()
-    columns = ("started", "data", "network", "images", "accuracy", "time", "run")
+    metric = " or ".join(sorted({run.metric for run in found[:limit] if run.metric})) or "accuracy"
+    columns = ("started", "data", "network", "images", metric, "time", "run")
     in_path = ("started", "network", "data")  # a run folder is named by them: runs/DATA/NETWORK/START
     reporter.table(columns, map(_row, found[:limit]), spare=(*in_path, "time", "images"))
     if len(found) > limit:
@@ -100,20 +126,24 @@ def _write(path: Path, found: "Sequence[RunSummary]") -> None:
                 images = "" if run.images is None else run.images
                 seconds = "" if run.seconds is None else f"{run.seconds:.1f}"
                 names = (run.path, run.state, run.started, run.data, run.network)
-                table.row((*map(str, names), images, *around, seconds, run.problem))
+                table.row((*map(str, names), images, *around, seconds, run.problem, run.metric))
     except OSError as error:
         raise ResourceError(f"cannot write {path}: {error.strerror}", "choose another --output") from error
 
 
 def _next(found: "Sequence[RunSummary]") -> str:
-    """Compare the two best runs on one data set, finish a stopped one, or use the only one."""
+    """Compare the best run with the next one that was tested on the same images, or use it; else finish a stopped one.
+
+    `vit compare` takes no models of several labels.
+    """
     from vit.checkpoints.run import RunDirectory
 
     finished = sorted((run for run in found if run.accuracy), key=lambda run: run.accuracy or (), reverse=True)
-    same = [run for run in finished if run.data == finished[0].data] if finished else []
-    if len(same) > 1:
-        return f"vit compare {' '.join(shlex.quote(str(run.path)) for run in same[:2])}"
     if finished:
-        return f"vit predict {shlex.quote(str(finished[0].path))} FOLDER_OF_IMAGES"
-    stopped = next((run for run in found if run.state == "stopped"), None)
-    return "vit train DATA" if stopped is None else RunDirectory(stopped.path).how_to_resume
+        best = finished[0]
+        same = [run for run in finished if (run.data, run.test_images) == (best.data, best.test_images)]
+        if best.test_images and len(same) > 1 and not any(run.is_multilabel for run in same):
+            return f"vit compare {' '.join(shlex.quote(str(run.path)) for run in same[:2])}"
+        return f"vit predict {shlex.quote(str(best.path))} FOLDER_OF_IMAGES"
+    stopped = (RunDirectory(run.path) for run in found if run.state == "stopped")
+    return next((run.how_to_resume for run in stopped if run.can_resume), "vit train DATA")

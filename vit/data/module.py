@@ -51,7 +51,7 @@ def train_order(samples: Samples, seed: int, batch_size: int, sampling: Sampling
     """The order of training images: by windows of shards if there are several shards, else over all images.
 
     Args:
-        batch_size: images of a global batch.
+        batch_size: images of an optimizer step, over all processes and micro-batches.
         sampling: how an epoch draws; a draw by classes is over all images.
     """
     shards = None if samples.reader is None else samples.reader.shards(samples.paths)
@@ -106,10 +106,9 @@ class ImageDataModule(LightningDataModule):
                 f"give --batch_size {max(1, length // 4)} or less, or add images",
             )
         accumulate = self.options.accumulate
-        batch_size = self.options.batch_size // accumulate
         self._train_sampler = TrainSampler(
-            train_order(self.source.splits["train"], self.seed, batch_size, self.options.sampling),
-            batch_size,
+            train_order(self.source.splits["train"], self.seed, self.options.batch_size, self.options.sampling),
+            self.options.batch_size // accumulate,
             rank,
             world_size,
             self.options.batches,

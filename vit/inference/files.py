@@ -3,7 +3,7 @@
 import glob
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,10 +25,23 @@ class ListedImages:
     Attributes:
         paths: path of each file, or key of each image of shards.
         reader: reads images of shards; None for files.
+        skipped_folders: {folder of IMAGES: number of folders in it that were not read}, without zeros.
     """
 
     paths: list[str]
     reader: "ImageReader | None" = None
+    skipped_folders: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def not_read(self) -> str:
+        """A message about the folders that were not read; "" where all were."""
+        count, names = sum(self.skipped_folders.values()), list(self.skipped_folders)
+        where = " and ".join(names) if len(names) <= 2 else f"{len(names):,} of the given folders"
+        if not count:
+            return ""
+        if count == 1:
+            return f"1 folder in {where} was not read (--recursive reads it)"
+        return f"{count:,} folders in {where} were not read (--recursive reads them)"
 
 
 def list_images(
@@ -53,8 +66,8 @@ def list_images(
         return _addresses(names)
     indexed = [name for name in names if is_parquet(name)]
     if not indexed:
-        listed = list_files(inputs, recursive, columns)
-        return _addresses(listed) if any(map(is_far, listed)) else ListedImages(listed)
+        listed = _list_files(inputs, recursive, columns)
+        return _addresses(listed.paths) if any(map(is_far, listed.paths)) else listed
     if len(names) > 1:
         raise UsageError(f"IMAGES has {indexed[0]} among other inputs", "give one index or table, and nothing else")
     from vit.data.parquet.open import list_parquet_images  # imports numpy
@@ -94,18 +107,23 @@ def list_files(
         UsageError: a column is given, and an input has none of this name.
         DataError: an input does not exist or has no match; or there is not a single file.
     """
-    columns = columns or TableColumns()
+    return _list_files(inputs, recursive, columns or TableColumns()).paths
+
+
+def _list_files(inputs: Sequence[str | os.PathLike[str]], recursive: bool, columns: TableColumns) -> ListedImages:
+    """The files of `list_files`, and which folders were not read."""
     if inputs and all(_is_list(os.path.expanduser(os.fspath(item))) for item in inputs):
-        return [name for item in inputs for name in _listed(Path(item).expanduser(), columns)]
+        return ListedImages([name for item in inputs for name in _listed(Path(item).expanduser(), columns)])
     for item in inputs[:1]:
         columns.refuse(os.fspath(item))
     found: dict[str, None] = {}
-    skipped_folders = 0
+    skipped_folders: dict[str, int] = {}
     for given in (os.fspath(item) for item in inputs):
         name = os.path.expanduser(given)
         if os.path.isdir(name):
             below, skipped = _in_folder(name, recursive)
-            skipped_folders += skipped
+            if skipped:
+                skipped_folders[given] = skipped
             found.update(dict.fromkeys(below))
         elif os.path.lexists(name):
             found[name] = None
@@ -117,10 +135,10 @@ def list_files(
         else:
             raise DataError(f"there is no {given}", "give files, folders or patterns such as 'photos/*.jpg'")
     if not found:
-        more = f" ({skipped_folders} folders in it)" if skipped_folders else ""
+        more = f" ({sum(skipped_folders.values())} folders in it)" if skipped_folders else ""
         fix = "add --recursive to read the folders in it" if skipped_folders else "give a folder that holds images"
         raise DataError(f"{', '.join(str(item) for item in inputs)} holds no files{more}", fix)
-    return list(found)
+    return ListedImages(list(found), skipped_folders=skipped_folders)
 
 
 def _is_list(name: str) -> bool:

@@ -1,6 +1,7 @@
 """An HTTP server with ranges on the loopback, which fails as it is told."""
 
 import contextlib
+import hashlib
 import re
 import threading
 import time
@@ -20,6 +21,7 @@ class Server:
         address: http://127.0.0.1:PORT
         asked: path and range of each request.
         fault: called with path and number of the request; names what goes wrong, or "".
+        has_etags: whether answers have an ETag, which is a hash of the file.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -27,6 +29,7 @@ class Server:
         self.asked: list[tuple[str, str]] = []
         self.fault: Callable[[str, int], str] = lambda path, number: ""
         self.seconds = 0.0  # before each answer
+        self.has_etags = False
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -59,6 +62,7 @@ class Server:
             request.end_headers()
             return
         data = file.read_bytes()
+        etag = hashlib.sha256(data).hexdigest()
         if wanted and fault != "whole":
             first, last = map(int, re.fullmatch(r"bytes=(\d+)-(\d+)", wanted).groups())
             if first >= len(data):
@@ -75,6 +79,8 @@ class Server:
             time.sleep(1.5)
         request.send_response(status)
         request.send_header("Content-Length", str(len(data)))
+        if self.has_etags:
+            request.send_header("ETag", f'"{etag}"')
         request.end_headers()
         if request.command == "HEAD":
             return

@@ -184,6 +184,50 @@ def test_a_table_of_addresses(server, tmp_path):
 
 
 @pytest.mark.faults("S8")
+@pytest.mark.parametrize("has_etags", [True, False])
+def test_a_file_that_changed_on_its_server_is_read_by_the_next_command(server, tmp_path, has_etags):
+    """A command keeps the version that it read first. The next command asks the server for the version."""
+    server.has_etags = has_etags
+    address = f"{server.address}/latest.png"
+    for content in (b"one", b"two", b"one"):  # also the version before
+        (tmp_path / "latest.png").write_bytes(content)
+        command = FarImages(QUICK)
+        command.prepare([address])
+        assert command.read(address) == content
+        (tmp_path / "latest.png").write_bytes(b"later")
+        assert command.read(address) == content
+        assert pickle.loads(pickle.dumps(command)).read(address) == content  # a process that loads images
+
+
+@pytest.mark.faults("S8")
+def test_files_of_one_version_are_fetched_once(server, tmp_path):
+    server.has_etags = True
+    (tmp_path / "kept.png").write_bytes(b"kept")
+    address = f"{server.address}/kept.png"
+    assert FarImages(QUICK).read(address) == b"kept"
+    before, again = len(server.asked), FarImages(QUICK)
+    again.prepare([address, f"{server.address}/absent.png"])
+    server.fault = lambda path, number: "500"
+    assert again.read(address) == b"kept"
+    assert server.asked[before:].count(("/kept.png", "")) == 1  # the version alone
+
+
+def test_no_cache_keeps_no_address(server, tmp_path, monkeypatch):
+    """Files that an earlier command has kept are not read either."""
+    address = f"{server.address}/latest.png"
+    (tmp_path / "latest.png").write_bytes(b"one")
+    server.has_etags = True
+    assert FarImages(QUICK).read(address) == b"one"
+    monkeypatch.setenv("VIT_CACHE_GB", "0")
+    (tmp_path / "latest.png").write_bytes(b"two")
+    reader = FarImages(QUICK)
+    assert reader.read(address) == b"two"
+    (tmp_path / "latest.png").write_bytes(b"")
+    with pytest.raises(ImageError, match="the file is empty"):
+        reader.read(address)
+
+
+@pytest.mark.faults("S8")
 def test_an_empty_and_a_refused_address(server, tmp_path):
     (tmp_path / "empty.png").write_bytes(b"")
     reader = FarImages(QUICK)

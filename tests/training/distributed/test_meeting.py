@@ -1,11 +1,12 @@
 """What the first process decides, and how long the others look for it."""
 
 import socket
+import time
 from datetime import timedelta
 
 import pytest
 
-from vit.errors import ProcessesError, ResourceError
+from vit.errors import CheckpointError, ProcessesError, ResourceError
 from vit.training.distributed import meeting
 from vit.training.distributed.meeting import Meeting, readable_by_all
 
@@ -26,6 +27,34 @@ def test_one_process_decides_alone(monkeypatch, tmp_path):
     assert Meeting(1).decided("run", lambda: "here") == "here"
     with readable_by_all(tmp_path / "any") as path:
         assert path == tmp_path / "any"
+
+
+def test_a_first_process_that_refuses_waits_for_others_for_a_while_only(port, monkeypatch):
+    """They know its error before its end closes the store; a process that never starts does not keep it."""
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    port.close()
+    first = Meeting(3)
+    monkeypatch.setenv("RANK", "1")
+    other = Meeting(2)
+    monkeypatch.setattr(meeting, "_ITS_WORDS", 0.0)
+
+    def refuse():
+        raise CheckpointError("it has no checkpoint", "train")
+
+    for patience, heard in ((0.2, 0), (60.0, 2)):
+        monkeypatch.setattr(meeting, "_HEARD", patience)
+        monkeypatch.setenv("RANK", "0")
+        name = f"recipe {heard}"
+        other._store.add(f"{name} heard", heard)
+        began = time.monotonic()
+        with pytest.raises(CheckpointError):
+            first.decided(name, refuse)
+        assert time.monotonic() - began < 5
+        monkeypatch.setenv("RANK", "1")
+        with pytest.raises(SystemExit) as ended:
+            other.decided(name, str)
+        assert ended.value.code == CheckpointError.code
 
 
 def test_a_port_that_is_taken_is_named(port):

@@ -24,7 +24,7 @@ KEY = "0123456789abcdef0123456789abcdef01234567"
 
 # Enough of a W&B server for one run: GraphQL, the stream of rows, uploads. It says its port, then each request.
 SERVER = r"""
-import gzip, json, re
+import gzip, json, re, sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 PROJECT = {"id": "p", "name": "vit", "entity": {"id": "e", "name": "somebody"}}
@@ -34,7 +34,7 @@ def answer(name, variables, host):
     if name == "Viewer":
         return {"viewer": {"id": "u", "entity": "somebody", "username": "x", "flags": "{}", "teams": {"edges": []}}}
     if name == "RunResumeStatus":
-        return {"model": {**PROJECT, "bucket": None}}
+        return {"model": {**PROJECT, "bucket": json.loads(sys.argv[1])}}
     if name == "UpsertBucket":
         bucket = {"id": "b", "name": variables["name"], "displayName": "x", "description": "", "config": "{}"}
         bucket.update(sweepName=None, historyLineCount=0, project=PROJECT)
@@ -88,9 +88,17 @@ def folder(tmp_path):
     return tmp_path / "run"
 
 
+RESUMED = {  # the server has the rows of two steps
+    "id": "b", "name": "first", "displayName": "x", "summaryMetrics": "{}", "historyLineCount": 2, "eventsLineCount": 0,
+    "logLineCount": 0, "historyTail": '["{\\"_step\\": 2}"]', "eventsTail": "[]", "config": "{}", "tags": [],
+    "notes": None, "wandbConfig": '{"t": 1}',
+}  # fmt: skip
+
+
 @pytest.fixture
-def server(monkeypatch):
-    process = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True)
+def server(monkeypatch, request):
+    bucket = json.dumps(getattr(request, "param", None))
+    process = subprocess.Popen([sys.executable, "-c", SERVER, bucket], stdout=subprocess.PIPE, text=True)
     monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{int(process.stdout.readline())}")
     monkeypatch.setenv("WANDB_API_KEY", KEY)
     yield process
@@ -304,6 +312,38 @@ def test_online_rows_arrive_and_the_key_stays_out_of_files(folder, notices, serv
     assert re.fullmatch(r"Weights & Biases: http://127.0.0.1:\d+/somebody/vit/runs/\w+", line)
     assert not any("otel" in path for path, _, _ in requests)
     assert KEY.encode() not in text_of(folder)
+
+
+@pytest.mark.faults("W5")
+@pytest.mark.parametrize("server", [RESUMED], indirect=True)
+def test_a_resumed_run_gets_the_rows_that_a_kill_kept_from_the_server(folder, notices, server):
+    """They stayed missing. The row of step 4 has two parts, of which this process logs the second one."""
+    folder.mkdir()
+    (folder / "metrics.csv").write_text("step,train/loss,val/loss\n1,1.0,\n2,2.0,\n3,3.0,\n4,4.0,\n4,,0.5\n5,5.0,\n")
+    tracker = begin("online", folder, notices)
+    tracker.log({"val/loss": 0.5}, 4)
+    tracker.log({"train/loss": 5.0}, 5)
+    tracker.finish()
+    server.kill()
+    requests = [json.loads(line) for line in server.stdout]
+    parts = [files["wandb-history.jsonl"] for _, _, files in requests if "history" in str(files)]
+    sent = [json.loads(row) for part in parts for row in part["content"]]
+    assert parts[0]["offset"] == 2 and len(notices) == 1
+    assert [(row["_step"], row.get("train/loss"), row.get("val/loss")) for row in sent] == [
+        (3, 3.0, None), (4, 4.0, 0.5), (5, 5.0, None)
+    ]  # fmt: skip
+
+
+@pytest.mark.faults("W5")
+def test_an_offline_part_repeats_no_row(folder, notices):
+    """`wandb sync` appends the parts of a run to each other."""
+    folder.mkdir()
+    (folder / "wandb_id.txt").write_text("0123abcd\n")
+    (folder / "metrics.csv").write_text("step,train/loss\n1,1.0\n2,2.0\n")
+    tracker = begin("offline", folder, notices)
+    tracker.log({"train/loss": 2.0}, 2)
+    tracker.finish()
+    assert [row["_step"] for row in history(folder)] == [2]
 
 
 @pytest.mark.faults("W2", "W3")

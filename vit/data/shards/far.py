@@ -5,7 +5,8 @@ keeps only answers of the right length. `ShardReader` checks every image by its 
 """
 
 import hashlib
-from collections.abc import Sequence
+import secrets
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vit.data.image_bytes import MAX_BYTES, ImageError
-from vit.data.shards.cache import PartCache
+from vit.data.shards.cache import FETCHED_AT_ONCE, PartCache
 from vit.data.shards.far_files import FarFiles, MissingError, Patience, far_files
 from vit.data.shards.index import ShardIndex
 from vit.data.shards.reader import ByteRange
@@ -108,6 +109,10 @@ def _parts(part: ByteRange) -> range:
 class FarImages:
     """Files that each hold one image, by their addresses.
 
+    The cache has a file under its address and its version, such as its ETag. The version is asked for once, so that a
+    training keeps the files that it began with, as long as the cache does. Its loader workers are copies of this object
+    and know the versions. A server may have no versions. Then the files are kept for this object and its copies alone.
+
     Args:
         patience: how long files are waited for.
         cache: files on this machine; None: the cache that the environment names.
@@ -117,6 +122,8 @@ class FarImages:
         self._patience = patience
         self._cache = cache or PartCache.of_machine()
         self._files: dict[str, FarFiles] = {}
+        self._keys: dict[str, str] = {}  # key in the cache of each address whose version is known
+        self._no_version = secrets.token_hex()  # stands for the versions that a server does not have
 
     @property
     def shares_prepared(self) -> bool:
@@ -130,12 +137,12 @@ class FarImages:
             ImageError: the file is not there, is empty or too large.
             DataError: it is refused, or does not come.
         """
-        content = self._cache.get(_key(path))
-        if content is None:
-            try:
+        try:
+            content = self._cache.get(self._key(path)) if self.shares_prepared else None
+            if content is None:
                 content = self._fetch(path)
-            except MissingError as error:
-                raise ImageError(path, "unreadable", "there is no such file") from error
+        except MissingError as error:
+            raise ImageError(path, "unreadable", "there is no such file") from error
         if not content:
             raise ImageError(path, "not_image", "the file is empty")
         if len(content) > MAX_BYTES:
@@ -149,20 +156,26 @@ class FarImages:
             DataError: one is refused, or does not come. A file that is not there is left to `read`.
         """
         if self.shares_prepared:
-            self._cache.fill({_key(path): path for path in paths}, self._fetch_all)
+            self._at_once(self._key, [path for path in paths if path not in self._keys])
+            self._cache.fill({self._keys[path]: path for path in paths if path in self._keys}, self._fetch_all)
 
     def _fetch_all(self, paths: list[str]) -> None:
+        self._at_once(self._fetch, paths)
+
+    def _at_once(self, ask: Callable[[str], object], paths: Sequence[str]) -> None:
+        """Ask for several files at the same time. A file that is not there is passed over."""
         for path in paths:
             self._of(path)  # opened here, not by several threads
-        with ThreadPoolExecutor(len(paths)) as pool:
-            for fetched in [pool.submit(self._fetch, path) for path in paths]:
+        with ThreadPoolExecutor(FETCHED_AT_ONCE) as pool:
+            for asked in [pool.submit(ask, path) for path in paths]:
                 with suppress(MissingError):
-                    fetched.result()
+                    asked.result()
 
     def _fetch(self, path: str) -> bytes:
         """A file from far, which is kept."""
         content = self._of(path).whole(path)
-        self._cache.put(_key(path), content)
+        if self.shares_prepared:
+            self._cache.put(self._key(path), content)
         return content
 
     def content_hash(self, path: str) -> str:
@@ -179,6 +192,9 @@ class FarImages:
             self._files[kind] = far_files(path, self._patience)
         return self._files[kind]
 
-
-def _key(address: str) -> str:
-    return hashlib.sha256(address.encode("utf-8", "surrogateescape")).hexdigest()
+    def _key(self, path: str) -> str:
+        """The key of a file in the cache. The first call for a file asks its server for the version."""
+        if path not in self._keys:
+            version = self._of(path).version(path) or self._no_version
+            self._keys[path] = hashlib.sha256(f"{path}\0{version}".encode("utf-8", "surrogateescape")).hexdigest()
+        return self._keys[path]

@@ -99,11 +99,26 @@ class FarFiles:
         Raises:
             DataError: it is not there, is refused, or does not come; or its server does not say its size.
         """
+        told = self._told(address)
+        if not isinstance(told.get("size"), int):
+            raise DataError(f"the server of {address} does not say its size", "copy the file to this machine")
+        return told["size"], _version(told)
+
+    def version(self, address: str) -> str:
+        """A text that changes where a file changes; "" where its server has none.
+
+        Raises:
+            DataError: it is not there, is refused, or does not come.
+        """
+        return _version(self._told(address))
+
+    def _told(self, address: str) -> dict[str, Any]:
+        """What a server says of a file."""
         failed: Exception | None = None
         for attempt in range(self._patience.attempts):
             self._pause(attempt)
             try:
-                told = self._files().info(address)
+                told: dict[str, Any] = self._files().info(address)
             except UsageError:
                 raise
             except Exception as error:  # noqa: BLE001  libraries of object stores raise errors of many types
@@ -114,9 +129,7 @@ class FarFiles:
                 continue
             if told.get("type") == "directory":
                 raise MissingError(f"there is no {address}", "check the address")
-            if not isinstance(told.get("size"), int):
-                raise DataError(f"the server of {address} does not say its size", "copy the file to this machine")
-            return told["size"], "\0".join(str(told[name]) for name in _VERSIONS if told.get(name) is not None)
+            return told
         raise self._gave_up(address, failed)
 
     def names(self, folder: str) -> list[str]:
@@ -228,6 +241,11 @@ def _open(kind: str, patience: Patience) -> Any:
         extra = EXTRAS.get(kind)
         fix = install(extra) if extra else "pip install aiohttp"
         raise UsageError(f"{kind}:// needs a library that is not installed: {first_line(error)}", fix) from error
+
+
+def _version(told: dict[str, Any]) -> str:
+    """A text that changes where a file changes, from what its server says of it; "" where it says nothing of this."""
+    return "\0".join(str(told[name]) for name in _VERSIONS if told.get(name) is not None)
 
 
 def _status(error: Exception) -> object:

@@ -2,19 +2,24 @@
 
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from vit.errors import ProcessesError, ResourceError
-from vit.launch import is_first, rank_and_world_size
+from vit.errors import ProcessesError, ResourceError, VitError
+from vit.launch import is_first, is_launched, rank_and_world_size
 from vit.training.distributed.processes import PATIENCE
 
 _PIECE = 64 * 2**20  # bytes of a file in one message
+_REFUSED = "\0exit "  # begins the answer of a first process that ends with an error; its exit code follows
+_HEARD = 60.0  # longest wait in seconds until all processes know that the first one ends
+_LOOK = 0.05  # seconds between two looks
+_ITS_WORDS = 1.0  # seconds in which the first process prints its error, before a launcher sees other processes end
 
 
 class Meeting:
@@ -28,33 +33,62 @@ class Meeting:
 
     def __init__(self, world_size: int) -> None:
         self._store = None if world_size == 1 and is_first() else _open_store()
+        self._num_others = world_size - 1
 
     def decided(self, name: str, decide: Callable[[], str]) -> str:
         """The value that `decide` returns on the first process, on every process.
+
+        Where `decide` raises an error, the other processes end with the exit code of this error. They print nothing.
 
         Args:
             name: key of the decision.
 
         Raises:
             ProcessesError: the first process has ended, or does not decide in time.
+            SystemExit: on other processes, where the first one ends with an error.
         """
         if is_first():
-            answer = decide()
+            try:
+                answer = decide()
+            except Exception as error:
+                self._refuse(name, error.code if isinstance(error, VitError) else 1)
+                raise
             if self._store is not None:
                 self._store.set(name, answer)
             return answer
         assert self._store is not None
         try:
-            return str(self._store.get(name).decode())
+            answer = str(self._store.get(name).decode())
         except dist.DistError as error:
             raise _unreachable() from error
+        if answer.startswith(_REFUSED):
+            with suppress(dist.DistError):
+                self._store.add(f"{name} heard", 1)
+            time.sleep(_ITS_WORDS)
+            raise SystemExit(int(answer.removeprefix(_REFUSED)))
+        return answer
+
+    def _refuse(self, name: str, code: int) -> None:
+        """Tell the other processes that this first one ends, and wait until they know: its end closes the store.
+
+        torchrun keeps the store and ends the processes itself. Processes that Lightning starts are not there yet.
+        """
+        if self._store is None or not is_launched():
+            return
+        with suppress(dist.DistError):
+            self._store.set(name, f"{_REFUSED}{code}")
+            end = time.monotonic() + _HEARD
+            while not _has_agent() and self._store.add(f"{name} heard", 0) < self._num_others:
+                if time.monotonic() > end:
+                    return
+                time.sleep(_LOOK)
 
 
 def _open_store() -> Any:  # torch.distributed does not export the type of a store
     """The store. PyTorch's own rendezvous uses the same store, by the same port."""
     address = os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     port = int(os.environ.get("MASTER_PORT", "0"))
-    is_server = is_first() and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"  # else torchrun has it
+    is_server = is_first() and not _has_agent()
     try:
         store = dist.TCPStore(  # type: ignore[attr-defined]
             address, port, is_master=is_server, timeout=PATIENCE, wait_for_workers=False, multi_tenant=True
@@ -68,6 +102,11 @@ def _open_store() -> Any:  # torch.distributed does not export the type of a sto
         raise _unreachable() from error
     os.environ["MASTER_PORT"] = str(store.port)
     return store
+
+
+def _has_agent() -> bool:
+    """Whether the store is in a process of torchrun, which lives longer than the first process."""
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
 def _unreachable() -> ProcessesError:

@@ -16,13 +16,13 @@ import numpy as np
 import yaml
 
 from vit.atomic_files import write_text
-from vit.csv_files import Cell, TableWriter, records
+from vit.csv_files import Cell, TableWriter
 from vit.inference.metrics import MOST_IN_CONFUSION, confusion
 from vit.layout import RunLayout
 from vit.training.tracking.background import Background
 from vit.training.tracking.mlflow_address import MlflowAddress
 from vit.training.tracking.public_config import flat, public
-from vit.training.tracking.tracker import Sharing
+from vit.training.tracking.tracker import Sharing, recorded_rows
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -93,7 +93,8 @@ class MlflowTracker:
         points = [(name, step, float(value)) for name, value in row.items()]
         if not self._has_begun:
             self._has_begun = True
-            points = list(dict.fromkeys([*self._recorded(), *points]))
+            recorded = ((name, at, value) for at, row in recorded_rows(self._metrics) for name, value in row.items())
+            points = list(dict.fromkeys([*recorded, *points]))
         self._step = max(self._step, step)
         self._send([point for point in points if point[1] > self._last.get(_name(point[0]), -1)])
 
@@ -186,16 +187,6 @@ class MlflowTracker:
             self._client.log_batch(self._run, params=new[start : start + _MOST_IN_BATCH])
         text = yaml.safe_dump(public(config), sort_keys=False, allow_unicode=True)
         self._client.log_text(self._run, text, RunLayout(self._id_file.parent).config_path.name)
-
-    def _recorded(self) -> list[Point]:
-        """The numbers of metrics.csv."""
-        rows = records(self._metrics) if self._metrics.is_file() else []
-        return [
-            (name, int(row["step"]), float(text))
-            for row in rows
-            for name, text in row.items()
-            if name != "step" and text
-        ]
 
     def _send(self, points: Sequence[Point]) -> None:
         now = int(1000 * time.time())

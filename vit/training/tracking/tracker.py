@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from vit.csv_files import records
+
 
 @dataclass(frozen=True)
 class Sharing:
@@ -99,6 +101,14 @@ def tracked(tracker: Tracker) -> Iterator[None]:
     except BaseException:
         tracker.interrupt()
         raise
+
+
+def recorded_rows(metrics: Path) -> list[tuple[int, dict[str, float]]]:
+    """(step, numbers by their names) of each row of metrics.csv; none where there is no such file."""
+    rows = records(metrics) if metrics.is_file() else []
+    return [
+        (int(row["step"]), {name: float(text) for name, text in row.items() if name != "step" and text}) for row in rows
+    ]
 
 
 def describe(error: Exception) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from vit.layout import RunLayout
 from vit.training.tracking import wandb_login
 from vit.training.tracking.public_config import public
-from vit.training.tracking.tracker import Sharing, describe
+from vit.training.tracking.tracker import Sharing, describe, recorded_rows
 from vit.training.tracking.wandb_settings import FINISH_SECONDS, SETTINGS, keep_files_in
 
 if TYPE_CHECKING:
@@ -28,15 +28,35 @@ _ROOM = 4096  # bytes: a disk with less is full
 
 
 class WandbTracker:
-    """A `Tracker` that writes to a run of Weights & Biases."""
+    """A `Tracker` that writes to a run of Weights & Biases.
+
+    A killed training may have rows that the server never got. Where the run is resumed online, it gets these rows of
+    metrics.csv first. Offline, nothing tells which rows of earlier parts are lost, and a row that is sent twice would
+    stay there twice. So lost rows of an offline run stay lost.
+
+    Args:
+        wandb: the module.
+        session: connection to the process of wandb.
+        run: the run.
+        metrics: metrics.csv of the run. A row is in this file before it is logged here.
+        notify: receiver of messages for people.
+        sharing: what may be uploaded.
+    """
 
     def __init__(
-        self, wandb: ModuleType, session: "Session", run: "wandb.Run", notify: Callable[[str], None], sharing: Sharing
+        self,
+        wandb: ModuleType,
+        session: "Session",
+        run: "wandb.Run",
+        metrics: Path,
+        notify: Callable[[str], None],
+        sharing: Sharing,
     ) -> None:
         self._sharing = sharing
         self._wandb = wandb
         self._session = session
         self._run = run
+        self._metrics: Path | None = metrics if run.resumed else None  # None: the run lacks no row
         self._notify = notify
         self._step = int(run.step)  # a resumed run continues after its last row
         self._row_open = False
@@ -44,6 +64,11 @@ class WandbTracker:
         self._state: Literal["open", "failed", "finished"] = "open"
 
     def log(self, row: Mapping[str, float], step: int) -> None:
+        if self._metrics is not None:
+            lacking, self._metrics = recorded_rows(self._metrics), None
+            for at, numbers in lacking:
+                if self._step <= at <= step:  # wandb drops rows before its own step, and joins rows of one step
+                    self._write(partial(dict, numbers), at)
         self._step = max(self._step, step)
         self._write(lambda: dict(row), step)
 
@@ -177,7 +202,7 @@ def begin(
     if obstacle:
         run = start("offline")
         notify(f"Weights & Biases is offline ({obstacle}); upload later with: {_sync_line(run)}")
-    return WandbTracker(wandb, session, run, notify, sharing)
+    return WandbTracker(wandb, session, run, RunLayout(home).metrics_path, notify, sharing)
 
 
 def _start(
