@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -57,6 +57,11 @@ class RunSummary:
         """Whether each word occurs in path, state, day, data or network, in any case of letters."""
         text = f"{self.path} {self.state} {self.started} {self.data} {self.network}".casefold()
         return all(word in text for word in words.casefold().split())
+
+
+def metric_words(runs: Iterable[RunSummary]) -> str:
+    """What the accuracies of runs are, for the head of their column."""
+    return " or ".join(sorted({run.metric for run in runs if run.metric})) or "accuracy"
 
 
 def list_runs(folder: Path) -> Iterator[RunSummary]:

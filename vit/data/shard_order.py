@@ -27,7 +27,7 @@ class ShardOrder:
     Attributes:
         shards: (n,) number of the shard of each training image.
         seed: seed of the order.
-        batch_size: images of a global batch. The number of lanes is its greatest common divisor with 64.
+        batch_size: images of an optimizer step. The number of lanes is its greatest common divisor with 64.
         window: number of shards whose images are permuted together.
     """
 
