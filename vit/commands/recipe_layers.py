@@ -77,11 +77,13 @@ class Given:
 
     def replaced_recipe(self) -> str:
         """A note where recipe files replace the recipe for the data set and are not whole themselves; else ""."""
-        parser, shipped = make_parser(self.kind), shipped_configs()
+        shipped = shipped_configs()
+        if not self.configs or shipped.keys() & set(self.configs):
+            return ""
+        parser = make_parser(self.kind)
         given = self._above([], [_read(parser, config) for config in self.configs])
         source = _value(given, "data.source") or DataConfig().source
-        is_whole = bool(shipped.keys() & set(self.configs)) or _has(given, "optim.optimizer")
-        if not self.configs or source not in shipped or is_whole:
+        if source not in shipped or _has(given, "optim.optimizer"):
             return ""
         words = " ".join(f"--config {shlex.quote(config)}" for config in self.configs)
         return f"{words} takes the place of the recipe {source}; --config {source} {words} changes that recipe"

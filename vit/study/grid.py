@@ -58,9 +58,10 @@ class Budget:
             return "the length of each network's own recipe"
         if self.steps is None:
             return f"{self.epochs:,} epochs at every size (few steps at small sizes)"
+        steps = math.prod(equal_rounds(self.steps))
         if self.epochs is None:
-            return f"{math.prod(equal_rounds(self.steps)):,} optimizer steps at every size"
-        return f"{math.prod(equal_rounds(self.steps)):,} optimizer steps or {self.epochs:,} epochs, whichever is longer"
+            return f"{steps:,} optimizer steps at every size"
+        return f"{steps:,} optimizer steps or {self.epochs:,} epochs, whichever is longer"
 
     def apply(self, recipe: Recipe, num_images: int) -> Recipe:
         """The recipe of a cell with this length and a batch of at most `num_images`."""
