@@ -43,7 +43,7 @@ def measure(model: str, photos: str, limit: int, background: str, steps: int, ou
     grid_size = grid_size_for(network.image_size, getattr(network.config, "grid_size", None))
     started = time.monotonic()
     with new_table(output, COLUMNS, digits=6, mode="x") as table:
-        for place, path in enumerate(list_files([photos], recursive=True)[:limit]):
+        for place, path in enumerate(list_files([photos], recursive=True).paths[:limit]):
             image = predictor.preprocess(read_image(path))
             probability, number = predictor.engine.probabilities(image[None])[0].max(dim=0)
             normalized = predictor.preprocess.normalize(image[None]).to(predictor.engine.device)

@@ -57,7 +57,7 @@ def other_images(data: str, root: str | None, engine: Engine, most: int) -> list
     if not Path(data).is_dir() or any((Path(data) / split).is_dir() for split in ("test", "val", "validation")):
         splits = open_source(data, root).splits
         return batches_of(splits.get("test", splits["train"]), engine, most)
-    read = [read_input(file, engine.preprocess) for file in list_files([data], True)[:most]]
+    read = [read_input(file, engine.preprocess) for file in list_files([data], True).paths[:most]]
     images = torch.stack([image for image in read if isinstance(image, Tensor)])
     return list(images.split(BATCH))
 

@@ -82,6 +82,7 @@ def test_odd_names_and_bad_files_are_told_and_nothing_is_overwritten(vit, digits
     answer = vit("explain", digits_run.path, mixed, *quick)
     assert answer.code == 0, answer.err
     assert "WARNING: 6 files could not be read" in answer.err and "notes.txt" in answer.err
+    assert f"1 folder in {mixed} was not read (--recursive reads it)" in answer.err.splitlines()
     assert "\x1b" not in answer.out + answer.err
     table = rows(here / "explanations")
     assert len(table) == 14 and {row["deletion"] for row in table} == {""}

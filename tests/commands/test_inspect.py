@@ -40,6 +40,8 @@ def test_a_lone_checkpoint_needs_images_for_attention(vit, digits_run, mixed, he
     assert "<i>" not in html and "&lt;i&gt;.ckpt" in html and "Without images this section is empty" in html
     answer = vit("inspect", here / "<i>.ckpt", mixed, "--output", "again")
     assert answer.code == 0 and "over 14 images" in answer.out  # bad files are passed over
+    assert f"WARNING: 6 of 20 files could not be read, first {mixed}" in answer.err
+    assert f"1 folder in {mixed} was not read (--recursive reads it)" in answer.err.splitlines()
     answer = vit("inspect", here / "<i>.ckpt", mixed / "notes.txt")
     assert answer.code == 3 and "none of 1 files" in answer.err
 

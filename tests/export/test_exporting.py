@@ -336,7 +336,7 @@ def test_random_images_are_the_same_every_time_and_of_both_batch_sizes():
 def test_real_images_are_compared_and_unreadable_ones_passed_over(trained, tmp_path, mixed):
     from vit.inference.files import list_files
 
-    files = list_files([mixed], recursive=False)
+    files = list_files([mixed], recursive=False).paths
     found = export(trained("vit"), "safetensors", tmp_path / "m.safetensors", files)
     assert found.num_images == len(files) - 6
     with pytest.raises(DataError, match="none of 1 files is an image"):

@@ -18,32 +18,36 @@ def tree(tmp_path, monkeypatch):
 
 
 def test_a_folder_gives_its_files_sorted(tree):
-    assert list_files(["."], recursive=False) == ["./10.png", "./9.png", "./a.png", "./b.png"]
-    assert list_files([tree], recursive=False) == [str(tree / name) for name in ("10.png", "9.png", "a.png", "b.png")]
-    assert list_files([f"{tree}/"], recursive=False) == [f"{tree}/{n}" for n in ("10.png", "9.png", "a.png", "b.png")]
+    assert list_files(["."], recursive=False).paths == ["./10.png", "./9.png", "./a.png", "./b.png"]
+    assert list_files([tree], recursive=False).paths == [
+        str(tree / name) for name in ("10.png", "9.png", "a.png", "b.png")
+    ]
+    assert list_files([f"{tree}/"], recursive=False).paths == [
+        f"{tree}/{n}" for n in ("10.png", "9.png", "a.png", "b.png")
+    ]
 
 
 def test_folders_below_are_read_when_asked(tree):
-    found = list_files(["."], recursive=True)
+    found = list_files(["."], recursive=True).paths
     assert found == ["./10.png", "./9.png", "./a.png", "./b.png", "./sub/c.png", "./sub/deeper/d.txt"]
 
 
 def test_files_and_patterns_stand_as_given_and_once(tree):
-    assert list_files(["b.png", "a.png", "b.png"], recursive=False) == ["b.png", "a.png"]
-    assert list_files(["[ab].png", "a.png"], recursive=False) == ["a.png", "b.png"]
-    assert list_files(["**/*.txt"], recursive=False) == ["sub/deeper/d.txt"]
-    assert list_files([".hidden.png"], recursive=False) == [".hidden.png"]
+    assert list_files(["b.png", "a.png", "b.png"], recursive=False).paths == ["b.png", "a.png"]
+    assert list_files(["[ab].png", "a.png"], recursive=False).paths == ["a.png", "b.png"]
+    assert list_files(["**/*.txt"], recursive=False).paths == ["sub/deeper/d.txt"]
+    assert list_files([".hidden.png"], recursive=False).paths == [".hidden.png"]
 
 
 def test_a_name_that_looks_like_a_pattern_is_a_name_first(tree):
     (tree / "[ab].png").write_bytes(b"x")
-    assert list_files(["[ab].png"], recursive=False) == ["[ab].png"]
+    assert list_files(["[ab].png"], recursive=False).paths == ["[ab].png"]
 
 
 @pytest.mark.faults("K8")
 def test_the_home_folder(tree, monkeypatch):
     monkeypatch.setenv("HOME", str(tree))
-    assert list_files(["~/a.png"], recursive=False) == [str(tree / "a.png")]
+    assert list_files(["~/a.png"], recursive=False).paths == [str(tree / "a.png")]
 
 
 @pytest.mark.faults("D15")
@@ -51,7 +55,7 @@ def test_names_keep_their_bytes(tree):
     name = b"caf\xe9 \n-.png"
     with open(os.path.join(os.fsencode(tree), b"sub", name), "wb") as file:
         file.write(b"x")
-    (found,) = (path for path in list_files(["sub"], recursive=False) if path != "sub/c.png")
+    (found,) = (path for path in list_files(["sub"], recursive=False).paths if path != "sub/c.png")
     assert os.fsencode(found) == b"sub/" + name and os.path.isfile(found)
 
 
@@ -59,7 +63,7 @@ def test_names_keep_their_bytes(tree):
 def test_a_list_ends_a_name_at_the_end_of_a_line_alone(tree):
     names = [" a.png", "b.png ", "a\u2028b.png", "a\x85b.png", "a\x1cb.png", "a\x0cb.png"]
     (tree / "list.txt").write_bytes("\r\n".join(["\ufeff" + names[0], *names[1:], "", ""]).encode())
-    assert list_files(["list.txt"], recursive=False) == names
+    assert list_files(["list.txt"], recursive=False).paths == names
 
 
 @pytest.mark.faults("D12")
@@ -67,7 +71,7 @@ def test_links_that_go_round_are_read_once(tree):
     (tree / "sub" / "up").symlink_to(tree)
     (tree / "sub" / "self").symlink_to(tree / "sub")
     (tree / "broken.png").symlink_to(tree / "nowhere")
-    found = list_files(["."], recursive=True)
+    found = list_files(["."], recursive=True).paths
     assert [path for path in found if path.endswith("c.png")] == ["./sub/c.png"]
     assert "./broken.png" in found  # it gets its row
 
@@ -89,7 +93,7 @@ def test_inputs_that_name_nothing(tree, given, words):
 
 def test_a_folder_of_folders_says_how_to_read_them(tree):
     (tree / "outer" / "inner").mkdir(parents=True)
-    with pytest.raises(DataError, match=r"1 folders in it.*--recursive"):
+    with pytest.raises(DataError, match=r"1 folder in it.*--recursive"):
         list_files(["outer"], recursive=False)
 
 

@@ -110,7 +110,7 @@ def test_inputs_of_every_kind(model, mixed):
 
 def test_predictions_come_as_they_are_made(model, mixed):
     rows = model.predict_files(
-        list_files([mixed], recursive=False) + [os.fspath(mixed / "a b.png")] * 200, batch_size=2
+        list_files([mixed], recursive=False).paths + [os.fspath(mixed / "a b.png")] * 200, batch_size=2
     )
     first = next(rows)
     assert first.path.startswith(str(mixed))

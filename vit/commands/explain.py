@@ -83,7 +83,8 @@ def explain(
     model = os.fspath(model)
     wanted = None if output is None else new_file(output)
     check_model(model)
-    files = list_files(path_list(images), recursive)
+    listed = list_files(path_list(images), recursive)
+    files = listed.paths
 
     from vit.explain.explainer import Explainer
     from vit.inference.predictor import load
@@ -93,6 +94,8 @@ def explain(
     folder = new_folder(wanted or free_name(Path("explanations")))
     reporter = Reporter()
     reporter.notice(f"{len(files):,} files, {', '.join(explainer.methods)}, {explainer.predictor.engine.device.type}")
+    if listed.not_read:
+        reporter.notice(listed.not_read)
     page = ExplainPage(f"Explanations of {len(files)} file{'s' * (len(files) != 1)}", list(explainer.methods))
     unreadable = _explain_all(explainer, files, folder, page, reporter)
     page_file = folder / PAGE

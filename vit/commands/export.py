@@ -81,7 +81,7 @@ def export(
     """
     check_model(os.fspath(model))
     _check_images(precision, verify, calibration, measure)
-    files = [] if verify is None else list_files([verify], recursive=True)
+    files = [] if verify is None else list_files([verify], recursive=True).paths
 
     from vit.checkpoints.load import load
     from vit.checkpoints.run import checkpoint_of

@@ -3,7 +3,6 @@
 import os
 import shlex
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +12,7 @@ from vit.commands.arguments import Paths, PositiveInt, StrPath, new_file, new_fo
 from vit.commands.command_line import Metavar
 from vit.console import Reporter
 from vit.errors import DataError, UsageError
-from vit.inference.files import free_name, list_files
+from vit.inference.files import ListedImages, free_name, list_files
 from vit.layout import RunLayout
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def inspect(
     wanted = None if output is None else new_file(output)
     check_weights(model)
     given = path_list(images)
-    files = list_files(given, recursive) if given else []
+    listed = list_files(given, recursive) if given else ListedImages([])
 
     from vit.explain.inspection import inspect_network
     from vit.inference.devices import choose_device
@@ -85,12 +84,14 @@ def inspect(
 
     chosen = choose_device(device)
     network, spec, preprocess, licence = _load(model)
-    samples = _samples(model, files)
-    pixels = None if samples is None else _pixels(samples, limit, preprocess)
+    samples = _samples(model, listed.paths)
     reporter = Reporter()
+    pixels = None if samples is None else _pixels(samples, limit, preprocess, reporter)
     if licence is not None:
         reporter.notice(f"licence: {licence}")
     reporter.notice(f"{spec.name}, {0 if pixels is None else len(pixels)} images, {chosen.type}")
+    if listed.not_read:
+        reporter.notice(listed.not_read)
     found = inspect_network(_title(model, spec.name), network.to(chosen), spec, preprocess, pixels, licence)
     folder = new_folder(wanted or free_name(Path("inspection")))
     write_inspection(found, folder)
@@ -154,20 +155,26 @@ def _samples(model: str, files: Sequence[str]) -> "Samples | None":
     return splits.get("validation", splits["train"])
 
 
-def _pixels(samples: "Samples", limit: int, preprocess: "Preprocess") -> "Tensor":
-    """Images (n, 3, S, S) uint8, evenly taken; unreadable files are left out, because a few change no mean."""
+def _pixels(samples: "Samples", limit: int, preprocess: "Preprocess", reporter: Reporter) -> "Tensor":
+    """Images (n, 3, S, S) uint8, evenly taken. Unreadable files are left out, because a few change no mean."""
     import torch
 
     from vit.data.dataset import image_of
     from vit.data.decode import ImageError
 
-    images = []
-    for index in range(0, len(samples), -(-len(samples) // limit)):
-        with suppress(ImageError):
+    taken = range(0, len(samples), -(-len(samples) // limit))
+    images, reasons = [], []
+    for index in taken:
+        try:
             image = image_of(samples, index, preprocess.window, preprocess.channels)
+        except ImageError as error:
+            reasons.append(f"{samples.paths[index]}: {error.reason}")
+        else:
             images.append(preprocess(image))
     if not images:
-        raise DataError(f"none of {len(samples)} files is an image that can be read", "give other IMAGES")
+        raise DataError(f"none of {len(taken)} files is an image that can be read", "give other IMAGES")
+    if reasons:
+        reporter.notice(f"WARNING: {len(reasons):,} of {len(taken):,} files could not be read, first {reasons[0]}")
     return torch.stack(images)
 
 

@@ -66,7 +66,7 @@ def list_images(
         return _addresses(names)
     indexed = [name for name in names if is_parquet(name)]
     if not indexed:
-        listed = _list_files(inputs, recursive, columns)
+        listed = list_files(inputs, recursive, columns)
         return _addresses(listed.paths) if any(map(is_far, listed.paths)) else listed
     if len(names) > 1:
         raise UsageError(f"IMAGES has {indexed[0]} among other inputs", "give one index or table, and nothing else")
@@ -88,7 +88,7 @@ def _addresses(names: list[str]) -> ListedImages:
 
 def list_files(
     inputs: Sequence[str | os.PathLike[str]], recursive: bool, columns: TableColumns | None = None
-) -> list[str]:
+) -> ListedImages:
     """Every file that the inputs name, once, as the user would write it.
 
     - A file stands as given.
@@ -107,11 +107,7 @@ def list_files(
         UsageError: a column is given, and an input has none of this name.
         DataError: an input does not exist or has no match; or there is not a single file.
     """
-    return _list_files(inputs, recursive, columns or TableColumns()).paths
-
-
-def _list_files(inputs: Sequence[str | os.PathLike[str]], recursive: bool, columns: TableColumns) -> ListedImages:
-    """The files of `list_files`, and which folders were not read."""
+    columns = columns or TableColumns()
     if inputs and all(_is_list(os.path.expanduser(os.fspath(item))) for item in inputs):
         return ListedImages([name for item in inputs for name in _listed(Path(item).expanduser(), columns)])
     for item in inputs[:1]:
@@ -135,7 +131,8 @@ def _list_files(inputs: Sequence[str | os.PathLike[str]], recursive: bool, colum
         else:
             raise DataError(f"there is no {given}", "give files, folders or patterns such as 'photos/*.jpg'")
     if not found:
-        more = f" ({sum(skipped_folders.values())} folders in it)" if skipped_folders else ""
+        count = sum(skipped_folders.values())
+        more = f" ({count:,} folder{'s' * (count != 1)} in it)" if count else ""
         fix = "add --recursive to read the folders in it" if skipped_folders else "give a folder that holds images"
         raise DataError(f"{', '.join(str(item) for item in inputs)} holds no files{more}", fix)
     return ListedImages(list(found), skipped_folders=skipped_folders)
