@@ -4,12 +4,17 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from vit.commands.label_check import LabelCheck
 from vit.csv_files import new_table, read_table, records
 from vit.data.sources import open_source
 from vit.study.fold_table import FoldPredictions
+from vit.study.label_errors import LabelErrors
 
 LABELS = ("blue", "<b>red</b>")
+NONE = np.zeros(0, dtype=np.int64)
+NO_ERRORS = LabelErrors(NONE, 0, NONE, np.zeros(0), np.zeros((0, 0), dtype=np.int64), 0.0)
 
 
 @pytest.fixture
@@ -71,6 +76,23 @@ def test_a_page_shows_pictures_and_escapes_names(vit, photos, here):
     assert vit("data", "check", photos[0], "--labels", "folds").code == 0
     assert (here / "data_check_labels-2.html").is_file()
     assert (here / "data_check_labels.html").read_text() == page
+
+
+def test_images_of_more_than_8_bits_have_pictures(vit, photos, here):
+    for file in (here / "photos").rglob("*.png"):
+        with Image.open(file) as picture:
+            values = np.asarray(picture.convert("L"), dtype=np.uint16) * 10
+        Image.fromarray(values).save(file)
+    assert vit("data", "check", photos[0], "--labels", "folds").code == 0
+    page = (here / "data_check_labels.html").read_text()
+    assert page.count('src="data:image/png;base64,') == 3 and "no picture" not in page
+
+
+def test_a_table_of_web_addresses_can_be_trained_on(tmp_path):
+    rows = [f"http://127.0.0.1:9/{number}.png,{'ab'[number % 2]}" for number in range(12)]
+    (tmp_path / "far.csv").write_text("\n".join(["path,label", *rows]))
+    for data, can_be_listed in ((tmp_path / "far.csv", True), ("digits", False)):
+        assert LabelCheck(open_source(str(data)), [], [], (), NO_ERRORS, 0.0).can_be_listed == can_be_listed
 
 
 @pytest.mark.faults("K16")

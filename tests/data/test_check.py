@@ -265,3 +265,18 @@ def test_the_advice_for_an_image_in_two_splits_names_what_is_wrong(tmp_path, sce
     assert set(advice) == {"train/cat/1.png", "val/cat/4.png"}
     assert "must not be a training image" in advice["train/cat/1.png"]
     assert "the validation images choose the checkpoint" in advice["val/cat/4.png"]
+
+
+def test_a_label_that_is_not_known_conflicts_with_none(tmp_path, scene):
+    scene(600).save(tmp_path / "0.png")
+    rows = ["path,a,b,c", "0.png,0,0,1"]
+    for place, labels in enumerate((",0,1", "0,,0"), start=1):
+        shutil.copy(tmp_path / "0.png", tmp_path / f"{place}.png")
+        rows.append(f"{place}.png,{labels}")
+    for place in range(3, 14):
+        scene(600 + place).save(tmp_path / f"{place}.png")
+        rows.append(f"{place}.png,{place % 2},{place % 3 % 2},1")
+    (tmp_path / "t.csv").write_text("\n".join(rows))
+    found = check(open_source(str(tmp_path / "t.csv")), lambda *_: None).findings
+    pairs = {(one.kind, Path(one.path).name, Path(one.other_path).name) for one in found if one.other_path}
+    assert pairs == {("duplicate", "1.png", "0.png"), ("label_conflict", "2.png", "0.png")}

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
-from tests.science_files import deep_png, tiff
+from tests.science_files import deep_png, dicom, tiff
 from vit.data import decode, deep_color
 from vit.data.check import check
 from vit.data.decode import ImageError, decode_image
@@ -189,3 +189,25 @@ def test_a_check_measures_the_window_of_dark_colors_and_names_those_without_one(
             (tmp_path / name / f"{number}.png").write_bytes(deep_file(values, "RGB", "PNG"))
     findings = check(open_source(str(tmp_path)), lambda done, total: None).findings
     assert sum("would be almost black" in finding.detail for finding in findings) == 8
+
+
+@pytest.mark.faults("I16")
+@pytest.mark.parametrize(("middle", "spread"), [(101_325.0, 15.0), (-300.5, 0.02), (2e9, 40.0), (0.0, 1e-6)])
+def test_a_window_is_as_exact_as_the_range_of_the_values(middle: float, spread: float, tmp_path: Path) -> None:
+    """Air pressure, say: rounded to four digits, all of its values are white."""
+    values = np.random.default_rng(0).normal(middle, spread, (64, 64))
+    (tmp_path / "a.tif").write_bytes(tiff(values))
+    found = measured_window(Samples(["a.tif"], np.zeros(1, dtype=np.int64), tmp_path))
+    assert found is not None
+    low, high = np.percentile(values, (0.1, 99.9))
+    assert np.allclose(found, (low, high), rtol=0, atol=1e-3 * (high - low))
+    pixels = decode_image(tiff(values), window=found).numpy()
+    assert len(np.unique(pixels)) > 200
+
+
+@pytest.mark.faults("I16")
+def test_a_window_for_each_color_sees_a_gray_image_three_times(tmp_path: Path) -> None:
+    window, values = (0.0, 4095.0, 0.0, 2000.0, 1000.0, 4095.0), RAMP.astype(np.uint16)
+    one_by_one = [decode_image(encoded(values, "PNG"), window=window[at : at + 2])[0] for at in (0, 2, 4)]
+    for data in (encoded(values, "PNG"), encoded(values, "TIFF"), dicom(values)):
+        assert np.array_equal(decode_image(data, window=window).numpy(), np.stack(one_by_one))

@@ -10,11 +10,13 @@ import pytest
 import tifffile
 import torch
 from PIL import Image
+from pydicom.dataset import Dataset
+from pydicom.sequence import Sequence
 
 from tests.science_files import PERSON, dicom, tiff
 from vit.data import decode, formats, image_header, tiff_file
 from vit.data.check import check
-from vit.data.decode import ImageError, decode_image
+from vit.data.decode import ImageError, decode_image, deep_values
 from vit.data.formats import has_image_extension
 from vit.data.gray_window import measured_window
 from vit.data.image_header import image_format
@@ -22,6 +24,7 @@ from vit.data.planes import gray_of
 from vit.data.samples import Samples
 from vit.data.sources import open_source
 from vit.errors import install
+from vit.training.planning.automatic_network import automatic_network
 
 RNG = np.random.default_rng(0)
 BANDS = RNG.integers(0, 256, (5, 20, 30), dtype=np.uint8)
@@ -252,3 +255,70 @@ def test_fewer_bits_than_8_are_all_of_them() -> None:
 
 def test_the_readers_are_those_of_the_extras() -> None:
     assert pydicom.__version__ and tiff_file.is_tiff(tiff(BANDS[0])) and not tiff_file.is_tiff(dicom(BANDS[0]))
+
+
+@pytest.mark.faults("I19")
+@pytest.mark.parametrize("where", ["SharedFunctionalGroupsSequence", "PerFrameFunctionalGroupsSequence"])
+def test_an_enhanced_dicom_is_its_classic_one(where: str) -> None:
+    """Enhanced files say rescale and window in functional groups, for all frames or for each."""
+    stored = np.array([[0, 864, 1024, 1264, 4095]], dtype=np.uint16)
+    rescale = {"RescaleSlope": 1, "RescaleIntercept": -1024, "RescaleType": "HU"}
+    window = {"WindowCenter": 40, "WindowWidth": 400}
+    groups = Dataset()
+    for name, elements in (("PixelValueTransformationSequence", rescale), ("FrameVOILUTSequence", window)):
+        item = Dataset()
+        for key, value in elements.items():
+            setattr(item, key, value)
+        setattr(groups, name, Sequence([item]))
+    classic, enhanced = dicom(stored, **rescale, **window), dicom(stored, **{where: Sequence([groups])})
+    assert decode_image(enhanced)[0, 0].tolist() == decode_image(classic)[0, 0].tolist()
+    seen = decode_image(enhanced, window=(-160.0, 240.0))[0, 0].tolist()
+    assert seen == decode_image(classic, window=(-160.0, 240.0))[0, 0].tolist() == [0, 0, 102, 255, 255]
+    del groups.FrameVOILUTSequence
+    values = deep_values(dicom(stored, **{where: Sequence([groups])}))
+    assert values is not None and values.ravel().tolist() == [-1024, -160, 0, 240, 3071]
+
+
+@pytest.mark.faults("I16")
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("kind", ["u1", "u2", "f4"])
+def test_where_zero_is_white_it_is_so_in_every_depth(kind: str, order: str) -> None:
+    full = 1.0 if kind == "f4" else float(np.iinfo(kind).max)
+    values = (np.linspace(0, full, 4)[None].repeat(4, axis=0)).astype(order + kind)
+    data = tiff(values, photometric="miniswhite", byteorder=order)
+    assert decode_image(data)[0, 0].tolist() == pytest.approx([255, 170, 85, 0], abs=1)
+    if kind != "u1":
+        assert decode_image(data, window=(0, full))[0, 0].tolist() == pytest.approx([255, 170, 85, 0], abs=1)
+
+
+@pytest.mark.faults("I16")
+def test_8_bits_with_a_sign_need_a_window() -> None:
+    data = tiff(np.array([[-128, -1, 0, 127]] * 4, dtype=np.int8))
+    assert decode_image(data, window=(-128, 127))[0, 0].tolist() == [0, 127, 128, 255]
+    with pytest.raises(ImageError, match="without a window"):
+        decode_image(data)
+
+
+@pytest.mark.faults("I17")
+def test_a_check_compares_all_channels(tmp_path: Path) -> None:
+    """Images whose first three channels are blank are neither equal nor of one color."""
+    for name in ("cell", "none"):
+        (tmp_path / name).mkdir()
+        for number in range(4):
+            bands = np.zeros((4, 40, 40), dtype=np.uint8)
+            bands[3] = RNG.integers(0, 256, (40, 40))
+            (tmp_path / name / f"{number}.tif").write_bytes(
+                tiff(bands, photometric="minisblack", planarconfig="separate")
+            )
+    kinds = {one.kind for one in check(open_source(str(tmp_path)), lambda *_: None).findings}
+    assert not kinds & {"label_conflict", "duplicate", "one_color"}, kinds
+
+
+@pytest.mark.faults("I17")
+@pytest.mark.parametrize(("bands", "kind"), [(1, np.uint16), (4, np.uint8), (4, np.uint16), (2, np.float32)])
+def test_the_network_follows_the_size_of_images_of_any_depth(bands: int, kind: type, tmp_path: Path) -> None:
+    values = RNG.integers(100, 255, (bands, 24, 32)).astype(kind)
+    planar = {} if bands == 1 else {"planarconfig": "separate"}
+    (tmp_path / "a.tif").write_bytes(tiff(values, photometric="minisblack", **planar))
+    train = Samples(["a.tif"], np.zeros(1, dtype=np.int64), tmp_path)
+    assert automatic_network(train, 3 if bands == 1 else bands) == ("vit_mini_patch4_28", 24)

@@ -119,7 +119,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("I18", "channels of more than 8 bits with different ranges",
               "a window for each channel, measured in training, shown in the plan and kept in the checkpoint"),
         Fault("I19", "a DICOM whose values need rescale, a window or inversion",
-              "values of the modality through the model's window, else the file's own; MONOCHROME1 is inverted"),
+              "values of the modality through the model's window, else the file's own, also of enhanced files; "
+              "MONOCHROME1 is inverted"),
         Fault("I20", "a damaged or unusual DICOM of a person",
               "one reason, without any value of the file"),
         Fault("I21", "a TIFF of many channels or a DICOM without the extra that reads it",
@@ -238,7 +239,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
     "Parquet tables, the Hugging Face hub and object stores": (
         Fault("L20", "a folder of parquet files that lacks a numbered file, has a split under two names, no training "
               "images, or only the part that the hub has converted", "refused with the missing or second file", 3),
-        Fault("L21", "a parquet table with no column, or several, that may hold images or labels",
+        Fault("L21", "a parquet table with no column, or several, that may hold images or labels; or with several "
+              "labels for an image, as cat|indoors in a column `labels`",
               "refused with the columns, their types and the option that chooses; a column that does not exist ends "
               "with 2", 3),
         Fault("L22", "damaged or repeated class names in a table, or files of one data set that differ in columns or "

@@ -3,15 +3,21 @@
 import numpy as np
 import pytest
 import torch
+from matplotlib.cbook import STEP_LOOKUP_MAP
 from matplotlib.text import Text
 from PIL import Image
+from sklearn.metrics import average_precision_score
 
 from vit.inference.intervals import Metric
+from vit.inference.multilabel_metrics import LabelMetrics
 from vit.inference.scored_images import ScoredImages
+from vit.inference.scored_labels import ScoredLabels
 from vit.inference.scored_rows import write_scored
+from vit.report.class_counts import class_counts
 from vit.report.class_sizes import ClassSize, recall_by_size
 from vit.report.figures import confusion_matrix, curves, reliability, save
 from vit.report.image_grid import displayable, image_grid
+from vit.report.label_figures import precision_recall
 from vit.report.style import rendered
 
 HOSTILE = ("$x", "$\\frac", "a_b^c{", "日本", "new\nline", "é\udce9", "x" * 300, "\\", "%s", "")
@@ -133,3 +139,22 @@ def test_names_in_scored_rows_keep_their_bytes(tmp_path):
     write_scored(tmp_path / "new" / "rows.csv", scored, ("a", "b"))
     content = (tmp_path / "new" / "rows.csv").read_bytes()
     assert b'"caf\xe9\n.png",a,a,1.000000,' in content
+
+
+@pytest.mark.parametrize("labels", [[1, 0, 1, 0, 0], [0, 1, 0, 0, 0], [0, 0, 1, 1, 1]])
+def test_the_area_under_a_precision_recall_curve_is_the_average_precision(labels):
+    present, probabilities = (
+        np.array(labels, np.int8)[:, None],
+        np.array([[0.9], [0.8], [0.7], [0.3], [0.2]], np.float32),
+    )
+    ap = average_precision_score(present[:, 0], probabilities[:, 0])
+    row = LabelMetrics("owl", 5, sum(labels), Metric(ap, ap, ap), 0.5, 0.5, 0.5, 0.5, None, None)
+    line = precision_recall(ScoredLabels(tuple("abcde"), present, probabilities), [row]).axes[0].lines[0]
+    recall, precision = STEP_LOOKUP_MAP[line.get_drawstyle()](*line.get_data())
+    assert abs(np.trapezoid(precision, recall)) / 100**2 == pytest.approx(ap, abs=1e-6)
+
+
+def test_a_panel_of_several_labels_counts_images():
+    counts = {"train": np.array([60, 50, 40])}
+    assert class_counts(counts, "abc", num_images={"train": 81}).axes[0].get_title(loc="left") == "train: 81"
+    assert class_counts(counts, "abc").axes[0].get_title(loc="left") == "train: 150"

@@ -42,9 +42,13 @@ class LabelCheck:
     accuracy: float
 
     @property
-    def are_files(self) -> bool:
-        """Whether `vit train` can read the images from a CSV."""
-        return all(samples.root is not None for samples in self.source.splits.values())
+    def can_be_listed(self) -> bool:
+        """Whether `vit train` can read the images from a CSV, as files or at addresses."""
+        from vit.data.shards.far import FarImages
+
+        return all(
+            samples.root is not None or isinstance(samples.reader, FarImages) for samples in self.source.splits.values()
+        )
 
 
 def check_folder(folder: Path) -> None:
@@ -94,7 +98,7 @@ def check_labels(source: "Source", folder: Path, list_file: Path, reporter: Repo
     _show(reporter, found)
     reporter.line()
     reporter.facts([("look", str(page)), ("correct", str(table))])
-    if not found.are_files:
+    if not found.can_be_listed:
         reporter.line(f"{source.name} has no files, so 'vit train' cannot read the corrected table")
         return None
     reporter.line(

@@ -199,9 +199,10 @@ def _tiny(scanned: ScannedImages) -> npt.NDArray[np.bool_]:
 
 def _pair_findings(images: ImageList, scanned: ScannedImages, is_multilabel: bool) -> Iterator[Finding]:
     groups, splits, labels = scanned.groups(), images.split_numbers, images.labels
-    for match in exact_matches(groups, splits, labels):
+    for match in exact_matches(groups, splits, labels, images.differ):
         yield _pair_finding(images, match, True, is_multilabel)
-    for match in near_matches(groups, splits, labels, scanned.perceptual_hashes, scanned.thumbnails):
+    hashes, thumbnails = scanned.perceptual_hashes, scanned.thumbnails
+    for match in near_matches(groups, splits, labels, hashes, thumbnails, images.differ):
         yield _pair_finding(images, match, False, is_multilabel)
 
 

@@ -34,7 +34,9 @@ from vit.errors import install
 BACKGROUND = 255  # white, below transparent pixels
 
 _BITS_TAG = 258
+_PHOTOMETRIC_TAG, _WHITE_IS_ZERO = 262, 0
 _SAMPLES_TAG = 277
+_SAMPLE_FORMAT_TAG, _SIGNED = 339, 2
 _SOURCE = re.compile(r"^\w+, \S+\.cpp:\d+, ")  # "decode_jpeg, /.../decode_jpeg.cpp:171, Image is incomplete"
 
 
@@ -76,8 +78,7 @@ def decode_image(
             pixels = _decoded(data, path, window)
         else:
             try:
-                pixels = as_pixels(planes, window if len(window or ()) in (0, 2, 2 * len(planes.values)) else None)
-                pixels = _turned(pixels, planes.orientation)
+                pixels = _turned(as_pixels(planes, window), planes.orientation)
             except ValuesError as error:
                 raise ImageError(path, "unreadable", str(error)) from error
         return with_channels(pixels, channels, path)
@@ -113,6 +114,8 @@ def _of_pillow(data: bytes, path: str | os.PathLike[str], window: Window | None,
     samples = tags.get(_SAMPLES_TAG, 1)
     if image.mode == "RGBX" or samples != len(image.getbands()):
         return f"a TIFF of {samples} channels"
+    if _SIGNED in tags.get(_SAMPLE_FORMAT_TAG, ()) and max(tags.get(_BITS_TAG, (8,))) == 8:
+        return "a TIFF of 8 bits with a sign"  # Pillow takes -1 for 255
     keeps_high_byte = has_deep_color(image)
     # Pillow takes both bytes as pixels where colors lie one after the other
     misreads = not keeps_high_byte and len(image.getbands()) > 1 and max(tags.get(_BITS_TAG, (8,))) > 8
@@ -238,7 +241,9 @@ def _pixels(image: Image.Image, window: Window | None) -> Tensor:
         return _color(image)
     values = np.asarray(image)
     values = values.astype(np.uint16) if image.mode.startswith("I;16") else values
-    pixels = as_pixels(Planes(values[None]), window[:2] if window else None).expand(COLORS, -1, -1).contiguous()
+    # Pillow inverts 8 bits alone
+    is_inverted = getattr(image, "tag_v2", {}).get(_PHOTOMETRIC_TAG) == _WHITE_IS_ZERO
+    pixels = as_pixels(Planes(values[None], is_inverted=is_inverted), window).expand(COLORS, -1, -1).contiguous()
     transparent = image.info.get("transparency")
     if isinstance(transparent, int):  # of a PNG
         pixels[:, torch.from_numpy(values == transparent)] = BACKGROUND

@@ -18,6 +18,10 @@ from vit.data.preprocess import Window
 
 _PREFIX = slice(128, 132)
 _DEFLATED = b"1.2.840.10008.1.2.1.99"  # its whole data set would be unpacked before any limit
+_FUNCTIONAL = {  # of enhanced files: the sequence, and what classic files say of it at the top
+    "PixelValueTransformationSequence": ("RescaleIntercept", "RescaleSlope", "RescaleType"),
+    "FrameVOILUTSequence": ("WindowCenter", "WindowWidth", "VOILUTFunction"),
+}
 _INVERTED, _GRAY, _COLOR = "MONOCHROME1", "MONOCHROME2", ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT")
 
 
@@ -42,6 +46,7 @@ def dicom_header(data: bytes, path: str | os.PathLike[str], check_size: Any) -> 
         rows, columns = int(header.Rows), int(header.Columns)
         samples, bits = int(header.SamplesPerPixel), int(header.BitsAllocated)
         kind = str(header.PhotometricInterpretation)
+        _lift_functional_groups(header)
     except ImageError:
         raise
     except AttributeError as error:
@@ -96,6 +101,19 @@ def read_dicom(data: bytes, path: str | os.PathLike[str], window: Window | None,
         raise
     except Exception as error:
         raise _damaged(path, error) from error
+
+
+def _lift_functional_groups(header: Any) -> None:
+    """Give the header of an enhanced file the rescale and the window of its first frame, as classic files have them."""
+    for name, members in _FUNCTIONAL.items():
+        for groups in ("PerFrameFunctionalGroupsSequence", "SharedFunctionalGroupsSequence"):
+            first = (header.get(groups) or [{}])[0]
+            (found, *_) = first.get(name) or [None]
+            if found is not None:
+                for member in members:
+                    if member in found and member not in header:
+                        setattr(header, member, found[member].value)
+                break
 
 
 def has_own_window(header: Any) -> bool:

@@ -9,7 +9,7 @@ The second limit depends on the data set (see `threshold`). White shirts on blac
 higher correlation than photographs of anything.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +22,7 @@ from vit.data.samples import Labels
 Hashes = npt.NDArray[np.uint64]
 Floats = npt.NDArray[np.float32]
 Relation = Literal["across", "conflict", "within"]
+Differ = Callable[[Labels, Labels], npt.NDArray[np.bool_]]  # (n,) and (n,) images -> (n,) whether their labels differ
 
 MAX_DISTANCE = 6  # bits; distances are even, because half of the bits of a hash are set
 MAX_DIFFERENCE = 0.02  # 1 - correlation
@@ -45,7 +46,7 @@ class Match:
 
     Attributes:
         image, other: indices into the list of all images; other < image.
-        relation: "across": two splits; "conflict": two classes; "within": one class of one split.
+        relation: "across": two splits; "conflict": labels that differ; "within": one split, and labels that do not.
         difference: 1 - correlation of the thumbnails; 0 for equal pixels.
     """
 
@@ -55,38 +56,48 @@ class Match:
     difference: float = 0.0
 
 
-def exact_matches(groups: Labels, splits: Labels, labels: Labels) -> Iterator[Match]:
+def exact_matches(groups: Labels, splits: Labels, labels: Labels, differ: Differ | None = None) -> Iterator[Match]:
     """Match each image with the first earlier equal image of every relation.
 
     Args:
         groups: (n,) a number that equal images share; negative for images to leave out.
         splits: (n,) split numbers.
-        labels: (n,) class numbers.
+        labels: (n,) class numbers; with several labels for an image a number for each set of labels.
+        differ: whether the labels of images differ; None: where their numbers do. Labels that are not known may not.
     """
+    differ = differ or _by_number(labels)
     counts = np.bincount(groups[groups >= 0], minlength=1)
     firsts: dict[int, dict[tuple[int, int], int]] = {}
     for image in np.flatnonzero((groups >= 0) & (counts[groups] > 1)).tolist():
         split, label = int(splits[image]), int(labels[image])
         seen = firsts.setdefault(int(groups[image]), {})
+        others = np.array(list(seen.values()), dtype=np.int64)
+        disputed = set(others[differ(np.full_like(others, image), others)].tolist())
         across = min((other for (its, _), other in seen.items() if its != split), default=None)
-        conflict = min((other for (_, its), other in seen.items() if its != label), default=None)
+        conflict = min(disputed, default=None)
+        within = min(
+            (other for (its, _), other in seen.items() if its == split and other not in disputed), default=None
+        )
         if across is not None:
             yield Match(image, across, "across")
-        elif (split, label) in seen:
-            yield Match(image, seen[split, label], "within")
+        elif within is not None:
+            yield Match(image, within, "within")
         if conflict is not None:
             yield Match(image, conflict, "conflict")
         seen.setdefault((split, label), image)
 
 
-def near_matches(groups: Labels, splits: Labels, labels: Labels, hashes: Hashes, pictures: Bytes) -> Iterator[Match]:
+def near_matches(
+    groups: Labels, splits: Labels, labels: Labels, hashes: Hashes, pictures: Bytes, differ: Differ | None = None
+) -> Iterator[Match]:
     """Match each image with the most similar earlier image of every relation; equal images are left out.
 
     Args:
-        groups, splits, labels: as for `exact_matches`.
+        groups, splits, labels, differ: as for `exact_matches`.
         hashes: (n,) perceptual hashes.
         pictures: (n, 768) thumbnails.
     """
+    differ = differ or _by_number(labels)
     thumbnails = Thumbnails(pictures)
     chosen = np.flatnonzero((groups >= 0) & (thumbnails.contrasts >= MIN_CONTRAST))
     keys = (groups * (splits.max(initial=0) + 1) + splits) * (labels.max(initial=0) + 1) + labels
@@ -103,7 +114,7 @@ def near_matches(groups: Labels, splits: Labels, labels: Labels, hashes: Hashes,
             differences = thumbnails.difference(other, image)
             alike = (differences <= limit) & (groups[other] != groups[image])
             other, image, differences = other[alike], image[alike], differences[alike]
-            same_split, same_label = splits[other] == splits[image], labels[other] == labels[image]
+            same_split, same_label = splits[other] == splits[image], ~differ(other, image)
             nearest["across"].add(image, other, differences, ~same_split)
             nearest["conflict"].add(image, other, differences, ~same_label)
             nearest["within"].add(image, other, differences, same_split & same_label)
@@ -112,6 +123,10 @@ def near_matches(groups: Labels, splits: Labels, labels: Labels, hashes: Hashes,
     for relation, found in nearest.items():
         for index in np.flatnonzero(found.other >= 0).tolist():
             yield Match(index, int(found.other[index]), relation, float(found.difference[index]))
+
+
+def _by_number(labels: Labels) -> Differ:
+    return lambda one, other: labels[one] != labels[other]
 
 
 class _Nearest:

@@ -1,5 +1,7 @@
 """The window of values that training images of more than 8 bits need"""
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,6 +12,7 @@ from vit.data.samples import Samples
 
 MEASURED_IMAGES = 64
 BEYOND = 0.1  # % of all pixels that are darker than the window, and % that are brighter
+_DIGITS = 3  # places after the first digit of the range
 
 
 def measured_window(train: Samples, channels: int = COLORS) -> Window | None:
@@ -51,5 +54,8 @@ def _window(pixels: npt.NDArray[np.float64]) -> Window | None:
     pixels = pixels[np.isfinite(pixels)]
     if not len(pixels):
         return None
-    low, high = (float(f"{value:.4g}") for value in np.percentile(pixels, (BEYOND, 100 - BEYOND)))
-    return (low, high) if low < high else (low, low + 1)
+    low, high = map(float, np.percentile(pixels, (BEYOND, 100 - BEYOND)))
+    if not low < high:
+        return low, low + max(1.0, abs(low) / 1000)
+    digits = _DIGITS - math.floor(math.log10(high - low))  # of the range: 101,305 to 101,345 needs more than 101,300
+    return round(low, digits), round(high, digits)

@@ -16,6 +16,8 @@ from torch import Tensor
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms.v2 import functional as TF
 
+from vit.data.planes import shown
+
 Bytes = npt.NDArray[np.uint8]
 
 SIDE = 32  # pixels of the reduced picture
@@ -33,7 +35,7 @@ class ImageHashes:
 
     Attributes:
         height, width: sides in pixels.
-        pixel_hash: 16 bytes, equal for two images if and only if their pixels are equal.
+        pixel_hash: 16 bytes, equal for two images if and only if the pixels of all channels are equal.
         perceptual_hash: 64 bits, half of them set; similar images differ in few bits.
         thumbnail: (768,) the picture averaged to 16x16 pixels of three channels.
         spread: largest difference between two pixels of one channel; 0 for an image of one color.
@@ -48,14 +50,14 @@ class ImageHashes:
 
 
 def hash_image(image: Tensor) -> ImageHashes:
-    """The hashes of upright pixels (3, H, W) uint8."""
-    _, height, width = image.shape
+    """The hashes of upright pixels (C, H, W) uint8. Of other channels than three, people see some (`shown`)."""
+    number, height, width = image.shape
     pixels = image.contiguous().numpy()
     digest = hashlib.blake2b(f"{height}x{width}:".encode(), digest_size=16)
     digest.update(pixels.data)
-    channels = pixels.reshape(3, -1)
+    channels = pixels.reshape(number, -1)
     spread = int((channels.max(1) - channels.min(1)).max())
-    reduced = TF.resize(image, [SIDE, SIDE], interpolation=InterpolationMode.BILINEAR, antialias=True)
+    reduced = TF.resize(shown(image), [SIDE, SIDE], interpolation=InterpolationMode.BILINEAR, antialias=True)
     square = reduced.to(torch.float32).contiguous().numpy()
     return ImageHashes(height, width, digest.digest(), _perceptual_hash(square), _thumbnail(square), spread)
 

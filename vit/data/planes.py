@@ -49,7 +49,7 @@ def as_pixels(planes: Planes, window: Window | None) -> Tensor:
     """Planes (C, H, W) as uint8.
 
     Values of 8 bits stay as they are. Others are seen through the window of the model, else of the file, else as all
-    values of 16 bits.
+    values of 16 bits. One plane seen through a window for each of three colors gives three planes.
 
     Raises:
         ValuesError: values need a window, and there is none; or they are not finite.
@@ -59,7 +59,9 @@ def as_pixels(planes: Planes, window: Window | None) -> Tensor:
     if not planes.is_deep:
         levels = values * np.uint8(255) if values.dtype == np.bool_ else values
     elif window is not None:
-        pairs = window * len(values) if len(window) == 2 else window
+        if len(values) == 1 and len(window) == 2 * COLORS:
+            values = values.repeat(COLORS, axis=0)
+        pairs = window if len(window) == 2 * len(values) else window[:2] * len(values)  # who reads refuses others
         planes_of = [seen_through(plane, pairs[2 * at : 2 * at + 2]) for at, plane in enumerate(values)]
         levels = np.stack(planes_of).astype(np.uint8)
     else:

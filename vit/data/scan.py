@@ -60,6 +60,7 @@ class ImageList:
         self.split_numbers: Labels = np.repeat(np.arange(len(self._parts)), [len(part) for part in self._parts])
         rows = np.concatenate([part.labels for part in self._parts])
         self.labels: Labels = rows
+        self._rows: Labels = rows.reshape(len(rows), -1)  # (n, 1), or (n, L) with several labels for an image
         self._names: Sequence[str] = source.class_names
         self._lock, self._windows = threading.Lock(), dict[int, Window | None]()
         if source.is_multilabel:
@@ -69,6 +70,12 @@ class ImageList:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def differ(self, one: Labels, other: Labels) -> npt.NDArray[np.bool_]:
+        """Whether images (n,) have another class than others (n,), or another label that is known of both."""
+        rows, others = self._rows[one], self._rows[other]
+        differ: npt.NDArray[np.bool_] = ((rows != others) & (rows >= 0) & (others >= 0)).any(axis=-1)
+        return differ
 
     def path(self, image: int) -> str:
         """The path as the user would write it; the name of an image that is not a file."""
@@ -88,13 +95,17 @@ class ImageList:
                 found.setdefault(key, image)
         return found
 
+    def number(self, split: str, index: int) -> int:
+        """The place in this list of an image by its place in a split."""
+        return int(self._starts[self.splits.index(split)]) + index
+
     def picture(self, image: int) -> Tensor | None:
-        """Pixels of an image (3, H, W), as the scan sees them; None where it cannot be read."""
+        """Pixels of an image (3, H, W), as people see them; None where it cannot be read."""
         part, index = self._parts[self.split_numbers[image]], self._index_in_split(image)
         try:
             if part.arrays is not None:
                 return image_of(part, index)
-            return self._pixels(part.encoded(index), part.name(index))[0]
+            return shown(self._pixels(part.encoded(index), part.name(index))).contiguous()
         except (ImageError, ChangedError):
             return None
 
@@ -112,21 +123,20 @@ class ImageList:
             return Scan(hash_image(image_of(part, index)), "", COLORS, False)
         try:
             data = part.encoded(index)
-            pixels, channels = self._pixels(data, part.name(index))
-            is_deep = deep_values(data, part.name(index), channels) is not None
-            return Scan(hash_image(pixels), image_format(data), channels, is_deep)
+            pixels = self._pixels(data, part.name(index))
+            is_deep = deep_values(data, part.name(index), len(pixels)) is not None
+            return Scan(hash_image(pixels), image_format(data), len(pixels), is_deep)
         except ImageError as error:
             return error
         except ChangedError as error:
             return ImageError(part.name(index), "unreadable", error.problem)
 
-    def _pixels(self, data: bytes, name: str) -> tuple[Tensor, int]:
-        """What a training sees of an image (3, H, W): of many channels the first three; and their number."""
+    def _pixels(self, data: bytes, name: str) -> Tensor:
+        """What a training sees of an image (C, H, W): three channels, or the file's own number."""
         try:
-            return decode_image(data, name, self._window(COLORS)), COLORS
+            return decode_image(data, name, self._window(COLORS))
         except ChannelsError as error:
-            pixels = decode_image(data, name, self._window(error.found), error.found)
-            return shown(pixels).contiguous(), error.found
+            return decode_image(data, name, self._window(error.found), error.found)
 
     def _window(self, channels: int) -> Window | None:
         """The window that a training measures, once for each number of channels."""

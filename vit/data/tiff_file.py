@@ -63,8 +63,6 @@ def read_tiff(data: bytes, path: str | os.PathLike[str], channels: int, check_si
         raise ImageError(path, "too_large", "a TIFF that needs more memory than there is") from error
     except Exception as error:
         raise ImageError(path, "unreadable", f"damaged TIFF: {_first_line(error)}") from error
-    if is_inverted and values.dtype not in (np.uint8, np.bool_):
-        raise ImageError(path, "unreadable", "a TIFF of more than 8 bits whose lowest value is white")
     return Planes(values, is_inverted=is_inverted, orientation=orientation)
 
 

@@ -121,7 +121,7 @@ def write_check_page(path: Path, source: Source, checked: CheckResult, list_file
         "errors": checked.errors,
         "warnings": len(findings) - checked.errors,
         "splits": _split_rows(checked),
-        "classes": drawn(class_counts(_nonempty(checked), source.class_names, "images")),
+        "classes": drawn(class_counts(_nonempty(checked), source.class_names, "images", checked.num_images)),
         "kinds": [(severity, kind, count, suggestions[kind]) for (severity, kind), count in kinds.items()],
         "linked": {kind for kind in kinds_of(findings) if kind in PAIRS or kind in others or kind == "unreadable"},
         "pairs": [_pair_section(kind, found, cards, findings) for kind, found in groups.items() if found],

@@ -11,11 +11,17 @@ from vit.report.style import look, plain
 MOST_NAMED = 40  # classes with a bar and a name each
 
 
-def class_counts(counts: Mapping[str, Labels], class_names: Sequence[str], words: str = "images of a class") -> Figure:
+def class_counts(
+    counts: Mapping[str, Labels],
+    class_names: Sequence[str],
+    words: str = "images of a class",
+    num_images: Mapping[str, int] | None = None,
+) -> Figure:
     """A panel for each split: bars of the classes, largest of the first split first; a curve for very many classes.
 
     Args:
         counts: {split: (C,) number of images of each class}.
+        num_images: {split: number of its images}, where an image may be of several classes or none.
     """
     first = next(iter(counts.values()))
     order = np.argsort(-first, kind="stable")
@@ -37,5 +43,6 @@ def class_counts(counts: Mapping[str, Labels], class_names: Sequence[str], words
             axes.set(xlabel="classes, in the order of the first panel", ylim=(0, None))
             if number == 0:
                 axes.set(ylabel=words)
-        axes.set_title(f"{split}: {int(own.sum()):,}", loc="left", fontsize=9)
+        total = int(own.sum()) if num_images is None else num_images[split]
+        axes.set_title(f"{split}: {total:,}", loc="left", fontsize=9)
     return figure

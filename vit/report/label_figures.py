@@ -52,7 +52,7 @@ def precision_recall(scored: ScoredLabels, rows: Sequence[LabelMetrics]) -> Figu
         present = scored.labels[cells, number] == PRESENT
         precision, recall, _ = precision_recall_curve(present, scored.probabilities[cells, number])
         color, marker = look(place)
-        axes.step(100 * recall, 100 * precision, where="pre", color=color, linewidth=1.2, label=plain(row.label))
+        axes.step(100 * recall, 100 * precision, where="post", color=color, linewidth=1.2, label=plain(row.label))
         if row.recall is not None and row.precision is not None:  # so of every label that an image has
             axes.plot(100 * row.recall, 100 * row.precision, marker, color=color, markersize=5)
     axes.set(xlabel="recall (%)", ylabel="precision (%)", xlim=(-3, 103), ylim=(-3, 103))

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from vit.data.dataset import image_of
-from vit.data.decode import ImageError
-from vit.data.samples import Samples, Source
+from vit.data.samples import Source
+from vit.data.scan import ImageList
 from vit.report.page import write_page
 from vit.report.thumbnails import encoded, shrunk
 from vit.study.label_errors import CheckedImage, LabelErrors
@@ -49,13 +48,12 @@ def write_label_page(
         class_names: classes of the predictions.
         errors: labels that are probably wrong.
     """
-    suspects = []
+    suspects, listed = [], ImageList(source)
     for rank, place in enumerate(errors.suspects[:MOST_PICTURES].tolist(), 1):
         split, index, row = images[place]
-        samples = source.splits[split]
         suggested, confidence = class_names[errors.suggested[place]], float(errors.confidence[place])
-        picture = _picture(samples, index)
-        suspects.append(Suspect(rank, samples.paths[index], row.label, suggested, confidence, picture))
+        picture = _picture(listed, listed.number(split, index))
+        suspects.append(Suspect(rank, source.splits[split].paths[index], row.label, suggested, confidence, picture))
     content = {
         "data": source.name,
         "num_images": len(images),
@@ -65,9 +63,6 @@ def write_label_page(
     write_page(path, "labels.html", content)
 
 
-def _picture(samples: Samples, index: int) -> Markup | None:
-    try:
-        pixels = image_of(samples, index)
-    except ImageError:
-        return None
-    return encoded(shrunk(pixels, THUMBNAIL))
+def _picture(images: ImageList, image: int) -> Markup | None:
+    pixels = images.picture(image)
+    return None if pixels is None else encoded(shrunk(pixels, THUMBNAIL))

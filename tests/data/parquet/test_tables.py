@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.data.parquet.written import rows_of, write
@@ -262,3 +263,23 @@ def test_columns_that_are_given_by_name(listed, tmp_path):
     file = write(tmp_path / "t.parquet", *listed, NAMES, columns=columns)
     source = open_source(str(file), columns=TableColumns("right", "coarse_label"))
     assert source.class_names == ("x", "y") and source.splits["train"].encoded(0) == listed[0][-1]["bytes"]
+
+
+def test_structs_with_other_types_of_text(listed, table, tmp_path):
+    for bytes_type, text in ((pa.large_binary(), pa.large_string()), (pa.binary_view(), pa.string_view())):
+        kind = pa.struct([("bytes", bytes_type), ("path", text)])
+        source = open_source(str(write(tmp_path / "colors.parquet", *listed, NAMES, image_type=kind, group_size=42)))
+        assert source.splits["train"].paths == open_source(str(table)).splits["train"].paths
+
+
+@pytest.mark.faults("L21")
+def test_several_labels_are_not_taken_for_classes_of_their_own(listed, tmp_path):
+    labels = ["a|b", "a", "b|c"] * 14
+    file = write(tmp_path / "t.parquet", listed[0], labels, None)
+    (note,) = [note for note in open_source(str(file)).notes if "|" in note]
+    assert "'a|b'" in note and "several labels need a CSV" in note
+    table = pq.read_table(file).rename_columns(["image", "labels"])
+    pq.write_table(table, file)
+    with pytest.raises(DataError, match=r"column 'labels' .* has 'a\|b', and a table has one class for each image"):
+        open_source(str(file))
+    assert open_source(str(file), columns=TableColumns(label="labels")).class_names == ("a", "a|b", "b|c")

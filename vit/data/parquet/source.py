@@ -11,9 +11,9 @@ import numpy as np
 from vit.data.dataset_names import SPLIT_SYNONYMS, TableColumns
 from vit.data.parquet.columns import ChosenColumns, choose_columns
 from vit.data.parquet.files import TableFile, column_ranges, opened
+from vit.data.parquet.notes import check_bars, table_notes
 from vit.data.parquet.rows import ImageTable, TableReader
 from vit.data.samples import Samples, Source, label_files
-from vit.data.shards.cache import PartCache
 from vit.errors import DataError, nearest
 
 _NAME_CHARACTERS = 80  # of an image's own name in its key
@@ -76,7 +76,8 @@ def read_tables(files: ParquetFiles, columns: TableColumns) -> Source:
     by_split = rows if files.has_named_splits else {"train": every}
     listed = _listed(by_split, files.has_named_splits)
     class_names = every[0].columns.class_names or _class_names(listed["train"], files.where)
-    notes = [*files.notes, *_column_notes(every[0].columns, files.has_named_splits), *_size_notes(reader)]
+    check_bars(every[0].columns, class_names, columns.label is not None, files.where)
+    notes = [*files.notes, *table_notes(every[0].columns, class_names, files.has_named_splits, reader)]
     splits = {}
     for split, part in listed.items():
         unlabelled = [row.where for row in part if row.label is None]
@@ -158,7 +159,7 @@ def _values(table: Any, path: str) -> list[Any]:
         column = table.column(path)
     else:
         column = table.column(path.rpartition(".")[0])
-        column = pa.chunked_array([chunk.field("path") for chunk in column.chunks], pa.string())
+        column = pa.chunked_array([chunk.field("path") for chunk in column.chunks], column.type.field("path").type)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     return list(column.to_pylist())
@@ -261,30 +262,3 @@ def _groups(rows: Sequence[_Row]) -> list[str] | None:
     if missing is not None:
         raise DataError(f"{missing} has no group, where other rows have one", "fill it in, or remove the column")
     return [row.group or "" for row in rows]
-
-
-def _column_notes(columns: ChosenColumns, has_named_splits: bool) -> list[str]:
-    notes = []
-    if columns.other_labels:
-        others = " and ".join(map(repr, columns.other_labels))
-        notes.append(f"labels are the column {columns.label!r}, not {others} (--data.label_column chooses)")
-    if columns.split is not None and has_named_splits:
-        notes.append(f"the column {columns.split!r} is not used: the names of the files decide the splits")
-    if columns.like_split and not has_named_splits:
-        unread = " and ".join(map(repr, columns.like_split))
-        notes.append(f"the column {unread} is not read; name it split if it says which images are train and test")
-    if columns.group is not None:
-        notes.append(f"groups are the column {columns.group!r}")
-    return notes
-
-
-def _size_notes(reader: TableReader) -> list[str]:
-    """A warning where the cache on the disk is smaller than the images of large tables."""
-    limit = PartCache.of_machine().max_bytes
-    if reader.is_small or reader.num_bytes <= limit:
-        return []
-    return [
-        f"{reader.num_bytes / 1e9:,.1f} GB of images, and a cache of {limit / 1e9:g} GB on the disk: row groups are "
-        f"read again and again; set VIT_CACHE_GB to {reader.num_bytes / 1e9 * 1.1:,.0f}, or make shards with "
-        "'vit data pack'"
-    ]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vit.data.dataset import image_of
+from vit.data.decode import decode_image, deep_values
 from vit.data.samples import Samples
 
 FOR_PHOTOGRAPHS = "vit_tiny_patch16_224"
@@ -15,9 +15,9 @@ _LARGEST_OF_NANO, _LARGEST_OF_MINI = 16, 64  # pixels
 _LOOKED_AT = 20  # images
 
 
-def automatic_network(train: Samples) -> tuple[str, int | None]:
+def automatic_network(train: Samples, channels: int) -> tuple[str, int | None]:
     """The name of a ViT for the typical size of training images, and the image size if it is not the network's own."""
-    side = _typical_side(train)
+    side = _typical_side(train, channels)
     if side <= _LARGEST_OF_NANO:
         return "vit_nano_patch2_8", max(8, side - side % 2)
     if side <= _LARGEST_OF_MINI:
@@ -25,7 +25,7 @@ def automatic_network(train: Samples) -> tuple[str, int | None]:
     return FOR_PHOTOGRAPHS, None
 
 
-def _typical_side(train: Samples) -> int:
+def _typical_side(train: Samples, channels: int) -> int:
     """The median shorter side of up to 20 training images, in pixels."""
     rows = np.linspace(0, len(train) - 1, min(_LOOKED_AT, len(train))).astype(np.int64)
     if train.arrays is not None:
@@ -33,7 +33,13 @@ def _typical_side(train: Samples) -> int:
     sides = []
     for row in rows:
         try:
-            sides.append(min(image_of(train, int(row)).shape[1:]))
+            sides.append(_side(train.encoded(int(row)), train.name(int(row)), channels))
         except Exception:  # noqa: BLE001, S112  a broken image is dealt with when it is read for training
             continue
     return int(np.median(sides)) if sides else 224
+
+
+def _side(data: bytes, name: str, channels: int) -> int:
+    """The shorter side of an image in pixels. Values of more than 8 bits need no window for it."""
+    values = deep_values(data, name, channels)
+    return min((decode_image(data, name, None, channels) if values is None else values).shape[1:])
