@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from results_kept import Answers, Kept, seeds_of
 from results_rows import Row, Section
 from results_sizes import size_lines
-from results_words import accuracy_words, differences, each_seed, minutes_words, progress, seeds_words, table_line
+from results_words import OF_P, accuracy_words, differences, each_seed, minutes_words, progress, seeds_words, table_line
 
 from vit.study.findings import CellResult
 from vit.study.folder import StudyDirectory, candidates
@@ -23,8 +23,8 @@ def results_page(kept: Mapping[str, Kept], rows: Mapping[str, Row], sections: Se
         "",
         "Accuracies are on the test images. The numbers in parentheses are 95 % intervals about other seeds and other "
         "test images ([how](measurements.md#do-the-intervals-hold)). Unless a row names another choice, a "
-        "checkpoint has the lowest validation loss. Minutes and hours are by the clock, also while other work slowed "
-        "the machine.",
+        f"checkpoint has the lowest validation loss. {OF_P} "
+        "Minutes and hours are by the clock, also while other work slowed the machine.",
         "",
     ]
     for section in sections:

@@ -10,7 +10,7 @@ from results_figures import FIGURES, draw, draw_lines
 from results_kept import Answers, Kept, seeds_of
 from results_rows import ROOT, Row, read_evidence
 from results_sizes import draw_curve
-from results_words import accuracy_words, differences, hardware, minutes_words, progress, table_line
+from results_words import OF_P, accuracy_words, differences, hardware, minutes_words, progress, table_line
 
 README = ROOT / "README.md"
 BOARD, CLAIMS, RESULTS = (ROOT / "docs" / f"{name}.md" for name in ("leaderboard", "claims", "results"))
@@ -55,7 +55,8 @@ def leaderboard(kept: Mapping[str, Kept], rows: Mapping[str, Row]) -> str:
         "Each row is made again by `make results ROW=NAME`. The folder `evidence/NAME` of the repository keeps the "
         "`result.json` of each run. Accuracies are on the test images, by the checkpoint of the lowest validation "
         "loss, unless a row names another choice. The intervals cover other seeds and other test images; where "
-        "nothing is random, other test images. Minutes are means of the runs. Other work on the machine may have "
+        "nothing is random, other test images. "
+        f"{OF_P} Minutes are means of the runs. Other work on the machine may have "
         "slowed them.",
         "",
         table_line(HEADS),

@@ -12,6 +12,8 @@ from vit.study.findings import ALPHA, CellResult, Difference, Interval
 from vit.study.paired import Pair, difference, hochberg
 from vit.study.variance_components import mean_error, wilson
 
+OF_P = "A value p is corrected for all comparisons of its list, so a longer list has a larger p for the same pair."
+
 
 @dataclass(frozen=True)
 class Compared:

@@ -15,6 +15,7 @@ from vit.export import format as exports
 from vit.export import int8
 from vit.export.exporting import FORMATS
 from vit.export.int8 import INT8_FORMATS, _temperature_factor, export_int8
+from vit.inference.engine import trained_engine
 from vit.inference.engines.onnx_engine import OnnxEngine
 from vit.inference.predictor import load
 from vit.inference.scored_images import ScoredImages
@@ -51,8 +52,6 @@ def made(trained):
     """A network, images, and labels that it mostly gives itself."""
     network, batch = trained("vit", temperature=2.0), images(8, 1000)
     description = network.description
-    from vit.inference.engine import trained_engine
-
     found = trained_engine(network, torch.device("cpu"), "32-true").probabilities(batch)
     first, second = found.topk(2, dim=1).values.T
     clear = (first - second).topk(200).indices  # answers that a rounding does not change
@@ -134,6 +133,30 @@ def test_several_labels_keep_temperatures_and_thresholds(tmp_path):
     answers = export_int8(network, "onnx", tmp_path / "m.onnx", images(8, 16), measure, quiet, "validation")
     assert answers.temperature is None
     assert np.array_equal(OnnxEngine(tmp_path / "m.onnx").rules.temperatures, rules.temperatures)
+
+
+@pytest.mark.faults("X14")
+def test_several_labels_are_judged_by_each_label(tmp_path, monkeypatch):
+    """Of many labels all are seldom right: a file that says none of them has lost nothing of the exact matches."""
+    from tests.export.conftest import make_multilabel
+
+    network, batch = make_multilabel("vit"), images(8, 60)
+    rules, labels = network.description.multilabel, np.ones((60, 3), np.int8)
+
+    class Silent:
+        def __init__(self):
+            self.rules = rules
+
+        def probabilities(self, batch):
+            return torch.zeros(len(batch), 3)
+
+    monkeypatch.setattr(type(FORMATS["onnx"]), "engine", lambda self, path: Silent())
+    before = trained_engine(network, torch.device("cpu"), "32-true").probabilities(batch).numpy()
+    labels[:, 0] = before[:, 0] < rules.thresholds[0]  # one label is always wrong, so no image is right
+    measure = measure_with(batch, labels, ScoredLabels)
+    with pytest.raises(CheckpointError, match=r"answers 0.00 % .* the checkpoint 0.00 % \(micro F1 0.000 and 0\.[1-9]"):
+        export_int8(network, "onnx", tmp_path / "m.onnx", images(8, 16), measure, quiet)
+    assert not os.listdir(tmp_path)
 
 
 @pytest.mark.faults("X14")

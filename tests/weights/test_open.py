@@ -7,8 +7,10 @@ import timm
 import torch
 from safetensors.torch import save_file
 
+from vit.checkpoints.format import Description, checkpoint_content
+from vit.data.preprocess import Preprocess
 from vit.errors import CheckpointError, ResourceError, UsageError
-from vit.models.spec import create_network
+from vit.models.spec import NetworkSpec, create_network
 from vit.weights import hubs
 from vit.weights.open import imagenet_classes, open_pretrained
 from vit.weights.pretrained import OwnNetwork
@@ -92,6 +94,9 @@ def test_preprocessing_of_a_folder(files, expected, whose, tmp_path):
         ({"size": {"height": 10, "width": 10}, "crop_size": {"height": 8, "width": 8}}, "squash", 0.8),
         ({"size": {"shortest_edge": 8}}, "shortest", 1.0),
         ({"size": {"height": 8, "width": 8}, "do_resize": False}, "shortest", 1.0),
+        ({"size": {"shortest_edge": 224}, "image_processor_type": "ConvNextImageProcessor"}, "shortest", 224 / 256),
+        ({"size": 224, "crop_pct": 0.9, "feature_extractor_type": "ConvNextFeatureExtractor"}, "shortest", 224 / 248),
+        ({"size": {"shortest_edge": 384}, "image_processor_type": "ConvNextImageProcessor"}, "squash", 1.0),
     ],
 )
 def test_a_library_that_squashes_pictures_is_followed(config, mode, fraction, tmp_path):
@@ -129,7 +134,13 @@ def test_class_names_of_a_folder(tmp_path):
     assert open_pretrained(str(tmp_path)).class_names is None
 
 
-@pytest.mark.parametrize("config", [{"image_mean": [1]}, {"rescale_factor": 1 / 127.5}, {"size": "large"}])
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"image_mean": [1]}, {"rescale_factor": 1 / 127.5}, {"size": "large"}, {"do_rescale": False},
+        {"image_processor_type": "LevitImageProcessor"}, {"size": 8, "do_flip_channel_order": True},
+    ],
+)  # fmt: skip
 def test_preprocessing_that_cannot_be_used(config, tmp_path):
     save_file(weights_of(), tmp_path / "model.safetensors")
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(config))
@@ -241,6 +252,48 @@ def test_what_vit_export_wrote_is_known_by_its_description(vit, digits_run, tmp_
     (tmp_path / "broken.safetensors").write_bytes(content.replace(b"crop_fraction", b"krop_fraction", 1))
     with pytest.raises(CheckpointError, match="broken description"):
         open_pretrained(str(tmp_path / "broken.safetensors"))
+
+
+@pytest.mark.parametrize("format_name", ["safetensors", "timm"])
+@pytest.mark.parametrize(
+    ("name", "options", "side"),
+    [
+        ("vit_nano_patch2_8", {"pos_embed": "sincos2d"}, 12),
+        ("vit_nano_patch2_8", {"pos_embed": "none"}, 12),
+        ("vit_nano_patch2_8", {"pos_embed": "none", "pool": "mean"}, 12),
+        ("test_efficientnet", {}, 32),
+    ],
+)
+def test_what_vit_export_wrote_is_the_same_network(name, options, side, format_name, vit, tmp_path):
+    """Positions that are computed, or none, are not in the file; timm's own networks have other names in ours."""
+    torch.manual_seed(0)
+    spec = NetworkSpec.named(name, 3, options)
+    network = spec.build(side).eval()
+    about = Description(("a", "b", "c"), spec, Preprocess(side))
+    torch.save(checkpoint_content(about, network.state_dict()), tmp_path / "a.ckpt")
+    file = tmp_path / f"a-{format_name}.safetensors"
+    answer = vit("export", tmp_path / "a.ckpt", "--format", format_name, "--output", file)
+    assert answer.code == 0, answer.err
+    found = open_pretrained(str(file))
+    assert found.own_network().image_size == side
+    images = torch.randn(4, 3, side, side)
+    assert torch.allclose(found.build(3).network.eval()(images), network(images), atol=1e-5)
+
+
+def test_a_tag_in_the_name_of_a_file_is_that_of_its_weights(tmp_path):
+    """timm's weights of one network differ in preprocessing and licence."""
+    weights = timm.create_model("resnet18").state_dict()
+    told = {}
+    for name in ("resnet18.tv_in1k", "resnet18-5c106cde", "resnet18.of_mine"):
+        save_file(weights, tmp_path / f"{name}.safetensors")
+        told[name] = open_pretrained(str(tmp_path / f"{name}.safetensors"))
+    of_torchvision, bare, mine = told.values()
+    assert of_torchvision.preprocess["interpolation"] == "bilinear" and of_torchvision.licence == "bsd-3-clause"
+    assert of_torchvision.preprocess_from == "timm's configuration of resnet18.tv_in1k"
+    default = timm.models.get_pretrained_cfg("resnet18")
+    for found in (bare, mine):
+        assert found.preprocess_from == f"timm's configuration of resnet18.{default.tag}"
+        assert (found.preprocess["interpolation"], found.licence) == (default.interpolation, default.license)
 
 
 def test_what_bare_files_of_clip_do_not_say_is_asked(tmp_path):

@@ -36,15 +36,18 @@ def show_answers(reporter: Reporter, answers: "Int8Answers", cost: "Int8Cost") -
 
     table = mcnemar(answers.reference, answers.correct)
     points = [100 * value for value in (cost.loss.value, cost.loss.low, cost.loss.high)]
+    right = "accuracy" if answers.micro_f1 is None else "exact match"
     facts = [
         ("calibrated on", f"{answers.num_calibrated:,} images"),
         ("measured on", f"{cost.measured_on}; 95 % intervals"),
-        ("accuracy, checkpoint", interval(cost.reference.value, cost.reference.low, cost.reference.high)),
-        ("accuracy, int8", interval(cost.accuracy.value, cost.accuracy.low, cost.accuracy.high)),
-        ("loss of accuracy", "{:.2f} points ({:.2f} to {:.2f}), paired".format(*points)),
+        (f"{right}, checkpoint", interval(cost.reference.value, cost.reference.low, cost.reference.high)),
+        (f"{right}, int8", interval(cost.accuracy.value, cost.accuracy.low, cost.accuracy.high)),
+        (f"loss of {right}", "{:.2f} points ({:.2f} to {:.2f}), paired".format(*points)),
         ("images", f"{table.only_first:,} right before alone, {table.only_second:,} right in int8 alone"),
         ("labels", f"of {answers.num_labels:,} images differ, probabilities by up to {answers.largest:.2g}"),
     ]
+    if answers.micro_f1 is not None:
+        facts.append(("micro F1", "{:.3f} in the checkpoint, {:.3f} in int8".format(*answers.micro_f1)))
     if answers.temperature is not None:
         stays = f"stays {answers.before:.3f}: the images do not tell it from that of the checkpoint"
         fitted = f"{answers.temperature:.3f}, fitted on these images; {answers.before:.3f} in the checkpoint"

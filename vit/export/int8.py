@@ -15,6 +15,7 @@ from torch import Tensor
 
 from vit.checkpoints.format import Description
 from vit.checkpoints.validation_scores import ValidationScores
+from vit.data.label_text import PRESENT
 from vit.data.samples import Labels
 from vit.errors import CheckpointError, DataError, UsageError
 from vit.export.exporting import FORMATS, new_output
@@ -22,10 +23,10 @@ from vit.export.format import Classify, Int8Format, Progress
 from vit.inference.deployed import Trained
 from vit.inference.engine import Classifies, trained_engine
 from vit.inference.scored_images import ScoredImages
-from vit.inference.scored_labels import Scored
+from vit.inference.scored_labels import Scored, ScoredLabels
 
 INT8_FORMATS = tuple(name for name, one in FORMATS.items() if isinstance(one, Int8Format))
-MAX_LOSS = 0.05  # of the accuracy; a file that loses more is not kept
+MAX_LOSS = 0.05  # of the accuracy, and of the micro F1 of several labels; a file that loses more is not kept
 Measure = Callable[[Classifies], Scored]  # scores the same labeled images at every call
 
 
@@ -42,6 +43,7 @@ class Int8Answers:
         before: temperature of the checkpoint.
         description: what the file says about itself.
         groups: (n,) number of each image's group, as of `image_groups.numbered`; None: all images are independent.
+        micro_f1: micro F1 of the checkpoint and of the file, of several labels; None with one class for an image.
     """
 
     num_calibrated: int
@@ -52,6 +54,7 @@ class Int8Answers:
     before: float
     description: Description
     groups: Labels | None = None
+    micro_f1: tuple[float, float] | None = None
 
     @property
     def temperature(self) -> float | None:
@@ -60,8 +63,21 @@ class Int8Answers:
 
     @property
     def loss(self) -> float:
-        """Accuracy of the checkpoint minus accuracy of the file."""
-        return float(self.reference.mean() - self.correct.mean())
+        """Accuracy of the checkpoint minus accuracy of the file; of several labels the loss of micro F1 if larger.
+
+        Of many labels all are seldom right, so that a file could lose nearly everything and no exact match.
+        """
+        before, after = self.micro_f1 or (0.0, 0.0)
+        return max(float(self.reference.mean() - self.correct.mean()), before - after)
+
+    @property
+    def losses(self) -> str:
+        """What both sides reach, in words."""
+        of_f1 = f" (micro F1 {self.micro_f1[1]:.3f} and {self.micro_f1[0]:.3f})" if self.micro_f1 else ""
+        return (
+            f"int8 answers {100 * self.correct.mean():.2f} % of {len(self.correct):,} images right, and the checkpoint "
+            f"{100 * self.reference.mean():.2f} %{of_f1}"
+        )
 
 
 def export_int8(
@@ -117,9 +133,7 @@ def export_int8(
         answers = _answers(expected, found, trained.description, exported.description, len(images))
         if not answers.loss <= MAX_LOSS:
             raise CheckpointError(
-                f"int8 answers {100 * answers.correct.mean():.2f} % of {len(answers.correct):,} images right, and the "
-                f"checkpoint {100 * answers.reference.mean():.2f} %; at most {100 * MAX_LOSS:g} points may be lost; "
-                "nothing was written",
+                f"{answers.losses}; at most {100 * MAX_LOSS:g} points may be lost; nothing was written",
                 "leave --precision int8 out, or give --calibration more images",
             )
     return answers
@@ -175,7 +189,16 @@ def _answers(expected: Scored, found: Scored, before: Description, after: Descri
     thresholds = before.multilabel.thresholds
     differs = (expected.predicted(thresholds) != found.predicted(thresholds)).any(axis=1)
     exact = found.exact(thresholds), expected.exact(thresholds)
-    return Int8Answers(count, *exact, int(differs.sum()), largest, before.temperature, after, found.groups)
+    f1 = _micro_f1(expected, thresholds), _micro_f1(found, thresholds)
+    return Int8Answers(count, *exact, int(differs.sum()), largest, before.temperature, after, found.groups, f1)
+
+
+def _micro_f1(scored: ScoredLabels, thresholds: npt.ArrayLike) -> float:
+    """F1 over all known cells (image, label) together."""
+    from sklearn.metrics import f1_score
+
+    known = scored.known
+    return float(f1_score(scored.labels[known] == PRESENT, scored.predicted(thresholds)[known], zero_division=0.0))
 
 
 def _remove(written: Path) -> None:

@@ -12,6 +12,7 @@ from vit.checkpoints.model_path import check_local
 from vit.checkpoints.run import start_of
 from vit.data.preprocess import COLORS
 from vit.errors import CheckpointError, first_line
+from vit.models.catalog import CATALOG
 from vit.models.options import Options, Value
 from vit.weights.file import FOLDER_FILES, read_metadata, read_weights_file
 from vit.weights.folder import FolderConfig, read_folder
@@ -25,9 +26,10 @@ from vit.weights.named_model import named_model
 from vit.weights.preprocess_config import PreprocessValues, StatedPreprocess, from_timm_config
 from vit.weights.pretrained import OwnNetwork, Pretrained
 
+_PREFIX = "model."  # of the tensors of a network of timm inside ours
 _NOT_SHOWN = ("num_heads", "activation", "layer_scale", "pool", "norm_placement", "norm_eps")  # by shapes, of a ViT
 _DEIT3 = re.compile(r"deit_?3")  # as Meta names its files
-_HASH_AND_ENDING = re.compile(r"(-[0-9a-f]{8})?(\.\w+)*$")
+_HASH_AND_ENDING = re.compile(r"(-[0-9a-f]{8})?(\.(safetensors|pth|pt|bin|npz|tar|ckpt))*$")
 
 
 def open_pretrained(source: str) -> Pretrained:
@@ -81,8 +83,13 @@ def _exported(source: str, path: Path, words: str) -> Pretrained:
     found = _described(source, "vit export", weights, description, "the file")
     if not description.class_names:
         return replace(found, format="vit pretrain")
-    if options.get("stem") == "conv" or is_rotary or description.preprocess.channels != COLORS:  # shapes show neither
-        is_fixed = options.get("pos_embed") == "sincos2d" and "pos_embed" in weights  # fixed positions as a tensor
+    if description.spec.name not in CATALOG:  # a file for timm has timm's names
+        is_ours = all(name.startswith(_PREFIX) for name in weights)
+        return found if is_ours else replace(found, weights={_PREFIX + name: value for name, value in weights.items()})
+    has_positions = "pos_embed" in weights  # else none, or those that are computed, for images of an unknown size
+    is_untold = options.get("stem") == "conv" or is_rotary or description.preprocess.channels != COLORS
+    if is_untold or not has_positions:  # shapes show neither
+        is_fixed = options.get("pos_embed") == "sincos2d" and has_positions  # fixed positions as a tensor
         held: Options = {"pos_embed": "learned"} if is_fixed else {}
         network = OwnNetwork(description.spec.name, description.preprocess.image_size, {**options, **held})
         return replace(found, network=network)
@@ -155,7 +162,7 @@ def _foreign(source: str, weights: Weights, told: FolderConfig) -> Pretrained:
         )
     stated = told.preprocess
     if stated is None and named is not None and model is not None:
-        stated = StatedPreprocess(from_timm_config(model.config), f"timm's configuration of {model.name}")
+        stated = StatedPreprocess(from_timm_config(model.config), _told_by(model))
     stated = stated or StatedPreprocess(converted.preprocess, f"the default of {found.name} weights")
     head = converted.weights.get("head.weight")
     num_classes = 0 if head is None else len(head)
@@ -200,13 +207,11 @@ def _of_timm(source: str, weights: Weights, model: TimmModel, told: FolderConfig
             f"{source} is named as timm's {model.name}, whose tensors are others: {error}",
             f"rename the file if it is another network, or give timm:{model.name}",
         ) from error
-    stated = told.preprocess or StatedPreprocess(
-        from_timm_config(model.config), f"timm's configuration of {model.name}"
-    )
+    stated = told.preprocess or StatedPreprocess(from_timm_config(model.config), _told_by(model))
     return Pretrained(
         source,
         "timm",
-        {f"model.{key}": value for key, value in own.items()},
+        {f"{_PREFIX}{key}": value for key, value in own.items()},
         num_classes,
         _class_names(told.class_names, num_classes),
         stated.values,
@@ -214,6 +219,12 @@ def _of_timm(source: str, weights: Weights, model: TimmModel, told: FolderConfig
         network=OwnNetwork(model.name, model.image_size),
         licence=_licence(told, model),
     )
+
+
+def _told_by(model: TimmModel) -> str:
+    """timm's words for a preprocessing, with the tag of the weights: timm has one where a file's name has none."""
+    tag = model.config.get("tag")
+    return f"timm's configuration of {model.name}" + f".{tag}" * bool(tag)
 
 
 def _licence(told: FolderConfig, model: TimmModel | None) -> str:

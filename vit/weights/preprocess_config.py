@@ -54,9 +54,10 @@ _SHORTEST = (
     "CLIP",
     "ChineseCLIP",
     "Bit",
-    "ConvNext",
     "Llava",
 )  # processors for which a single number is the shorter side
+_OTHERS = ("EfficientNet", "Levit", "MobileViT", "PoolFormer")  # processors with resizes or normalizations of their own
+_CONVNEXT, _CONVNEXT_CROP, _CONVNEXT_SQUASHED = "ConvNext", 224 / 256, 384  # the crop below this side alone
 
 
 def from_timm_config(config: Config) -> PreprocessValues:
@@ -85,17 +86,27 @@ def from_hugging_face_config(config: Config) -> PreprocessValues:
         config.get("rescale_factor", 1 / 255), 1 / 255, rel_tol=1e-3
     ):
         raise ValueError(f"rescale_factor is {config['rescale_factor']!r}, not 1/255")
+    if not config.get("do_rescale", True):
+        raise ValueError("do_rescale is false, and only pixels from 0 to 1 are supported")
+    kind = str(config.get("image_processor_type") or config.get("feature_extractor_type") or "")
+    if kind.startswith(_OTHERS) or config.get("do_flip_channel_order"):
+        raise ValueError(f"{kind or 'the processor'} resizes or normalizes in a way that is not supported")
     normalized = config.get("do_normalize", True)
     size = config.get("size", 224)
     resized = size if isinstance(size, int | float) else size.get("shortest_edge") or size.get("height")
     crop = config.get("crop_size") if _crops(config) else None
     side = crop.get("height") if isinstance(crop, Mapping) else crop
+    crop_fraction, mode = _fraction(side / resized) if side and resized else 1.0, _transformers_mode(config)
+    if kind.startswith(_CONVNEXT) and resized:
+        is_cropped = resized < _CONVNEXT_SQUASHED
+        before = math.floor(resized / _fraction(config.get("crop_pct") or _CONVNEXT_CROP))
+        crop_fraction, mode = (resized / before, "shortest") if is_cropped else (1.0, "squash")
     return {
         "mean": _three(config["image_mean"]) if normalized and config.get("image_mean") else (0.0, 0.0, 0.0),
         "std": _three(config["image_std"]) if normalized and config.get("image_std") else (1.0, 1.0, 1.0),
         "interpolation": _interpolation(config.get("resample", 2)),
-        "crop_fraction": _fraction(side / resized) if side and resized else 1.0,
-        "resize_mode": _transformers_mode(config),
+        "crop_fraction": crop_fraction,
+        "resize_mode": mode,
     }
 
 

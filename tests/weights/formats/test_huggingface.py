@@ -6,9 +6,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from vit.errors import CheckpointError
 from vit.models.spec import create_network
 from vit.weights.formats import huggingface
 from vit.weights.formats.huggingface import to_huggingface
+from vit.weights.open import open_pretrained
 
 SMALL = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 96, "patch_size": 8}
 CLASSES = {"num_labels": 7}
@@ -86,3 +88,24 @@ def test_what_transformers_vit_has_not_is_refused(name, value):
     network = create_network("vit_nano_patch2_8", 5, 8, **{name: value})
     with pytest.raises(ValueError, match=name):
         to_huggingface(network.state_dict(), network.config)
+
+
+@pytest.mark.parametrize("has_head", [True, False])
+def test_a_classifier_on_siglip_reads_the_mean_of_the_patches(has_head, transformers, shaken, ours, same, tmp_path):
+    """Its file holds the pooling by attention as well, which transformers' classifier does not read."""
+    tower = {**SMALL, "image_size": 32, "vision_use_head": has_head}
+    text = {"hidden_size": 48, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 96}
+    config = transformers.SiglipConfig(vision_config=tower, text_config=text, **CLASSES)
+    theirs = shaken(transformers.SiglipForImageClassification(config))
+    theirs.save_pretrained(tmp_path)
+    weights, told = load_file(tmp_path / "model.safetensors"), json.loads((tmp_path / "config.json").read_text())
+    assert has_head == any(".head." in name for name in weights)
+    same(Logits(theirs), ours(weights, "Hugging Face CLIP, SigLIP", told), 32)
+
+
+def test_a_classifier_on_clip_is_refused(transformers, tmp_path):
+    text = {"hidden_size": 48, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 96}
+    config = transformers.CLIPConfig(vision_config={**SMALL, "image_size": 32}, text_config=text, **CLASSES)
+    transformers.CLIPForImageClassification(config).save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match="its classifier reads patches before the last norm"):
+        open_pretrained(str(tmp_path))

@@ -32,6 +32,7 @@ _LEFT_OUT = {
     r".*embeddings\.position_ids": "numbers from 0",
     r"text_model\..*|text_projection\..*|logit_.*": "the text tower",
 }
+_POOLING = {_TOWER + r"head\..*": "the pooling by attention, which transformers' classifier does not read"}
 
 
 def matches(names: Set[str]) -> bool:
@@ -43,11 +44,18 @@ def matches(names: Set[str]) -> bool:
 
 
 def convert(weights: Weights, config: Config) -> Converted:
-    """CLIP's class token is read, SigLIP pools by attention; a classifier on SigLIP reads the mean of the patches."""
+    """CLIP's class token is read, SigLIP pools by attention; a classifier on SigLIP reads the mean of the patches.
+
+    Raises:
+        ValueError: a classifier on CLIP, which reads patches before the last norm.
+    """
     config = config.get("vision_config", config)
-    weights, dropped = without(weights, _LEFT_OUT)
+    left_out = {**_LEFT_OUT, **_POOLING} if "classifier.weight" in weights else _LEFT_OUT
+    weights, dropped = without(weights, left_out)
     weights = fused(renamed(weights, _RULES), "qkv", ("q_proj", "k_proj", "v_proj"))
     is_clip = "cls_token" in weights
+    if is_clip and "head.weight" in weights:
+        raise ValueError("its classifier reads patches before the last norm, and a plain ViT reads them after it")
     if "cls_token" in weights:
         weights["cls_token"] = weights["cls_token"].reshape(1, 1, -1)
     if "pos_embed" in weights:

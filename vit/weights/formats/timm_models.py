@@ -32,7 +32,11 @@ def timm_model(name: str, image_size: int | None = None) -> TimmModel | None:
     """
     if not timm.is_model(name):
         return None
-    config = timm.models.get_pretrained_cfg(name)
+    try:
+        config = timm.models.get_pretrained_cfg(name)
+    except RuntimeError:  # a tag that timm does not know: of somebody's own weights
+        name = name.partition(".")[0]
+        config = timm.models.get_pretrained_cfg(name)
     size = {} if image_size is None else {"img_size": image_size}
     with torch.device("meta"):
         try:
