@@ -12,6 +12,9 @@ from sklearn.datasets import load_digits
 import vit as python
 from tests.tables import rows
 from vit.checkpoints.format import KEY
+from vit.checkpoints.validation_scores import ValidationScores
+from vit.errors import UsageError
+from vit.inference.answers import answer_rule
 
 NUM_IMAGES = 60
 pytestmark = pytest.mark.usefixtures("here")
@@ -184,3 +187,17 @@ def test_the_page_of_a_run_has_the_curve_and_the_tables(vit, digits_run, here):
     page = (digits_run.path / "report.html").read_text()
     for words in ("When it is not sure", "--target_accuracy", "area under the curve", "by class"):
         assert words in page
+
+
+def test_a_refused_target_says_whether_images_or_right_answers_are_missing():
+    generator = np.random.default_rng(0)
+    for count, words in (
+        (100, "at least 299 of them would have to be right, without an error"),
+        (400, "errs too often"),
+    ):
+        labels = generator.integers(0, 2, count)
+        predicted = np.where(np.arange(count) % 20, labels, 1 - labels)  # 95 % are right
+        probabilities = np.where(predicted[:, None] == np.arange(2), 0.9, 0.1).astype(np.float32)
+        scores = ValidationScores.of(labels, probabilities, None, "validation")
+        with pytest.raises(UsageError, match=words):
+            answer_rule(scores, 2, target_accuracy=0.99)

@@ -96,6 +96,7 @@ def test_groups_stay_together_and_go_on_to_the_next_command(vit, draw_classes, t
     assert len(numbers) == 3 and sum(map(len, numbers)) == len(set.union(*numbers)) == 20
     *_, last = told.out.strip().splitlines()
     assert shlex.split(last)[1:6] == ["vit", "train", str(data), "--data.groups", pattern]
+    assert shlex.split(last)[-2:] == ["--image_size", "8"]  # that won, and may not be the backbone's own
 
 
 def test_columns_of_a_table_are_chosen(vit, draw_classes, tmp_path):

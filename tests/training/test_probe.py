@@ -141,3 +141,31 @@ def test_what_a_probe_cannot_do(vit, digits_run, tmp_path, words, said):
     words = [digits_run.path if word == "RUN" else word for word in words]
     answer = vit("train", "digits", "--freeze", "backbone", "--out", tmp_path, *words)
     assert answer.code == 2 and said in answer.err and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("option", "flag"),
+    [
+        (("--epochs", 30), "--epochs"), (("--lr", 0.1), "--lr"), (("--augment", "strong"), "--augment"),
+        (("--augment.flip", 0), "--augment.flip"), (("--optim.weight_decay", 0.3), "--optim.weight_decay"),
+        (("--optim.ema_decay", 0.9), "--optim.ema_decay"), (("--model.init_head", "probe"), "--model.init_head"),
+    ],
+)  # fmt: skip
+def test_an_option_that_a_probe_does_not_use_is_refused(vit, digits_run, here, option, flag):
+    frozen = ("train", "digits", "--init_from", digits_run.path, "--freeze", "backbone", "--dry_run")
+    answer = vit(*frozen, *option)
+    assert answer.code == 2 and f"{flag} with --freeze backbone" in answer.err
+
+
+def test_options_that_a_probe_uses_change_its_plan(vit, digits_run, here):
+    frozen = ("train", "digits", "--init_from", digits_run.path, "--freeze", "backbone", "--dry_run")
+    for option in (("--optim.class_weights", "auto"), ("--optim.best_metric", "acc1"), ("--batch_size", 32)):
+        answer = vit(*frozen, *option)
+        assert answer.code == 0, answer.err
+
+
+def test_a_study_does_not_compare_a_probe_with_itself(vit, digits_run, here):
+    frozen = ("--set", f"model.init_from={digits_run.path}", "--set", "model.freeze=backbone", "--sizes", "all")
+    for words in (("--vary", "optim.lr=0.001,0.1"), ("--vary", "augment.name=none,strong")):
+        answer = vit("study", "digits", *frozen, *words, "--budget", "recipe", "--networks", "digits", "--dry_run")
+        assert answer.code == 2 and "are the same training" in answer.err, answer.err

@@ -118,6 +118,8 @@ def probe(
     if num_failed:
         raise BadInputsError(f"{num_failed} probes failed", "see log.txt in their folders, and give the command again")
     next_options = {f"data.{name}": value for name, value in of_data.items()} | {"init_from": found[0].source}
+    if image_size is not None:
+        next_options["image_size"] = str(image_size)
     reporter.next_command(shell_command("vit", "train", data, options=next_options))
     return ProbeSummary(plan.folder.path, found)
 

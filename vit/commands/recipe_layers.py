@@ -45,6 +45,12 @@ class Given:
         """Whether an option, by its dotted name, is given beside the files."""
         return _has(self.options, name)
 
+    def names(self) -> list[str]:
+        """Dotted names of all options that are given beside the files."""
+        return [
+            f"{section}.{key}" for section, values in self.options.items() if isinstance(values, dict) for key in values
+        ]
+
     def says(self, name: str) -> bool:
         """Whether an option, by its dotted name, is given beside the files or in one of them."""
         parser = make_parser(self.kind)

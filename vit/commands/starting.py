@@ -3,12 +3,13 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from vit.commands.recipe_layers import AUTO
-from vit.commands.recipe_options import check_names, listed_images
+from vit.commands.recipe_layers import AUTO, Given
+from vit.commands.recipe_options import SHORT, check_names, listed_images
 from vit.commands.resuming import newest_of_starts, recipe_for_all
 from vit.commands.train_options import TrainOptions
 from vit.console import Reporter
 from vit.errors import UsageError
+from vit.training.recipes.probe_options import is_unused
 from vit.training.recipes.recipe import DistillConfig, Recipe
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def find_start(options: TrainOptions, reporter: Reporter) -> Start:
     if note := options.given.replaced_recipe():
         reporter.notice(note)
     _check_taught(recipe)
+    _check_probed(options.given, recipe)
     is_open = recipe.model.init_from == AUTO
     if is_open:
         recipe = replace(recipe, model=replace(recipe.model, init_from=None))
@@ -79,6 +81,15 @@ def _check_taught(recipe: Recipe) -> None:
     given = [name for name, value in vars(recipe.distill).items() if value != getattr(DistillConfig(), name)]
     if recipe.distill.teacher is None and given:
         raise UsageError(f"--distill.{given[0]} without a teacher", "give --teacher, or leave it out")
+
+
+def _check_probed(given: Given, recipe: Recipe) -> None:
+    """Raise UsageError for given options that a linear probe does not use. A file, as of a run, may have them."""
+    if recipe.model.freeze != "backbone":
+        return
+    for name in filter(is_unused, given.names()):
+        flag = next((short for short, long in SHORT.items() if long == f"--{name}"), f"--{name}")
+        raise UsageError(f"{flag} with --freeze backbone, which fits the last layer to features alone", "leave it out")
 
 
 def _could_use_published(recipe: Recipe, listed: "Source") -> bool:

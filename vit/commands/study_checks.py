@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from vit.commands.recipe_options import SHORT
 from vit.commands.study_options import StudyOptions
 from vit.errors import UsageError
+from vit.training.recipes.probe_options import as_trained
 
 if TYPE_CHECKING:
     from vit.data.samples import Source
@@ -41,7 +42,7 @@ def check_different(cells: Iterable["Cell"]) -> None:
     """Raise UsageError where two series, or two values to tune, are one training: their comparison says nothing."""
     found: dict[str, Cell] = {}
     for cell in cells:
-        same = found.setdefault(repr(cell.recipe), cell)  # with its number of images and its seed
+        same = found.setdefault(repr(as_trained(cell.recipe)), cell)  # with its number of images and its seed
         if same is not cell:
             cut = same.recipe.optim.batch_size == cell.num_images
             raise UsageError(

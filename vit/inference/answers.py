@@ -93,15 +93,19 @@ def more_images(scores: ValidationScores | None) -> str:
 
 
 def _threshold(scores: ValidationScores, target: float) -> float:
+    from vit.inference.image_groups import number_of
     from vit.inference.selective import fewest_images, threshold_for  # imports SciPy's distributions
 
     found = threshold_for(target, scores.highest, scores.correct, scores.groups)
     if found is None:
+        number, fewest = number_of(scores.groups) or len(scores), fewest_images(target)
         units = "of them" if scores.groups is None else "of the groups"
+        few = f"at least {fewest:,} {units} would have to be right, without an error"
+        wrong = "the network errs too often where it is surest"
         raise UsageError(
             f"--target_accuracy {target:g} cannot be guaranteed: with {_count(scores)} no threshold "
-            f"is known to reach it (at least {fewest_images(target):,} {units} would have to be right)",
-            f"give a lower target, or {more_images(scores)}",
+            f"is known to reach it ({few if number < fewest else wrong})",
+            f"give a lower target, or {more_images(scores)}" + ", or a better network" * (number >= fewest),
         )
     return found.value
 
