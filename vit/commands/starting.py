@@ -97,11 +97,9 @@ def _could_use_published(recipe: Recipe, listed: "Source") -> bool:
     if recipe.model.network != {"name": "auto"}:
         return False
 
-    from vit.data.preprocess import COLORS
     from vit.training.planning.automatic_network import FOR_PHOTOGRAPHS, automatic_network
 
-    channels = recipe.model.preprocess.channels or COLORS
-    return automatic_network(listed.splits["train"], channels)[0] == FOR_PHOTOGRAPHS
+    return automatic_network(listed.splits["train"], recipe.model.preprocess.channels)[0] == FOR_PHOTOGRAPHS
 
 
 def _obstacle(options: TrainOptions, recipe: Recipe, listed: "Source", reporter: Reporter) -> str:

@@ -70,13 +70,12 @@ def networks_for(
     Raises:
         UsageError: the study began from published weights that cannot be had, or its other shards may have them.
     """
-    from vit.data.preprocess import COLORS
     from vit.training.planning.automatic_network import CNN_BESIDE, FOR_PHOTOGRAPHS, automatic_network
 
     name, both = recipe.data.source, compares_both(options)
     if both and {name, f"{name}_cnn"} <= set(shipped_configs()):
         return Chosen({name: name, f"{name}_cnn": f"{name}_cnn"})
-    vit, side = automatic_network(source.splits["train"], recipe.model.preprocess.channels or COLORS)
+    vit, side = automatic_network(source.splits["train"], recipe.model.preprocess.channels)
     cnn = CNN_BESIDE[vit]
     at_side = f" --model.preprocess.image_size={side}" if side else ""
     random = {vit: vit + at_side, cnn: cnn + at_side} if both else {AUTO: AUTO}

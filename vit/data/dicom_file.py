@@ -105,15 +105,13 @@ def read_dicom(data: bytes, path: str | os.PathLike[str], window: Window | None,
 
 def _lift_functional_groups(header: Any) -> None:
     """Give the header of an enhanced file the rescale and the window of its first frame, as classic files have them."""
+    groups = [header.get(name) for name in ("PerFrameFunctionalGroupsSequence", "SharedFunctionalGroupsSequence")]
+    firsts = [one[0] for one in groups if one]
     for name, members in _FUNCTIONAL.items():
-        for groups in ("PerFrameFunctionalGroupsSequence", "SharedFunctionalGroupsSequence"):
-            first = (header.get(groups) or [{}])[0]
-            (found, *_) = first.get(name) or [None]
-            if found is not None:
-                for member in members:
-                    if member in found and member not in header:
-                        setattr(header, member, found[member].value)
-                break
+        found: Any = next((first.get(name)[0] for first in firsts if first.get(name)), {})
+        for member in members:
+            if member in found and member not in header:
+                setattr(header, member, found[member].value)
 
 
 def has_own_window(header: Any) -> bool:

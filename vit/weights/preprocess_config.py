@@ -67,11 +67,12 @@ def from_timm_config(config: Config) -> PreprocessValues:
         ValueError: pictures are padded (crop_mode "border").
     """
     side = int((config.get("input_size") or (3, 224, 224))[-1])
+    crop = config.get("crop_pct") or _TIMM_CROP
     return {
         "mean": _three(config.get("mean") or IMAGENET["mean"]),
         "std": _three(config.get("std") or IMAGENET["std"]),
         "interpolation": _interpolation(config.get("interpolation") or "bicubic"),
-        "crop_fraction": _fraction(side / math.floor(side / _fraction(config.get("crop_pct") or _TIMM_CROP))),
+        "crop_fraction": _floored_crop(side, crop),
         "resize_mode": _mode("crop_mode", config.get("crop_mode"), _TIMM_MODES),
     }
 
@@ -88,7 +89,7 @@ def from_hugging_face_config(config: Config) -> PreprocessValues:
         raise ValueError(f"rescale_factor is {config['rescale_factor']!r}, not 1/255")
     if not config.get("do_rescale", True):
         raise ValueError("do_rescale is false, and only pixels from 0 to 1 are supported")
-    kind = str(config.get("image_processor_type") or config.get("feature_extractor_type") or "")
+    kind = _kind(config)
     if kind.startswith(_OTHERS) or config.get("do_flip_channel_order"):
         raise ValueError(f"{kind or 'the processor'} resizes or normalizes in a way that is not supported")
     normalized = config.get("do_normalize", True)
@@ -98,9 +99,8 @@ def from_hugging_face_config(config: Config) -> PreprocessValues:
     side = crop.get("height") if isinstance(crop, Mapping) else crop
     crop_fraction, mode = _fraction(side / resized) if side and resized else 1.0, _transformers_mode(config)
     if kind.startswith(_CONVNEXT) and resized:
-        is_cropped = resized < _CONVNEXT_SQUASHED
-        before = math.floor(resized / _fraction(config.get("crop_pct") or _CONVNEXT_CROP))
-        crop_fraction, mode = (resized / before, "shortest") if is_cropped else (1.0, "squash")
+        cropped = _floored_crop(resized, config.get("crop_pct") or _CONVNEXT_CROP)
+        crop_fraction, mode = (cropped, "shortest") if resized < _CONVNEXT_SQUASHED else (1.0, "squash")
     return {
         "mean": _three(config["image_mean"]) if normalized and config.get("image_mean") else (0.0, 0.0, 0.0),
         "std": _three(config["image_std"]) if normalized and config.get("image_std") else (1.0, 1.0, 1.0),
@@ -108,6 +108,11 @@ def from_hugging_face_config(config: Config) -> PreprocessValues:
         "crop_fraction": crop_fraction,
         "resize_mode": mode,
     }
+
+
+def _kind(config: Config) -> str:
+    """The class of a processor of transformers; "" where the config does not tell."""
+    return str(config.get("image_processor_type") or config.get("feature_extractor_type") or "")
 
 
 def _crops(config: Config) -> bool:
@@ -124,7 +129,7 @@ def _transformers_mode(config: Config) -> ResizeMode:
             raise ValueError(f"size is {size!r}, not a square")
         squashes = "shortest_edge" not in size
     else:
-        kind = str(config.get("image_processor_type") or config.get("feature_extractor_type") or "")
+        kind = _kind(config)
         squashes = not kind.startswith(_SHORTEST) if kind else not _crops(config)
     return "squash" if squashes and config.get("do_resize", True) else "shortest"
 
@@ -163,6 +168,11 @@ def _fraction(value: Any) -> float:
     if not float(value) > 0:
         raise ValueError(f"the crop is {value!r}")
     return min(1.0, float(value))
+
+
+def _floored_crop(side: float, crop: Any) -> float:
+    """The part of the resized side that a crop keeps, where the resized side is rounded down (224 / 0.9 is 248)."""
+    return _fraction(side / math.floor(side / _fraction(crop)))
 
 
 def _interpolation(word: Any) -> Interpolation:

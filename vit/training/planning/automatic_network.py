@@ -3,6 +3,7 @@
 import numpy as np
 
 from vit.data.decode import decode_image, deep_values
+from vit.data.preprocess import COLORS
 from vit.data.samples import Samples
 
 FOR_PHOTOGRAPHS = "vit_tiny_patch16_224"
@@ -15,9 +16,14 @@ _LARGEST_OF_NANO, _LARGEST_OF_MINI = 16, 64  # pixels
 _LOOKED_AT = 20  # images
 
 
-def automatic_network(train: Samples, channels: int) -> tuple[str, int | None]:
-    """The name of a ViT for the typical size of training images, and the image size if it is not the network's own."""
-    side = _typical_side(train, channels)
+def automatic_network(train: Samples, channels: int | None) -> tuple[str, int | None]:
+    """The name of a ViT for the typical size of training images, and the image size if it is not the network's own.
+
+    Args:
+        train: the training images.
+        channels: number of their channels; None: three colors.
+    """
+    side = _typical_side(train, channels or COLORS)
     if side <= _LARGEST_OF_NANO:
         return "vit_nano_patch2_8", max(8, side - side % 2)
     if side <= _LARGEST_OF_MINI:
