@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from results_kept import Answers, Kept, seeds_of
 from results_rows import Row, Section
 from results_sizes import size_lines
-from results_words import OF_P, accuracy_words, differences, each_seed, minutes_words, progress, seeds_words, table_line
+from results_words import OF_P, accuracy_words, differences, each_seed, minutes_a_run, progress, seeds_words, table_line
 
-from vit.study.findings import CellResult
 from vit.study.folder import StudyDirectory, candidates
 from vit.study.wording import end_of_tuning_warning
 
@@ -24,7 +23,7 @@ def results_page(kept: Mapping[str, Kept], rows: Mapping[str, Row], sections: Se
         "Accuracies are on the test images. The numbers in parentheses are 95 % intervals about other seeds and other "
         "test images ([how](measurements.md#do-the-intervals-hold)). Unless a row names another choice, a "
         f"checkpoint has the lowest validation loss. {OF_P} "
-        "Minutes and hours are by the clock, also while other work slowed the machine.",
+        "Minutes and hours of runs are by the clock, also where several shared a machine or other work slowed it.",
         "",
     ]
     for section in sections:
@@ -81,12 +80,8 @@ def network_lines(kept: Kept, answers: Answers) -> Iterator[tuple[str, ...]]:
             continue
         yield (
             f"{name} (`{cells[0].network}`)", f"{cells[0].parameters:,}", accuracy_words(answers, "", name),
-            seeds_words(kept, len(cells)), each_seed(answers, "", name), _minutes(cells),
+            seeds_words(kept, len(cells)), each_seed(answers, "", name), minutes_a_run(kept, cells),
         )  # fmt: skip
-
-
-def _minutes(cells: list[CellResult]) -> str:
-    return minutes_words(sum(cell.seconds for cell in cells) / len(cells))
 
 
 def _one_size(kept: Kept) -> Iterator[str]:

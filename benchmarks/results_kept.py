@@ -1,7 +1,7 @@
 """What evidence/ has kept of each row: finished cells, their answers, and what scripts measured."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from functools import cached_property
@@ -112,6 +112,7 @@ class Kept:
         num_done: number of finished cells, also counted so.
         unfinished: series with cells that have not ended.
         seconds: sum of the times of the finished cells.
+        devices: {run folder: what of its machine trained it} of the finished cells.
     """
 
     row: Row
@@ -122,6 +123,7 @@ class Kept:
     num_done: int
     unfinished: frozenset[str]
     seconds: float
+    devices: Mapping[str, str]
 
     @classmethod
     def of(cls, row: Row) -> "Kept | None":
@@ -141,7 +143,10 @@ class Kept:
         trained = will_run(listed, choices)
         unfinished = frozenset(cell.series for cell in trained if cell.folder not in ended)
         seconds = sum(result.seconds for result in done.values())
-        return cls(row, cells, protocol, failed, len(trained), len(done), unfinished, seconds) if cells else None
+        devices = {folder: result.device for folder, result in done.items()}
+        if not cells:
+            return None
+        return cls(row, cells, protocol, failed, len(trained), len(done), unfinished, seconds, devices)
 
     @property
     def has_sizes(self) -> bool:

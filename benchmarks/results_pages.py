@@ -56,8 +56,8 @@ def leaderboard(kept: Mapping[str, Kept], rows: Mapping[str, Row]) -> str:
         "`result.json` of each run. Accuracies are on the test images, by the checkpoint of the lowest validation "
         "loss, unless a row names another choice. The intervals cover other seeds and other test images; where "
         "nothing is random, other test images. "
-        f"{OF_P} Minutes are means of the runs. Other work on the machine may have "
-        "slowed them.",
+        f"{OF_P} Minutes are means of the runs, and hours are sums. Runs of a row often share a machine, and other "
+        "work may have slowed them.",
         "",
         table_line(HEADS),
         table_line(["---"] * len(HEADS)),

@@ -160,21 +160,30 @@ def minutes_words(seconds: float) -> str:
     return "< 0.1" if seconds < 6 else f"{seconds / 60:.1f}"
 
 
+def minutes_a_run(kept: Kept, cells: Sequence[CellResult]) -> str:
+    """The mean time of runs: one for each machine, which it then names."""
+    times = {name: [cell.seconds for cell in cells if cell.run in runs] for name, runs in kept.machines.items()}
+    means = {name: minutes_words(sum(found) / len(found)) for name, found in times.items() if found}
+    return "; ".join(f"{words} ({name})" if len(means) > 1 else words for name, words in means.items())
+
+
 def progress(kept: Kept) -> str:
-    """How many runs of a row are finished, and in how many hours."""
-    words = f"{kept.num_done:,} of {kept.num_listed:,} runs are finished, in {kept.seconds / 3600:.2f} hours"
+    """How many runs of a row are finished, and the sum of their times."""
     failed = f", and {len(kept.failed):,} failed" if kept.failed else ""
+    words = f"{kept.num_done:,} of {kept.num_listed:,} runs are finished{failed}"
     rule = str(kept.protocol["checkpoints"])
     checkpoints = "" if rule == rule_words("loss") else f" Checkpoints: {rule}."
-    return f"{words}{failed} ({hardware(kept)}).{checkpoints}"
+    return f"{words}. Their times add up to {kept.seconds / 3600:.2f} hours on {hardware(kept)}.{checkpoints}"
 
 
 def hardware(kept: Kept, cells: Iterable[CellResult] | None = None) -> str:
-    """Machines that trained cells of a row (None: all of its runs), and what of a machine a run used."""
-    runs = None if cells is None else {cell.run for cell in cells}
-    machines = [name for name, trained in kept.machines.items() if runs is None or runs & set(trained)]
-    used = str(kept.protocol["device"])
-    return "; ".join(machines) if machines == [used] else f"{'; '.join(machines)}; each run: {used}"
+    """Machines that trained cells of a row (None: all of its runs), and what of each a run used."""
+    runs = kept.devices.keys() if cells is None else {cell.run for cell in cells}
+    words = []
+    for name, trained in kept.machines.items():
+        used = dict.fromkeys(kept.devices[run] for run in trained if run in runs)
+        words += [name if list(used) == [name] else f"{name} (each run: {' or '.join(used)})"] if used else []
+    return "; ".join(words)
 
 
 def conditions(kept: Kept) -> str:

@@ -266,8 +266,30 @@ def test_the_board_names_the_machines_of_the_networks_that_it_shows(
     path.write_text(json.dumps(machines), encoding="utf-8")
     lines = pages.leaderboard({row.name: store.Kept.of(row)}, evidence.rows).splitlines()
     vit, cnn = (next(line for line in lines if f"| {name} (" in line) for name in ("ViT", "CNN"))
-    assert "| a laptop; each run" in vit and "| a server; each run" in cnn
-    assert any("a laptop; a server; each run" in line for line in lines)
+    assert "| a laptop (each run: cpu, 1 thread)" in vit and "| a server (each run: cpu, 1 thread)" in cnn
+    assert any("a laptop (each run: cpu, 1 thread); a server (each run: cpu, 1 thread)" in line for line in lines)
+
+
+def test_a_network_that_two_machines_trained_has_the_device_and_the_minutes_of_each(
+    pages, evidence, rows, store, kept, tmp_path, monkeypatch
+):
+    """Minutes of a GPU and of a CPU had one mean, and the GPU stood beside networks that it never trained."""
+    monkeypatch.setattr(rows, "EVIDENCE", tmp_path)
+    row = kept["digits_demo"].row
+    shutil.copytree(ROOT / "evidence" / row.name, tmp_path / row.name, ignore=shutil.ignore_patterns("*.ckpt"))
+    path = tmp_path / row.name / "machines.json"
+    ((machine, cells),) = json.loads(path.read_text(encoding="utf-8")).items()
+    on_gpu = [cell for cell in cells if "/ViT/" in cell and "/seed4-" in cell]
+    path.write_text(json.dumps({machine: [cell for cell in cells if cell not in on_gpu], "a GPU": on_gpu}))
+    for number, cell in enumerate(cells):
+        result = tmp_path / row.name / cell / "result.json"
+        content = json.loads(result.read_text(encoding="utf-8"))
+        content |= {"device": "a GPU", "seconds": 12.0} if cell in on_gpu else {"seconds": 60.0 + number % 2}
+        result.write_text(json.dumps(content), encoding="utf-8")
+    lines = pages.leaderboard({row.name: store.Kept.of(row)}, evidence.rows).splitlines()
+    vit, cnn = (next(line for line in lines if f"| {name} (" in line) for name in ("ViT", "CNN"))
+    assert f"| 1.0 ({machine}); 0.2 (a GPU) | {machine} (each run: cpu, 1 thread); a GPU |" in vit
+    assert f"| 1.0 | {machine} (each run: cpu, 1 thread) |" in cnn
 
 
 def test_the_board_shows_a_network_once_all_its_runs_have_ended(
