@@ -16,6 +16,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from vit.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from vit.commands.compare import compare
     from vit.commands.convert import convert
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from vit.inference.predictor import load
     from vit.models.spec import create_network
 
-__version__ = "0.1.0"
 __all__ = [
     "compare",
     "convert",

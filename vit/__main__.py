@@ -100,7 +100,7 @@ def _dispatch(arguments: list[str]) -> int:
         print(HELP.format(commands="\n".join(f"  {name:<{width}}  {about}" for name, about in COMMANDS.items())))
         return 0
     if arguments[0] == "--version":
-        from vit import __version__
+        from vit.version import __version__
 
         print(__version__)
         return 0

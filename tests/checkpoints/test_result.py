@@ -1,14 +1,20 @@
 """result.json: its layout, what earlier versions wrote, and damaged files."""
 
 import json
+import subprocess
+import sys
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import vit
 from vit.checkpoints.result import RunResult
 from vit.errors import DataError
 from vit.models.spec import NetworkSpec
 
+ROOT = Path(__file__).parents[2]
 RESULT = RunResult(
     spec=NetworkSpec("resnet10_small", 2, {"layers": (1, 1, 1, 1)}), image_size=8, parameters=7, flops=9, data="photos",
     num_images={"train": 4, "test": 2}, fingerprints={"train": "a", "test": "b"}, seed=1, epochs=2.5, steps=5,
@@ -56,3 +62,21 @@ def test_a_result_without_a_key(tmp_path):
     (tmp_path / "result.json").write_text(json.dumps(plain))
     with pytest.raises(DataError, match="steps"):
         RunResult.read(tmp_path / "result.json")
+
+
+def test_a_copy_that_pip_does_not_know_has_its_version(tmp_path):
+    """A clone on a path of imports without an installation trained to the end, and then failed."""
+    for path in (Path(one) for one in sys.path if one.endswith("site-packages")):
+        for found in path.iterdir():
+            if not found.name.startswith(("vit_lightning", "_editable_impl_vit", "__editable__")):
+                (tmp_path / found.name).symlink_to(found)
+    code = (
+        "from importlib.metadata import distributions; from vit.checkpoints.result import versions\n"
+        "assert 'vit-lightning' not in {one.name for one in distributions()}; print(versions()['vit-lightning'])"
+    )
+    # -S: no folder of packages but the links
+    command = [sys.executable, "-S", "-c", f"import sys; sys.path += [{str(tmp_path)!r}, {str(ROOT)!r}]\n{code}"]
+    told = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert told.stdout.strip() == vit.__version__, told.stderr
+    package = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert package["project"]["version"] == vit.__version__

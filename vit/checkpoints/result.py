@@ -18,6 +18,7 @@ from vit.atomic_files import write_json
 from vit.checkpoints.validation_scores import fitted_split, fitted_words
 from vit.errors import DataError
 from vit.models.spec import NetworkSpec
+from vit.version import __version__
 
 _KEYS = {"num_images": "images"}  # attribute -> key of result.json, where they differ
 _IN_NETWORK = ("spec", "image_size")  # attributes that the key "network" holds
@@ -29,8 +30,9 @@ _REPEATED = ("name", "image_size", "num_classes", "model")  # keys of "network" 
 
 def versions() -> dict[str, str]:
     """Versions of all packages that decide a number."""
-    packages = ("vit-lightning", "torch", "torchvision", "lightning", "timm", "torchmetrics", "numpy", "pillow")
-    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+    packages = ("torch", "torchvision", "lightning", "timm", "torchmetrics", "numpy", "pillow")
+    ours = {"python": platform.python_version(), "vit-lightning": __version__}
+    return {**ours, **{name: version(name) for name in packages}}
 
 
 @dataclass(frozen=True)

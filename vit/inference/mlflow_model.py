@@ -8,7 +8,6 @@ import io
 import os
 import warnings
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from vit.checkpoints.load import read_described
 from vit.data.image_bytes import BytesReader
 from vit.data.preprocess import COLORS
 from vit.inference.predictor import Predictor, load
+from vit.version import __version__
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,7 +82,7 @@ def save_mlflow_model(checkpoint: Path, folder: Path) -> None:
             data_path=str(checkpoint),
             signature=ModelSignature(Schema([ColSpec("binary", COLUMN)]), Schema(texts)),
             input_example=pd.DataFrame({COLUMN: [_gray_image(channels)]}),
-            pip_requirements=[f"vit-lightning=={version('vit-lightning')}"],
+            pip_requirements=[f"vit-lightning=={__version__}"],
         )
 
 
