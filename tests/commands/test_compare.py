@@ -378,3 +378,22 @@ def test_a_page_says_where_recipes_have_no_test(run, here, folders, words):
     compare(folders, page="page.html")
     text = Page((here / "page.html").read_text()).text
     assert words in text and ("One recipe" in text) == (folders == ["vit0", "vit1"])
+
+
+def test_an_open_test_beside_an_interval_without_zero_is_explained(run, here, capsys):
+    """Of 100 images, 5 are right by one run alone: the exact p is 0.062, and Tango's interval begins at 1.12."""
+    run("a", ["cat"] * 100, network="a")
+    run("b", ["dog" if place < 5 else "cat" for place in range(100)], network="b")
+    compare(["a", "b"], page="page.html")
+    assert "+11.18; p = 0.062, of a stricter test)" in Page((here / "page.html").read_text()).text
+    assert "nothing is told apart: the test is stricter" in capsys.readouterr().out
+
+
+def test_images_that_a_run_knew_before_are_warned_of(run, here, capsys):
+    folders = [run(name, ["cat", "dog", "cat"], network=name) for name in "ab"]
+    path = folders[1] / "result.json"
+    told = "the run old, from which this training starts, has trained on 2 of 3 test images"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"seen_before": [told]}))
+    compare(folders, page="page.html")
+    assert f"WARNING: b: {told}\n" in capsys.readouterr().out
+    assert f"WARNING: b: {told}." in Page((here / "page.html").read_text()).text

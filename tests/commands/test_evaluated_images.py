@@ -2,13 +2,19 @@
 
 import json
 import shutil
+from unicodedata import normalize
 
+import numpy as np
 import pytest
 import torch
 
 import vit as python
 from tests.report.pages import Page
 from tests.runs import run_folder
+from vit.commands.measured_images import with_model_classes
+from vit.console import Reporter
+from vit.data.samples import Samples, Source
+from vit.errors import DataError
 
 pytestmark = pytest.mark.usefixtures("here")
 QUICK = ("--data.validation", 0.1, "--data.test", 0.2, "--epochs", 2, "--wandb", "off")
@@ -180,3 +186,14 @@ def test_rules_name_the_images_of_their_fit(vit, calibrated, data):
     assert "train with more calibration images (--data.calibration)" in answer.err
     answer = vit("predict", calibrated, data / "dark", "--reject_novel")
     assert answer.code == 2 and "--reject_novel needs 19 calibration images, and this model has 8" in answer.err
+
+
+@pytest.mark.faults("D7")
+def test_names_that_unicode_composes_in_another_way_are_the_same():
+    """The class Café of an archive from macOS was unknown to a model that knows Café."""
+    samples = Samples(["a.png", "b.png"], np.array([1, 0]))
+    source = Source("photos", (normalize("NFD", "Café"), "tea"), {"test": samples})
+    found = with_model_classes(samples, source, ("tea", "water", "Café"), Reporter(quiet=True))
+    assert found.labels.tolist() == [0, 2]
+    with pytest.raises(DataError, match="does not know: Caf"):
+        with_model_classes(samples, source, ("tea", "Cafe", normalize("NFC", "Café x")), Reporter(quiet=True))

@@ -131,3 +131,16 @@ def test_a_group_in_two_splits_is_an_error(vit, here, draw_classes):
     assert "group across splits" in answer.out
     row = next(row for row in records(here / "data_check.csv") if row["kind"] == "group_across_splits")
     assert (row["split"], row["other_split"], row["detail"]) == ("train", "test", "group '00' has images in both")
+
+
+def test_the_page_says_that_networks_knew_images_before(vit, photos, here):
+    """It said that they had not trained on the image, beside a warning on the terminal that they had."""
+    data, _ = photos
+    told = "the run old, from which this training starts, has trained on 3 of 40 test images"
+    assert vit("data", "check", data, "--labels", "folds", "--output", "plain.csv").code == 0
+    (here / "folds" / "crossval.json").write_text(json.dumps({"cells": [], "seen_before": [told]}))
+    assert vit("data", "check", data, "--labels", "folds", "--output", "warned.csv").code == 0
+    plain, warned = (" ".join((here / name).read_text().split()) for name in
+                     ("plain_labels.html", "warned_labels.html"))  # fmt: skip
+    assert "that have not trained on the image." in plain and told not in plain
+    assert "that have not trained on the image." not in warned and told in warned

@@ -8,6 +8,7 @@ import yaml
 
 from tests.runs import run_folder
 from vit.data.split import read_splits
+from vit.study.folder import collect
 
 TINY = (
     "--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--image_size", 8, "--optim.steps", 1,
@@ -105,8 +106,11 @@ def test_studies_probes_and_cross_validations_warn(vit, colors, first, tmp_path)
     assert answer.code == 0 and said in answer.err, answer
     results = list(tmp_path.glob("colors_probe/cells/**/result.json"))
     assert results and all("seen_before" in json.loads(file.read_text()) for file in results)
+    (kept,) = collect(tmp_path / "colors_probe")[1]["seen_before"]
+    assert f"WARNING: {kept}" in answer.err
     answer = vit("crossval", colors, "--folds", 2, *TINY, "--init_from", first, "--jobs", 1, *out)
     assert answer.code == 0 and f"{said} " in answer.err and " of 42 test images" in answer.err, answer
+    assert "split_seed" not in answer.err and "start from weights that have not learned these images" in answer.err
 
 
 def test_an_evaluation_leaves_out_the_images_of_the_start_run(vit, colors, first, tmp_path, draw_classes):

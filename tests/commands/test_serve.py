@@ -100,6 +100,9 @@ def test_a_broken_form_and_a_form_without_files(service, picture):
         assert service.post(content=body, headers=kind).status_code == 400
     assert service.post(content=picture, headers={"Content-Type": "multipart/form-data"}).status_code == 400
     assert service.post(data={"url": "file:///etc/passwd"}, files={}).status_code == 422, "an address is not an image"
+    half = b'--x\r\nContent-Disposition: form-data; name="i"; filename="+2AA-.png"\r\n\r\n' + picture + b"\r\n--x--\r\n"
+    answer = service.post(content=half, headers={"Content-Type": "multipart/form-data; boundary=x; charset=utf-7"})
+    assert answer.status_code == 200 and answer.json()[0]["path"] == "?.png"  # half a character
     odd = service.post(files=[("images", ("../../etc/passwd", b"x")), ("images", ("a.png", picture))])
     assert odd.status_code == 200 and [row["status"] for row in odd.json()] == ["not_image", "ok"]
 

@@ -20,8 +20,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "classes and their numbers come from train alone; a class that train lacks is refused with both "
               "lists; a class that is missing elsewhere is noted", 3),
         Fault("D7", "a model is measured on data with other classes",
-              "classes and labels are matched by name, in any order; unknown ones are refused and named, and so are "
-              "images with one class where the model gives several labels, and the reverse", 3),
+              "classes and labels are matched by name, in any order and Unicode form; unknown ones are refused and "
+              "named, and so are images with one class where the model gives several labels, and the reverse", 3),
         Fault("D8", "class names that differ only in case, spaces or Unicode form",
               "two classes, and a note that names both; `vit data check --strict` ends with 5"),
         Fault("D9", "class names that are numbers",

@@ -76,6 +76,9 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "durations use a clock that is never set; names stay distinct"),
         Fault("R17", "a test image that becomes unreadable while a study runs",
               "it counts in no run, and the report says so; runs with other test images are never paired"),
+        Fault("R18", "two `vit predict` that write one file at a time, or two `vit evaluate` of one run",
+              "the second `vit predict` is refused, also where the first one ends meanwhile; each evaluation makes a "
+              "folder of its own", 2),
         Fault("R16", "a study of photographs that began from published weights, which can no longer be had",
               "refused with their names and the reason; without weights it would be another study", 2),
     ),

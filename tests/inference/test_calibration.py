@@ -137,3 +137,13 @@ def test_few_patients_rarely_make_a_calibrated_network_look_otherwise():
         for grouped in clear:
             clear[grouped] += fit_temperature(images if grouped else replace(images, groups=None)).is_clear
     assert clear[True] <= 15 and clear[False] >= 30
+
+
+def test_groups_that_are_all_right_count_as_groups():
+    """At the likeliest temperature, 0.05, no image has a slope: a hundred images of five groups counted as such."""
+    probabilities = np.tile([[0.9, 0.1]], (100, 1)).astype(np.float32)
+    images = ScoredImages(tuple(map(str, range(100))), np.zeros(100, dtype=int), probabilities)
+    one_of_each = ScoredImages(images.paths[:5], images.labels[:5], probabilities[:5])
+    assert fit_temperature(images).is_clear and not fit_temperature(one_of_each).is_clear
+    found = fit_temperature(replace(images, groups=np.repeat(np.arange(5), 20)))
+    assert not found.is_clear and found.gain == pytest.approx(fit_temperature(one_of_each).gain, rel=0.1)

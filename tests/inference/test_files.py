@@ -1,11 +1,13 @@
 """IMAGES -> files: each once, in one order, byte for byte."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from vit.errors import DataError
-from vit.inference.files import free_name, list_files, list_images
+from vit.inference.files import free_name, list_files, list_images, made_folder
 
 
 @pytest.fixture
@@ -122,3 +124,20 @@ def test_a_free_name_is_numbered(tmp_path):
     (tmp_path / "rows-4.csv.partial").touch()
     assert free_name(path) == tmp_path / "rows-3.csv"
     assert free_name(path, beside=(".html", ".csv.partial")) == tmp_path / "rows-5.csv"
+
+
+def test_a_link_to_itself_is_a_file_that_cannot_be_read(tree):
+    """It ended the command with an internal error."""
+    (tree / "sub" / "loop.png").symlink_to("loop.png")
+    assert str(Path("sub", "loop.png")) in list_images(["sub"], recursive=True).paths
+
+
+@pytest.mark.faults("R18")
+def test_a_new_folder_is_made_by_one_of_many_that_ask(tmp_path):
+    """Two evaluations at a time wrote into one folder."""
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: made_folder(tmp_path / "new"), range(40)))
+    assert len(set(made)) == 40 and all(one.is_dir() for one in made)
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        made_folder(tmp_path / "file" / "new")

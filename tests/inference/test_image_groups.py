@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from vit.inference.image_groups import count_words, gathered, number_of, numbered
+from vit.inference.image_groups import bootstrap, count_words, gathered, number_of, numbered
 from vit.inference.intervals import Metric, recalls
 from vit.inference.metrics import with_intervals
 from vit.inference.multilabel_metrics import multilabel_metrics
 from vit.inference.scored_images import ScoredImages
 from vit.inference.scored_labels import ScoredLabels
-from vit.inference.selective import risk_coverage
+from vit.inference.selective import risk_coverage, threshold_for
 from vit.study.paired import difference, mcnemar, paired_gap, pairs
 from vit.study.variance_components import mean_error
 
@@ -26,7 +26,7 @@ def drawn(random, num_groups, rate=0.2):
 
 def test_images_without_groups_are_counted_one_by_one():
     flags = np.array([True, False, True])
-    assert numbered(None) is None and numbered(["", "", ""]) is None and numbered(["a", "a", "a"]) is None
+    assert numbered(None) is None and numbered(["", "", ""]) is None
     assert gathered(flags, None).tolist() == [1, 0, 1]
     assert Metric.share(flags) == Metric.fraction(2, 3)
     assert count_words(1, None) == "1 image" and count_words(1200, 30, "test image") == "1,200 test images of 30 groups"
@@ -172,3 +172,16 @@ def test_recalls_of_copies_are_as_uncertain_as_those_of_the_images():
         assert other.value == pytest.approx(one.value) and other.high - other.low == pytest.approx(
             one.high - one.low, rel=0.05
         )
+
+
+@pytest.mark.faults("D32")
+def test_one_group_says_nothing_about_others():
+    """All validation images of one patient counted as independent, and promised an accuracy for others."""
+    right, groups = np.ones(80, dtype=bool), numbered(["anna"] * 80)
+    assert Metric.share(right, groups).low < 0.21 < Metric.share(right).low
+    confidences = np.linspace(0.5, 1, 80)
+    assert threshold_for(0.95, confidences, right) is not None
+    assert threshold_for(0.95, confidences, right, groups) is None
+    assert count_words(80, number_of(groups)) == "80 images of 1 group"
+    sample = next(bootstrap(80, groups, seed=0))
+    assert sample.sum() == 80 and len(set(sample.tolist())) > 1  # not one sample without a width

@@ -13,7 +13,7 @@ import vit
 from vit.data.augment import Augment
 from vit.data.module import ImageDataModule, LoaderOptions
 from vit.data.sources import open_source
-from vit.errors import CheckpointError, DataError
+from vit.errors import CheckpointError, DataError, UsageError
 from vit.inference.engine import score
 from vit.inference.files import list_files
 
@@ -138,3 +138,10 @@ def test_the_package_names_what_it_offers(digits_run):
     assert vit.create_network("vit_nano_patch2_8", num_classes=3)(torch.zeros(1, 3, 8, 8)).shape == (1, 3)
     with pytest.raises(AttributeError, match="laod"):
         vit.laod(digits_run.path)
+
+
+def test_counts_below_one_are_refused(model, mixed):
+    """No row came for a batch size of 0, and an IndexError for no class."""
+    for counts in ({"batch_size": 0}, {"top_k": 0}):
+        with pytest.raises(UsageError, match=f"{next(iter(counts))} is 0"):
+            model.predict(mixed, **counts)

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -175,3 +177,30 @@ def test_a_name_with_a_bar_is_in_no_list_of_a_csv(tmp_path):
     assert not path.exists()
     write_tables(tmp_path / "merged.parquet", [pa.table({"path": ["1.png"], "labels": [["a|b", "a"]]})])
     assert pq.read_table(tmp_path / "merged.parquet")["labels"].to_pylist() == [["a|b", "a"]]
+
+
+WRITE = """
+import sys; from pathlib import Path; from vit.inference.rows import open_writer
+with open_writer(Path(sys.argv[1]), 1) as writer: print('opened')
+"""
+
+
+@pytest.mark.faults("R18")
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_two_processes_never_write_one_file(tmp_path, ending):
+    """The second one's rows went into the first one's file, and both said that theirs were there."""
+    path = tmp_path / f"rows{ending}"
+
+    def other():
+        return subprocess.run([sys.executable, "-c", WRITE, path], capture_output=True, text=True, check=False)
+
+    with open_writer(path, 1) as writer:
+        writer.write(ROWS[0])
+        writer.flush()
+        refused = other()
+        writer.write(ROWS[1])
+    assert refused.returncode and "another vit predict writes" in refused.stderr and not refused.stdout
+    size = path.stat().st_size
+    late = other()  # its name was free when it began
+    assert late.returncode and "exists" in late.stderr and not late.stdout
+    assert path.stat().st_size == size and os.listdir(tmp_path) == [path.name]

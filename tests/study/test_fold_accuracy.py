@@ -5,6 +5,7 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import t
 
+from vit.inference.intervals import Metric
 from vit.study.fold_accuracy import fold_accuracy
 from vit.study.variance_components import wilson
 
@@ -75,3 +76,13 @@ def test_the_interval_covers_where_the_naive_one_does_not():
         covered["naive"] += found.naive.low <= truth <= found.naive.high
     assert covered["ours"] >= 0.95 * 400
     assert covered["naive"] < 0.94 * 400
+
+
+def test_a_fold_counts_its_groups_as_its_own_result_does():
+    groups = np.repeat(np.arange(12), 5)
+    correct, folds = groups % 3 != 0, groups % 2
+    found = fold_accuracy(correct, folds, [str(one) for one in groups])
+    for fold, interval in enumerate(found.folds):
+        expected = Metric.share(correct[folds == fold], groups[folds == fold])
+        assert (interval.value, interval.low, interval.high) == (expected.value, expected.low, expected.high)
+        assert interval.low < fold_accuracy(correct, folds).folds[fold].low

@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from tests.study.results import run
 from vit.study.findings import ALPHA
-from vit.study.measured_backbones import behind_the_first
+from vit.study.measured_backbones import _wrong, behind_the_first
 
 DRAWS, BACKBONES, SEEDS, IMAGES = 40, 12, 5, 300
 
@@ -28,3 +29,13 @@ def test_a_worse_backbone_is_told_from_all_others():
     wrong = {name: {seed: random.random(IMAGES) < rate for seed in range(SEEDS)} for name, rate in rates.items()}
     found = behind_the_first(wrong, 50)
     assert found["b"].p_adjusted >= ALPHA > found["worse"].p_adjusted
+
+
+def test_equal_seeds_count_alike_whichever_of_them_are_finished():
+    """A backbone whose first seed had failed was not tested, and one whose second had failed was."""
+    seeds = [0, 1]
+    whole = _wrong([run("a", 50, seed, 10) for seed in seeds], seeds)
+    for finished in seeds:
+        part = _wrong([run("b", 50, finished, 900)], seeds)
+        assert part.keys() == whole.keys()
+        assert behind_the_first({"a": whole, "b": part}, 50)["b"].p_adjusted < ALPHA

@@ -160,3 +160,18 @@ def test_paired_gap_covers(p_first, p_second):
                 found = paired_gap(*table(b, c, count - b - c))
                 covered += weight * (found.low <= p_first - p_second <= found.high)
     assert 0.93 < covered < 0.99
+
+
+def test_groups_that_agree_everywhere_are_as_many_as_groups():
+    """A hundred images of five groups, on which two networks agree, had the interval of a hundred images."""
+    right, groups = np.ones(100, dtype=bool), np.repeat(np.arange(5), 20)
+    alone, together = paired_gap(right, right), paired_gap(right, right, groups)
+    of_five = paired_gap(right[:5], right[:5])
+    assert alone.high < 0.04 and (together.low, together.high) == pytest.approx((of_five.low, of_five.high))
+    apart = paired_gap(right, ~right, groups)  # one sided: no scatter either
+    assert apart.low == pytest.approx(paired_gap(right[:5], ~right[:5]).low) and apart.high == 1
+    wrong = {100: {seed: np.zeros(100) for seed in range(3)}}
+    (of_images,), (of_groups,) = (pairs(wrong, wrong, units) for units in (None, 5.0))
+    assert difference(of_groups).gap.high == pytest.approx(20 * difference(of_images).gap.high)
+    one = difference(pairs(wrong, wrong, 1.0)[0])
+    assert np.isfinite([one.gap.high, one.ratio.low, one.ratio.high]).all() and one.p == 1

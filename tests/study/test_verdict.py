@@ -263,3 +263,10 @@ def test_images_of_the_same_groups_would_not_narrow_an_answer(groups, words):
     told = summarize(runs, PROTOCOL if groups is None else {**PROTOCOL, "test_groups": groups}, [], None)
     assert words in told.verdict and "cannot be told apart" in told.verdict
     assert any(words in step for step in told.next_steps)
+
+
+def test_images_that_the_first_weights_knew_are_warned_of():
+    """The plan of a study warned, and its verdict, its page and `vit report` did not."""
+    told = "the run runs/a, from which this training starts, has trained on 3 of 9 test images"
+    found = summarize(study({"vit": law(2, -0.4), "cnn": law(1, -0.4)}), {**PROTOCOL, "seen_before": [told]}, [], None)
+    assert f"WARNING: {told}." in found.verdict and f"WARNING: {told}." in found.sentences

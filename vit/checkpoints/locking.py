@@ -30,6 +30,29 @@ def hold(lock: Path, wait: bool) -> IO[str] | None:
         file.close()  # its holder has removed it: the locked file has no name any more
 
 
+def hold_output(file: Path) -> int | None:
+    """The descriptor of a file that this process alone writes from now on; None when another process writes it.
+
+    The file is made where there is none, and keeps its content. Its writer may open and close it again meanwhile.
+    """
+    while True:
+        if sys.platform == "win32":
+            return os.open(os.devnull, os.O_RDONLY)  # an open file has to keep its name there
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), file.stat()):
+                return descriptor
+        os.close(descriptor)  # its writer has given it another name meanwhile
+
+
 def _locked(descriptor: int, wait: bool, shared: bool = False) -> bool:
     """Lock a file, or return False. Loader workers, which outlive a killed training, do not inherit the lock.
 

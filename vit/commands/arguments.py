@@ -69,13 +69,20 @@ def new_file(wanted: StrPath, option: str = "--output") -> Path:
     return path
 
 
-def new_folder(path: Path) -> Path:
-    """Make a folder that does not exist yet or is empty; ResourceError where it cannot be made."""
+def new_folder(wanted: Path | None, default: Path) -> Path:
+    """Make the wanted folder, which is not there or empty; without one, the first free name of the default.
+
+    ResourceError where it cannot be made.
+    """
+    from vit.inference.files import made_folder
+
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        if wanted is None:
+            return made_folder(default)
+        wanted.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ResourceError(f"cannot make {path}: {error.strerror}", "choose another --output") from error
-    return path
+        raise ResourceError(f"cannot make {wanted or default}: {error.strerror}", "choose another --output") from error
+    return wanted
 
 
 def with_dry_run(words: Sequence[str]) -> list[str]:

@@ -79,6 +79,8 @@ def compare(
         _show_pairs(reporter, found)
     _show_options(reporter, found)
     _show_disagreements(reporter, found)
+    for sentence in found.seen_before:
+        reporter.line(f"\nWARNING: {sentence}")
     in_order = sorted(found.disagreements)
     if list_file is not None:
         _write(list_file, finished, in_order)
@@ -115,6 +117,10 @@ def _show_pairs(reporter: Reporter, found: "RunComparison") -> None:
         "\nThe intervals are about these trained models; another seed gives others, and 'vit study' trains them."
     )
     _show_correction(reporter, "The last column is", len(found.pairs))
+    if any(pair.is_between for pair in found.pairs):
+        reporter.line(
+            "Where p is above 0.05 beside an interval without 0, nothing is told apart: the test is stricter."
+        )
 
 
 def _show_correction(reporter: Reporter, what: str, num_tests: int) -> None:

@@ -71,7 +71,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
     from vit.study.grid import Inputs, check_unmeasured
     from vit.training.planning.images import at_revision, divided, opened_data
     from vit.training.planning.plan import make_plan
-    from vit.training.seen_before import seen_before
+    from vit.training.seen_before import OF_FOLDS, seen_before
     from vit.weights.hashing import weights_hash
 
     refuse_register(start.recipe, "a cross-validation")
@@ -92,7 +92,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
     contents = read_images(listed, reporter)
     digests = contents.by_path(listed)
     _refuse_teacher(recipe)
-    seen = seen_before(recipe, listed, contents)
+    seen = seen_before(recipe, listed, contents, OF_FOLDS)
     warn_of_seen(reporter, seen)
     start_from = recipe.model.init_from
     weights = {} if start_from is None else {start_from: weights_hash(start_from)}

@@ -15,7 +15,6 @@ from vit.console import Reporter, count_of
 from vit.data.dataset_names import TableColumns, check_data
 from vit.errors import BadInputsError, UsageError
 from vit.inference.engines.engine_names import EngineName, check_engine
-from vit.inference.files import free_name
 from vit.layout import EvaluationLayout, RunLayout
 
 if TYPE_CHECKING:
@@ -127,7 +126,6 @@ def evaluate(
         source = _source(model, data, path_text(root), columns, groups, reporter)
         chosen = choose_split(source, split)
         shown = shown_split(source, chosen)
-        folder = wanted or _free_folder(model, source.name, shown)
         predictor = load(model, device, precision, engine, len(source.splits[chosen]), tta)
         check_same_task(source, predictor.multilabel is not None)
         warn_of_mirror(model, tta, reporter)
@@ -143,8 +141,9 @@ def evaluate(
     else:
         scores = None if seen.are_scored else predictor.validation_scores  # a promise is measured on new images
         measured = MeasuredImages(scored, measure(scored, predictor.class_names, scores=scores), predictor.class_names)
+    folder = _folder(model, source.name, shown)
     found = Evaluation(
-        folder,
+        new_folder(wanted, folder) if rank == 0 else wanted or folder,
         measured.measurement,
         dict(scored.left_out),
         dict(seen.left_out),
@@ -193,11 +192,12 @@ def _empty_folder(output: StrPath) -> Path:
     return folder
 
 
-def _free_folder(model: str, data: str, split: str) -> Path:
+def _folder(model: str, data: str, split: str) -> Path:
+    """The folder of an evaluation for which none was given."""
     from vit.checkpoints.run import slug
 
     run, name = RunLayout.around(Path(model)), f"{slug(data)}-{split}"
-    return free_name(Path(f"evaluation-{name}") if run is None else run.evaluation_dir(name))
+    return Path(f"evaluation-{name}") if run is None else run.evaluation_dir(name)
 
 
 def _source(
@@ -260,7 +260,7 @@ def _write_metrics(found: Evaluation, warning: str, class_names: tuple[str, ...]
     def named(seen: dict[str, int]) -> dict[str, int]:
         return {f"{split}_images_of_the_run": count for split, count in seen.items()}
 
-    files = EvaluationLayout(new_folder(found.folder))
+    files = EvaluationLayout(found.folder)
     more = {
         "engine": found.engine,
         "tta": found.tta,

@@ -11,7 +11,7 @@ from vit.commands.arguments import Model, Paths, StrPath, new_file, new_folder, 
 from vit.console import ProgressReport, Reporter
 from vit.csv_files import Cell, new_table
 from vit.errors import DataError
-from vit.inference.files import free_name, list_files
+from vit.inference.files import list_files
 
 if TYPE_CHECKING:
     from vit.explain.explainer import Explainer, Explanation
@@ -91,7 +91,7 @@ def explain(
     from vit.report.explain_page import ExplainPage
 
     explainer = Explainer(load(model, device), method, label, layers, faithfulness)
-    folder = new_folder(wanted or free_name(Path("explanations")))
+    folder = new_folder(wanted, Path("explanations"))
     reporter = Reporter()
     reporter.notice(f"{len(files):,} files, {', '.join(explainer.methods)}, {explainer.predictor.engine.device.type}")
     if listed.not_read:

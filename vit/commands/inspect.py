@@ -12,7 +12,7 @@ from vit.commands.arguments import Paths, PositiveInt, StrPath, new_file, new_fo
 from vit.commands.command_line import Metavar
 from vit.console import Reporter
 from vit.errors import DataError, UsageError
-from vit.inference.files import ListedImages, free_name, list_files
+from vit.inference.files import ListedImages, list_files
 from vit.layout import RunLayout
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def inspect(
     if listed.not_read:
         reporter.notice(listed.not_read)
     found = inspect_network(_title(model, spec.name), network.to(chosen), spec, preprocess, pixels, licence)
-    folder = new_folder(wanted or free_name(Path("inspection")))
+    folder = new_folder(wanted, Path("inspection"))
     write_inspection(found, folder)
     _show(reporter, found)
     summary = InspectionSummary(folder, folder / "inspection.html", found)

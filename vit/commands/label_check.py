@@ -85,14 +85,15 @@ def check_labels(source: "Source", folder: Path, list_file: Path, reporter: Repo
     from vit.report.label_page import write_label_page
 
     source.check_one_class("--labels")
-    predictions = _predictions(folder, reporter)
+    predictions, seen = _predictions(folder, reporter)
+    _warn_of_seen(seen, reporter)
     found = _compared(source, predictions, folder)
     table = free_name(list_file.with_name(f"{list_file.stem}_labels.csv"), [".html"])
     page = table.with_suffix(".html")
     try:
         table.parent.mkdir(parents=True, exist_ok=True)
         _write(found, table)
-        write_label_page(page, source, found.images, found.class_names, found.errors)
+        write_label_page(page, source, found.images, found.class_names, found.errors, seen)
     except OSError as error:
         raise ResourceError(f"cannot write {error.filename}: {error.strerror}", "choose another --output") from error
     _show(reporter, found)
@@ -107,7 +108,8 @@ def check_labels(source: "Source", folder: Path, list_file: Path, reporter: Repo
     return table
 
 
-def _predictions(folder: Path, reporter: Reporter) -> "FoldPredictions":
+def _predictions(folder: Path, reporter: Reporter) -> "tuple[FoldPredictions, Sequence[str]]":
+    """The predictions, and sentences about images that the networks have learned before."""
     from vit.study.crossval import CrossvalDirectory
     from vit.study.fold_table import FoldPredictions
 
@@ -115,8 +117,7 @@ def _predictions(folder: Path, reporter: Reporter) -> "FoldPredictions":
         crossval = CrossvalDirectory.open(folder)
         if not crossval.predictions_path.is_file():
             raise crossval.unfinished()
-        _warn_of_seen(crossval.seen_before, reporter)
-        return FoldPredictions.read(crossval.predictions_path)
+        return FoldPredictions.read(crossval.predictions_path), crossval.seen_before
 
     from vit.checkpoints.run import RunDirectory
     from vit.commands.recipe_options import read_recipe
@@ -127,7 +128,7 @@ def _predictions(folder: Path, reporter: Reporter) -> "FoldPredictions":
     from vit.training.run_images import images_of_run
 
     run = RunDirectory.open(folder)
-    _warn_of_seen(run.finished_result().seen_before or [], reporter)
+    seen = run.finished_result().seen_before or []
     source, predictor = images_of_run(run, read_recipe(run.config_path)), load(folder)
     source.check_one_class(f"--labels {folder}")
     splits = [split for split in ("validation", "test", "calibration") if split in source.splits]
@@ -139,7 +140,7 @@ def _predictions(folder: Path, reporter: Reporter) -> "FoldPredictions":
         scored = score(predictor.engine, labeled_images(samples, predictor.preprocess))
         assert isinstance(scored, ScoredImages)  # a run of several labels has other images
         parts.append(FoldPredictions.of_fold(scored, samples, predictor.class_names, 1))
-    return FoldPredictions.joined(parts)
+    return FoldPredictions.joined(parts), seen
 
 
 def _warn_of_seen(sentences: Sequence[str], reporter: Reporter) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unicodedata import normalize
 
 import numpy as np
 
@@ -167,6 +168,7 @@ def with_model_classes(
         DataError: the model does not know a class.
     """
     what = "labels" if source.is_multilabel else "classes"
+    source = _spelled_alike(source, class_names)
     numbers = {name: number for number, name in enumerate(class_names)}
     unknown = [name for name in source.class_names if name not in numbers]
     if unknown:
@@ -183,6 +185,16 @@ def with_model_classes(
         some = ", ".join(class_names[number] for number in missing[:SHOWN_CLASSES])
         reporter.notice(f"no image of {len(missing)} classes: {some}")
     return replace(samples, labels=labels)
+
+
+def _spelled_alike(source: "Source", class_names: Sequence[str]) -> "Source":
+    """The source with names as the model spells them, where they differ only in how Unicode composes a letter."""
+    spelling = {normalize("NFC", name): name for name in class_names}
+    if len(spelling) < len(class_names):
+        return source
+    known = set(class_names)
+    names = tuple(name if name in known else spelling.get(normalize("NFC", name), name) for name in source.class_names)
+    return replace(source, class_names=names) if len(set(names)) == len(names) else source
 
 
 def _with_model_labels(

@@ -183,6 +183,7 @@ def _of_all_processes(rows: "Iterable[Prediction]", writer: "RowWriter") -> "Ite
         yield rows
         return
     parts = [writer.path.with_name(f"{writer.path.name}.part-{rank}.jsonl") for rank in range(_num_processes())]
+    parts[_rank()].unlink(missing_ok=True)  # of a command that was killed
     with distributed(), JsonLinesWriter(parts[_rank()], writer.top_k) as part:  # ends when all parts are written
         for row in rows:
             part.write(row)

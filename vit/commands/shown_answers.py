@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from vit.console import Reporter, interval
+from vit.inference.image_groups import count_words
 
 if TYPE_CHECKING:
     from vit.inference.intervals import Metric
@@ -11,21 +12,22 @@ if TYPE_CHECKING:
 
 def show_answers(reporter: Reporter, answers: "MeasuredAnswers") -> None:
     """What `vit predict --target_accuracy` and `--coverage` would do on these images."""
-    count = answers.num_validation
-    reporter.line(f"\nlabels only where the model is sure; thresholds from {count:,} images that were not trained on")
+    known = count_words(answers.num_validation, answers.num_groups)
+    reporter.line(f"\nlabels only where the model is sure; thresholds from {known} that were not trained on")
     reporter.table(
         ("--target_accuracy", "labeled", "accuracy of the labeled"),
         [(f"{row.target:g}", _proportion(row.kept), _proportion(row.accuracy)) for row in answers.thresholds],
     )
     reporter.line("\nsets of labels")
-    reporter.table(
-        ("--coverage", "--sets", "with the true label", "labels in a set"),
-        [
-            (f"{row.coverage:g}", row.method, _proportion(row.measured), f"{row.mean_size:.2f}")
-            for row in answers.sets
-            if row.unlimited < len(row.by_class)
-        ],
-    )
+    sets = [
+        (f"{row.coverage:g}", row.method, _proportion(row.measured), f"{row.mean_size:.2f}")
+        for row in answers.sets
+        if row.unlimited < len(row.by_class)
+    ]
+    if sets:
+        reporter.table(("--coverage", "--sets", "with the true label", "labels in a set"), sets)
+    else:
+        reporter.line(f"cannot be guaranteed: {known} are too few")
     if answers.novelty is not None:
         unlike = _proportion(answers.novelty.unlike)
         reporter.line(f"\nunlike the training images: {unlike} of these images (at most 5 % of images like them)")

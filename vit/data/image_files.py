@@ -43,7 +43,7 @@ def image_files(
             name = os.path.join(relative, entry.name)
             if _is_hidden(entry.name):
                 skipped["hidden or system files"] += 1
-            elif _is_folder(entry):
+            elif is_folder(entry):
                 if without_runs and holds_runs(Path(entry.path)):
                     skipped["folders of runs"] += 1
                 else:
@@ -73,9 +73,9 @@ def subfolders(folder: Path, skipped: Counter[str]) -> list[str]:
         for entry in entries:
             if _is_hidden(entry.name):
                 skipped["hidden or system files"] += 1
-            elif _is_folder(entry) and holds_runs(Path(entry.path)):
+            elif is_folder(entry) and holds_runs(Path(entry.path)):
                 skipped["folders of runs"] += 1
-            elif _is_folder(entry):
+            elif is_folder(entry):
                 names.append(entry.name)
             else:
                 skipped["files beside the class folders"] += 1
@@ -102,7 +102,8 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(".") or name in ("Thumbs.db", "desktop.ini", "__MACOSX")
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry of a folder is a folder; False for a link to itself."""
     try:
         return entry.is_dir()
     except OSError:  # a link to itself

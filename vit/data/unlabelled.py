@@ -110,7 +110,7 @@ def _has_classes(folder: Path) -> bool:
         inside = folder / training[0]
         raise DataError(f"{inside} has no class folders", f"give {inside} as DATA: its images need no labels")
     with os.scandir(folder) as entries:
-        loose = [entry for entry in entries if entry.is_file() and has_image_extension(Path(entry.name))]
+        loose = [entry for entry in entries if os.path.isfile(entry.path) and has_image_extension(Path(entry.name))]
     return len(names) > 1 and not loose
 
 

@@ -95,8 +95,9 @@ def most_probable(losses: Callable[[float], Floats], split: str, groups: Labels 
         )
         return float(found.x), float(found.fun)
 
-    likeliest, least_loss = minimum(1.0, np.inf)
-    slopes = (losses(likeliest + _STEP) - losses(likeliest - _STEP)) / (2 * _STEP)
+    _, least_loss = minimum(1.0, np.inf)
+    likely, _ = minimum(1.0, PRIOR_STD)  # without the prior, slopes vanish where every prediction is right
+    slopes = (losses(likely + _STEP) - losses(likely - _STEP)) / (2 * _STEP)
     effect = design_effect(slopes, groups)
     best, _ = minimum(effect, PRIOR_STD)
     at_one = losses(0.0)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from vit.data.dataset_names import TableColumns, is_far, is_parquet
 from vit.data.image_csv import given_columns, read_image_csv
+from vit.data.image_files import is_folder
 from vit.errors import DataError, UsageError, nearest
 
 if TYPE_CHECKING:
@@ -186,12 +187,28 @@ def _walk(folder: str, recursive: bool, seen: set[tuple[int, int]]) -> Iterator[
     for entry in entries:
         if entry.name.startswith("."):
             continue
-        if not entry.is_dir():
+        if not is_folder(entry):
             yield entry.path, False
         elif recursive:
             yield from _walk(entry.path, recursive, seen)
         else:
             yield entry.path, True
+
+
+def made_folder(path: Path) -> Path:
+    """A new folder: the path, or the first of NAME-2, NAME-3, ... that does not exist.
+
+    Several processes may ask for one name at a time. OSError where the folder cannot be made.
+    """
+    while True:
+        candidate = free_name(path)
+        try:
+            candidate.mkdir(parents=True)
+        except FileExistsError:
+            if not candidate.exists():
+                raise  # a parent is a file
+            continue  # another process has just made it
+        return candidate
 
 
 def free_name(path: Path, beside: Sequence[str] = ()) -> Path:

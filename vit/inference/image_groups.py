@@ -26,14 +26,10 @@ NORMAL_QUANTILE = 1.959963984540054
 
 
 def numbered(groups: Sequence[str] | None) -> Labels | None:
-    """(n,) the number of each image's group, from 0; None where images have none, or where all are in one.
-
-    One group says nothing about others.
-    """
-    if groups is None:
+    """(n,) the number of each image's group, from 0; None where images have none, or "" as `SplitRow.group`."""
+    if groups is None or not any(groups):
         return None
-    names, numbers = np.unique(np.asarray(groups, dtype=object), return_inverse=True)
-    return np.asarray(numbers, dtype=np.int64) if len(names) > 1 else None
+    return np.asarray(np.unique(np.asarray(groups, dtype=object), return_inverse=True)[1], dtype=np.int64)
 
 
 def in_groups(scored: OneScored, samples: Samples) -> OneScored:
@@ -42,8 +38,11 @@ def in_groups(scored: OneScored, samples: Samples) -> OneScored:
 
 
 def bootstrap(num_images: int, groups: Labels | None, seed: int) -> Iterator[Labels]:
-    """(n,) how often each image is in a sample, without end; images of a group are drawn together."""
-    unit = np.arange(num_images) if groups is None else groups
+    """(n,) how often each image is in a sample, without end; images of a group are drawn together.
+
+    One group says nothing about others. Then the samples are about other images of this group.
+    """
+    unit = np.arange(num_images) if groups is None or not groups.any() else groups
     generator, count = np.random.default_rng(seed), int(unit.max()) + 1
     while True:
         yield np.bincount(generator.integers(0, count, count), minlength=count)[unit]
@@ -69,7 +68,7 @@ def _effective(sizes: Labels) -> float:
 def count_words(num_images: int, num_groups: int | None, kind: str = "image") -> str:
     """How many images an interval is about, and of how many groups, which it takes for independent."""
     images = f"{num_images:,} {kind}{'s' * (num_images != 1)}"
-    return images if num_groups is None else f"{images} of {num_groups:,} groups"
+    return images if num_groups is None else f"{images} of {num_groups:,} group{'s' * (num_groups != 1)}"
 
 
 def design_effect(values: Floats, groups: Labels | None) -> float:
@@ -130,7 +129,7 @@ def gathered(flags: Bools, groups: Labels | None) -> Floats:
 
     Args:
         flags: (n,) which images are right, or wrong.
-        groups: (n,) as of `numbered`, two or more.
+        groups: (n,) as of `numbered`. One group has no scatter.
     """
     values = flags.astype(np.float64)
     if groups is None:

@@ -9,6 +9,7 @@ import numpy as np
 from vit.checkpoints.novelty import is_unlike
 from vit.checkpoints.validation_scores import ValidationScores
 from vit.data.samples import Labels
+from vit.inference.image_groups import number_of
 from vit.inference.intervals import Metric
 from vit.inference.prediction_sets import SET_METHODS, PredictionSets, SetMethod
 from vit.inference.scored_images import Floats, ScoredImages
@@ -85,6 +86,7 @@ class MeasuredAnswers:
         thresholds: one for each target accuracy.
         sets: one for each method and coverage.
         novelty: how many images are unlike the training images; None where it was not computed.
+        num_groups: number of groups of the validation images; None where they have none, or in older results.
     """
 
     num_validation: int
@@ -92,6 +94,7 @@ class MeasuredAnswers:
     thresholds: list[MeasuredThreshold]
     sets: list[MeasuredSets]
     novelty: MeasuredNovelty | None = None
+    num_groups: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON files."""
@@ -114,6 +117,7 @@ class MeasuredAnswers:
             ],
             [MeasuredSets(**{**row, "measured": Metric(**row["measured"])}) for row in plain["sets"]],
             None if novelty is None else MeasuredNovelty(Metric(**novelty["unlike"]), list(novelty["counts"])),
+            plain.get("num_groups"),
         )
 
 
@@ -132,6 +136,7 @@ def measure_answers(scored: ScoredImages, scores: ValidationScores, seed: int = 
         [_measured_threshold(target, scored, scores) for target in TARGETS],
         [_measured_sets(method, coverage, scored, scores, seed) for coverage in COVERAGES for method in SET_METHODS],
         None if scored.novelty is None else MeasuredNovelty.of(scored.novelty, scored.groups),
+        number_of(scores.groups),
     )
 
 

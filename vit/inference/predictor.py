@@ -109,6 +109,7 @@ class Predictor:
             recursive: whether to read folders in folders.
             batch_size: number of images in a forward pass.
         """
+        _check_counts(top_k=top_k, batch_size=batch_size)
         inputs = cast(list[Image], [images] if is_one(images) else list(cast(Iterable[Image], images)))
         names = [item for item in inputs if isinstance(item, str | os.PathLike)]
         if len(names) == len(inputs):
@@ -124,6 +125,7 @@ class Predictor:
         reader: ImageReader | None = None,
     ) -> Iterator[Prediction]:
         """The predictions for a list of files, or for images of shards, which `reader` reads."""
+        _check_counts(top_k=top_k, batch_size=batch_size)
         return self._predict([(path, path) for path in paths], top_k, batch_size, reader)
 
     def _predict(
@@ -266,3 +268,10 @@ def _load_onnx(path: Path, precision: str) -> Predictor:
     engine = OnnxEngine(path)
     told = engine.description
     return Predictor(engine, told.class_names, told.validation_scores, licence=told.licence, is_exported=True)
+
+
+def _check_counts(**counts: int) -> None:
+    """Raise UsageError where an argument that is a number of things is below 1."""
+    for name, count in counts.items():
+        if count < 1:
+            raise UsageError(f"{name} is {count}", "give 1 or more")

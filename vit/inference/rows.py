@@ -7,6 +7,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vit.atomic_files import atomic_write
+from vit.checkpoints.locking import hold_output
 from vit.csv_files import TableWriter, create
 from vit.errors import ResourceError, UsageError
 from vit.inference.files import check_output
@@ -89,17 +91,31 @@ class RowWriter(ABC):
     def __enter__(self) -> Self:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._open()
+            with ExitStack() as held:
+                self._take(held)
+                self._open()
+                self._held = held.pop_all()
         except OSError as error:
             raise ResourceError(f"cannot write {self.path}: {error.strerror}", "choose another --output") from error
         return self
 
+    def _take(self, held: ExitStack) -> None:
+        """Lock the partial file; what a process that ended early has left in it is written anew."""
+        found = hold_output(self.partial)
+        if found is None:
+            raise UsageError(f"another vit predict writes {self.partial}", "give another --output")
+        held.callback(os.close, found)
+        if self.path.exists():  # that process has finished it since the name was chosen
+            self.partial.unlink()
+            raise UsageError(f"{self.path} exists", "give the command again, or another --output")
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close()
-        if kind is None:
-            os.replace(self.partial, self.path)
+        with self._held:
+            self._close()
+            if kind is None:
+                os.replace(self.partial, self.path)
 
 
 class _TextWriter(RowWriter):

@@ -152,6 +152,11 @@ def _long_name(run: FinishedRun) -> str:
 
 
 def _headline(found: RunComparison) -> list[str]:
+    """The answer in a sentence for each other run or recipe, and warnings of images that runs knew already."""
+    return [*_answers(found), *(f"WARNING: {sentence}." for sentence in found.seen_before)]
+
+
+def _answers(found: RunComparison) -> list[str]:
     """The answer in a sentence for each other run or recipe."""
     if found.groups:
         first = found.groups[0].name
@@ -183,10 +188,10 @@ def _told(first: str, other: str, gap: Interval, p: float, several: bool, over: 
     """
     low, high = (0.0 if end is None else end for end in (gap.low, gap.high))
     is_open = p >= ALPHA
-    disagrees = several and is_open and (low > 0 or high < 0)
+    disagrees = is_open and (low > 0 or high < 0)
     numbers = (
-        f"{100 * gap.value:+z.2f} points ({'uncorrected ' * disagrees}95 % interval {100 * low:+z.2f} to "
-        f"{100 * high:+z.2f}; {'corrected ' * several}p {_p(p)})"
+        f"{100 * gap.value:+z.2f} points ({'uncorrected ' * (several and disagrees)}95 % interval {100 * low:+z.2f} to "
+        f"{100 * high:+z.2f}; {'corrected ' * several}p {_p(p)}{', of a stricter test' * (disagrees and not several)})"
     )
     if is_open:
         return f"{first} and {other} cannot be told apart: {numbers}, over {over}."

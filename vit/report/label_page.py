@@ -39,6 +39,7 @@ def write_label_page(
     images: Sequence[CheckedImage],
     class_names: tuple[str, ...],
     errors: LabelErrors,
+    seen_before: Sequence[str],
 ) -> None:
     """Write the page of the most suspicious labels.
 
@@ -47,6 +48,7 @@ def write_label_page(
         images: the checked images, in the order of `errors`.
         class_names: classes of the predictions.
         errors: labels that are probably wrong.
+        seen_before: sentences about images that the networks have learned before.
     """
     suspects, listed = [], ImageList(source)
     for rank, place in enumerate(errors.suspects[:MOST_PICTURES].tolist(), 1):
@@ -59,6 +61,7 @@ def write_label_page(
         "num_images": len(images),
         "num_suspects": errors.num_suspects,
         "suspects": suspects,
+        "seen_before": seen_before,
     }
     write_page(path, "labels.html", content)
 

@@ -23,7 +23,7 @@ from vit.study.backbones import TITLES, Backbone, conditions, read_backbones
 from vit.study.findings import Comparison, Difference, FailedCell, Findings, Fit, JsonValue, Point, Series
 from vit.study.folder import StudyDirectory, collect
 from vit.study.summary import summarize, to_json, write_results
-from vit.study.wording import Cell, all_images, budget_words, ends, equal_seeds, in_words, percents, two_digits
+from vit.study.wording import SHARED, Cell, all_images, budget_words, ends, equal_seeds, in_words, percents, two_digits
 
 _MOST_WEIGHTS = 3  # files that are named
 
@@ -82,6 +82,7 @@ class StudyContent:
     sizes: list[int]
     test_images: str
     has_groups: bool
+    shares_training: bool
     left_out: str
     errors: list[tuple[int, list[Cell]]]
     variants: list[tuple[str, Cell, DifferenceRow | None]]
@@ -152,6 +153,7 @@ def _content(findings: Findings, curves: Figure, backbones: Sequence[Backbone]) 
         sizes=sizes,
         test_images=findings.test_images,
         has_groups="test_groups" in protocol,
+        shares_training=SHARED in in_words(protocol.get("subsets", SHARED)),
         left_out=in_words(protocol.get("left_out")),
         errors=[(size, [_error(own.get(size)) for own in points.values()]) for size in sizes],
         variants=[] if len(sizes) > 1 else _variants(findings),

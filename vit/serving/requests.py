@@ -91,8 +91,13 @@ async def _of_form(request: Request, body: bytes) -> tuple[list[str], list[bytes
     try:
         for _, value in form.multi_items():
             if isinstance(value, UploadFile):
-                names.append((value.filename or "image")[:_NAME])
+                names.append(_whole_text(value.filename or "image")[:_NAME])
                 images.append(await value.read())
     finally:
         await form.close()
     return names, images
+
+
+def _whole_text(name: str) -> str:
+    """A name that UTF-8 can hold: the charset of a form may make half a character."""
+    return name.encode("utf-8", "replace").decode("utf-8")

@@ -4,7 +4,7 @@ Only inside the measured range: a crossover that no measured size has shown is n
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,19 +29,22 @@ class _Tests:
     unshared: list[int]
 
 
-def compare_with_first(answers: Mapping[str, Answers]) -> list[Comparison]:
+def compare_with_first(answers: Mapping[str, Answers], groups: float | None = None) -> list[Comparison]:
     """The first series against each of the others, over all sizes at which they share a seed.
 
     All tests are corrected together, so that all claims of a study hold together with 95 %.
 
     Args:
         answers: {series: which test images are wrong}, all measured on the same test images.
+        groups: as in `Pair`.
 
     Returns:
         Comparisons without words.
     """
     (first, ours), *others = answers.items()
-    tests = [_tests(first, second, ours, theirs) for second, theirs in others]
+    tests = [
+        _tests(first, second, pairs(ours, theirs, groups), ours.keys() | theirs.keys()) for second, theirs in others
+    ]
     p_values = [p for test in tests for p in (*(one.tested_p for one in test.differences), test.slope_p)]
     adjusted = iter(hochberg(p_values))
     return [
@@ -50,10 +53,9 @@ def compare_with_first(answers: Mapping[str, Answers]) -> list[Comparison]:
     ]
 
 
-def _tests(first: str, second: str, ours: Answers, theirs: Answers) -> _Tests:
-    shared = pairs(ours, theirs)
+def _tests(first: str, second: str, shared: list[Pair], sizes: Set[int]) -> _Tests:
     slope, slope_p = _slope(shared)
-    unshared = sorted((ours.keys() | theirs.keys()) - {pair.num_images for pair in shared})
+    unshared = sorted(sizes - {pair.num_images for pair in shared})
     return _Tests(first, second, shared, [difference(pair) for pair in shared], slope, slope_p, unshared)
 
 

@@ -29,6 +29,7 @@ class FinishedRun:
         fingerprint: hash of the list of test images.
         rows: one row for each test image, in the order of the split.
         groups: (T,) number of each test image's group; None where images have none.
+        seen_before: sentences about test images that the run knew already, as in `RunResult`.
     """
 
     path: Path
@@ -39,6 +40,7 @@ class FinishedRun:
     fingerprint: str
     rows: list[ScoredRow]
     groups: "Labels | None" = None
+    seen_before: Sequence[str] = ()
 
     @property
     def correct(self) -> "npt.NDArray[np.bool_]":
@@ -90,7 +92,8 @@ def _read(path: Path) -> FinishedRun:
         raise DataError(f"{path} has no {scored.relative_to(run.path)}", "restore the file, or train again")
     network, fingerprint = result.spec.name, result.fingerprints["test"]
     rows = read_scored(scored, result.num_images["test"])
-    return FinishedRun(path, network, network, result.data, result.seed, fingerprint, rows, group_numbers(run, result))
+    groups, seen = group_numbers(run, result), result.seen_before or ()
+    return FinishedRun(path, network, network, result.data, result.seed, fingerprint, rows, groups, seen)
 
 
 def _named(runs: list[FinishedRun]) -> list[FinishedRun]:

@@ -206,6 +206,8 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
         "checkpoints": _distinct(rule_words(result.best_metric) for _, result in finished),
         **_machines([result for _, result in finished]),
     }
+    if seen := list(dict.fromkeys(sentence for _, result in finished for sentence in result.seen_before or ())):
+        protocol["seen_before"] = seen
     if common.num_left_out:
         protocol["left_out"] = left_out_words(common.num_left_out)
     num_groups = number_of(common.groups)

@@ -53,11 +53,13 @@ def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str,
     here = {name: [one for one in results if one.series == name and one.num_images == size] for name in sources}
     here = {name: found for name, found in here.items() if found}
     equal = equal_seeds(protocol, [size]) is not None
-    wrong = {name: _wrong(found, equal) for name, found in here.items()}
+    seeds = sorted({one.seed for found in here.values() for one in found})
+    seeds += [seeds[-1] + 1] * (len(seeds) == 1)
+    wrong = {name: _wrong(found, seeds if equal else []) for name, found in here.items()}
     units = effective_number(results[0].groups)
     errors = {name: mean_error(np.stack(list(of_seeds.values())), units) for name, of_seeds in wrong.items()}
     order = sorted(here, key=lambda name: errors[name].value)
-    gaps = behind_the_first({name: wrong[name] for name in order}, size)
+    gaps = behind_the_first({name: wrong[name] for name in order}, size, units)
     recipes = {cell.series: cell.recipe for cell in cells if cell.num_images == size}
     found = []
     for name in order:
@@ -83,7 +85,9 @@ def measured_backbones(study: Path, cells: Sequence[Cell], sources: Mapping[str,
     return found
 
 
-def behind_the_first(wrong: Mapping[str, Mapping[int, Floats]], size: int) -> dict[str, Difference]:
+def behind_the_first(
+    wrong: Mapping[str, Mapping[int, Floats]], size: int, groups: float | None = None
+) -> dict[str, Difference]:
     """The difference of each backbone to the most accurate one; none without a common seed.
 
     The tests have Hochberg's correction for all pairs of backbones. The same test images choose the most accurate one,
@@ -92,12 +96,13 @@ def behind_the_first(wrong: Mapping[str, Mapping[int, Floats]], size: int) -> di
     Args:
         wrong: {name: {seed: (T,) which test images are wrong, as numbers}}, the most accurate backbone first.
         size: number of training images.
+        groups: as in `Pair`.
     """
     first, *_ = wrong
     found = {
         (better, name): difference(pair)
         for better, name in itertools.combinations(wrong, 2)
-        for pair in pairs({size: wrong[name]}, {size: wrong[better]})
+        for pair in pairs({size: wrong[name]}, {size: wrong[better]}, groups)
     }
     adjusted = hochberg([one.tested_p for one in found.values()])
     tested = zip(found.items(), adjusted, strict=True)
@@ -140,11 +145,10 @@ def _licence(run: Path) -> str:
     return RunResult.read(RunDirectory(run).result_path).licence or UNKNOWN
 
 
-def _wrong(results: Sequence[CellResult], equal: bool) -> dict[int, Floats]:
-    """{seed: (T,) which test images are wrong}. Where all seeds are equal, one seed tells what another one would."""
+def _wrong(results: Sequence[CellResult], equal: Sequence[int]) -> dict[int, Floats]:
+    """{seed: (T,) which test images are wrong}. Of seeds that are all equal, one tells what each other one would."""
     found = {one.seed: gathered(~one.correct, one.groups) for one in results}
-    first = min(found)
-    return found | {first + 1: found[first]} if equal and len(found) == 1 else found
+    return dict.fromkeys(equal, found[min(found)]) | found
 
 
 def _one_minus(value: float | None) -> float | None:

@@ -8,10 +8,11 @@ from scipy.special import ndtr
 from scipy.stats import binomtest
 
 from vit.data.samples import Labels
-from vit.inference.image_groups import NORMAL_QUANTILE, variance_of_sum
+from vit.inference.image_groups import NORMAL_QUANTILE, effective_number, variance_of_sum
 from vit.study.findings import Difference, Interval, Reach
 from vit.study.variance_components import Bools, Floats, MeanSquares
 
+MOST_LOG_REACH = 50.0  # any ratio at all, and still a number
 # {training images: {seed: (T,) which test images are wrong, perhaps as `image_groups.gathered` returns them}}
 Answers = Mapping[int, Mapping[int, Floats] | Mapping[int, Bools]]
 
@@ -33,12 +34,19 @@ class Pair:
         num_images: number of training images.
         first: (k, T) answers of the first network, a row for each seed.
         second: (k, T) answers of the second network.
+        groups: number of equally large groups of the test images; None: all are independent.
     """
 
     num_images: int
     seeds: list[int]
     first: Floats | Bools
     second: Floats | Bools
+    groups: float | None = None
+
+    @property
+    def num_units(self) -> float:
+        """The number of test images; that of groups, where groups show no scatter that could tell more."""
+        return self.first.shape[1] if self.groups is None or np.ptp(self.gaps()) > 0 else self.groups
 
     @property
     def log_ratio(self) -> float:
@@ -48,8 +56,8 @@ class Pair:
 
     @property
     def least_log_error(self) -> float:
-        """Smallest plausible standard error of `log_ratio`: the effect of one test image."""
-        return 1 / (self.first.shape[1] * min(self._errors()))
+        """Smallest plausible standard error of `log_ratio`: the effect of one test image, or of one of `num_units`."""
+        return 1 / (self.num_units * min(self._errors()))
 
     def gaps(self) -> Floats:
         """(k, T) contributions to the difference of the errors, which is their mean."""
@@ -63,24 +71,28 @@ class Pair:
     def of(self, seeds: Sequence[int]) -> "Pair":
         """The same with these seeds alone."""
         rows = [self.seeds.index(seed) for seed in seeds]
-        return Pair(self.num_images, list(seeds), self.first[rows], self.second[rows])
+        return Pair(self.num_images, list(seeds), self.first[rows], self.second[rows], self.groups)
 
     def _errors(self) -> tuple[float, float]:
-        """Errors that have a logarithm: where one is zero, both become (wrong + 0.5) / (T + 1)."""
-        first, second, count = float(self.first.mean()), float(self.second.mean()), self.first.shape[1]
+        """Errors that have a logarithm: where one is zero, both become (wrong + 0.5) / (T + 1), with T units."""
+        first, second, count = float(self.first.mean()), float(self.second.mean()), self.num_units
         if min(first, second) > 0:
             return first, second
         return (first * count + 0.5) / (count + 1), (second * count + 0.5) / (count + 1)
 
 
-def pairs(first: Answers, second: Answers) -> list[Pair]:
-    """The two networks at every size at which they share a seed, sizes ascending."""
+def pairs(first: Answers, second: Answers, groups: float | None = None) -> list[Pair]:
+    """The two networks at every size at which they share a seed, sizes ascending.
+
+    Args:
+        groups: as in `Pair`.
+    """
     found = []
     for size in sorted(first.keys() & second.keys()):
         seeds = sorted(first[size].keys() & second[size].keys())
         if seeds:
             rows = [np.stack([answers[size][seed] for seed in seeds]).astype(np.float64) for answers in (first, second)]
-            found.append(Pair(size, seeds, rows[0], rows[1]))
+            found.append(Pair(size, seeds, rows[0], rows[1], groups))
     return found
 
 
@@ -91,10 +103,11 @@ def difference(pair: Pair) -> Difference:
         ratio = Interval(float(np.exp(log_ratio)), None, None)
         return Difference(pair.num_images, pair.seeds, Interval(gap, None, None), ratio, 1.0, 1.0, None)
     # Errors are counts of T images. Where seeds and networks agree on every image, the scatter is too small for this
-    # test set to show, but it is not zero. So the standard error is at least one image.
-    spread = MeanSquares.of(pair.gaps()[None]).spread().at_least(1 / pair.first.shape[1])
+    # test set to show, but it is not zero. So the standard error is at least one image, or one group that agrees.
+    spread = MeanSquares.of(pair.gaps()[None]).spread().at_least(1 / pair.num_units)
     reach = float(spread.reach())
     log_reach = float(MeanSquares.of(pair.log_ratios()[None]).spread().at_least(pair.least_log_error).reach())
+    log_reach = min(log_reach, MOST_LOG_REACH)
     p = float(spread.p_value(gap))
     return Difference(
         num_images=pair.num_images,
@@ -151,29 +164,31 @@ def paired_gap(first_correct: Bools, second_correct: Bools, groups: Labels | Non
 
     Tango (1998), "Equivalence test and confidence interval for the difference in proportions for the paired-sample
     design"; recommended by Fagerland, Lydersen & Laake (2014). Unlike Wald's interval it has a width where the
-    two agree on every image. With groups (T,), it is at least as wide as that of independent groups.
+    two agree on every image. With groups (T,), it is at least as wide as that of independent groups. Where these show
+    no scatter, each group counts as one image.
     """
     table = mcnemar(first_correct, second_correct)
     count = len(first_correct)
     value = (table.only_first - table.only_second) / count
-    low, high = (_tango_end(table, count, value, side) for side in (-1.0, 1.0))
-    if groups is None:
-        return Interval(value, low, high)
-    reach = NORMAL_QUANTILE * _error_of_groups(first_correct, second_correct, groups)
-    return Interval(value, min(low, value - reach), max(high, value + reach))
+    reach, units = 0.0, effective_number(groups) or count
+    if groups is not None and (error := _error_of_groups(first_correct, second_correct, groups)):
+        reach, units = NORMAL_QUANTILE * error, count
+    ends = [_tango_end(table.only_first * units / count, table.only_second * units / count, units, side)
+            for side in (-1.0, 1.0)]  # fmt: skip
+    return Interval(value, min(ends[0], value - reach), max(ends[1], value + reach))
 
 
-def _tango_end(table: McNemar, count: int, value: float, limit: float) -> float:
-    """The difference farthest from `value`, towards `limit`, that the score test does not reject; by bisection."""
-    inside, outside = value, limit
+def _tango_end(only_first: float, only_second: float, count: float, limit: float) -> float:
+    """The difference farthest towards `limit` that the score test does not reject; by bisection."""
+    inside, outside = (only_first - only_second) / count, limit
     for _ in range(60):
         middle = (inside + outside) / 2
         # estimated fraction that the second alone has right, if the difference is `middle`
-        half = -table.only_first - table.only_second + (2 * count - table.only_first + table.only_second) * middle
-        product = 8 * count * table.only_second * middle * (1 - middle)
+        half = -only_first - only_second + (2 * count - only_first + only_second) * middle
+        product = 8 * count * only_second * middle * (1 - middle)
         share = (max(half * half + product, 0.0) ** 0.5 - half) / (4 * count)
         variance = count * (2 * share + middle * (1 - middle))
-        surprise = table.only_first - table.only_second - count * middle
+        surprise = only_first - only_second - count * middle
         if surprise**2 <= NORMAL_QUANTILE**2 * variance:
             inside = middle
         else:

@@ -68,7 +68,7 @@ def repeated(runs: Sequence[Run], num_units: float | None = None) -> list[Repeat
 def differences(groups: Sequence[Repeated]) -> list[tuple[str, Difference | None]]:
     """The first recipe against each other one on their common seeds, corrected together; None without common seeds."""
     first, *others = groups
-    shared = [pairs({0: first.wrong}, {0: other.wrong}) for other in others]
+    shared = [pairs({0: first.wrong}, {0: other.wrong}, first.num_units) for other in others]
     found = [difference(pair[0]) if pair else None for pair in shared]
     adjusted = hochberg([one.tested_p if one else None for one in found])
     return [

@@ -11,7 +11,7 @@ from vit.errors import DataError
 from vit.inference.image_groups import count_words, effective_number, gathered, number_of
 from vit.inference.intervals import Metric
 from vit.layout import RunLayout
-from vit.study.findings import Difference, Interval
+from vit.study.findings import ALPHA, Difference, Interval
 from vit.study.finished_runs import FinishedRun
 from vit.study.paired import McNemar, hochberg, mcnemar, paired_gap
 from vit.study.repeats import Repeated, Run, differences, repeated
@@ -33,6 +33,12 @@ class RunPair:
     gap: Interval
     test: McNemar
     p_adjusted: float
+
+    @property
+    def is_between(self) -> bool:
+        """Whether the interval leaves out 0, and the test, which is stricter, does not tell the runs apart."""
+        low, high = self.gap.low or 0.0, self.gap.high or 0.0
+        return (low > 0 or high < 0) and self.test.p >= ALPHA
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,11 @@ class RunComparison:
     def num_images(self) -> int:
         """Number of common test images."""
         return len(self.runs[0].rows)
+
+    @property
+    def seen_before(self) -> list[str]:
+        """Sentences about test images that runs had learned from before, each with the name of its run."""
+        return [f"{run.name}: {sentence}" for run in self.runs for sentence in run.seen_before]
 
     @property
     def images(self) -> str:

@@ -43,7 +43,7 @@ def summarize(
     cells = {name: [one for one in results if one.series == name] for name in _names(results)}
     answers = {name: _answers(own) for name, own in cells.items()}
     series = [_series(name, cells[name], wrong, target) for name, wrong in answers.items()]
-    compared = compare_with_first(answers) if answers else []
+    compared = compare_with_first(answers, effective_number(results[0].groups)) if answers else []
     comparisons = [replace(one, words=comparison_words(one)) for one in compared]
     told = verdict(series, comparisons, protocol, failed, results)
     return Findings(

@@ -61,12 +61,14 @@ def verdict(
         right = " ".join(filter(None, (right, more_steps(results))))
         few = few_passes(results)
     headline = _headline(comparisons) or found[0]
+    seen = protocol.get("seen_before")
+    known = [f"WARNING: {sentence}." for sentence in seen] if isinstance(seen, list) else []
     again = "The same 'vit study' command tries the failed cells again." if failed and series else ""
     return Told(
         headline,
-        [sentence for sentence in [*found, *more, right] if sentence and sentence != headline],
+        [sentence for sentence in [*known, *found, *more, right] if sentence and sentence != headline],
         [step for step in (narrow, few, end, last, again) if step],
-        " ".join(filter(None, [*found, narrow, *more, right, few, end, last])),
+        " ".join(filter(None, [*found, *known, narrow, *more, right, few, end, last])),
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from vit.study.findings import ALPHA, Comparison, Difference, Interval, JsonValue, Protocol
 
 LINEAR_PROBE = "linear probe"  # budget of cells that fit a head to a frozen backbone, until it no longer changes
+SHARED = "shared by all networks"  # of subsets of the training images, where all are drawn in one way
 PROBE_WORDS = "heads fitted to features of frozen backbones"
 _CLASSES_ALIKE = {"val/balanced_acc": "the balanced accuracy", "val/macro_f1": "the macro F1"}
 _NUMBER = re.compile(r"(\S+)=(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=, |$)")  # "lr=0.001, depth=4"

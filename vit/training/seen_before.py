@@ -27,7 +27,10 @@ BY_START = (
 WITHOUT_LABELS = "results on them may be too good for new images"
 
 
-def seen_before(recipe: Recipe, source: Source, contents: Contents) -> list[str]:
+OF_FOLDS = "results on them are too good; start from weights that have not learned these images"
+
+
+def seen_before(recipe: Recipe, source: Source, contents: Contents, fix: str | None = None) -> list[str]:
     """A sentence for each run that knows validation or test images and that a training learns from.
 
     These are the run of the teacher, the run of the weights to start from, and the runs that those started from.
@@ -36,6 +39,7 @@ def seen_before(recipe: Recipe, source: Source, contents: Contents) -> list[str]
         recipe: recipe whose teacher and weights to start from have been found.
         source: images of the training.
         contents: content of its validation and test images.
+        fix: what follows, and what to do; None: for a training with these splits.
 
     Raises:
         DataError: `splits.csv` of such a run is damaged.
@@ -47,8 +51,8 @@ def seen_before(recipe: Recipe, source: Source, contents: Contents) -> list[str]
         for who, run in _earlier_runs(weights, is_teacher):
             words = _words(run, rows)
             if words:
-                fix = WITHOUT_LABELS if run.is_pretraining else BY_TEACHER if is_teacher else BY_START
-                found.append(f"{who} {words}, so that {fix}")
+                then = WITHOUT_LABELS if run.is_pretraining else fix or (BY_TEACHER if is_teacher else BY_START)
+                found.append(f"{who} {words}, so that {then}")
     return found
 
 
