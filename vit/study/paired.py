@@ -112,7 +112,7 @@ def difference(pair: Pair) -> Difference:
     return Difference(
         num_images=pair.num_images,
         seeds=pair.seeds,
-        gap=Interval(gap, gap - reach, gap + reach),
+        gap=Interval(gap, max(gap - reach, -1.0), min(gap + reach, 1.0)),
         ratio=Interval(*(float(np.exp(log_ratio + side * log_reach)) for side in (0, -1, 1))),
         p=p,
         p_adjusted=p,
