@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from vit.console import Reporter, interval
-from vit.inference.image_groups import count_words
 
 if TYPE_CHECKING:
     from vit.inference.intervals import Metric
@@ -12,6 +11,8 @@ if TYPE_CHECKING:
 
 def show_answers(reporter: Reporter, answers: "MeasuredAnswers") -> None:
     """What `vit predict --target_accuracy` and `--coverage` would do on these images."""
+    from vit.inference.image_groups import count_words
+
     known = count_words(answers.num_validation, answers.num_groups)
     reporter.line(f"\nlabels only where the model is sure; thresholds from {known} that were not trained on")
     reporter.table(
