@@ -50,6 +50,18 @@ def kept(evidence, store):
     return {name: found for name, row in evidence.rows.items() if (found := store.Kept.of(row)) is not None}
 
 
+@pytest.fixture
+def copied(rows, evidence, tmp_path, monkeypatch):
+    """`copied(NAME)`: a row whose kept files may be changed."""
+
+    def copy(name):
+        monkeypatch.setattr(rows, "EVIDENCE", tmp_path)
+        shutil.copytree(ROOT / "evidence" / name, tmp_path / name, ignore=shutil.ignore_patterns("*.ckpt"))
+        return evidence.rows[name]
+
+    return copy
+
+
 def test_no_kept_balanced_accuracy_counts_the_first_five_answers():
     """Metrics of validation images shared their counts once. Runs of that time lack the two values that were wrong."""
     for path in (ROOT / "evidence").glob("*/cells/**/result.json"):
@@ -239,10 +251,8 @@ def test_a_row_with_teachers_goes_on_whether_or_not_their_weights_are_here(
     assert ran == commands
 
 
-def test_a_changed_result_changes_the_page(pages, rows, store, evidence, kept, tmp_path, monkeypatch):
-    monkeypatch.setattr(rows, "EVIDENCE", tmp_path)
-    row = kept["digits_demo"].row
-    shutil.copytree(ROOT / "evidence" / row.name, tmp_path / row.name, ignore=shutil.ignore_patterns("*.ckpt"))
+def test_a_changed_result_changes_the_page(pages, store, evidence, kept, tmp_path, copied):
+    row = copied("digits_demo")
     path = next((tmp_path / row.name).glob("cells/*/*/seed0-*/result.json"))
     content = json.loads(path.read_text(encoding="utf-8"))
     content["metrics"]["acc1"]["value"] = 0.5
@@ -253,13 +263,9 @@ def test_a_changed_result_changes_the_page(pages, rows, store, evidence, kept, t
     assert pages.leaderboard(board, named) != pages.leaderboard(kept, named)
 
 
-def test_the_board_names_the_machines_of_the_networks_that_it_shows(
-    pages, evidence, rows, store, kept, tmp_path, monkeypatch
-):
+def test_the_board_names_the_machines_of_the_networks_that_it_shows(pages, evidence, store, tmp_path, copied):
     """A machine that trained other networks or sizes of the row is named with the hours of the row alone."""
-    monkeypatch.setattr(rows, "EVIDENCE", tmp_path)
-    row = kept["digits_demo"].row
-    shutil.copytree(ROOT / "evidence" / row.name, tmp_path / row.name, ignore=shutil.ignore_patterns("*.ckpt"))
+    row = copied("digits_demo")
     path = tmp_path / row.name / "machines.json"
     cells = [cell for trained in json.loads(path.read_text(encoding="utf-8")).values() for cell in trained]
     machines = {"a laptop": [cell for cell in cells if "/ViT/" in cell], "a server": [c for c in cells if "/CNN/" in c]}
@@ -271,12 +277,10 @@ def test_the_board_names_the_machines_of_the_networks_that_it_shows(
 
 
 def test_a_network_that_two_machines_trained_has_the_device_and_the_minutes_of_each(
-    pages, evidence, rows, store, kept, tmp_path, monkeypatch
+    pages, evidence, store, tmp_path, copied
 ):
     """Minutes of a GPU and of a CPU had one mean, and the GPU stood beside networks that it never trained."""
-    monkeypatch.setattr(rows, "EVIDENCE", tmp_path)
-    row = kept["digits_demo"].row
-    shutil.copytree(ROOT / "evidence" / row.name, tmp_path / row.name, ignore=shutil.ignore_patterns("*.ckpt"))
+    row = copied("digits_demo")
     path = tmp_path / row.name / "machines.json"
     ((machine, cells),) = json.loads(path.read_text(encoding="utf-8")).items()
     on_gpu = [cell for cell in cells if "/ViT/" in cell and "/seed4-" in cell]
@@ -292,13 +296,9 @@ def test_a_network_that_two_machines_trained_has_the_device_and_the_minutes_of_e
     assert f"| 1.0 | {machine} (each run: cpu, 1 thread) |" in cnn
 
 
-def test_the_board_shows_a_network_once_all_its_runs_have_ended(
-    pages, evidence, rows, store, kept, tmp_path, monkeypatch
-):
+def test_the_board_shows_a_network_once_all_its_runs_have_ended(pages, evidence, store, tmp_path, copied):
     """A network that was added to a row must not take the finished ones away, nor be shown by its first seeds."""
-    monkeypatch.setattr(rows, "EVIDENCE", tmp_path)
-    row = kept["digits_demo"].row
-    shutil.copytree(ROOT / "evidence" / row.name, tmp_path / row.name, ignore=shutil.ignore_patterns("*.ckpt"))
+    row = copied("digits_demo")
     next((tmp_path / row.name).glob("cells/CNN/*/*/result.json")).unlink()
     found = {row.name: store.Kept.of(row)}
     board, short = pages.leaderboard(found, evidence.rows), pages.short_board(pages.README.read_text(), found)
@@ -310,12 +310,10 @@ def test_the_board_shows_a_network_once_all_its_runs_have_ended(
     assert "| Digits (8x8 scans) |" not in pages.leaderboard({row.name: store.Kept.of(row)}, evidence.rows)
 
 
-def test_a_network_whose_largest_runs_all_failed_has_a_line(rows, store, kept, tmp_path, monkeypatch):
+def test_a_network_whose_largest_runs_all_failed_has_a_line(store, tmp_path, copied):
     from results_blocks import network_lines
 
-    monkeypatch.setattr(rows, "EVIDENCE", tmp_path)
-    row = kept["fashion_mnist_views"].row
-    shutil.copytree(ROOT / "evidence" / row.name, tmp_path / row.name, ignore=shutil.ignore_patterns("*.ckpt"))
+    row = copied("fashion_mnist_views")
     for path in (tmp_path / row.name).glob("cells/CNN/0030000/*/result.json"):
         path.with_name("failure.txt").write_text("diverged", encoding="utf-8")
         path.unlink()
