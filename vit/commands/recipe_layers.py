@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from vit.commands.configs import find_config, shipped_configs
 from vit.commands.parser import Parser
-from vit.commands.recipe_options import RANDOM, SHORT, make_parser, to_recipe
+from vit.commands.recipe_options import RANDOM, SHORT, kept_parser, to_recipe
 from vit.errors import UsageError
 from vit.models.network_names import check_network
 from vit.training.recipes.pretrain_recipe import PretrainRecipe
@@ -53,7 +53,7 @@ class Given:
 
     def says(self, name: str) -> bool:
         """Whether an option, by its dotted name, is given beside the files or in one of them."""
-        parser = make_parser(self.kind)
+        parser = kept_parser(self.kind)
         trees = [self.options, *(_read(parser, config) for config in self.configs)]
         return any(_has(tree, name) for tree in trees)
 
@@ -63,7 +63,7 @@ class Given:
         The recipe for the data set gives neither network nor preprocessing where these come with pretrained weights.
         Its init_from is "auto" where nothing says what to start from.
         """
-        parser = make_parser(self.kind)
+        parser = kept_parser(self.kind)
         files = [_read(parser, config) for config in self.configs]
         if self.kind is PretrainRecipe:
             return to_recipe(parser, parser.parse_object(self._above(self._of_pretraining(files), files)))
@@ -86,7 +86,7 @@ class Given:
         shipped = shipped_configs()
         if not self.configs or shipped.keys() & set(self.configs):
             return ""
-        parser = make_parser(self.kind)
+        parser = kept_parser(self.kind)
         given = self._above([], [_read(parser, config) for config in self.configs])
         source = _value(given, "data.source") or DataConfig().source
         if source not in shipped or _has(given, "optim.optimizer"):
@@ -96,7 +96,7 @@ class Given:
 
     def recipe_above(self, base: Recipe) -> Recipe:
         """The recipe of these values above another recipe."""
-        parser = make_parser(type(base))
+        parser = kept_parser(type(base))
         files = [_read(parser, config) for config in self.configs]
         recipe = to_recipe(parser, parser.parse_object(self._above([plain(base)], files)))
         if recipe.optim.time is not None and recipe.optim.time == base.optim.time:
@@ -105,7 +105,7 @@ class Given:
 
     def _of_pretraining(self, files: Sequence[Tree]) -> list[Tree]:
         """The layers below a pretraining: the network for its data set, and the recipe of its method."""
-        parser, below = make_parser(self.kind), [_FROM_RANDOM]
+        parser, below = kept_parser(self.kind), [_FROM_RANDOM]
         given = self._above([_FROM_RANDOM, {"method": PretrainRecipe().method}], files)
         source = _value(given, "data.source") or DataConfig().source
         is_pretrained = _is_pretrained(given)

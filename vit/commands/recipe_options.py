@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,6 +113,12 @@ def make_parser(kind: type[Recipe] = Recipe) -> Parser:
     return parser
 
 
+@cache
+def kept_parser(kind: type[Recipe]) -> Parser:
+    """The parser of `make_parser` for many readings, which takes longer to make than to use. Nothing may be changed."""
+    return make_parser(kind)
+
+
 def _train_parser() -> Parser:
     return Parser(
         "train",
@@ -173,7 +180,7 @@ def read_recipe(path: Path) -> Recipe:
 
 def parse_recipe(text: str) -> Recipe:
     """The recipe of a text that `dump` wrote, in this version or an earlier one."""
-    parser = make_parser(PretrainRecipe if is_of_pretraining(text) else Recipe)
+    parser = kept_parser(PretrainRecipe if is_of_pretraining(text) else Recipe)
     return to_recipe(parser, parser.parse_string(with_todays_names(text)))
 
 
