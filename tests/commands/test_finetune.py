@@ -1,5 +1,6 @@
 """What `--init_from` switches on, beneath whatever is given."""
 
+import json
 import re
 
 import pytest
@@ -107,3 +108,44 @@ def test_a_cnn_is_the_start_of_another_cnn(vit, tmp_path):
     assert vit("train", "digits", *words, "--out", tmp_path).code == 0
     answer = vit("train", "digits", "--init_from", run_folder(tmp_path), *QUICK, "--dry_run")
     assert answer.code == 0 and "Training resnet10_small on digits" in answer.out, answer.err
+
+
+@pytest.fixture(scope="module")
+def two_colors(vit, draw_classes, tmp_path_factory):
+    """A run that tells blue and red images apart."""
+    out = tmp_path_factory.mktemp("two")
+    data = draw_classes(out / "images", ("blue", "red"), 20)
+    assert vit("train", data, *TWO, "--epochs", 20, "--out", out / "runs").code == 0
+    return run_folder(out / "runs")
+
+
+TWO = (
+    "--network", "vit_nano_patch2_8", "--model.network.depth", 1, "--image_size", 8, "--batch_size", 8, "--augment",
+    "none", "--data.num_workers", 0, "--wandb", "off", "--lr", 0.003,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("names", "said"), [(("cold", "warm"), "the weights have other classes"), (("1 red", "2 blue"), "other classes")]
+)
+def test_as_many_other_classes_get_a_new_head(vit, two_colors, draw_classes, tmp_path, names, said):
+    """The head of other classes would be wrong in every answer: by default a linear probe fits a new one."""
+    blue = draw_classes(tmp_path / "images", ("blue", "red"), 20)
+    for old, new in zip(("red", "blue"), names, strict=True):
+        (blue / old).rename(blue / new)
+    few = ("--init_from", two_colors, "--optim.steps", 1, "--out", tmp_path / "runs")
+    answer = vit("train", blue, *TWO[:-2], *few)
+    assert answer.code == 0 and said in answer.err, answer.err
+    result = json.loads((run_folder(tmp_path / "runs") / "result.json").read_text())
+    assert result["metrics"]["acc1"]["value"] > 0.8
+
+
+def test_the_same_classes_in_another_order_keep_their_rows(vit, two_colors, tmp_path):
+    source = yaml.safe_load((two_colors / "config.yaml").read_text())["data"]["source"]
+    start = ("--init_from", two_colors, "--lr", 1e-9, "--optim.steps", 1)
+    rows = [f"{source}/{name}/{number:02}.png,{name}" for name in ("red", "blue") for number in range(20)]
+    (tmp_path / "list.csv").write_text("\n".join(["path,label", *rows]))
+    answer = vit("train", tmp_path / "list.csv", *TWO[:-2], *start, "--out", tmp_path / "runs")
+    assert answer.code == 0, answer.err
+    result = json.loads((run_folder(tmp_path / "runs") / "result.json").read_text())
+    assert result["metrics"]["acc1"]["value"] > 0.8

@@ -5,7 +5,7 @@ import torch
 from timm.layers import resample_abs_pos_embed, resample_patch_embed
 
 from vit.models.spec import create_network
-from vit.weights.adapt import fill, resample_patch_kernel, resample_positions
+from vit.weights.adapt import Classes, fill, resample_patch_kernel, resample_positions
 
 NANO = {"name": "vit_nano_patch2_8", "depth": 2}
 
@@ -73,3 +73,23 @@ def test_what_cannot_be_explained_is_an_error_with_its_name(change, words):
     change(weights)
     with pytest.raises(ValueError, match=words):
         fill(network, weights)
+
+
+def a_network(classes):
+    network = create_network(**NANO, num_classes=classes)
+    torch.nn.init.normal_(network.head.weight)
+    return network
+
+
+def test_a_head_follows_the_names_of_its_classes():
+    source, network = a_network(3), create_network(**NANO, num_classes=3)
+    report = fill(network, source.state_dict(), classes=Classes(("a", "b", "c"), ("c", "a", "b")))
+    assert torch.equal(network.head.weight, source.head.weight[[2, 0, 1]]) and not report.initialized
+    assert report.resampled == dict.fromkeys(["head.bias", "head.weight"], "rows in the order of these classes")
+
+
+def test_a_head_for_as_many_other_classes_is_not_taken():
+    source, network = a_network(3), create_network(**NANO, num_classes=3)
+    report = fill(network, source.state_dict(), classes=Classes(("a", "b", "c"), ("a", "b", "d")))
+    assert not network.head.weight.any()
+    assert report.initialized == dict.fromkeys(["head.bias", "head.weight"], "the weights have other classes")

@@ -12,8 +12,8 @@ from vit.data.preprocess import Preprocess
 from vit.errors import CheckpointError, ResourceError, UsageError
 from vit.models.spec import NetworkSpec, create_network
 from vit.weights import hubs
-from vit.weights.open import imagenet_classes, open_pretrained
-from vit.weights.pretrained import OwnNetwork
+from vit.weights.open import open_pretrained
+from vit.weights.pretrained import OwnNetwork, imagenet_classes
 
 IMAGENET = (0.485, 0.456, 0.406)
 HALF = (0.5, 0.5, 0.5)

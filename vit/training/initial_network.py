@@ -47,7 +47,7 @@ def initial_network(
     licence, has_new_head, seconds = None, False, 0.0
     if model.init_from is not None and not resume:
         pretrained = open_pretrained(model.init_from)
-        report = pretrained.fill(network)
+        report = pretrained.fill(network, plan.source.class_names if has_classes else None)
         facts += [*pretrained.facts(plan.preprocess), *report.facts()]
         has_new_head = bool(report.initialized)
         licence = None if pretrained.licence == UNKNOWN else pretrained.licence

@@ -1,7 +1,7 @@
 """Weights adapted to a network of another image size, patch size or number of classes"""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -43,23 +43,51 @@ class LoadReport:
         return facts
 
 
-def fill(network: Network, weights: Mapping[str, Tensor], dropped: Mapping[str, str] | None = None) -> LoadReport:
+@dataclass(frozen=True)
+class Classes:
+    """Names of classes where both are known: those that weights were trained on, and those of the network.
+
+    Attributes:
+        old: names of the weights' classes, in the order of the head's rows.
+        new: names of the network's classes.
+    """
+
+    old: Sequence[str]
+    new: Sequence[str]
+
+    @property
+    def rows(self) -> list[int] | None:
+        """The row of the old head for each new class; None where the classes are not the same ones."""
+        numbers = {name: number for number, name in enumerate(self.old)}
+        return [numbers[name] for name in self.new] if numbers.keys() == set(self.new) else None
+
+
+def fill(
+    network: Network,
+    weights: Mapping[str, Tensor],
+    dropped: Mapping[str, str] | None = None,
+    classes: Classes | None = None,
+) -> LoadReport:
     """Put weights into a network; a head for other classes stays as it was initialized.
 
     Args:
         weights: tensors in the network's own names, for any image and patch size.
         dropped: names that were left out before, for the report.
+        classes: names of both classes; None: heads are compared by their number of classes alone.
 
     Raises:
         ValueError: as `adapt`.
     """
-    adapted, report = adapt(network, weights, dropped)
+    adapted, report = adapt(network, weights, dropped, classes)
     network.load_state_dict({**network.state_dict(), **adapted})
     return report
 
 
 def adapt(
-    network: Network, weights: Mapping[str, Tensor], dropped: Mapping[str, str] | None = None
+    network: Network,
+    weights: Mapping[str, Tensor],
+    dropped: Mapping[str, str] | None = None,
+    classes: Classes | None = None,
 ) -> tuple[dict[str, Tensor], LoadReport]:
     """(weights that `fill` puts into a network, the report). The network may be on the meta device.
 
@@ -80,6 +108,12 @@ def adapt(
             initialized[name] = "the weights have no such head"
         elif taken[name].shape != expected[name].shape:
             initialized[name] = f"{len(taken[name]):,} -> {len(expected[name]):,} classes"
+        elif classes is not None and list(classes.old) != list(classes.new):
+            if classes.rows is None:
+                initialized[name] = "the weights have other classes"
+            else:
+                taken[name] = taken[name][classes.rows]
+                resampled[name] = "rows in the order of these classes"
     taken = {name: value for name, value in taken.items() if name not in initialized}
     wrong = [f"{name} is missing" for name in expected.keys() - taken.keys() - initialized.keys()]
     wrong += [f"{name} is unexpected" for name in taken.keys() - expected.keys()]

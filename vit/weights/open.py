@@ -24,7 +24,7 @@ from vit.weights.hubs import from_hugging_face, from_timm, from_torchvision
 from vit.weights.licence import UNKNOWN, licence_of
 from vit.weights.named_model import named_model
 from vit.weights.preprocess_config import PreprocessValues, StatedPreprocess, from_timm_config
-from vit.weights.pretrained import OwnNetwork, Pretrained
+from vit.weights.pretrained import OwnNetwork, Pretrained, imagenet_classes
 
 _PREFIX = "model."  # of the tensors of a network of timm inside ours
 _NOT_SHOWN = ("num_heads", "activation", "layer_scale", "pool", "norm_placement", "norm_eps")  # by shapes, of a ViT
@@ -235,12 +235,3 @@ def _licence(told: FolderConfig, model: TimmModel | None) -> str:
 def _class_names(told: tuple[str, ...] | None, num_classes: int) -> tuple[str, ...] | None:
     """The names that a config tells, where they are as many as the classes; else those of ImageNet, if they fit."""
     return told if told and len(told) == num_classes else imagenet_classes(num_classes)
-
-
-def imagenet_classes(num_classes: int) -> tuple[str, ...] | None:
-    """The names of ImageNet's 1,000 classes in their usual order; None for another number of classes."""
-    if num_classes != 1000:
-        return None
-    from torchvision.models import ViT_B_16_Weights
-
-    return tuple(ViT_B_16_Weights.IMAGENET1K_V1.meta["categories"])

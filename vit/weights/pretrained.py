@@ -1,6 +1,7 @@
 """Pretrained weights with everything that is known of them, and the network that they fill"""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,13 +16,14 @@ from vit.models.options import Options
 from vit.models.spec import NetworkSpec
 from vit.models.vision_transformer import VisionTransformer
 from vit.models.vit_config import ViTConfig
-from vit.weights.adapt import LoadReport, adapt, fill
+from vit.weights.adapt import Classes, LoadReport, adapt, fill
 from vit.weights.formats.shapes import shown_network
 from vit.weights.formats.weight_format import Weights
 from vit.weights.licence import UNKNOWN, licence_words
 from vit.weights.preprocess_config import PreprocessValues
 
 _FIX = "set it with --model.network.NAME ('vit convert': --NAME), or rename the file as timm names the model"
+_WORDNET = re.compile(r"n\d{8}")  # a folder of ImageNet
 _COMPUTED = ("num_heads", "activation", "norm_placement", "pos_embed")  # tensors of the same shapes fit all values
 
 
@@ -153,27 +155,38 @@ class Pretrained:
         network = spec.build(preprocess.image_size)
         return FilledNetwork(network, spec, preprocess, self.fill(network))
 
-    def fill(self, network: Network) -> LoadReport:
+    def fill(self, network: Network, class_names: Sequence[str] | None = None) -> LoadReport:
         """Fill a network with the weights; a head for other classes stays as it was initialized.
+
+        Args:
+            class_names: names of the network's classes; None: a head for as many classes is taken.
 
         Raises:
             CheckpointError: a tensor is missing, unexpected or of another shape, and is not the head's.
         """
         with self._fitting(network):
-            return fill(network, self.weights, self.dropped)
+            return fill(network, self.weights, self.dropped, self._classes(class_names))
 
-    def check_fit(self, network: Network, given: Options | None = None) -> LoadReport:
+    def _classes(self, new: Sequence[str] | None) -> Classes | None:
+        """The names to compare; None where they cannot be: ImageNet's classes have numbers as folders, and names."""
+        is_imagenet = self.class_names == imagenet_classes(self.num_classes) or all(map(_WORDNET.fullmatch, new or ()))
+        return None if new is None or self.class_names is None or is_imagenet else Classes(self.class_names, new)
+
+    def check_fit(
+        self, network: Network, given: Options | None = None, class_names: Sequence[str] | None = None
+    ) -> LoadReport:
         """What `fill` would do. Refuses what it would refuse, and a network that would compute something else.
 
         Args:
             network: the network, which may be on the meta device.
             given: options that the user has set, which may differ from those of the weights.
+            class_names: as for `fill`.
 
         Raises:
             CheckpointError: as `fill`; or the network has other heads, activations, norms or positions.
         """
         with self._fitting(network):
-            _, report = adapt(network, self.weights)
+            _, report = adapt(network, self.weights, classes=self._classes(class_names))
             if isinstance(network, VisionTransformer):
                 self._check_computation(network.config, given or {})
         return report
@@ -200,6 +213,15 @@ class Pretrained:
         except (CheckpointError, UsageError):
             return "choose the --network and --image_size it was made for"
         return f"leave --network and --image_size out, and the weights choose {own.name} of {own.image_size} pixels"
+
+
+def imagenet_classes(num_classes: int) -> tuple[str, ...] | None:
+    """The names of ImageNet's 1,000 classes in their usual order; None for another number of classes."""
+    if num_classes != 1000:
+        return None
+    from torchvision.models import ViT_B_16_Weights
+
+    return tuple(ViT_B_16_Weights.IMAGENET1K_V1.meta["categories"])
 
 
 def _catalog_name(options: Mapping[str, object]) -> str:

@@ -117,7 +117,8 @@ def choose_network(model: ModelConfig, wanted: WantedNetwork, images: Source, nu
     shapes = spec.build_empty(preprocess.image_size)
     has_new_head = True
     if wanted.pretrained is not None:
-        has_new_head = bool(wanted.pretrained.check_fit(shapes, wanted.options).initialized)
+        report = wanted.pretrained.check_fit(shapes, wanted.options, images.class_names)
+        has_new_head = bool(report.initialized)
     return ChosenNetwork(spec, wanted.options, preprocess, count(shapes), shapes, has_new_head)
 
 
