@@ -1,6 +1,7 @@
 """Runs that start from a run, or learn from one, that knows their validation or test images already."""
 
 import json
+import shutil
 from collections import Counter
 
 import pytest
@@ -123,3 +124,36 @@ def test_an_evaluation_leaves_out_the_images_of_the_start_run(vit, colors, first
     for split in ("train", "validation", "calibration"):
         assert left_out[f"{split}_images_of_the_run"] == known[split]
     assert f"{known['test']} of {sum(known.values())} images are measured" in answer.err
+
+
+@pytest.mark.faults("D26", "M9")
+def test_copies_across_splits_are_told_wherever_their_accuracy_is(vit, draw_classes, tmp_path):
+    data = draw_classes(tmp_path / "images", ("blue", "green", "red"), 12)
+    for file in list(data.glob("*/0*.png")):
+        shutil.copyfile(file, file.with_name(f"copy of {file.name}"))
+    answer = vit(*TRAIN, data, "--out", tmp_path / "runs", drawn=True)
+    run = run_folder(tmp_path / "runs")
+    listed = {split: [row.content_hash for row in rows] for split, rows in read_splits(run / "splits.csv").items()}
+    others = {one for split in ("train", "validation", "calibration") for one in listed[split]}
+    copies = sum(one in others for one in listed["test"])
+    assert answer.code == 0 and copies > 0
+    said = f"{copies} of {len(listed['test'])} test images"
+    (warning,) = (line for line in answer.err.splitlines() if line.startswith("WARNING"))
+    assert warning.startswith(f"WARNING: {said}") and "copies of images in other splits" in warning
+    assert said in (run / "report.html").read_text()
+    again = vit("evaluate", run, "--output", tmp_path / "again")
+    assert again.code == 0 and warning in again.err
+    assert said in json.loads((tmp_path / "again" / "metrics.json").read_text())["warning"]
+    study = ("study", data, "--networks", f"vit_nano_patch2_8 {' '.join(map(str, TINY[2:-2]))}", "--sizes", "all",
+             "--seeds", 1, "--budget", "steps:1", "--wandb", "off", "--dry_run", "--out", tmp_path)  # fmt: skip
+    assert "copies of images in other splits" in vit(*study).err
+
+
+@pytest.mark.faults("M9")
+def test_an_evaluation_of_a_run_repeats_what_its_start_knew(vit, colors, first, tmp_path):
+    assert vit(*TRAIN, colors, "--init_from", first, "--out", tmp_path / "runs").code == 0
+    run = run_folder(tmp_path / "runs")
+    (sentence,) = json.loads((run / "result.json").read_text())["seen_before"]
+    answer = vit("evaluate", run, "--output", tmp_path / "found")
+    assert answer.code == 0 and f"WARNING: {sentence}" in answer.err
+    assert json.loads((tmp_path / "found" / "metrics.json").read_text())["warning"] == sentence

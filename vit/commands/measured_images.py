@@ -10,10 +10,12 @@ import numpy as np
 
 from vit.console import ProgressReport, Reporter
 from vit.data.contents import read_contents
+from vit.data.copies import copied_words
 from vit.data.groups import leak_note, with_groups
 from vit.data.label_text import NOT_KNOWN
+from vit.data.split import read_splits
 from vit.errors import DataError, UsageError
-from vit.training.run_images import SEEN, SeenImages, check_contents, groups_in_training
+from vit.training.run_images import MEASURED, SEEN, SeenImages, check_contents, groups_in_training
 from vit.training.seen_before import seen_in_training
 
 if TYPE_CHECKING:
@@ -75,7 +77,7 @@ def check_own_images(run: "RunDirectory", source: "Source", split: str, reporter
 def own_images(
     model: Path, run: "RunDirectory", source: "Source", split: str, reporter: Reporter
 ) -> "tuple[Samples, SeenImages]":
-    """The images of a split of a run, with a warning where the run has learned or chosen something from them.
+    """The images of a split of a run, with a warning where it knows them or copies of them.
 
     Args:
         model: the model, which is in the folder of the run.
@@ -86,12 +88,21 @@ def own_images(
     """
     check_own_images(run, source, split, reporter)
     samples = source.splits[split]
-    if split not in SEEN:
-        return samples, SeenImages()
-    warning = _own_warning(model, run, source, split)
-    if warning:
+    own = _own_warning(model, run, source, split) if split in SEEN else ""
+    warnings = [own] * bool(own) + (_known_before(run) if split in MEASURED else [])
+    for warning in warnings:
         reporter.notice(f"WARNING: {warning}")
-    return samples, SeenImages(scored={split: len(samples)}, warning=warning)
+    scored = {split: len(samples)} if split in SEEN else {}
+    return samples, SeenImages(scored=scored, warning="; ".join(warnings))
+
+
+def _known_before(run: "RunDirectory") -> list[str]:
+    """Sentences about validation and test images of a run that its network knows from elsewhere, or by copies."""
+    result = run.read_result()
+    told = [] if result is None else list(result.seen_before or ())
+    listed = read_splits(run.splits_path)
+    copied = copied_words({split: [row.content_hash for row in rows] for split, rows in listed.items()})
+    return list(dict.fromkeys([*told, *([copied] if copied else [])]))
 
 
 def _own_warning(model: Path, run: "RunDirectory", source: "Source", split: str) -> str:
@@ -126,7 +137,8 @@ def unseen_images(
     """
     samples = source.splits[split]
     seen = seen_in_training(run, source, split, _contents(source, split, reporter))
-    shared = groups_in_training(run, samples)
+    kept = np.setdiff1d(np.arange(len(samples)), np.concatenate(list(seen.values())))
+    shared = groups_in_training(run, samples if include_seen else samples.select(kept))
     if shared:
         reporter.notice(leak_note("the training images of the run", source.name, shared))
     counts, none = {name: len(indices) for name, indices in seen.items()}, dict.fromkeys(seen, 0)
@@ -137,7 +149,6 @@ def unseen_images(
         warning = f"{words} are scored too (--include_seen), {_TOO_GOOD}"
         reporter.notice(f"WARNING: {warning}")
         return samples, SeenImages(none, counts, warning)
-    kept = np.setdiff1d(np.arange(len(samples)), np.concatenate(list(seen.values())))
     if not len(kept):
         raise DataError(
             f"all {len(samples):,} images of {source.name} are images that {run.path} was trained, validated or "

@@ -44,7 +44,8 @@ _METRICS = {  # of result.json -> the hub's type, and the name in the text
 }
 _SHOWN_CLASSES = 100
 _HAS_SEEN = (
-    "The starting weights or the teacher had seen validation or test images, so that these values are too good. "
+    "The starting weights, the teacher, or the training by copies had seen validation or test images, so that these "
+    "values are too good. "
 )
 _TEMPLATE = """---
 {{ card_data }}

@@ -19,7 +19,7 @@ class Origin:
         metrics: test metrics: {name: {value, low, high}}; {} where none were measured.
         test_groups: number of groups of the test images, which the intervals take for independent; None: all images
             are.
-        has_seen: whether the first weights or the teacher knew some validation or test images already.
+        has_seen: whether the first weights, the teacher or, by copies, the training knew validation or test images.
     """
 
     start: str | None = None

@@ -15,6 +15,7 @@ from typing import TypeVar
 from vit.atomic_files import write_json
 from vit.checkpoints.result import RunResult, rule_words
 from vit.checkpoints.run import RunDirectory
+from vit.data.copies import with_most_copies
 from vit.data.samples import Labels
 from vit.errors import UsageError
 from vit.inference.image_groups import number_of
@@ -206,7 +207,7 @@ def collect(path: Path) -> tuple[list[CellResult], Protocol, list[FailedCell]]:
         "checkpoints": _distinct(rule_words(result.best_metric) for _, result in finished),
         **_machines([result for _, result in finished]),
     }
-    if seen := list(dict.fromkeys(sentence for _, result in finished for sentence in result.seen_before or ())):
+    if seen := with_most_copies(sentence for _, result in finished for sentence in result.seen_before or ()):
         protocol["seen_before"] = seen
     if common.num_left_out:
         protocol["left_out"] = left_out_words(common.num_left_out)

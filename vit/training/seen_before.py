@@ -1,4 +1,4 @@
-"""Measured images that a network knows already: from its training, its teacher, or the run that it starts from
+"""Measured images that a network knows already: by copies, from its teacher, or from the run that it starts from
 
 A network that has learned these images, from whatever weights, is measured too well. Only weights in a run folder say
 which images they know: by `splits.csv`.
@@ -14,6 +14,7 @@ import yaml
 from vit.checkpoints.model_path import LIBRARIES
 from vit.checkpoints.run import RunDirectory
 from vit.data.contents import Contents
+from vit.data.copies import copied_words
 from vit.data.samples import Labels, Source
 from vit.data.split import SplitRow, split_rows
 from vit.training.recipes.recipe import Recipe
@@ -31,14 +32,14 @@ OF_FOLDS = "results on them are too good; start from weights that have not learn
 
 
 def seen_before(recipe: Recipe, source: Source, contents: Contents, fix: str | None = None) -> list[str]:
-    """A sentence for each run that knows validation or test images and that a training learns from.
+    """A sentence for each run that knows validation or test images and that a training learns from; one about copies.
 
     These are the run of the teacher, the run of the weights to start from, and the runs that those started from.
 
     Args:
         recipe: recipe whose teacher and weights to start from have been found.
         source: images of the training.
-        contents: content of its validation and test images.
+        contents: content of its validation and test images, and of the others, where their copies count.
         fix: what follows, and what to do; None: for a training with these splits.
 
     Raises:
@@ -46,7 +47,7 @@ def seen_before(recipe: Recipe, source: Source, contents: Contents, fix: str | N
     """
     measured = {split: source.splits[split] for split in MEASURED if split in source.splits}
     rows = split_rows(replace(source, splits=measured), contents.hashes)
-    found = []
+    found = [words for words in (copied_words(contents.hashes),) if words]
     for weights, is_teacher in ((recipe.distill.teacher, True), (recipe.model.init_from, False)):
         for who, run in _earlier_runs(weights, is_teacher):
             words = _words(run, rows)
