@@ -208,3 +208,24 @@ def test_series_have_the_same_groups(vit, data, tmp_path):
     line = ("study", tmp_path / "photos.csv", "--networks", "vit_nano_patch2_8", "--sizes", "all", "--seeds", 1)
     told = vit(*line, "--vary", r"data.groups=(\d)\d.png,(\d\d).png", "--out", tmp_path / "out")
     assert told.code == 2 and "different groups of the test images" in told.err, told.err
+
+
+@pytest.mark.faults("D32")
+def test_groups_that_are_left_out_are_no_reason_for_a_warning(vit, data, tmp_path):
+    """The run's test images are of groups that no other image is of. With --include_seen the others are scored too."""
+    assert vit("train", data, *QUICK, "--optim.steps", 3, "--out", tmp_path / "run").code == 0
+    run = run_folder(tmp_path / "run")
+    told = vit("evaluate", run, data, "--output", tmp_path / "a")
+    assert told.code == 0 and "36 of 120 images are measured" in told.err and "share" not in told.err
+    told = vit("evaluate", run, data, "--include_seen", "--output", tmp_path / "b")
+    assert told.code == 0 and "the training images of the run and colors share" in told.err
+
+
+@pytest.mark.faults("D32")
+def test_groups_that_differ_only_in_case_are_told_before_the_first_step(vit, data, tmp_path):
+    lines = [f"{data}/{name}/{n:02}.png,{name},{'p' if name == 'red' else 'P'}{n}" for name in ("red", "blue")
+             for n in range(40)]  # fmt: skip
+    (tmp_path / "list.csv").write_text("\n".join(["path,label,patient", *lines]))
+    for command in (("train", tmp_path / "list.csv", "--dry_run"), ("data", "check", tmp_path / "list.csv")):
+        told = vit(*command)
+        assert "WARNING: groups 'P0' and 'p0', and 39 more, differ only in case" in told.out + told.err

@@ -10,6 +10,7 @@ import pytest
 from tests.runs import run_folder
 from tests.tables import rows
 from vit.data.shards import packing
+from vit.data.split import read_splits
 
 pytestmark = pytest.mark.usefixtures("here")
 TINY = ("--network", "vit_nano_patch2_8", "--image_size", 8, "--model.network.depth", 1, "--data.num_workers", 0)
@@ -120,3 +121,11 @@ def test_what_is_left_out_is_listed(vit, mixed, colors, here):
     assert answer.code == 0 and "WARNING: left out 2 images" in answer.err
     assert sorted(Path(row["path"]).name for row in rows(here / "out" / "left_out.csv")) == ["empty.jpg", "thin.png"]
     assert all(row["reason"] and row["split"] == "train" for row in rows(here / "out" / "left_out.csv"))
+
+
+def test_images_of_a_run_in_memory_are_known_in_their_shards(vit, digits_run, here):
+    assert vit("data", "pack", "digits", "shards").code == 0
+    answer = vit("evaluate", digits_run.path, "shards", "--output", "found")
+    counts = {split: len(rows) for split, rows in read_splits(digits_run.path / "splits.csv").items()}
+    assert answer.code == 0 and f"left out: {counts['train']:,} images that the run trained on" in answer.err
+    assert f"{counts['test']} of 1,797 images are measured" in answer.err

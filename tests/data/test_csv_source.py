@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from vit.data.dataset_names import TableColumns
+from vit.data.groups import twin_notes
 from vit.data.samples import Source
 from vit.data.sources import open_source
 from vit.errors import DataError
@@ -139,3 +140,24 @@ def test_a_column_that_is_read_is_there_once(tmp_path: Path, header: str) -> Non
     path = table(tmp_path, f"{header}\n1.jpg,a,b,c\n2.jpg,b,a,c\n")
     with pytest.raises(DataError, match=r"has the column '.*' twice"):
         open_source(str(path))
+
+
+@pytest.mark.parametrize("name", ["fold", "set", "Partition"])
+def test_a_column_of_other_numbers_is_not_that_of_splits(tmp_path: Path, name: str) -> None:
+    source = open_source(str(table(tmp_path, f"path,label,{name}\n1.jpg,a,0\n2.jpg,b,1\n3.jpg,b,\n")))
+    assert list(source.splits) == ["train"] and len(source.splits["train"]) == 3
+    assert source.notes == [f"table.csv: read '{name}' as split; the column '{name}' is not read: no cell is train, "
+                            "validation or test"]  # fmt: skip
+
+
+def test_a_wrong_split_among_splits_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="line 3: split is 'trian'"):
+        open_source(str(table(tmp_path, "path,label,set\n1.jpg,a,test\n2.jpg,b,trian\n")))
+
+
+def test_groups_that_people_would_take_for_one_are_one_or_are_told(tmp_path: Path) -> None:
+    rows = "path,label,patient\n1.jpg,a,p 1 \n2.jpg,b, p 1\n3.jpg,b,P  1\n"
+    source = open_source(str(table(tmp_path, rows)))
+    assert source.splits["train"].groups == ("p 1", "p 1", "P  1")
+    (note,) = twin_notes(source)
+    assert note.startswith("WARNING: groups 'P  1' and 'p 1' differ only in case, spaces or Unicode form")

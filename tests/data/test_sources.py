@@ -221,3 +221,12 @@ def test_photographs_of_a_telephone_need_the_extra(tmp_path: Path, monkeypatch: 
     ) as caught:
         open_source(str(tmp_path / "all"), allow_empty=True)
     assert "remove" not in str(caught.value)
+
+
+def test_a_class_that_is_called_as_a_split_is_told(tmp_path: Path) -> None:
+    for name in ("bus", "car", "train"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.png").touch()
+    with pytest.raises(DataError, match=r"train is taken for the training split .*bus/, car/") as told:
+        open_source(str(tmp_path))
+    assert "rename it" in told.value.fix

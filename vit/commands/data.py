@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import astuple, fields
+from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,10 +72,11 @@ def check(
     if folder is not None:
         check_folder(folder)
 
-    from vit.data.groups import with_groups
+    from vit.data.groups import twin_notes, with_groups
     from vit.data.sources import open_source
 
     source = with_groups(open_source(name, root, allow_empty=True, columns=columns), groups, "--groups")
+    source = replace(source, notes=[*source.notes, *twin_notes(source)])
     reporter = Reporter()
     checked = _check(reporter, source)
     _show(reporter, source, checked)

@@ -113,10 +113,14 @@ def make_parser(kind: type[Recipe] = Recipe) -> Parser:
     return parser
 
 
-@cache
 def kept_parser(kind: type[Recipe]) -> Parser:
     """The parser of `make_parser` for many readings, which takes longer to make than to use. Nothing may be changed."""
-    return make_parser(kind)
+    return _kept_parser(issubclass(kind, PretrainRecipe))
+
+
+@cache
+def _kept_parser(is_pretraining: bool) -> Parser:
+    return make_parser(PretrainRecipe if is_pretraining else Recipe)
 
 
 def _train_parser() -> Parser:

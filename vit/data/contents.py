@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from vit.data.decode import check_header
 from vit.data.image_bytes import ImageError, content_hash
@@ -98,7 +99,7 @@ def _reader(samples: Samples) -> Callable[[range], list[tuple[str, str]]]:
 
     def read(part: range) -> list[tuple[str, str]]:
         if samples.arrays is not None:
-            return [_array(samples, index) for index in part]
+            return [(pixels_hash(samples.arrays[index]), "") for index in part]
         known = {index: samples.known_hash(index) for index in part}
         samples.prepare([index for index, found in known.items() if not found])
         return [(found, "") if found else _encoded(samples, index) for index, found in known.items()]
@@ -106,10 +107,9 @@ def _reader(samples: Samples) -> Callable[[range], list[tuple[str, str]]]:
     return read
 
 
-def _array(samples: Samples, index: int) -> tuple[str, str]:
-    assert samples.arrays is not None
-    pixels = np.ascontiguousarray(samples.arrays[index])
-    return content_hash(str(pixels.shape).encode(), pixels.tobytes()), ""
+def pixels_hash(pixels: npt.NDArray[np.generic]) -> str:
+    """The content hash of an image that is an array in memory: of its shape and its pixels."""
+    return content_hash(str(pixels.shape).encode(), np.ascontiguousarray(pixels).tobytes())
 
 
 def _encoded(samples: Samples, index: int) -> tuple[str, str]:

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from vit.data.csv_splits import split_of
 from vit.data.dataset_names import TableColumns
-from vit.data.image_csv import ListedFiles, ListedGroups, columns_of, given_columns, place_of, read_image_csv, split_of
+from vit.data.image_csv import ListedFiles, ListedGroups, columns_of, given_columns, place_of, read_image_csv
 from vit.data.label_text import SEPARATOR
 from vit.data.multilabel_csv import read_label_columns, read_label_lists
 from vit.data.samples import Source, label_files

@@ -35,6 +35,12 @@ def read_folder_source(root: Path, allow_empty: bool) -> Source:
         raise DataError(f"{root} has {given}/ but no train/", "name the folder of training images train/")
     chosen = {split: folders[0] for split, folders in found.items() if folders}
     others = [name for name in names if name not in chosen.values()]
+    if others and not subfolders(root / chosen["train"], Counter()):
+        raise DataError(
+            f"{root / chosen['train']} is taken for the training split and has no class folders, and "
+            f"{', '.join(f'{name}/' for name in others[:5])} lies beside it",
+            f"if {chosen['train']}/ is a class, rename it, or give a CSV",
+        )
     return _read_splits(root, chosen, allow_empty, [f"skipped {name}/, which lies beside train/" for name in others])
 
 

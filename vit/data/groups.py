@@ -5,7 +5,8 @@ accuracy that new groups do not reach.
 """
 
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +19,7 @@ from vit.errors import DataError, UsageError
 
 Floats = npt.NDArray[np.float64]
 
+ALIKE = "differ only in case, spaces or Unicode form"
 _SHOWN = 3  # groups in a note
 
 
@@ -63,6 +65,27 @@ def _found(samples: Samples, pattern: re.Pattern[str], option: str) -> tuple[str
             "change the expression: each path below DATA needs a group",
         )
     return tuple(name for name in names if name)
+
+
+def twin_notes(source: Source) -> list[str]:
+    """A warning where two groups may be one: no split divides a group, but two groups may be in two splits."""
+    names = sorted({name for samples in source.splits.values() for name in samples.groups or ()})
+    pairs = twins(names)
+    if not pairs:
+        return []
+    (one, twin), *others = pairs
+    more = f", and {len(others):,} more," * bool(others)
+    return [f"WARNING: groups {one!r} and {twin!r}{more} {ALIKE}; if they are one, write them alike"]
+
+
+def twins(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Pairs of names that people would take for one: the first of its kind, and another."""
+    folded: dict[str, str] = {}
+    pairs = []
+    for name in names:
+        twin = folded.setdefault(" ".join(unicodedata.normalize("NFC", name).casefold().split()), name)
+        pairs += [(twin, name)] * (twin != name)
+    return pairs
 
 
 def leaks(source: Source) -> list[tuple[str, str, list[str]]]:

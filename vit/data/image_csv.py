@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from vit.csv_files import unescape
-from vit.data.dataset_names import SPLIT_SYNONYMS, TableColumns, is_far
+from vit.data.csv_splits import any_split
+from vit.data.dataset_names import TableColumns, is_far
 from vit.errors import DataError, UsageError, nearest
 
 if TYPE_CHECKING:
@@ -125,29 +126,16 @@ def read_image_csv(
     renamed = [f"{header[index]!r} as {name}" for name, index in columns.items() if header[index] != name]
     separated = [f"separated by {SEPARATORS[mark]}"] * (mark != ",")
     notes = [f"read {', '.join([*renamed, *separated])}"] if renamed or separated else []
+    named = header[columns["split"]] if "split" in columns else "split"
+    if plain_name(named) != "split" and not any_split(cells["split"] for _, cells in rows):
+        rows = [(line, {name: cell for name, cell in cells.items() if name != "split"}) for line, cells in rows]
+        notes.append(f"the column {named!r} is not read: no cell is train, validation or test")
     if left_out:
         names = ", ".join(map(repr, left_out))
         notes.append(f"left out {names}, named like a path, split or group (rename it if it is a label)")
     notes += _other_labels(header, columns, given)
     note = f"{path.name}: {'; '.join(notes)}" if notes else ""
     return ImageTable(rows, note, tuple(unescape(name) for name in beside.values()), other_cells)
-
-
-def split_of(row: Mapping[str, str], where: str) -> str:
-    """The split that a row names; "train" where it names none.
-
-    Args:
-        row: cells under our names.
-        where: file and line that an error names.
-
-    Raises:
-        DataError: the split is unknown.
-    """
-    known = {name: split for split, names in SPLIT_SYNONYMS.items() for name in names} | {"": "train"}
-    split = row.get("split", "").casefold()
-    if split not in known:
-        raise DataError(f"{where}: split is {row['split']!r}", nearest(split, known.keys() - {""}))
-    return known[split]
 
 
 class ListedFiles:
@@ -291,16 +279,17 @@ class ListedGroups:
     """The groups of a table's images; false where no row has one."""
 
     def __init__(self, table: ImageTable) -> None:
-        self._are_given = any(row.get("group") for _, row in table.rows)
+        self._are_given = any(row.get("group", "").strip() for _, row in table.rows)
 
     def __bool__(self) -> bool:
         return self._are_given
 
     def of(self, row: Mapping[str, str], where: str) -> str:
         """The group of a row; "" where no row has one. DataError for an empty cell where others have a group."""
-        if self._are_given and not row["group"]:
+        group = row.get("group", "").strip()
+        if self._are_given and not group:
             raise DataError(
                 f"{where}: an empty group, where other lines have one",
                 "fill it in (an image that stands alone has a group of its own), or remove the column",
             )
-        return row.get("group", "")
+        return group

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vit.data.image_csv import ImageTable, ListedFiles, ListedGroups, place_of, read_image_csv, split_of
+from vit.data.csv_splits import split_of
+from vit.data.image_csv import ImageTable, ListedFiles, ListedGroups, place_of, read_image_csv
 from vit.data.label_text import ABSENT, NOT_KNOWN, PRESENT, LabelRows, check_label_name, parse_labels
 from vit.data.samples import Samples, Source
 from vit.errors import DataError

@@ -13,7 +13,6 @@ https://, s3:// or gs://        an index or a table on other machines, or its fo
 hf:NAME[/CONFIG][@REVISION]     a data set of the Hugging Face hub, from its parquet files
 """
 
-import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ import numpy as np
 from vit.data.csv_source import read_csv_source
 from vit.data.dataset_names import DIGITS, KNOWN, LAYOUT, TableColumns, check_data, is_parquet
 from vit.data.folder_source import read_folder_source
+from vit.data.groups import ALIKE, twins
 from vit.data.image_csv import column_names
 from vit.data.label_text import PRESENT
 from vit.data.outputs import is_output
@@ -103,12 +103,8 @@ def _check(source: Source, data: str) -> None:
         raise DataError(
             f"{data} has one class, {source.class_names[0]!r}", "a classifier needs two or more class folders"
         )
-    folded: dict[str, str] = {}
-    for name in source.class_names:
-        twin = folded.setdefault(" ".join(unicodedata.normalize("NFC", name).casefold().split()), name)
-        if twin != name:
-            kind = "labels" if source.is_multilabel else "classes"
-            source.notes.append(f"{kind} {twin!r} and {name!r} differ only in case, spaces or Unicode form")
+    kind = "labels" if source.is_multilabel else "classes"
+    source.notes.extend(f"{kind} {one!r} and {twin!r} {ALIKE}" for one, twin in twins(source.class_names))
     for split, samples in source.splits.items():
         if samples.is_multilabel:
             present = set(np.flatnonzero((samples.label_rows == PRESENT).any(axis=0)).tolist())

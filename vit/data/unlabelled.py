@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from vit.data.csv_splits import split_of
 from vit.data.dataset_names import SPLIT_SYNONYMS, TableColumns, check_data, is_parquet
 from vit.data.formats import has_image_extension
-from vit.data.image_csv import ListedFiles, columns_of, given_columns, read_image_csv, split_of
+from vit.data.image_csv import ListedFiles, columns_of, given_columns, read_image_csv
 from vit.data.image_files import describe_skipped, how_to_convert_skipped, image_files, subfolders
 from vit.data.parquet.open import list_parquet_images
 from vit.data.samples import Samples, Source

@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from PIL import Image
 
+from vit.data.contents import pixels_hash
 from vit.data.dataset_names import INDEX_NAME
 from vit.data.decode import check_header
 from vit.data.draws import seed_of
@@ -183,15 +184,15 @@ def _encoded(samples: Samples, row: int) -> "_Encoded | LeftOut":
     if samples.arrays is not None:
         buffer = io.BytesIO()
         Image.fromarray(np.ascontiguousarray(samples.arrays[row])).save(buffer, "PNG")
-        data, ending = buffer.getvalue(), "png"
+        data, ending, known = buffer.getvalue(), "png", pixels_hash(samples.arrays[row])  # as in the run's splits.csv
     else:
         try:
             data = samples.encoded(row)
             check_header(data, name)
         except ImageError as error:
             return LeftOut("", name, error.reason)
-        ending = _ending(name, data)
-    return _Encoded(row, data, ending, hashlib.sha256(data).digest(), content_hash(data))
+        ending, known = _ending(name, data), content_hash(data)
+    return _Encoded(row, data, ending, hashlib.sha256(data).digest(), known)
 
 
 def _ending(name: str, data: bytes) -> str:

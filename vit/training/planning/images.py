@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from vit.data.folds import WholeImages, with_fold
-from vit.data.groups import leak_notes, with_groups
+from vit.data.groups import leak_notes, twin_notes, with_groups
 from vit.data.samples import Source
 from vit.data.sources import open_source
 from vit.data.split import with_all_splits
@@ -83,6 +83,7 @@ def divided(found: Source, data: DataConfig, whole: WholeImages | None = None) -
         DataError: there are too few images or groups for a split, or an image has no group.
     """
     found = with_groups(found, data.groups)
+    found = replace(found, notes=[*found.notes, *twin_notes(found)])
     if data.fold is not None:
         found.check_one_class("data.fold")
         found = with_fold(found, data.fold, data.split_seed, whole)

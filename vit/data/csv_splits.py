@@ -1,0 +1,30 @@
+"""The column of a CSV that says which images are for training, validation and testing"""
+
+from collections.abc import Iterable, Mapping
+
+from vit.data.dataset_names import SPLIT_SYNONYMS
+from vit.errors import DataError, nearest
+
+_SPLITS = {name: split for split, names in SPLIT_SYNONYMS.items() for name in names}
+
+
+def any_split(cells: Iterable[str]) -> bool:
+    """Whether cells of a column name a split, or are all empty; numbers of folds do not."""
+    given = {cell.casefold() for cell in cells} - {""}
+    return not given or not given.isdisjoint(_SPLITS)
+
+
+def split_of(row: Mapping[str, str], where: str) -> str:
+    """The split that a row names; "train" where it names none.
+
+    Args:
+        row: cells under our names.
+        where: file and line that an error names.
+
+    Raises:
+        DataError: the split is unknown.
+    """
+    split = row.get("split", "").casefold()
+    if split and split not in _SPLITS:
+        raise DataError(f"{where}: split is {row['split']!r}", nearest(split, _SPLITS))
+    return _SPLITS.get(split, "train")
