@@ -28,13 +28,14 @@ from vit.data.image_bytes import ImageReader, read_bytes
 from vit.data.image_header import check_size, no_warnings, opened
 from vit.data.planes import Planes, ValuesError, as_pixels, with_channels
 from vit.data.preprocess import COLORS, Window
-from vit.data.tiff_file import ORIENTATION_TAG, is_tiff, read_tiff
+from vit.data.tiff_file import ORIENTATION_TAG, has_channel_axis, is_tiff, read_tiff
 from vit.errors import install
 
 BACKGROUND = 255  # white, below transparent pixels
 
 _BITS_TAG = 258
 _PHOTOMETRIC_TAG, _WHITE_IS_ZERO = 262, 0
+_DESCRIPTION_TAG = 270
 _SAMPLES_TAG = 277
 _SAMPLE_FORMAT_TAG, _SIGNED = 339, 2
 _SOURCE = re.compile(r"^\w+, \S+\.cpp:\d+, ")  # "decode_jpeg, /.../decode_jpeg.cpp:171, Image is incomplete"
@@ -114,6 +115,8 @@ def _of_pillow(data: bytes, path: str | os.PathLike[str], window: Window | None,
     samples = tags.get(_SAMPLES_TAG, 1)
     if image.mode == "RGBX" or samples != len(image.getbands()):
         return f"a TIFF of {samples} channels"
+    if samples == 1 and has_channel_axis(tags.get(_DESCRIPTION_TAG)):
+        return "a TIFF of several channels"  # Pillow takes the page of the first one for all
     if _SIGNED in tags.get(_SAMPLE_FORMAT_TAG, ()) and max(tags.get(_BITS_TAG, (8,))) == 8:
         return "a TIFF of 8 bits with a sign"  # Pillow takes -1 for 255
     keeps_high_byte = has_deep_color(image)
