@@ -20,7 +20,15 @@ from PIL import Image
 from torch import Tensor
 from torchvision.io import ImageReadMode, decode_jpeg
 
-from vit.data.deep_color import check_high_bytes, deep_colors, has_deep_color, is_deep
+from vit.data.deep_color import (
+    BITS_TAG,
+    SAMPLE_FORMAT_TAG,
+    check_high_bytes,
+    deep_colors,
+    gray_values,
+    has_deep_color,
+    is_deep,
+)
 from vit.data.dicom_file import dicom_header, is_dicom, read_dicom
 from vit.data.formats import has_dicom, has_tifffile
 from vit.data.image_bytes import ImageError as ImageError
@@ -33,11 +41,10 @@ from vit.errors import install
 
 BACKGROUND = 255  # white, below transparent pixels
 
-_BITS_TAG = 258
 _PHOTOMETRIC_TAG, _WHITE_IS_ZERO = 262, 0
 _DESCRIPTION_TAG = 270
 _SAMPLES_TAG = 277
-_SAMPLE_FORMAT_TAG, _SIGNED = 339, 2
+_SIGNED = 2  # sample format
 _SOURCE = re.compile(r"^\w+, \S+\.cpp:\d+, ")  # "decode_jpeg, /.../decode_jpeg.cpp:171, Image is incomplete"
 
 
@@ -117,11 +124,11 @@ def _of_pillow(data: bytes, path: str | os.PathLike[str], window: Window | None,
         return f"a TIFF of {samples} channels"
     if samples == 1 and has_channel_axis(tags.get(_DESCRIPTION_TAG)):
         return "a TIFF of several channels"  # Pillow takes the page of the first one for all
-    if _SIGNED in tags.get(_SAMPLE_FORMAT_TAG, ()) and max(tags.get(_BITS_TAG, (8,))) == 8:
+    if _SIGNED in tags.get(SAMPLE_FORMAT_TAG, ()) and max(tags.get(BITS_TAG, (8,))) == 8:
         return "a TIFF of 8 bits with a sign"  # Pillow takes -1 for 255
     keeps_high_byte = has_deep_color(image)
     # Pillow takes both bytes as pixels where colors lie one after the other
-    misreads = not keeps_high_byte and len(image.getbands()) > 1 and max(tags.get(_BITS_TAG, (8,))) > 8
+    misreads = not keeps_high_byte and len(image.getbands()) > 1 and max(tags.get(BITS_TAG, (8,))) > 8
     if misreads or (keeps_high_byte and has_tifffile() and (window is not None or image.mode == "RGB")):
         return "a TIFF of 16 bits for a color"
     return None
@@ -166,7 +173,7 @@ def deep_values(
             return None
         try:
             image.seek(0)
-            return np.asarray(image)[None]
+            return gray_values(image)[None]
         except Exception as error:
             raise _damaged(image, path, error) from error
 
@@ -242,8 +249,7 @@ def _pixels(image: Image.Image, window: Window | None) -> Tensor:
     """Pillow's pixels as (3, H, W) uint8, with gray levels of more than 8 bits scaled to 8."""
     if not is_deep(image):
         return _color(image)
-    values = np.asarray(image)
-    values = values.astype(np.uint16) if image.mode.startswith("I;16") else values
+    values = gray_values(image)
     # Pillow inverts 8 bits alone
     is_inverted = getattr(image, "tag_v2", {}).get(_PHOTOMETRIC_TAG) == _WHITE_IS_ZERO
     pixels = as_pixels(Planes(values[None], is_inverted=is_inverted), window).expand(COLORS, -1, -1).contiguous()
