@@ -172,7 +172,6 @@ def deep_values(
         if not is_deep(image):
             return None
         try:
-            image.seek(0)
             return gray_values(image)[None]
         except Exception as error:
             raise _damaged(image, path, error) from error
@@ -215,6 +214,8 @@ def from_pillow(
 ) -> Tensor:
     """Decode Pillow's image, whose size is within the limits: (3, H, W) uint8, upright, alpha over white.
 
+    An image of several frames gives the one that it shows. `opened` shows the first, and of a HEIC the primary picture.
+
     Args:
         data: the file's bytes, if they are at hand: the lower 8 of 16 bits for a color tell dark from black.
 
@@ -226,8 +227,6 @@ def from_pillow(
             is_cut = has_deep_color(image)
             if window is not None and is_cut:
                 raise ImageError(path, "unreadable", "16 bits for a color; a window needs gray values")
-            if image.format != "HEIF":  # it opens at its primary picture, which need not be the first
-                image.seek(0)
             image.load()
             check_size(image.size, path)  # a HEIC may hold more pixels than its header says
             if is_cut:
