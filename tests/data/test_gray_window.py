@@ -206,6 +206,27 @@ def test_a_window_is_as_exact_as_the_range_of_the_values(middle: float, spread: 
 
 
 @pytest.mark.faults("I16")
+@pytest.mark.parametrize("has_extra", [True, False])
+@pytest.mark.parametrize("options", [{}, {"compression": "lzw", "predictor": 2}, {"tile": (16, 16)}], ids=str)
+def test_integers_of_32_bits_without_a_sign_pass_the_half_of_their_range(
+    options: dict[str, object], has_extra: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pillow's integers have a sign."""
+    monkeypatch.setattr(decode, "has_tifffile", lambda: has_extra)
+    values = np.linspace(1.0e9, 4.2e9, 32 * 32).astype(np.uint32).reshape(32, 32)
+    data = tiff(values, **options)
+    found = decode_image(data, window=(1.0e9, 4.2e9), channels=1)[0].numpy()
+    assert np.array_equal(found, np.rint((values - 1.0e9) / 3.2e9 * 255))
+    (tmp_path / "a.tif").write_bytes(data)
+    window = measured_window(Samples(["a.tif"], np.zeros(1, dtype=np.int64), tmp_path))
+    assert window is not None and window == pytest.approx(np.percentile(values, (0.1, 99.9)), rel=1e-3)
+    with pytest.raises(ImageError, match="32-bit integers outside 0 to 65535"):
+        decode_image(data)
+    signed = tiff(np.full((4, 4), -5, np.int32))
+    assert decode_image(signed, window=(-10, 0)).unique().tolist() == [128]
+
+
+@pytest.mark.faults("I16")
 def test_a_window_for_each_color_sees_a_gray_image_three_times(tmp_path: Path) -> None:
     window, values = (0.0, 4095.0, 0.0, 2000.0, 1000.0, 4095.0), RAMP.astype(np.uint16)
     one_by_one = [decode_image(encoded(values, "PNG"), window=window[at : at + 2])[0] for at in (0, 2, 4)]

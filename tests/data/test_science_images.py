@@ -155,7 +155,6 @@ def test_no_name_of_a_person_is_in_an_error() -> None:
         dicom(BANDS[0], "PALETTE COLOR"),
         dicom(BANDS[0], Rows=4000),
         dicom(BANDS[0])[:-100],
-        dicom(BANDS[0], WindowCenter=10, WindowWidth=0),
         dicom(BANDS[0], RescaleSlope=1, RescaleIntercept=1, VOILUTFunction="DOE 4711", WindowCenter=1, WindowWidth=9),
         dicom(BANDS[0]).replace(b"1.2.840.10008.1.2.1\0", b"1.2.840.10008.1.2.4."),
     ]

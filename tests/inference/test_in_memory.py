@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageSequence
 
 import vit
 from vit.errors import UsageError
@@ -57,6 +57,23 @@ def test_one_image_and_a_batch(model, files):
     batch = np.stack([np.array(image)] * 3)
     same(model.predict(batch), [expected] * 3)
     same(model.predict(torch.from_numpy(batch).permute(0, 3, 1, 2), batch_size=2), [expected] * 3)
+
+
+def test_each_frame_of_a_pil_image_gets_its_own_prediction(model, tmp_path):
+    generator = np.random.default_rng(5)
+    frames = [Image.fromarray(generator.integers(0, 256, (10, 10), dtype=np.uint8)) for _ in range(5)]
+    frames[0].save(tmp_path / "pages.tif", save_all=True, append_images=frames[1:])
+    expected = list(model.predict(frames))
+    assert len({dict(row.top)[expected[0].label] for row in expected}) == 5
+    with Image.open(tmp_path / "pages.tif") as image:
+        same(model.predict(ImageSequence.Iterator(image)), expected)  # the same object five times
+        for number in (3, 1):
+            image.seek(number)
+            rows = model.predict([image, frames[0]])
+            image.seek(4)  # before the rows are asked for
+            same(rows, [expected[number], expected[0]])
+            assert image.tell() == 4
+    same(model.predict(str(tmp_path / "pages.tif")), expected[:1])  # of a file the first
 
 
 def test_what_is_no_image_is_refused_or_has_its_row(model, tmp_path):

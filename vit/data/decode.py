@@ -20,7 +20,15 @@ from PIL import Image
 from torch import Tensor
 from torchvision.io import ImageReadMode, decode_jpeg
 
-from vit.data.deep_color import check_high_bytes, deep_colors, has_deep_color, is_deep
+from vit.data.deep_color import (
+    BITS_TAG,
+    SAMPLE_FORMAT_TAG,
+    check_high_bytes,
+    deep_colors,
+    gray_values,
+    has_deep_color,
+    is_deep,
+)
 from vit.data.dicom_file import dicom_header, is_dicom, read_dicom
 from vit.data.formats import has_dicom, has_tifffile
 from vit.data.image_bytes import ImageError as ImageError
@@ -28,15 +36,15 @@ from vit.data.image_bytes import ImageReader, read_bytes
 from vit.data.image_header import check_size, no_warnings, opened
 from vit.data.planes import Planes, ValuesError, as_pixels, with_channels
 from vit.data.preprocess import COLORS, Window
-from vit.data.tiff_file import ORIENTATION_TAG, is_tiff, read_tiff
+from vit.data.tiff_file import ORIENTATION_TAG, has_channel_axis, is_tiff, read_tiff
 from vit.errors import install
 
 BACKGROUND = 255  # white, below transparent pixels
 
-_BITS_TAG = 258
 _PHOTOMETRIC_TAG, _WHITE_IS_ZERO = 262, 0
+_DESCRIPTION_TAG = 270
 _SAMPLES_TAG = 277
-_SAMPLE_FORMAT_TAG, _SIGNED = 339, 2
+_SIGNED = 2  # sample format
 _SOURCE = re.compile(r"^\w+, \S+\.cpp:\d+, ")  # "decode_jpeg, /.../decode_jpeg.cpp:171, Image is incomplete"
 
 
@@ -114,11 +122,13 @@ def _of_pillow(data: bytes, path: str | os.PathLike[str], window: Window | None,
     samples = tags.get(_SAMPLES_TAG, 1)
     if image.mode == "RGBX" or samples != len(image.getbands()):
         return f"a TIFF of {samples} channels"
-    if _SIGNED in tags.get(_SAMPLE_FORMAT_TAG, ()) and max(tags.get(_BITS_TAG, (8,))) == 8:
+    if samples == 1 and has_channel_axis(tags.get(_DESCRIPTION_TAG)):
+        return "a TIFF of several channels"  # Pillow takes the page of the first one for all
+    if _SIGNED in tags.get(SAMPLE_FORMAT_TAG, ()) and max(tags.get(BITS_TAG, (8,))) == 8:
         return "a TIFF of 8 bits with a sign"  # Pillow takes -1 for 255
     keeps_high_byte = has_deep_color(image)
     # Pillow takes both bytes as pixels where colors lie one after the other
-    misreads = not keeps_high_byte and len(image.getbands()) > 1 and max(tags.get(_BITS_TAG, (8,))) > 8
+    misreads = not keeps_high_byte and len(image.getbands()) > 1 and max(tags.get(BITS_TAG, (8,))) > 8
     if misreads or (keeps_high_byte and has_tifffile() and (window is not None or image.mode == "RGB")):
         return "a TIFF of 16 bits for a color"
     return None
@@ -162,8 +172,7 @@ def deep_values(
         if not is_deep(image):
             return None
         try:
-            image.seek(0)
-            return np.asarray(image)[None]
+            return gray_values(image)[None]
         except Exception as error:
             raise _damaged(image, path, error) from error
 
@@ -205,6 +214,8 @@ def from_pillow(
 ) -> Tensor:
     """Decode Pillow's image, whose size is within the limits: (3, H, W) uint8, upright, alpha over white.
 
+    An image of several frames gives the one that it shows. `opened` shows the first, and of a HEIC the primary picture.
+
     Args:
         data: the file's bytes, if they are at hand: the lower 8 of 16 bits for a color tell dark from black.
 
@@ -216,8 +227,6 @@ def from_pillow(
             is_cut = has_deep_color(image)
             if window is not None and is_cut:
                 raise ImageError(path, "unreadable", "16 bits for a color; a window needs gray values")
-            if image.format != "HEIF":  # it opens at its primary picture, which need not be the first
-                image.seek(0)
             image.load()
             check_size(image.size, path)  # a HEIC may hold more pixels than its header says
             if is_cut:
@@ -239,8 +248,7 @@ def _pixels(image: Image.Image, window: Window | None) -> Tensor:
     """Pillow's pixels as (3, H, W) uint8, with gray levels of more than 8 bits scaled to 8."""
     if not is_deep(image):
         return _color(image)
-    values = np.asarray(image)
-    values = values.astype(np.uint16) if image.mode.startswith("I;16") else values
+    values = gray_values(image)
     # Pillow inverts 8 bits alone
     is_inverted = getattr(image, "tag_v2", {}).get(_PHOTOMETRIC_TAG) == _WHITE_IS_ZERO
     pixels = as_pixels(Planes(values[None], is_inverted=is_inverted), window).expand(COLORS, -1, -1).contiguous()

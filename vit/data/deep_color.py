@@ -14,6 +14,8 @@ from vit.data.planes import DARKEST, ValuesError
 from vit.data.preprocess import COLORS
 from vit.errors import install
 
+BITS_TAG, SAMPLE_FORMAT_TAG = 258, 339  # of TIFF
+
 _SIXTEEN_BITS = 65_535
 _DEEP_COLOR = re.compile(r"(?<!BGR);16")  # of Pillow's raw modes; BGR;16 is 16 bits for all three colors
 
@@ -21,6 +23,17 @@ _DEEP_COLOR = re.compile(r"(?<!BGR);16")  # of Pillow's raw modes; BGR;16 is 16 
 def is_deep(image: Image.Image) -> bool:
     """Whether the pixels are gray values of more than 8 bits."""
     return image.mode in ("I", "F") or image.mode.startswith("I;16")
+
+
+def gray_values(image: Image.Image) -> npt.NDArray[Any]:
+    """The values (H, W) of an image that `is_deep`, as they stand in its file."""
+    values = np.asarray(image)
+    if image.mode.startswith("I;16"):
+        return values.astype(np.uint16)
+    tags = getattr(image, "tag_v2", {})
+    # Pillow has no unsigned integers of 32 bits: it keeps their bits, and 2^31 becomes -2^31
+    is_unsigned = tags.get(BITS_TAG) == (32,) and tags.get(SAMPLE_FORMAT_TAG, (1,)) == (1,)
+    return values.view(np.uint32) if image.mode == "I" and is_unsigned else values
 
 
 def has_deep_color(image: Image.Image) -> bool:

@@ -7,7 +7,9 @@ Error texts hold no value of the file, because such values may name a person.
 
 import io
 import logging
+import math
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,9 @@ _FUNCTIONAL = {  # of enhanced files: the sequence, and what classic files say o
     "PixelValueTransformationSequence": ("RescaleIntercept", "RescaleSlope", "RescaleType"),
     "FrameVOILUTSequence": ("WindowCenter", "WindowWidth", "VOILUTFunction"),
 }
+_OPTIONAL = (*sum(_FUNCTIONAL.values(), ()), "VOILUTSequence", "ModalityLUTSequence")
 _INVERTED, _GRAY, _COLOR = "MONOCHROME1", "MONOCHROME2", ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT")
+_EXACT = ("LINEAR_EXACT", "SIGMOID")  # functions of a window whose width may be any above 0
 
 
 def is_dicom(data: bytes) -> bool:
@@ -46,6 +50,7 @@ def dicom_header(data: bytes, path: str | os.PathLike[str], check_size: Any) -> 
         rows, columns = int(header.Rows), int(header.Columns)
         samples, bits = int(header.SamplesPerPixel), int(header.BitsAllocated)
         kind = str(header.PhotometricInterpretation)
+        _drop_empty(header)
         _lift_functional_groups(header)
     except ImageError:
         raise
@@ -103,6 +108,21 @@ def read_dicom(data: bytes, path: str | os.PathLike[str], window: Window | None,
         raise _damaged(path, error) from error
 
 
+def _drop_empty(header: Any) -> None:
+    """Remove elements without a value, as anonymizers leave them: they say as little as missing ones."""
+    for name in _OPTIONAL:
+        if _is_empty(header, name):
+            header.pop(name, None)
+    table = header.get("VOILUTSequence")
+    if table and (_is_empty(table[0], "LUTDescriptor") or _is_empty(table[0], "LUTData")):
+        del header.VOILUTSequence
+
+
+def _is_empty(elements: Any, name: str) -> bool:
+    """Whether an element is missing or has no value."""
+    return name not in elements or elements[name].is_empty
+
+
 def _lift_functional_groups(header: Any) -> None:
     """Give the header of an enhanced file the rescale and the window of its first frame, as classic files have them."""
     groups = [header.get(name) for name in ("PerFrameFunctionalGroupsSequence", "SharedFunctionalGroupsSequence")]
@@ -110,13 +130,28 @@ def _lift_functional_groups(header: Any) -> None:
     for name, members in _FUNCTIONAL.items():
         found: Any = next((first.get(name)[0] for first in firsts if first.get(name)), {})
         for member in members:
-            if member in found and member not in header:
+            if member not in header and not _is_empty(found, member):
                 setattr(header, member, found[member].value)
 
 
 def has_own_window(header: Any) -> bool:
-    """Whether a file says which of its values are of interest."""
-    return "VOILUTSequence" in header or ("WindowCenter" in header and "WindowWidth" in header)
+    """Whether a file says which of its values are of interest: by a table, or by a window that has a width."""
+    if "VOILUTSequence" in header:
+        return True
+    center, width = _first_number(header, "WindowCenter"), _first_number(header, "WindowWidth")
+    if center is None or width is None:
+        return False
+    # the usual function takes one value from the width
+    return width >= 1 or (width > 0 and str(header.get("VOILUTFunction")).upper() in _EXACT)
+
+
+def _first_number(header: Any, name: str) -> float | None:
+    """The first value of an element, which is the one that pydicom takes; None if it is not a finite number."""
+    value = header.get(name)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        value = value[0]
+    number = float(value) if value not in (None, "") else math.nan
+    return number if math.isfinite(number) else None
 
 
 def _output_range(values: Any, header: Any) -> tuple[float, float]:

@@ -22,8 +22,18 @@ def name_of(image: InMemory, index: int) -> str:
     return str(getattr(image, "filename", "")) or f"image {index}"
 
 
+def has_frames(image: InMemory) -> bool:
+    """Whether this is a PIL image of several frames or pages, of which it shows one at a time."""
+    try:
+        return isinstance(image, Image.Image) and bool(getattr(image, "is_animated", False))
+    except Exception:  # noqa: BLE001  the file of an image may be closed or damaged
+        return False
+
+
 def pixels_of(image: InMemory, name: str, window: Window | None = None, channels: int = COLORS) -> Tensor:
     """One image as (C, H, W) uint8; `window` and `channels` as for `read_image`.
+
+    An animated or multi-page PIL image gives the frame that it shows. It stays at this frame.
 
     Raises:
         ImageError: a PIL image cannot be decoded, or the image is larger than the limits.

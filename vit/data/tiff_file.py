@@ -25,7 +25,9 @@ from vit.data.preprocess import COLORS, MAX_CHANNELS
 MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # the last two of BigTIFF
 MAX_PAGES = 10_000
 ORIENTATION_TAG = 274  # of EXIF too
-_SIZES = re.compile(r"\b(?:Size[A-Z]|images|channels|slices|frames)\s*=\s*\"?(\d{1,20})")
+_SIZES = re.compile(r"\b(?:Size[A-Z]|images|channels|slices|frames)\s*=\s*[\"']?(\d{1,20})")
+_CHANNELS_OF_OME = re.compile(r"\bSizeC\s*=\s*[\"'](\d{1,20})")
+_CHANNELS_OF_IMAGEJ = re.compile(r"^channels=(\d{1,20})", re.MULTILINE)
 _PLAIN, _ZIP, _BOUNDED = (1, 32773), (8, 32946), (5, 50000)  # none and PackBits; deflate; LZW and Zstandard
 _WHITE_IS_ZERO, _GRAY, _RGB = 0, 1, 2  # photometric interpretations
 _ALPHA = (1, 2)  # extra samples that are transparency
@@ -34,6 +36,23 @@ _ALPHA = (1, 2)  # extra samples that are transparency
 def is_tiff(data: bytes) -> bool:
     """Whether bytes begin as a TIFF."""
     return data[:4] in MAGIC
+
+
+def has_channel_axis(description: object) -> bool:
+    """Whether the description of a first page announces several channels, as OME-TIFF and ImageJ do.
+
+    Args:
+        description: value of the tag. In an untrusted file it may be anything, so it is searched, not parsed.
+    """
+    if not isinstance(description, str):
+        return False
+    if description.startswith("ImageJ="):
+        found = _CHANNELS_OF_IMAGEJ.search(description)
+    elif description.rstrip("\0\r\n\t ").endswith("OME>"):
+        found = _CHANNELS_OF_OME.search(description)
+    else:
+        return False
+    return found is not None and int(found[1]) > 1
 
 
 def read_tiff(data: bytes, path: str | os.PathLike[str], channels: int, check_size: Any) -> Planes:
@@ -87,7 +106,7 @@ def _pages_of_channel_axis(file: Any, first: Any, path: str | os.PathLike[str]) 
     """Pages along the axis C of the first series, at the first place of its other axes."""
     words = str(first.description) + str(getattr(file, "imagej_metadata", None) or "" if file.is_imagej else "")
     product = 1
-    for size in _SIZES.findall(re.sub(r"Size[XY]\s*=\s*\"\d*\"", "", words))[:5]:
+    for size in _SIZES.findall(re.sub(r"Size[XY]\s*=\s*[\"']\d*[\"']", "", words))[:5]:
         product *= max(1, int(size))
     if product > MAX_PAGES:
         raise ImageError(path, "too_large", f"a TIFF of {product:,} pages; the limit is {MAX_PAGES:,}")

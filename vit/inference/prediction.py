@@ -12,13 +12,26 @@ from torch import Tensor
 from vit.checkpoints.novelty import is_unlike
 from vit.data.decode import read_image
 from vit.data.image_bytes import ImageError, ImageReader
-from vit.data.in_memory import TAKEN, InMemory, name_of, pixels_of
+from vit.data.in_memory import TAKEN, InMemory, has_frames, name_of, pixels_of
 from vit.data.preprocess import Preprocess
 from vit.errors import UsageError
 
 Image = str | os.PathLike[str] | InMemory
-Named = tuple[str, str | InMemory]  # name of the row, and the image
 Status = Literal["ok", "unsure", "novel", "unreadable", "not_image", "too_large"]
+
+
+@dataclass(frozen=True)
+class ReadFrame:
+    """A frame of a PIL image of several, read when it was given: the image may show another one when its turn comes.
+
+    Attributes:
+        input: the input of the network (C, S, S) uint8, or the reason for a failure.
+    """
+
+    input: Tensor | ImageError
+
+
+Named = tuple[str, str | InMemory | ReadFrame]  # name of the row, and the image
 
 
 @dataclass(frozen=True)
@@ -63,19 +76,22 @@ def is_one(images: object) -> bool:
     return isinstance(images, str | os.PathLike | PillowImage) or not isinstance(images, Iterable)
 
 
-def named(image: Image, index: int) -> Named:
+def named(image: Image, index: int, preprocess: Preprocess) -> Named:
     """An image with the name of its row. Raises UsageError for objects of other types."""
     if isinstance(image, str | os.PathLike):
         return os.fspath(image), os.fspath(image)
     if not isinstance(image, PillowImage | np.ndarray | Tensor):
         raise UsageError(f"image {index} is of type {type(image).__name__}", TAKEN)
-    return name_of(image, index), image
+    name = name_of(image, index)
+    return name, ReadFrame(read_input(image, preprocess, name)) if has_frames(image) else image
 
 
 def read_input(
-    image: str | InMemory, preprocess: Preprocess, name: str = "", reader: ImageReader | None = None
+    image: str | InMemory | ReadFrame, preprocess: Preprocess, name: str = "", reader: ImageReader | None = None
 ) -> Tensor | ImageError:
     """A file, or an image with that name, as the input of a network (C, S, S) uint8, or the reason for a failure."""
+    if isinstance(image, ReadFrame):
+        return image.input
     try:
         if not isinstance(image, str):
             return preprocess(pixels_of(image, name, preprocess.window, preprocess.channels))

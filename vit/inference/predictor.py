@@ -104,18 +104,23 @@ class Predictor:
 
         Args:
             images: files, folders or patterns; or PIL images, uint8 arrays (H, W) or (H, W, 3), uint8 tensors
-                (3, H, W), or batches of these. An image without a file is called "image 0", "image 1", ...
+                (3, H, W), or batches of these. An image without a file is called "image 0", "image 1", ... An animated
+                or multi-page PIL image gives the frame that it shows.
             top_k: number of classes in `top`.
             recursive: whether to read folders in folders.
             batch_size: number of images in a forward pass.
         """
         _check_counts(top_k=top_k, batch_size=batch_size)
-        inputs = cast(list[Image], [images] if is_one(images) else list(cast(Iterable[Image], images)))
-        names = [item for item in inputs if isinstance(item, str | os.PathLike)]
-        if len(names) == len(inputs):
+        inputs = cast(Iterable[Image], [images] if is_one(images) else images)
+        names, rows = list[str | os.PathLike[str]](), list[Named]()
+        for index, item in enumerate(inputs):
+            if isinstance(item, str | os.PathLike):
+                names.append(item)
+            rows.append(named(item, index, self.preprocess))
+        if len(names) == len(rows):
             listed = list_images(names, recursive)
             return self.predict_files(listed.paths, top_k, batch_size, listed.reader)
-        return self._predict([named(item, index) for index, item in enumerate(inputs)], top_k, batch_size)
+        return self._predict(rows, top_k, batch_size)
 
     def predict_files(
         self,
