@@ -221,7 +221,7 @@ def test_groups_that_are_left_out_are_no_reason_for_a_warning(vit, data, tmp_pat
     assert told.code == 0 and "the training images of the run and colors share" in told.err
 
 
-@pytest.mark.faults("D32")
+@pytest.mark.faults("D37")
 def test_groups_that_differ_only_in_case_are_told_before_the_first_step(vit, data, tmp_path):
     lines = [f"{data}/{name}/{n:02}.png,{name},{'p' if name == 'red' else 'P'}{n}" for name in ("red", "blue")
              for n in range(40)]  # fmt: skip

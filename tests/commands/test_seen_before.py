@@ -126,7 +126,7 @@ def test_an_evaluation_leaves_out_the_images_of_the_start_run(vit, colors, first
     assert f"{known['test']} of {sum(known.values())} images are measured" in answer.err
 
 
-@pytest.mark.faults("D26", "M9")
+@pytest.mark.faults("D36")
 def test_copies_across_splits_are_told_wherever_their_accuracy_is(vit, draw_classes, tmp_path):
     data = draw_classes(tmp_path / "images", ("blue", "green", "red"), 12)
     for file in list(data.glob("*/0*.png")):

@@ -85,6 +85,11 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("D35", "a column that is given by name and that a CSV lacks, or for DATA without columns (folders, "
               "shards, data sets by name); a column that is read and stands in a CSV twice",
               "refused with the option and the nearest column; a CSV that has another column like labels notes it", 2),
+        Fault("D36", "the same file in the training and the test images, given so or cut so",
+              "a warning with the number before the first step, in result.json, on the page, in the model card, and "
+              "from `vit evaluate RUN`"),
+        Fault("D37", "groups in a table that differ only in spaces, case or Unicode form",
+              "spaces at the ends do not count; other pairs are a warning of the plan and of `vit data check`"),
     ),
     "Images": (
         Fault("I1", "truncated, empty, HTML, a git-lfs pointer, random bytes",

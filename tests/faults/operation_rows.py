@@ -41,6 +41,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused with both values, although the tensors fit", 4),
         Fault("P2", "an export of a rotary ViT for transformers, which has no such network", "refused before writing"),
         Fault("C17", "damaged .npz, .safetensors, .pth, .ckpt and .onnx files, in bytes and in entries", "refused", 4),
+        Fault("C18", "weights to start from of as many other classes, or of the same classes in another order",
+              "other classes get a new head, as for another number of classes; equal ones keep their rows, by name"),
     ),
     "Kill and restart": (
         Fault("R1", "SIGKILL at any moment: start-up, training, validation, saving",
@@ -250,7 +252,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               2),
         Fault("M9", "a run to start from, or one that it started from, that knows validation or test images",
               "a warning with the number of these images, in result.json, on the page and in the model card too; "
-              "images of a pretraining are said to be without labels"),
+              "images of a pretraining are said to be without labels; `vit evaluate RUN` repeats the warning"),
     ),
     "Pretraining": (
         Fault("A11", "a pretraining that is killed or ended by a signal, also while it measures its progress",
