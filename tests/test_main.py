@@ -82,6 +82,11 @@ def test_train_help_names_every_key_of_a_recipe(vit):
             assert f"--{section}.{key}" in helped
 
 
+def test_train_help_names_what_decides_the_test_images(vit):
+    told = " ".join(vit("train", "--help").out.split()).partition("--data.split_seed SPLIT_SEED ")[2]
+    assert "`split_seed`, `validation`, `test` and `groups`" in told.partition("--data.groups")[0]
+
+
 @pytest.mark.faults("K1", "K2", "K7")
 @pytest.mark.parametrize(
     ("line", "words"),

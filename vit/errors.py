@@ -41,6 +41,21 @@ class DataError(VitError):
     code = 3
 
 
+class EmptyClassError(DataError):
+    """A class folder has no images. Not every command has the option that keeps such a class."""
+
+    REMOVE_IT = "remove it"
+    _OR_KEEP_IT = ", or give --data.allow_empty true"
+
+    def with_option(self) -> "EmptyClassError":
+        """The same error, where `data.allow_empty` can be given."""
+        return EmptyClassError(self.problem, self.fix + self._OR_KEEP_IT) if self.fix == self.REMOVE_IT else self
+
+    def without_option(self) -> "EmptyClassError":
+        """The same error, where it cannot."""
+        return EmptyClassError(self.problem, self.fix.removesuffix(self._OR_KEEP_IT))
+
+
 class CheckpointError(VitError):
     """A checkpoint or a file of weights cannot be used."""
 

@@ -171,8 +171,12 @@ def test_other_test_images_are_named(run):
     run("a", ["cat", "dog"])
     run("b", ["cat", "dog"])
     run("c", ["cat", "dog", "dog"], print_of_test="def")
-    with pytest.raises(DataError, match=r"^a and c have different test images: 2 of photos \(abc\), 3 .* \(def\)"):
+    with pytest.raises(
+        DataError, match=r"^a and c have different test images: 2 of photos \(abc\), 3 .* \(def\)"
+    ) as told:
         compare(["a", "b", "c"])
+    for option in ("data.split_seed", "data.validation", "data.test", "data.groups"):
+        assert option in told.value.fix
 
 
 @pytest.mark.parametrize("change", [{"paths": ["0.png", "other.png"]}, {"labels": ["cat", "dog"]}])

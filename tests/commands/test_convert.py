@@ -141,6 +141,25 @@ def test_a_list_with_a_repeated_name_is_refused(vit, folder):
     refused(answer, 3, "'a' in line 1 and in line 3")
 
 
+def test_a_list_that_is_not_utf8_is_refused(vit, folder):
+    """Its names would be damaged for good."""
+    (folder / "names.txt").write_bytes("caf\xe9\nb\nc\n".encode("latin-1"))
+    answer = vit("convert", folder, "--output", folder / "x.ckpt", "--classes", folder / "names.txt")
+    refused(answer, 3, f"{folder / 'names.txt'} is not UTF-8", "save it as UTF-8")
+    assert not (folder / "x.ckpt").exists()
+
+
+def test_spaces_around_a_name_in_a_list_do_not_count(vit, folder):
+    options = ("--output", folder / "x.ckpt", "--classes", folder / "names.txt")
+    for text, words in (("a \nb\na\n", "'a' in line 1 and in line 3"), ("a\n \nc\n", "one name in each line")):
+        (folder / "names.txt").write_text(text)
+        refused(vit("convert", folder, *options), 3, words)
+    (folder / "names.txt").write_text(" a\t\nsea lion \nc")
+    answer = vit("convert", folder, *options)
+    assert answer.code == 0, answer.err
+    assert load(folder / "x.ckpt")[1].class_names == ("a", "sea lion", "c")
+
+
 def test_weights_without_a_classifier(vit, network, tmp_path):
     state = {name: value for name, value in network.state_dict().items() if not name.startswith("head.")}
     save_file(state, tmp_path / "x.safetensors")

@@ -103,6 +103,22 @@ def test_classes_are_matched_by_name(vit, colors_run, colors, here):
     assert found["metrics"]["acc1"]["value"] == pytest.approx(right / 28)
 
 
+@pytest.mark.faults("D4", "D7")
+def test_an_empty_folder_is_a_class_without_images(vit, colors_run, colors, here):
+    """Also one of photographs that cannot be read: they are named."""
+    for name in ("green", "red"):
+        shutil.copytree(colors / name, here / "some" / name)
+    (here / "some" / "blue").mkdir()
+    line = ("evaluate", colors_run, "some", "--include_seen", "--output")
+    answer = vit(*line, "part")
+    assert answer.code == 0, answer.err
+    assert [row["images"] for row in measured(here / "part")["per_class"]] == [0, 14, 14]
+    assert answer.err.count("no image of 1 classes: blue") == 1
+    (here / "some" / "blue" / "1.NEF").write_bytes(b"raw")
+    answer = vit(*line, "again")
+    assert answer.code == 0 and "skipped: 1 files ending in .NEF" in answer.err, answer.err
+
+
 @pytest.mark.faults("D7")
 def test_a_csv_with_classes_in_another_order(vit, colors_run, colors, here):
     with open("list.csv", "w", newline="") as file:

@@ -1,6 +1,7 @@
 """`vit push`: one commit on a hub of this machine, loaded back bit for bit, and one line for each refusal."""
 
 import os
+import shlex
 import shutil
 from pathlib import Path
 
@@ -146,6 +147,25 @@ def test_a_dry_run_shows_files_and_asks_nobody(vit, digits_run, hub):
     answer = vit("push", digits_run.path, f"hf:{NAME}", "--dry_run", "--format", "onnx")
     assert answer.code == 0 and "nothing was uploaded" in answer.out and "model.onnx" in answer.out
     assert not hub.asked and os.listdir(".") == []
+
+
+@pytest.mark.parametrize(
+    ("format", "card"),
+    [
+        ("onnx", "card.md"),
+        ("hf", "digits/README.md"),
+        pytest.param("openvino", "digits/README.md", marks=pytest.mark.slow),
+    ],
+)
+def test_the_advice_to_read_the_card_works(vit, digits_run, format, card):
+    shutil.copy(digits_run.best, "digits.ckpt")
+    answer = vit("push", "digits.ckpt", f"hf:{NAME}", "--dry_run", "--format", format)
+    (line,) = (line for line in answer.out.splitlines() if line.startswith("the card names"))
+    words = shlex.split(line.partition("vit export ")[2])
+    where = () if "--card" in words else ("--output", "digits")
+    made = vit("export", *words, *where)
+    assert made.code == 0, made.err
+    assert "10 classes" in Path(card).read_text() and Path(card).name in line
 
 
 def test_after_a_dry_run_the_same_is_pushed(vit, digits_run, hub):

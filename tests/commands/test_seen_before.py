@@ -48,7 +48,7 @@ def test_a_run_that_started_from_its_test_images_says_so(vit, colors, first, tmp
     assert warning.startswith(f"WARNING: the run {first}, from which this training starts, has trained on ")
     assert f"{validations} of {totals['validation']} validation images and {tests} of {totals['test']} test" in warning
     assert f"was validated or calibrated on {fitted} of {totals['test']} test images" in warning
-    assert "--data.split_seed" in warning
+    assert "keep the same splits (--data.split_seed, validation, test and groups)" in warning
     (kept,) = json.loads((run / "result.json").read_text())["seen_before"]
     assert f"WARNING: {kept}" == warning
     if file:

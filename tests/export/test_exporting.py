@@ -285,6 +285,20 @@ def test_what_a_format_cannot_hold_is_refused(trained, tmp_path, kind, name, wor
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("kind", ["cnn", "timm", "vit_mean", "vit_post", "vit_later", "vit_rotary", "vit_eva"])
+def test_advice_for_other_formats_names_timm_only_where_it_has_the_network(trained, tmp_path, kind):
+    made = trained(kind)
+    with pytest.raises(UsageError) as refused:
+        export(made, "hf", tmp_path / "m")
+    assert {word.strip(",") for word in refused.value.fix.split()} >= {"onnx", "pt2", "safetensors"}
+    try:
+        export(made, "timm", tmp_path / "m.safetensors")
+    except UsageError:
+        assert "timm" not in refused.value.fix
+    else:
+        assert refused.value.fix.endswith("or timm")
+
+
 def test_a_network_that_one_file_cannot_hold_is_refused(trained, tmp_path, monkeypatch):
     monkeypatch.setattr(onnx_file, "MAX_BYTES", 1000)
     with pytest.raises(UsageError, match="larger than one ONNX file can be"):

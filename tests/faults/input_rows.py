@@ -13,7 +13,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "refused; the error names the folder to give", 3),
         Fault("D4", "a class folder without an image",
               "refused, with the content of the folder; `--data.allow_empty true` keeps the class, and the plan "
-              "says so", 3),
+              "says so; `vit evaluate` measures the other classes", 3),
         Fault("D5", "hidden files and folders, Thumbs.db, `._x.jpg`, .ipynb_checkpoints, __MACOSX",
               "skipped, and counted in the output of `vit train` and `vit data check`"),
         Fault("D6", "validation or test has other classes than train",

@@ -154,6 +154,30 @@ def test_what_cannot_be_trained_on(vit, tmp_path, make, words):
     assert os.listdir(tmp_path) == ["in"]
 
 
+@pytest.mark.faults("D4")
+@pytest.mark.parametrize(
+    ("line", "has_option"),
+    [
+        (("train",), True),
+        (("crossval",), True),
+        (("study",), True),
+        (("pretrain",), True),
+        (("probe", "--backbones", "random:vit_nano_patch2_8"), False),
+        (("data", "pack", "shards"), False),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_only_commands_that_have_it_name_the_option_for_empty_classes(vit, tmp_path, monkeypatch, line, has_option):
+    monkeypatch.chdir(tmp_path)
+    an_empty_class(tmp_path)
+    place = 2 if line[0] == "data" else 1
+    answer = vit(*line[:place], "photos", *line[place:])
+    refused(answer, 3, "photos/dog has no images; remove it")
+    assert ("allow_empty" in answer.err) is has_option
+    if has_option:  # this then gets further, or to another complaint
+        assert "dog has no images" not in vit(*line, "photos", "--data.allow_empty", "true", "--dry_run").err
+
+
 @pytest.fixture
 def odd(draw_classes, tmp_path):
     """Classes that are numbers, names of every kind, and much that is not an image or cannot be read."""

@@ -102,7 +102,11 @@ def _listed_names(path: Path, num_classes: int) -> tuple[str, ...]:
     """The class names in a text file."""
     if not path.is_file() or path.stat().st_size > _MAX_CLASSES_FILE:
         raise DataError(f"there is no list of classes {path}", "give a text file with one name in each line")
-    names = tuple(path.read_text(encoding="utf-8-sig", errors="replace").removesuffix("\n").split("\n"))
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"the list of classes {path} is not UTF-8", "save it as UTF-8") from error
+    names = tuple(line.strip() for line in text.removesuffix("\n").split("\n"))
     if len(names) != num_classes or not all(names):
         raise DataError(f"{path} has {len(names)} names for {num_classes} classes", "give one name in each line")
     first: dict[str, int] = {}

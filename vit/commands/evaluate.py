@@ -205,7 +205,7 @@ def _source(
 ) -> "Source":
     """DATA, or the images of the run. Columns that are not given are those of the run."""
     from vit.checkpoints.run import RunDirectory
-    from vit.commands.measured_images import in_groups_of_run
+    from vit.commands.measured_images import in_groups_of_run, say_notes
     from vit.commands.recipe_options import read_recipe
     from vit.data.groups import with_groups
     from vit.data.sources import columns_for, open_source
@@ -217,7 +217,8 @@ def _source(
         return images_of_run(run, read_recipe(run.config_path), root)
     if run is not None:
         columns = columns_for(data, columns, read_recipe(run.config_path).data.columns)
-    source = open_source(data, root, columns=columns)
+    source = open_source(data, root, allow_empty=True, columns=columns)  # a class without images is not measured
+    say_notes(source, reporter)
     if groups is not None or run is None:
         return with_groups(source, groups, "--groups")
     return in_groups_of_run(source, run, reporter)

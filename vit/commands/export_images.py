@@ -77,6 +77,7 @@ def labeled_samples(
         choose_split,
         images_words,
         in_groups_of_run,
+        say_notes,
         shown_split,
         unseen_images,
         with_model_classes,
@@ -92,7 +93,8 @@ def labeled_samples(
     if data is None:
         source = _of_run(model, "--measure DATA")
     else:
-        source = open_source(data, columns=columns_for(data, TableColumns(), of_run))
+        source = open_source(data, allow_empty=True, columns=columns_for(data, TableColumns(), of_run))
+        say_notes(source, reporter)
     if data is not None and run is not None:
         source = in_groups_of_run(source, run, reporter)
     split = fitted_split(source.splits) if data is None else choose_split(source, "auto")

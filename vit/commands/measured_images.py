@@ -170,6 +170,14 @@ def _seen_words(seen: "Mapping[str, Labels]") -> str:
     )
 
 
+def say_notes(source: "Source", reporter: Reporter) -> None:
+    """Show what DATA says of itself, such as skipped files; `with_model_classes` names classes without images."""
+    absent = tuple(f"{split} has no image " for split in source.splits)
+    for note in source.notes:
+        if not note.startswith(absent):
+            reporter.notice(note)
+
+
 def with_model_classes(
     samples: "Samples", source: "Source", class_names: Sequence[str], reporter: Reporter
 ) -> "Samples":

@@ -12,7 +12,7 @@ from vit.commands.study_options import StudyOptions, items
 from vit.commands.study_plan import make_study_plan, show_study
 from vit.console import Reporter
 from vit.data.dataset_names import check_data
-from vit.errors import BadInputsError, UsageError
+from vit.errors import BadInputsError, EmptyClassError, UsageError
 from vit.layout import RunLayout
 from vit.models.network_names import check_network
 
@@ -93,7 +93,10 @@ def probe(
         out=str(folder.parent), name=folder.name, wandb="off", **where,
     )  # fmt: skip
     reporter = Reporter()
-    plan = make_study_plan(options, reporter)
+    try:
+        plan = make_study_plan(options, reporter)
+    except EmptyClassError as error:
+        raise error.without_option() from None
     plan.source.check_one_class("vit probe")
     show_study(reporter, plan)
     num_failed = train_cells(plan, reporter)

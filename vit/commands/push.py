@@ -68,6 +68,7 @@ def push(
         folder = Path(parent) / name.partition("/")[2]
         _export(Path(model), trained, format, name, folder)
         _show_files(reporter, folder, name)
+        reporter.line(f"the card names the data set, its classes and the test results: {_how_to_read(model, format)}")
         show_licence(reporter, trained)
         if dry_run:
             reporter.line("nothing was uploaded (--dry_run)")
@@ -121,4 +122,13 @@ def _show_files(reporter: Reporter, folder: Path, name: str) -> None:
     reporter.line(f"hf:{name}: {len(files)} files, {total / 1e6:.1f} MB")
     rows = [(path.relative_to(folder).as_posix(), f"{path.stat().st_size:,}") for path in files]
     reporter.table(("file", "bytes"), rows)
-    reporter.line("the card names the data set, its classes and the test results: read it with vit export --format hf")
+
+
+def _how_to_read(model: Model, format: str) -> str:
+    """How to read the card here; in a folder it lies anyway, and beside a single file it has a name."""
+    from vit.export.exporting import FORMATS
+    from vit.weights.licence import CARD
+
+    is_file = bool(FORMATS[format].ending)
+    command = shell_command("vit", "export", model, options={"format": format, "card": "card.md" if is_file else None})
+    return f"read it with {command}" if is_file else f"read {CARD} in the folder of {command}"

@@ -57,16 +57,25 @@ class MeasuredImages:
         reporter.facts(_facts(measurement))
         measured = [row for row in measurement.per_class if row.num_images]
         worst = sorted(measured, key=f1_order)[:SHOWN_CLASSES]
-        count, absent = len(measured), len(measurement.per_class) - len(measured)
+        count = len(measured)
         lowest = f"\nthe {len(worst)} classes with the lowest F1 of {count}"
         reporter.line(lowest if count > len(worst) else "\nby class, lowest F1 first")
         reporter.table(("class", "images", "precision", "recall", "F1"), _class_rows(worst))
-        if absent:
-            reporter.line(
-                f"{absent:,} of {len(measurement.per_class):,} classes have no image here, and so no recall or F1"
-            )
+        if count < len(measurement.per_class):
+            reporter.line(_absent_words(measurement.per_class))
         if measurement.answers is not None:
             show_answers(reporter, measurement.answers)
+
+
+def _absent_words(rows: "Sequence[ClassMetrics]") -> str:
+    """How many classes have no images, and how many of these lower the macro F1 as predictions that are all wrong."""
+    absent = [row for row in rows if not row.num_images]
+    predicted = sum(row.precision is not None for row in absent)
+    words = f"{len(absent):,} of {len(rows):,} classes have no image here, and so no recall or F1"
+    if not predicted:
+        return words
+    are, count = ("is", "counts") if predicted == 1 else ("are", "count")
+    return f"{words}; {predicted:,} of them {are} predicted here, and {count} as 0 in the macro F1"
 
 
 def _facts(measurement: "Measurement") -> list[tuple[str, str]]:

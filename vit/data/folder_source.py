@@ -9,7 +9,7 @@ from vit.data.formats import has_image_extension
 from vit.data.image_files import describe_skipped, folder_id, how_to_convert_skipped, image_files, subfolders
 from vit.data.outputs import is_output
 from vit.data.samples import Source, label_files
-from vit.errors import DataError
+from vit.errors import DataError, EmptyClassError
 
 
 def read_folder_source(root: Path, allow_empty: bool) -> Source:
@@ -20,6 +20,7 @@ def read_folder_source(root: Path, allow_empty: bool) -> Source:
         allow_empty: accept class folders without images.
 
     Raises:
+        EmptyClassError: a class folder has no images.
         DataError: the folder has another layout, or no training images.
     """
     names = subfolders(root, Counter())
@@ -94,9 +95,8 @@ def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: 
             if not files and split == "train" and not allow_empty:
                 instead = f" ({describe_skipped(skipped_here)})" if skipped_here else ""
                 fix = how_to_convert_skipped(skipped_here, class_folder)
-                raise DataError(
-                    f"class folder {class_folder} has no images{instead}",
-                    fix or "remove it, or give --data.allow_empty true",
+                raise EmptyClassError(
+                    f"class folder {class_folder} has no images{instead}", fix or EmptyClassError.REMOVE_IT
                 )
             skipped += skipped_here
             rows[split] += [(os.path.join(folder, name, file), name) for file in files]

@@ -61,6 +61,15 @@ class TimmFile(PeerFormat):
         )
 
 
+def is_in_timm(trained: Trained) -> bool:
+    """Whether timm has such a network."""
+    try:
+        _in_timm(trained)
+    except UsageError:
+        return False
+    return True
+
+
 def _in_timm(trained: Trained) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
     """(weights with the names of timm, timm's name of the network, other options of create_model)."""
     network, spec = trained.network, trained.description.spec

@@ -15,13 +15,13 @@ from torch import Tensor
 from vit.errors import UsageError
 from vit.export.calibrated import calibrated_weights
 from vit.export.format import Peer, PeerFormat, check_pictures, use_words
+from vit.export.timm_file import is_in_timm
 from vit.export.weights import folded_metadata, save_weights
 from vit.inference.activation import calibrated_probabilities
 from vit.inference.deployed import Trained
 from vit.models.vision_transformer import VisionTransformer
 from vit.weights.formats.huggingface import to_huggingface
 
-_OTHERS = "give --format onnx, pt2, safetensors or timm"
 _RESAMPLING = {"bilinear": 2, "bicubic": 3}  # numbers of Pillow
 
 
@@ -37,12 +37,12 @@ class TransformersFolder(PeerFormat):
         network = trained.network
         if not isinstance(network, VisionTransformer):
             name = trained.description.spec.name
-            raise UsageError(f"transformers does not have a model for the weights of {name}", _OTHERS)
+            raise UsageError(f"transformers does not have a model for the weights of {name}", _others(trained))
         weights = calibrated_weights(trained)
         try:
             weights, values = to_huggingface(weights, network.config)
         except ValueError as error:
-            raise UsageError(str(error), _OTHERS) from error
+            raise UsageError(str(error), _others(trained)) from error
         path.mkdir()
         save_weights(weights, path / "model.safetensors", folded_metadata(trained.description))
         class_names = trained.description.class_names
@@ -82,6 +82,13 @@ class TransformersFolder(PeerFormat):
             f"processor = AutoImageProcessor.from_pretrained({str(path)!r})"
             + use_words(trained, "model(images).logits")
         )
+
+
+def _others(trained: Trained) -> str:
+    """The formats that hold a network which this one does not."""
+    if is_in_timm(trained):
+        return "give --format onnx, pt2, safetensors or timm"
+    return "give --format onnx, pt2 or safetensors"
 
 
 def _processor(trained: Trained) -> dict[str, object]:

@@ -118,7 +118,8 @@ def _check_same_images(runs: Sequence[FinishedRun]) -> None:
             raise DataError(
                 f"{first.path} and {other.path} have different test images: {len(first.rows):,} of "
                 f"{first.data} ({first.fingerprint}), {len(other.rows):,} of {other.data} ({other.fingerprint})",
-                "compare runs with the same data and data.split_seed, or measure both with 'vit evaluate RUN DATA'",
+                "compare runs with the same data, data.split_seed, data.validation, data.test and data.groups, "
+                "or measure both with 'vit evaluate RUN DATA'",
             )
         for mine, theirs in zip(first.rows, other.rows, strict=True):
             if mine[:2] != theirs[:2]:

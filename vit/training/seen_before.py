@@ -22,8 +22,8 @@ from vit.training.run_images import MEASURED, SEEN, SeenRows
 
 BY_TEACHER = "results on them are too good; train both networks with the same splits"
 BY_START = (
-    "results on them are too good; keep the same splits (--data.split_seed), or name them in a column split of DATA so "
-    "that these images stay in train"
+    "results on them are too good; keep the same splits (--data.split_seed, validation, test and groups), or name them "
+    "in a column split of DATA so that these images stay in train"
 )
 WITHOUT_LABELS = "results on them may be too good for new images"
 

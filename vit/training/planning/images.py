@@ -8,7 +8,7 @@ from vit.data.samples import Source
 from vit.data.sources import open_source
 from vit.data.split import with_all_splits
 from vit.data.subset import subset, subset_kind
-from vit.errors import UsageError
+from vit.errors import EmptyClassError, UsageError
 from vit.training.recipes.recipe import DataConfig, Recipe
 
 
@@ -49,7 +49,10 @@ def opened_data(data: DataConfig) -> Source:
     Raises:
         VitError: as for `open_source`.
     """
-    return open_source(data.source, data.root, data.download, data.allow_empty, data.columns)
+    try:
+        return open_source(data.source, data.root, data.download, data.allow_empty, data.columns)
+    except EmptyClassError as error:
+        raise error.with_option() from None
 
 
 def at_revision(recipe: Recipe, found: Source) -> Recipe:

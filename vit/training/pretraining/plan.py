@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from vit.data.module import ImageDataModule
 from vit.data.samples import Source
 from vit.data.unlabelled import UNKNOWN, open_images, with_more_images
-from vit.errors import UsageError
+from vit.errors import EmptyClassError, UsageError
 from vit.training.planning.batch_size import AUTO
 from vit.training.planning.compatibility import check_compatibility
 from vit.training.planning.images import chosen_part, divided, with_subset
@@ -43,7 +43,10 @@ def pretraining_images(data: PretrainDataConfig, seed: int) -> Source:
         UsageError: an option is wrong.
         DataError: the images cannot be used.
     """
-    found = open_images(data.source, data.root, data.download, data.allow_empty, data.labels, data.columns)
+    try:
+        found = open_images(data.source, data.root, data.download, data.allow_empty, data.labels, data.columns)
+    except EmptyClassError as error:
+        raise error.with_option() from None
     recipe = PretrainRecipe(data=data, seed=seed)
     if found.class_names:
         found = divided(found, data)

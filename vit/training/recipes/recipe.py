@@ -28,7 +28,8 @@ class DataConfig:
         test: fraction of the images used for the test, where DATA has no test images and there is no fold.
         calibration: fraction of the images set aside for the temperature, thresholds and prediction sets; 0: the
             validation images serve for these too.
-        split_seed: seed of the split into training, validation and test images; equal in runs that are compared.
+        split_seed: seed of the split into training, validation and test images. Runs that are compared need equal
+            values of `split_seed`, `validation`, `test` and `groups`.
         groups: regular expression that is searched in each path; its first group in parentheses names the image's
             group, such as '(patient[0-9]+)'. No split divides a group. null: the column `group` of a CSV, if there is
             one.
