@@ -121,3 +121,10 @@ def test_a_wrong_network_above_a_recipe_is_refused(vit, here):
     refused(
         vit("train", "digits", "--config", "cifar10", "--network", "vit_mini"), 2, "no network is called 'vit_mini'"
     )
+
+
+def test_recipes_that_one_parser_has_read_share_no_value():
+    first, second = (Given(("digits",)).recipe() for _ in range(2))
+    first.model.network["depth"] = 9
+    first.model.preprocess.mean = [0.0]
+    assert second == Given(("digits",)).recipe() and second.model.network != first.model.network
