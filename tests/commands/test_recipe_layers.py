@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from tests.commands.test_train_errors import refused
+from vit.commands.recipe_layers import Given
 from vit.commands.study_options import read_words
 from vit.commands.study_series import series_of
 from vit.models.spec import NetworkSpec
