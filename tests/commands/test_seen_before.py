@@ -140,7 +140,9 @@ def test_copies_across_splits_are_told_wherever_their_accuracy_is(vit, draw_clas
     said = f"{copies} of {len(listed['test'])} test images"
     (warning,) = (line for line in answer.err.splitlines() if line.startswith("WARNING"))
     assert warning.startswith(f"WARNING: {said}") and "copies of images in other splits" in warning
-    assert said in (run / "report.html").read_text()
+    page = (run / "report.html").read_text()
+    assert f"Warning: {said}" in page.partition('<div class="verdict">')[2].partition("</div>")[0]
+    assert f"Warning: {said}" in page.partition('<pre id="summary"')[2].partition("</pre>")[0]
     again = vit("evaluate", run, "--output", tmp_path / "again")
     assert again.code == 0 and warning in again.err
     assert said in json.loads((tmp_path / "again" / "metrics.json").read_text())["warning"]

@@ -21,12 +21,17 @@ EXPLAINED = 6  # right and wrong images with a map each
 
 @dataclass(frozen=True)
 class CommonContent:
-    """What the templates of both pages print."""
+    """What the templates of both pages print.
+
+    Attributes:
+        warnings: sentences about measured images that the network knew already, without a full stop.
+    """
 
     network: str
     data: str
     folder: str
     first_weights: str
+    warnings: list[str]
     curves: Markup
     loss_words: str
     range_test: Markup | None
@@ -47,6 +52,7 @@ def common_content(run: RunDirectory, result: RunResult) -> CommonContent:
         data=result.data,
         folder=run.path.resolve().name,
         first_weights=first_weights(config),
+        warnings=list(result.seen_before or ()),
         curves=drawn(curves(run.metrics_path, result.best_epoch, result.validation_name, losses.axis)),
         loss_words=losses.caption,
         range_test=drawn(range_curve(RangeTest.read(run.range_test_path))) if run.range_test_path.is_file() else None,

@@ -147,6 +147,7 @@ def _summary(
     confusions: ConfusionContent,
 ) -> list[str]:
     lines = result_lines(f"{common.network} on {common.data}", *measured, confusions.cells)
+    lines += [f"Warning: {sentence}" for sentence in common.warnings]
     lines += [*training_lines(result, common.first_weights), f"Run {common.folder}"]
     return with_next_steps(lines, [*training_advice(result, common.first_weights), *steps])
 
