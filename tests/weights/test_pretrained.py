@@ -15,6 +15,7 @@ from vit.data.preprocess import Preprocess
 from vit.errors import CheckpointError
 from vit.models.spec import NetworkSpec, create_network
 from vit.weights.open import open_pretrained
+from vit.weights.pretrained import Pretrained
 
 
 @pytest.fixture(scope="module")
@@ -119,3 +120,14 @@ def test_mutated_files_give_their_own_error_or_weights(network, whole, tmp_path_
     path.write_bytes(content[: len(content) - cut])
     with suppress(CheckpointError):  # nothing else
         open_pretrained(str(path)).fill(network)
+
+
+@pytest.mark.parametrize(("count", "named", "is_new"), [(2, True, True), (1000, False, False), (1000, True, True)])
+def test_numbers_of_imagenet_say_nothing_beside_names_alone(count, named, is_new):
+    """Two parts of ImageNet, such as Imagenette and Imagewoof, have other classes although both have numbers."""
+    old = tuple(f"n{number:08}" if named else f"name {number}" for number in range(count))
+    new = tuple(f"n{number:08}" for number in range(5000, 5000 + count))
+    own = create_network("vit_nano_patch2_8", depth=1, num_classes=count)
+    weights = Pretrained("x", "vit", own.state_dict(), count, old, {}, "the checkpoint")
+    network = create_network("vit_nano_patch2_8", depth=1, num_classes=count)
+    assert bool(weights.fill(network, new).initialized) == is_new

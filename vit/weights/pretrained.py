@@ -23,6 +23,7 @@ from vit.weights.licence import UNKNOWN, licence_words
 from vit.weights.preprocess_config import PreprocessValues
 
 _FIX = "set it with --model.network.NAME ('vit convert': --NAME), or rename the file as timm names the model"
+IMAGENET = 1000  # classes
 _WORDNET = re.compile(r"n\d{8}")  # a folder of ImageNet
 _COMPUTED = ("num_heads", "activation", "norm_placement", "pos_embed")  # tensors of the same shapes fit all values
 
@@ -168,9 +169,12 @@ class Pretrained:
             return fill(network, self.weights, self.dropped, self._classes(class_names))
 
     def _classes(self, new: Sequence[str] | None) -> Classes | None:
-        """The names to compare; None where they cannot be: ImageNet's classes have numbers as folders, and names."""
-        is_imagenet = self.class_names == imagenet_classes(self.num_classes) or all(map(_WORDNET.fullmatch, new or ()))
-        return None if new is None or self.class_names is None or is_imagenet else Classes(self.class_names, new)
+        """The names to compare; None where they cannot be: ImageNet's folders have numbers, and its classes names."""
+        old = self.class_names
+        if new is None or old is None or old == imagenet_classes(self.num_classes):
+            return None
+        is_of_folders = len(new) == IMAGENET and _are_numbers(new) and not _are_numbers(old)
+        return None if is_of_folders else Classes(old, new)
 
     def check_fit(
         self, network: Network, given: Options | None = None, class_names: Sequence[str] | None = None
@@ -215,9 +219,13 @@ class Pretrained:
         return f"leave --network and --image_size out, and the weights choose {own.name} of {own.image_size} pixels"
 
 
+def _are_numbers(class_names: Sequence[str]) -> bool:
+    return all(map(_WORDNET.fullmatch, class_names))
+
+
 def imagenet_classes(num_classes: int) -> tuple[str, ...] | None:
     """The names of ImageNet's 1,000 classes in their usual order; None for another number of classes."""
-    if num_classes != 1000:
+    if num_classes != IMAGENET:
         return None
     from torchvision.models import ViT_B_16_Weights
 
