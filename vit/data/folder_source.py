@@ -38,8 +38,8 @@ def read_folder_source(root: Path, allow_empty: bool) -> Source:
     others = [name for name in names if name not in chosen.values()]
     if others and not subfolders(root / chosen["train"], Counter()):
         raise DataError(
-            f"{root / chosen['train']} is taken for the training split and has no class folders, and "
-            f"{', '.join(f'{name}/' for name in others[:5])} lies beside it",
+            f"{root / chosen['train']} is taken for the training split and has no class folders; beside it: "
+            f"{', '.join(f'{name}/' for name in others[:5])}",
             f"if {chosen['train']}/ is a class, rename it, or give a CSV",
         )
     return _read_splits(root, chosen, allow_empty, [f"skipped {name}/, which lies beside train/" for name in others])
