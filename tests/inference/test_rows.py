@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import pyarrow as pa
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.forked import run
 from vit.csv_files import records
 from vit.errors import ResourceError, UsageError
 from vit.inference.prediction import Prediction
@@ -192,7 +192,7 @@ def test_two_processes_never_write_one_file(tmp_path, ending):
     path = tmp_path / f"rows{ending}"
 
     def other():
-        return subprocess.run([sys.executable, "-c", WRITE, path], capture_output=True, text=True, check=False)
+        return run([sys.executable, "-c", WRITE, path], timeout=120)
 
     with open_writer(path, 1) as writer:
         writer.write(ROWS[0])
