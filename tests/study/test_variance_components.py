@@ -36,6 +36,17 @@ def test_with_both_it_is_the_distribution_of_the_sum():
     assert float(spread.p_value(spread.reach())) == pytest.approx(0.05, abs=1e-6)
 
 
+def test_two_seeds_that_agree_by_chance_are_no_proof():
+    """Each seed's networks differ on other images, and the differences are equal. One image less is nearly the same."""
+    gaps = np.zeros((2, 24))
+    gaps[0, :8] = gaps[1, 8:16] = 1
+    equal = spread_of(gaps).at_least(1 / 24)
+    gaps[1, 8] = 0
+    unequal = spread_of(gaps).at_least(1 / 24)
+    assert 1e-4 < float(equal.p_value(8 / 24)) < float(unequal.p_value(7.5 / 24)) < 0.05
+    assert float(equal.p_value(equal.reach())) == pytest.approx(0.05, abs=1e-6)
+
+
 def test_the_parts_are_those_of_the_world():
     """Seeds, images and their interaction with known variances."""
     generator = np.random.default_rng(1)
