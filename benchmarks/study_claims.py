@@ -229,7 +229,11 @@ NULL = [
         for a in (0.35, 0.7, 0.92)
     ),
     (World(seeds=2, test_images=1000), 2),
-    *((World(seeds=2, test_images=t, agreement=a), series) for series in (2, 6, 11) for t, a in ((300, 0.3), (1000, 0.7))),
+    *(
+        (World(seeds=2, test_images=t, agreement=a), series)
+        for series in (2, 6, 11)
+        for t, a in ((300, 0.3), (1000, 0.7))
+    ),
     (World(seeds=3, test_images=300, scatter=0.2), 2),
     (World(seeds=5, test_images=1000, sizes=(1000, 10_000)), 6),
     (World(seeds=5, test_images=1000, sizes=SEVEN[::2]), 11),

@@ -105,6 +105,13 @@ def test_the_same_command_trains_nothing_and_another_one_is_refused(vit, killed,
     assert times(folder) == before
 
 
+def test_a_plan_counts_the_images_that_a_fold_learns_from(vit, table, tmp_path):
+    part = ("--data.train_images", 9, "--out", tmp_path, "--dry_run", "true")
+    answer = vit("crossval", table, "--folds", FOLDS, *TINY, *part)
+    assert answer.code == 0 and re.search(r"training +9 images each", answer.out), answer.err
+    assert re.search(r"note +fold 1: 9 of \d+ training images", answer.out)
+
+
 @linux_only
 def test_folds_whose_last_weights_are_better_are_counted(vit, killed, tmp_path):
     folder = shutil.copytree(killed[0], tmp_path / "photos")

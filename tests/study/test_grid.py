@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vit.errors import UsageError
+from vit.study.crossval import fold_cells
 from vit.study.grid import Budget, Inputs, key_of, make_cells, parse_sizes, shard
 from vit.training.recipes.recipe import DataConfig, Recipe
 
@@ -84,6 +85,14 @@ def test_networks_share_seeds_and_subsets():
     for cell in cells():
         assert cell.recipe.seed == cell.recipe.data.subset_seed == cell.seed
         assert cell.recipe.data.train_images == cell.num_images
+
+
+def test_cells_of_one_fold_are_told_apart():
+    recipe = replace(Recipe(), data=replace(DataConfig(), fold="1/3"))
+    of_fold = make_cells({"ViT": {"": recipe}, "CNN": {"": recipe}}, (10,), (0, 1), Budget.parse("steps:5"), CONTENTS)
+    assert len({cell.words() for cell in of_fold}) == 4 and not any("fold" in cell.words() for cell in of_fold)
+    (first, _) = fold_cells(Recipe(), "ViT", [CONTENTS, CONTENTS], [10, 10])
+    assert first.words() == "fold 1/2"
 
 
 def test_every_cell_has_a_folder_of_its_own_that_follows_from_what_decides_it():

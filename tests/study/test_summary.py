@@ -47,6 +47,19 @@ def test_missing_cells_are_worked_around_and_named():
     assert "cnn has no run" in lost.verdict and "At 10,000 images vit errs on" in lost.verdict
 
 
+def test_the_first_series_stays_the_reference_whichever_run_ends_first():
+    """Its runs fail or are still to come; a report that is made now must not turn the signs around."""
+    cells = study({"a": law(2, -0.4), "b": law(1, -0.4), "c": law(3, -0.4)})
+    planned = {**PROTOCOL, "series": ["a", "b", "c"]}
+    late = [c for c in cells if c.series != "a" or c.num_images > SIZES[0]]
+    found = summarize(late, planned, [], None)
+    assert [(pair.first, pair.second) for pair in found.comparisons] == [("a", "b"), ("a", "c")]
+    assert [one.name for one in found.series] == ["a", "b", "c"]
+    without = summarize([c for c in cells if c.series != "a"], planned, [], None)
+    assert [(pair.first, pair.second) for pair in without.comparisons] == [("b", "c")]
+    assert "a, the reference, has no run" in without.verdict
+
+
 def test_runs_that_do_not_belong_together():
     with pytest.raises(ValueError, match="test images"):
         summarize([run("vit", 100, 0, 9), run("vit", 100, 1, 9, correct=np.ones(5, dtype=bool))], {}, [], None)
@@ -69,7 +82,7 @@ def test_results_are_written_whole_and_exact(tmp_path):
     cells = study({"vit": law(2, -0.4), "cnn": law(1, -0.4)}, seeds=2)
     path = tmp_path / "results.csv"
     path.write_text("old")
-    write_results(cells[::-1], path)
+    write_results(cells[::-1], PROTOCOL, path)
     assert list(tmp_path.iterdir()) == [path]
     table = rows(path)
     assert tuple(table[0]) == COLUMNS and "correct" not in COLUMNS and len(table) == len(cells)
@@ -91,7 +104,7 @@ def test_results_are_written_whole_and_exact(tmp_path):
 
 @pytest.mark.faults("H2")
 def test_a_series_may_be_called_like_a_formula(tmp_path):
-    write_results(study({"=1+1": law(2, -0.4), "a;=1+1": law(1, -0.4)}, seeds=1), tmp_path / "results.csv")
+    write_results(study({"=1+1": law(2, -0.4), "a;=1+1": law(1, -0.4)}, seeds=1), PROTOCOL, tmp_path / "results.csv")
     assert formulas(tmp_path / "results.csv") == []
     assert {row["series"] for row in rows(tmp_path / "results.csv")} == {"=1+1", "a;=1+1"}
 
@@ -100,7 +113,7 @@ def test_results_that_cannot_be_written_leave_the_old_ones(tmp_path):
     path = tmp_path / "results.csv"
     path.write_text("old")
     with pytest.raises(AttributeError):
-        write_results([run("vit", 100, 0, 3), None], path)
+        write_results([run("vit", 100, 0, 3), None], PROTOCOL, path)
     assert path.read_text() == "old"
 
 

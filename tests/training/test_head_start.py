@@ -67,7 +67,9 @@ def test_only_the_last_layer_is_fitted_and_training_begins_in_training_mode(plan
     assert f"{len(plan.source.splits['train'])} training images" in line
 
 
-@pytest.mark.parametrize(("name", "expected"), [("resnet10_small", True), ("vit_nano_patch2_8", False)])
+@pytest.mark.parametrize(
+    ("name", "expected"), [("resnet10_small", True), ("convnext_tiny", True), ("vit_nano_patch2_8", False)]
+)
 def test_the_recipe_fits_the_last_layer_of_a_cnn(name, expected):
     recipe = Given(options={"model": {"init_from": "weights.safetensors"}}).recipe()
     assert recipe.model.init_head == "auto"

@@ -11,7 +11,7 @@ from torch import nn
 
 from vit.errors import UsageError
 from vit.models.spec import create_network
-from vit.training.optim import make_optimizer, make_schedule, warmup_steps
+from vit.training.optim import make_optimizer, make_schedule, matrices_of_blocks, warmup_steps
 from vit.training.recipes.recipe import OptimConfig
 
 CONFIG = OptimConfig(lr=0.1, epochs=10, warmup=0.2, min_lr_ratio=0.01, weight_decay=0.3)
@@ -134,6 +134,25 @@ def test_a_warm_up_is_never_longer_than_10_000_steps():
 def test_muon_needs_blocks():
     with pytest.raises(UsageError, match="muon, given or of the recipe, needs a transformer"):
         make_optimizer(create_network("resnet10_small", 10), replace(CONFIG, optimizer="muon"))
+
+
+@pytest.mark.parametrize("name", ["convnext_tiny", "convnext_atto", "convnextv2_tiny"])
+def test_a_cnn_whose_blocks_have_linear_layers_is_no_transformer(name):
+    with torch.device("meta"):
+        network = create_network(name, 10)
+    assert not matrices_of_blocks(network.named_parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [("swin_tiny_patch4_window7_224", "relative_position_bias_table"), ("tiny_vit_5m_224", "attention_biases")],
+)
+def test_tables_of_positions_are_no_matrices(name, table):
+    with torch.device("meta"):
+        network = create_network(name, 10)
+    names = [name for name, _ in matrices_of_blocks(network.named_parameters())]
+    assert any(name.endswith("attn.qkv.weight") for name in names) and not any(name.endswith(table) for name in names)
+    assert any(name.endswith(table) for name, _ in network.named_parameters())
 
 
 def test_muon_moves_every_parameter_and_its_state_round_trips():

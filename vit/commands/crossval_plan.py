@@ -69,7 +69,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
     from vit.study.crossval import CrossvalDirectory, fold_cells
     from vit.study.executors import share_of
     from vit.study.grid import Inputs, check_unmeasured
-    from vit.training.planning.images import at_revision, divided, opened_data
+    from vit.training.planning.images import at_revision, chosen_part, divided, opened_data
     from vit.training.planning.plan import make_plan
     from vit.training.seen_before import OF_FOLDS, seen_before
     from vit.weights.hashing import weights_hash
@@ -84,7 +84,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
     of_folds = [replace(recipe, data=replace(data, fold=f"{number}/{folds}")) for number in range(1, folds + 1)]
     found.check_one_class("vit crossval")
     whole_images = WholeImages.of(with_groups(found, data.groups))
-    sources = [divided(found, one.data, whole_images) for one in of_folds]
+    sources = [chosen_part(divided(found, one.data, whole_images), one) for one in of_folds]
     first, whole = make_plan(of_folds[0], found), whole_images.samples
     listed = Source(
         found.name, found.class_names, {"test": whole}
@@ -117,7 +117,7 @@ def make_crossval_plan(options: TrainOptions, folds: int, where: ExecutorOptions
         share_of(where.executor, where.cluster_options, where.jobs),
         digests,
         facts,
-        [*_own_splits(found), *found.notes, *([start.why] if start.why else [])],
+        [*_own_splits(found), *found.notes, *_of_subsets(recipe, sources), *([start.why] if start.why else [])],
     )
 
 
@@ -151,6 +151,11 @@ def _own_splits(found: "Source") -> list[str]:
         return []
     counts = ", ".join(f"{len(samples):,} {split}" for split, samples in splits.items())
     return [f"the splits of {found.name} ({counts}) do not count: every image is tested once"]
+
+
+def _of_subsets(recipe: Recipe, sources: "Sequence[Source]") -> list[str]:
+    """What `chosen_part` notes of the training images of the first fold, where it takes a part of them."""
+    return [f"fold 1: {sources[0].notes[-1]}"] if recipe.data.train_images is not None else []
 
 
 def show_crossval(reporter: Reporter, plan: CrossvalPlan) -> None:

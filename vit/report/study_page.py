@@ -116,7 +116,7 @@ def report_study(folder: Path, target: float | None) -> Findings:
         why = f"{len(failed)} failed, the first one with: {failed[0].error}" if failed else "none was tried"
         raise DataError(f"{folder} has no finished cell: {why}", "give its 'vit study' command again")
     findings = summarize(results, protocol, failed, target)
-    write_results(results, study.results_path)
+    write_results(results, protocol, study.results_path)
     write_json(study.summary_path, to_json(findings))
     write_study_report(findings, folder)
     return findings

@@ -78,7 +78,7 @@ def fold_cells(recipe: Recipe, network: str, inputs: Sequence[Inputs], num_image
     for number, (hashes, count) in enumerate(zip(inputs, num_images, strict=True), 1):
         own = replace(recipe, data=replace(recipe.data, fold=f"{number}/{folds}"))
         folder = Path(CELLS) / slug(network) / f"fold{number}of{folds}-{key_of(own, hashes)}"
-        cells.append(Cell(network, count, recipe.seed, "", own, folder))
+        cells.append(Cell(network, count, recipe.seed, "", own, folder, is_fold=True))
     return cells
 
 

@@ -8,9 +8,10 @@ nested cross-validation of that paper trains K (K - 1) networks several times ov
 The interval here is that of Nadeau and Bengio 2003, "Inference for the generalization error", Machine Learning 52. Its
 variance is (1 / K + test images / training images) S^2 = (1 / K + 1 / (K - 1)) S^2 with the variance S^2 of the folds'
 accuracies, and Student's t with K - 1 degrees of freedom. Images that validate a training count as training images
-here. Without them, half the interval would be 3 % longer where they are a tenth. S^2 of five folds may be small by
-chance. The interval is therefore never narrower than that of independent images, or of independent groups where images
-have groups.
+here. Without them, half the interval would be 3 % longer where they are a tenth. `data.train_images` does not change
+the ratio: networks that learn parts of these images share fewer of them, so that their errors are less correlated.
+S^2 of five folds may be small by chance. The interval is therefore never narrower than that of independent images, or
+of independent groups where images have groups.
 docs/measurements.md has the measured coverage.
 """
 

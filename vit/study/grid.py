@@ -105,6 +105,7 @@ class Cell:
         num_images: number of training images.
         choice: values that tuning tries, as text, or empty where nothing is tuned.
         folder: run folder, relative to the study's folder.
+        is_fold: whether it is a fold of a cross-validation. Cells of a study may all have one fold, too.
     """
 
     series: str
@@ -113,6 +114,7 @@ class Cell:
     choice: str
     recipe: Recipe
     folder: Path
+    is_fold: bool = False
 
     @property
     def group(self) -> tuple[str, int]:
@@ -131,7 +133,7 @@ class Cell:
 
     def words(self) -> str:
         """The cell in a message."""
-        if self.recipe.data.fold is not None:
+        if self.is_fold:
             return f"fold {self.recipe.data.fold}"
         return cell_words(self.series, self.num_images, self.seed, self.choice)
 

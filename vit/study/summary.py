@@ -15,7 +15,7 @@ from vit.study.findings import FILE_KEYS, CellResult, FailedCell, Findings, Json
 from vit.study.learning_curve import fit_curve
 from vit.study.paired import Answers
 from vit.study.variance_components import MeanSquares, mean_error
-from vit.study.verdict import verdict
+from vit.study.verdict import items, verdict
 from vit.study.wording import comparison_words
 
 _ATTRIBUTES = tuple(field.name for field in fields(CellResult) if field.name not in ("correct", "groups"))
@@ -25,7 +25,7 @@ COLUMNS = tuple(FILE_KEYS.get(name, name) for name in _ATTRIBUTES)
 def summarize(
     results: Sequence[CellResult], protocol: Protocol, failed: Sequence[FailedCell], target: float | None
 ) -> Findings:
-    """Findings of the finished runs; series in the order of their first run, each compared with the first.
+    """Findings of the finished runs; series as the protocol lists them, each compared with the first.
 
     Args:
         results: runs of one study, all measured on the same test images.
@@ -40,7 +40,7 @@ def summarize(
         raise ValueError("the runs of a study must share their test images")
     if len({(result.series, result.num_images, result.seed) for result in results}) < len(results):
         raise ValueError("two runs with the same series, images and seed")
-    cells = {name: [one for one in results if one.series == name] for name in _names(results)}
+    cells = {name: [one for one in results if one.series == name] for name in _names(results, protocol)}
     answers = {name: _answers(own) for name, own in cells.items()}
     series = [_series(name, cells[name], wrong, target) for name, wrong in answers.items()]
     compared = compare_with_first(answers, effective_number(results[0].groups)) if answers else []
@@ -68,9 +68,9 @@ def to_json(findings: Findings) -> dict[str, JsonValue]:
     return content
 
 
-def write_results(results: Sequence[CellResult], path: Path) -> None:
+def write_results(results: Sequence[CellResult], protocol: Protocol, path: Path) -> None:
     """Write results.csv whole or not at all: a row for each run by series, images and seed, with every digit."""
-    order = _names(results)
+    order = _names(results, protocol)
     with atomic_write(path) as partial, new_table(partial, COLUMNS) as table:
         for result in sorted(results, key=lambda one: (order.index(one.series), one.num_images, one.seed)):
             table.row(getattr(result, name) for name in _ATTRIBUTES)
@@ -80,8 +80,10 @@ def _with_file_keys(items: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     return {FILE_KEYS.get(name, name): value for name, value in items}
 
 
-def _names(results: Sequence[CellResult]) -> list[str]:
-    return list(dict.fromkeys(result.series for result in results))
+def _names(results: Sequence[CellResult], protocol: Protocol) -> list[str]:
+    """The series with a finished run, as they were given: the first is the reference, whichever run ended first."""
+    given, found = items(protocol.get("series")), dict.fromkeys(result.series for result in results)
+    return list(dict.fromkeys([*(name for name in given if name in found), *found]))
 
 
 def _answers(cells: Sequence[CellResult]) -> Answers:

@@ -269,16 +269,19 @@ def _conditions(series: Sequence[Series], protocol: Protocol, failed: Sequence[F
 def _missing(series: Sequence[Series], protocol: Protocol, failed: Sequence[FailedCell]) -> list[str]:
     """For each series how many planned runs it lacks. A protocol of before the plan was kept tells only what exists."""
     cells = {one.name: {(point.num_images, seed) for point in one.points for seed in point.seeds} for one in series}
-    names, sizes, seeds = (_items(protocol.get(name)) for name in ("series", "sizes", "seeds"))
+    names, sizes, seeds = (items(protocol.get(name)) for name in ("series", "sizes", "seeds"))
     planned = set.union(*cells.values()) | {(one.num_images, one.seed) for one in failed}
     planned |= {(int(size), int(seed)) for size in sizes for seed in seeds}
     found = [
         f"{name} lacks {len(planned - own)} of {len(planned)} runs" for name, own in cells.items() if planned - own
     ]
     others = dict.fromkeys([*names, *(one.series for one in failed)])
-    return found + [f"{name} has no run" for name in others if name not in cells]
+    reference = names[0] if names else ""
+    return found + [
+        f"{name}{', the reference,' if name == reference else ''} has no run" for name in others if name not in cells
+    ]
 
 
-def _items(value: JsonValue) -> list[str]:
+def items(value: JsonValue) -> list[str]:
     """The items of a list in a protocol; none without a list."""
     return [] if isinstance(value, str | Mapping) or not isinstance(value, Sequence) else [str(each) for each in value]

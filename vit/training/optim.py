@@ -1,6 +1,7 @@
 """Parameter groups, optimizers and the learning-rate schedule"""
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
@@ -15,6 +16,8 @@ from vit.errors import UsageError
 from vit.training.muon import BatchedMuon
 from vit.training.recipes.recipe import OptimConfig
 
+_ATTENTION = re.compile("attn|attention|qkv|mhsa")  # in the names of parameters, here and in timm
+_TABLE = re.compile(r"(bias_table|biases|rel_pos_[hw])$")
 Named = list[tuple[str, nn.Parameter]]
 MAX_WARMUP_STEPS = 10_000  # Dosovitskiy et al. 2021, table 3, for trainings of any length
 
@@ -68,8 +71,14 @@ def check_optimizer(named: Iterable[tuple[str, nn.Parameter]], config: OptimConf
 
 
 def matrices_of_blocks(named: Iterable[tuple[str, nn.Parameter]]) -> Named:
-    """The parameters that Muon works on; none in most CNNs."""
-    return [(name, parameter) for name, parameter in named if parameter.ndim == 2 and ".blocks." in f".{name}"]
+    """The parameters that Muon works on: matrices of a transformer's blocks; none in a CNN.
+
+    ConvNeXt has blocks with linear layers, too, but no attention. Tables of positions in attention are no matrices.
+    """
+    found = [(name, parameter) for name, parameter in named if parameter.ndim == 2 and ".blocks." in f".{name}"]
+    if not any(_ATTENTION.search(name) for name, _ in found):
+        return []
+    return [(name, parameter) for name, parameter in found if not _TABLE.search(name)]
 
 
 def make_optimizer(network: Trainable, config: OptimConfig, fused: bool = True) -> Optimizer:
