@@ -41,6 +41,11 @@ def test_files_and_patterns_stand_as_given_and_once(tree):
     assert list_files([".hidden.png"], recursive=False).paths == [".hidden.png"]
 
 
+def test_a_program_gets_every_file_as_often_as_it_gives_it(tree):
+    listed = list_files(["[ab].png", "a.png", "sub", "a.png"], recursive=False, keep_repeats=True)
+    assert listed.paths == ["a.png", "b.png", "a.png", "sub/c.png", "a.png"] and listed.counts == (2, 1, 1, 1)
+
+
 def test_a_name_that_looks_like_a_pattern_is_a_name_first(tree):
     (tree / "[ab].png").write_bytes(b"x")
     assert list_files(["[ab].png"], recursive=False).paths == ["[ab].png"]

@@ -1,12 +1,14 @@
 """Images that a program holds: the same labels as for their files, and a clear word for what is not an image."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageSequence
 
 import vit
-from vit.errors import UsageError
+from vit.errors import DataError, UsageError
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +49,16 @@ def test_images_in_memory_get_the_predictions_of_their_files(model, files):
     tensors = [torch.from_numpy(np.array(opened[0])).permute(2, 0, 1), torch.from_numpy(np.array(opened[1]))[None]]
     same(model.predict(tensors), expected[:2])
     same(model.predict([files[0], opened[1], tensors[0]]), [*expected[:2], expected[0]])  # as they come
+
+
+def test_folders_and_patterns_stand_for_their_files_among_images_in_memory(model, files):
+    folder = Path(files[0]).parent
+    image = Image.open(files[0]).copy()
+    names = sorted(files)
+    found = [row.path for row in model.predict([image, folder, files[1], image, f"{folder}/g*.png", files[1]])]
+    assert found == ["image 0", *names, files[1], "image 3", files[1], files[1]]
+    with pytest.raises(DataError, match="there is no"):
+        model.predict([image, folder / "nothing.png"])  # as in a list of paths alone
 
 
 def test_one_image_and_a_batch(model, files):

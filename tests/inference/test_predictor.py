@@ -108,6 +108,14 @@ def test_inputs_of_every_kind(model, mixed):
         model.predict(mixed / "nothing.png")  # at once, not when the first row is asked for
 
 
+def test_each_given_file_has_its_prediction_however_often_it_is_given(model, mixed):
+    a, b = str(mixed / "a b.png"), str(mixed / "cut.png")
+    given = [a, b, a]
+    assert [(path, row.path) for path, row in zip(given, model.predict(given), strict=True)] == [(p, p) for p in given]
+    both = [Path(row.path).name for row in model.predict([f"{mixed}/comma*", a, f"{mixed}/comma*"])]
+    assert both == ['comma,quote".png', "a b.png", 'comma,quote".png']
+
+
 def test_predictions_come_as_they_are_made(model, mixed):
     rows = model.predict_files(
         list_files([mixed], recursive=False).paths + [os.fspath(mixed / "a b.png")] * 200, batch_size=2

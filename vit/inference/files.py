@@ -27,11 +27,13 @@ class ListedImages:
         paths: path of each file, or key of each image of shards.
         reader: reads images of shards; None for files.
         skipped_folders: {folder of IMAGES: number of folders in it that were not read}, without zeros.
+        counts: number of images of each input; () where repeats are left out.
     """
 
     paths: list[str]
     reader: "ImageReader | None" = None
     skipped_folders: dict[str, int] = field(default_factory=dict)
+    counts: tuple[int, ...] = ()
 
     @property
     def not_read(self) -> str:
@@ -46,7 +48,10 @@ class ListedImages:
 
 
 def list_images(
-    inputs: Sequence[str | os.PathLike[str]], recursive: bool, columns: TableColumns | None = None
+    inputs: Sequence[str | os.PathLike[str]],
+    recursive: bool,
+    columns: TableColumns | None = None,
+    keep_repeats: bool = False,
 ) -> ListedImages:
     """The images of an index or of parquet tables, by split in the order of rows; addresses; or those of `list_files`.
 
@@ -54,6 +59,7 @@ def list_images(
         inputs: IMAGES of the command line.
         recursive: whether folders in folders count.
         columns: columns of a table that are given by name.
+        keep_repeats: see `list_files`.
 
     Raises:
         UsageError: there is an index or a table among several inputs.
@@ -64,31 +70,35 @@ def list_images(
     columns = columns or TableColumns()
     if any(is_far(name) and not is_parquet(name) for name in names):
         columns.refuse(names[0])
-        return _addresses(names)
+        return _addresses(names, (1,) * len(names))
     indexed = [name for name in names if is_parquet(name)]
     if not indexed:
-        listed = list_files(inputs, recursive, columns)
-        return _addresses(listed.paths) if any(map(is_far, listed.paths)) else listed
+        listed = list_files(inputs, recursive, columns, keep_repeats)
+        return _addresses(listed.paths, listed.counts) if any(map(is_far, listed.paths)) else listed
     if len(names) > 1:
         raise UsageError(f"IMAGES has {indexed[0]} among other inputs", "give one index or table, and nothing else")
     from vit.data.parquet.open import list_parquet_images  # imports numpy
 
     splits = list_parquet_images(indexed[0], columns).splits.values()
-    return ListedImages([path for samples in splits for path in samples.paths], next(iter(splits)).reader)
+    paths = [path for samples in splits for path in samples.paths]
+    return ListedImages(paths, next(iter(splits)).reader, counts=(len(paths),))
 
 
-def _addresses(names: list[str]) -> ListedImages:
+def _addresses(names: list[str], counts: tuple[int, ...]) -> ListedImages:
     """Images on other machines."""
     from vit.data.shards.far import FarImages
 
     near = next((name for name in names if not is_far(name)), None)
     if near is not None:
         raise UsageError(f"IMAGES has the file {near} among addresses", "give files or addresses, not both")
-    return ListedImages(names, FarImages())
+    return ListedImages(names, FarImages(), counts=counts)
 
 
 def list_files(
-    inputs: Sequence[str | os.PathLike[str]], recursive: bool, columns: TableColumns | None = None
+    inputs: Sequence[str | os.PathLike[str]],
+    recursive: bool,
+    columns: TableColumns | None = None,
+    keep_repeats: bool = False,
 ) -> ListedImages:
     """Every file that the inputs name, once, as the user would write it.
 
@@ -103,40 +113,49 @@ def list_files(
         inputs: files, folders, patterns and lists.
         recursive: whether folders in folders count.
         columns: columns of a table that are given by name.
+        keep_repeats: whether a file that several inputs name stands for each of them. Rows of the command line are one
+            per file. A program pairs its own list with the answers by position, so none may be left out.
 
     Raises:
         UsageError: a column is given, and an input has none of this name.
         DataError: an input does not exist or has no match; or there is not a single file.
     """
     columns = columns or TableColumns()
-    if inputs and all(_is_list(os.path.expanduser(os.fspath(item))) for item in inputs):
-        return ListedImages([name for item in inputs for name in _listed(Path(item).expanduser(), columns)])
-    for item in inputs[:1]:
-        columns.refuse(os.fspath(item))
-    found: dict[str, None] = {}
     skipped_folders: dict[str, int] = {}
-    for given in (os.fspath(item) for item in inputs):
-        name = os.path.expanduser(given)
-        if os.path.isdir(name):
-            below, skipped = _in_folder(name, recursive)
-            if skipped:
-                skipped_folders[given] = skipped
-            found.update(dict.fromkeys(below))
-        elif os.path.lexists(name):
-            found[name] = None
-        elif glob.has_magic(name):
-            matches = sorted(path for path in glob.glob(name, recursive=True) if not os.path.isdir(path))
-            if not matches:
-                raise DataError(f"{given} matches no file", "check the pattern, and quote it if your shell changes it")
-            found.update(dict.fromkeys(matches))
-        else:
-            raise DataError(f"there is no {given}", "give files, folders or patterns such as 'photos/*.jpg'")
-    if not found:
+    if inputs and all(_is_list(os.path.expanduser(os.fspath(item))) for item in inputs):
+        found = [_listed(Path(item).expanduser(), columns) for item in inputs]
+        keep_repeats = True
+    else:
+        for item in inputs[:1]:
+            columns.refuse(os.fspath(item))
+        found = [_named(os.fspath(item), recursive, skipped_folders) for item in inputs]
+    paths = [path for part in found for path in part]
+    if not paths:
         count = sum(skipped_folders.values())
         more = f" ({count:,} folder{'s' * (count != 1)} in it)" if count else ""
         fix = "add --recursive to read the folders in it" if skipped_folders else "give a folder that holds images"
         raise DataError(f"{', '.join(str(item) for item in inputs)} holds no files{more}", fix)
-    return ListedImages(list(found), skipped_folders=skipped_folders)
+    if keep_repeats:
+        return ListedImages(paths, skipped_folders=skipped_folders, counts=tuple(map(len, found)))
+    return ListedImages(list(dict.fromkeys(paths)), skipped_folders=skipped_folders)
+
+
+def _named(given: str, recursive: bool, skipped_folders: dict[str, int]) -> list[str]:
+    """The files that one input names. Folders in it that are not read are counted in `skipped_folders`."""
+    name = os.path.expanduser(given)
+    if os.path.isdir(name):
+        files, skipped = _in_folder(name, recursive)
+        if skipped:
+            skipped_folders[given] = skipped
+        return files
+    if os.path.lexists(name):
+        return [name]
+    if not glob.has_magic(name):
+        raise DataError(f"there is no {given}", "give files, folders or patterns such as 'photos/*.jpg'")
+    matches = sorted(path for path in glob.glob(name, recursive=True) if not os.path.isdir(path))
+    if not matches:
+        raise DataError(f"{given} matches no file", "check the pattern, and quote it if your shell changes it")
+    return matches
 
 
 def _is_list(name: str) -> bool:

@@ -76,10 +76,8 @@ def is_one(images: object) -> bool:
     return isinstance(images, str | os.PathLike | PillowImage) or not isinstance(images, Iterable)
 
 
-def named(image: Image, index: int, preprocess: Preprocess) -> Named:
-    """An image with the name of its row. Raises UsageError for objects of other types."""
-    if isinstance(image, str | os.PathLike):
-        return os.fspath(image), os.fspath(image)
+def named(image: InMemory, index: int, preprocess: Preprocess) -> Named:
+    """An image in memory with the name of its row. Raises UsageError for objects of other types."""
     if not isinstance(image, PillowImage | np.ndarray | Tensor):
         raise UsageError(f"image {index} is of type {type(image).__name__}", TAKEN)
     name = name_of(image, index)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import cast
 
@@ -25,7 +26,7 @@ from vit.inference.engines.engine_names import ONNX, OPENVINO, EngineName, check
 from vit.inference.engines.onnx_engine import OnnxEngine
 from vit.inference.engines.openvino_engine import OpenVinoEngine
 from vit.inference.engines.openvino_model import read as read_openvino
-from vit.inference.files import list_images
+from vit.inference.files import ListedImages, list_images
 from vit.inference.pipeline import rows_of
 from vit.inference.prediction import Image, Named, Prediction, is_one, named, read_input, status_of
 from vit.inference.scored_labels import above
@@ -100,27 +101,32 @@ class Predictor:
         recursive: bool = False,
         batch_size: int = BATCH_SIZE,
     ) -> Iterator[Prediction]:
-        """One Prediction for each image, in order, as they come.
+        """One Prediction for each image, in order, as they come. An image that is given twice has two.
 
         Args:
-            images: files, folders or patterns; or PIL images, uint8 arrays (H, W) or (H, W, 3), uint8 tensors
-                (3, H, W), or batches of these. An image without a file is called "image 0", "image 1", ... An animated
-                or multi-page PIL image gives the frame that it shows.
+            images: files, folders or patterns, PIL images, uint8 arrays (H, W) or (H, W, 3), uint8 tensors (3, H, W),
+                or batches of these. A folder or a pattern stands for its files, in order. An image without a file is
+                called by its place in the list: "image 0", "image 1", ... An animated or multi-page PIL image gives
+                the frame that it shows.
             top_k: number of classes in `top`.
             recursive: whether to read folders in folders.
             batch_size: number of images in a forward pass.
         """
         _check_counts(top_k=top_k, batch_size=batch_size)
         inputs = cast(Iterable[Image], [images] if is_one(images) else images)
-        names, rows = list[str | os.PathLike[str]](), list[Named]()
+        paths, rows = list[str | os.PathLike[str]](), list[Named | None]()  # None: the next of the paths
         for index, item in enumerate(inputs):
             if isinstance(item, str | os.PathLike):
-                names.append(item)
-            rows.append(named(item, index, self.preprocess))
-        if len(names) == len(rows):
-            listed = list_images(names, recursive)
-            return self.predict_files(listed.paths, top_k, batch_size, listed.reader)
-        return self._predict(rows, top_k, batch_size)
+                paths.append(item)
+                rows.append(None)
+            else:
+                rows.append(named(item, index, self.preprocess))
+        listed = list_images(paths, recursive, keep_repeats=True) if paths or not rows else ListedImages([])
+        files, counts = iter(listed.paths), iter(listed.counts)
+        found: list[Named] = []
+        for row in rows:
+            found += [row] if row is not None else [(path, path) for path in islice(files, next(counts))]
+        return self._predict(found, top_k, batch_size, listed.reader)
 
     def predict_files(
         self,
