@@ -130,6 +130,27 @@ def test_a_csv_with_classes_in_another_order(vit, colors_run, colors, here):
 
 
 @pytest.mark.faults("D7")
+def test_test_images_of_one_class_or_without_training_images_are_measured(vit, colors_run, colors, here):
+    """They were refused with advice for a training."""
+    shutil.copytree(colors / "red", here / "one" / "red")
+    shutil.copytree(colors / "red", here / "kept" / "test" / "red")
+    (here / "list.csv").write_text("".join(f"{line}\n" for line in (
+        "path,label,split", *(f"{colors / 'red' / f'{number:02}.png'},red,test" for number in range(14)))
+    ))  # fmt: skip
+    answers = [vit("evaluate", colors_run, name, "--include_seen", "--output", f"of_{place}")
+               for place, name in enumerate(("one", "kept", "list.csv"))]  # fmt: skip
+    assert [answer.code for answer in answers] == [0, 0, 0], [answer.err for answer in answers]
+    found = [measured(here / f"of_{place}") for place in range(3)]
+    assert found[0]["metrics"] == found[1]["metrics"] == found[2]["metrics"] and found[0]["images"] == 14
+    metrics = found[0]["metrics"]
+    assert metrics["balanced_accuracy"]["value"] == pytest.approx(metrics["acc1"]["value"])
+    assert all(one["low"] <= one["value"] <= one["high"] for name, one in metrics.items() if name not in ("ece", "nll"))
+    assert (
+        "2 of 3 classes have no image here" in answers[0].out and "no image of 2 classes: blue, green" in answers[0].err
+    )
+
+
+@pytest.mark.faults("D7")
 def test_unknown_classes_are_named(vit, colors_run, colors, here):
     shutil.copytree(colors / "red", here / "some" / "red")
     shutil.copytree(colors / "blue", here / "some" / "violet")

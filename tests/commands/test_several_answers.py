@@ -93,6 +93,30 @@ def test_labels_of_other_data_are_matched_by_name(vit, labels_run, labels_csv, h
     assert answer.code == 3 and "has labels that the model does not know: roof" in answer.err
 
 
+@pytest.mark.faults("D7")
+def test_a_label_that_lists_never_name_is_absent_so_that_false_alarms_count(vit, labels_run, labels_csv, here):
+    """It was unknown, and exact match was too good. Lists may also be of test images alone, without any label."""
+    paths = [labels_csv.parent / f"{n:02}.png" for n in range(12)]
+    both = [("top" if n % 2 else "") + ("|left" if n % 6 == 3 else "") for n in range(12)]
+    lists = [f"{path},{text},test" for path, text in zip(paths, both, strict=True)]
+    (here / "lists.csv").write_text("\n".join(["path,labels,split", *lists]))
+    columns = [f"{path},{'top' in text:d},{'left' in text:d},0" for path, text in zip(paths, both, strict=True)]
+    (here / "columns.csv").write_text("\n".join(["path,top,left,bright", *columns]))  # no image has the label bright
+    (here / "none.csv").write_text("\n".join(["path,labels", *(f"{path}," for path in paths)]))
+    found = {}
+    for name in ("lists", "columns", "none"):
+        answer = vit("evaluate", labels_run.path, f"{name}.csv", "--include_seen", "--output", name)
+        assert answer.code == 0, answer.err
+        found[name] = json.loads((here / name / "metrics.json").read_text())
+        assert ("they count as absent from all images" in answer.err) == (name != "columns"), answer.err
+        assert "no image has it" in answer.out
+    assert found["lists"]["metrics"] == found["columns"]["metrics"]
+    assert found["lists"]["per_label"] == found["columns"]["per_label"]
+    bright = next(row for row in found["lists"]["per_label"] if row["label"] == "bright")
+    assert (bright["images"], bright["positives"]) == (12, 0) and "ap" not in bright
+    assert "map" not in found["none"]["metrics"] and found["none"]["metrics"]["exact_match"]["value"] < 1
+
+
 def test_the_page_of_a_run_has_every_label(labels_run):
     assert "could not be drawn" not in labels_run.answer.err, labels_run.answer.err
     html = (labels_run.path / "report.html").read_text()

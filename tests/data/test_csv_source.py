@@ -162,3 +162,16 @@ def test_groups_that_people_would_take_for_one_are_one_or_are_told(tmp_path: Pat
     assert source.splits["train"].groups == ("p 1", "p 1", "P  1")
     (note,) = twin_notes(source)
     assert note.startswith("WARNING: groups 'P  1' and 'p 1' differ only in case, spaces or Unicode form")
+
+
+@pytest.mark.faults("D7")
+@pytest.mark.parametrize(
+    "content", ["path,label\n1.jpg,a\n", "path,label,split\n1.jpg,a,test\n", "path,label,group,split\n1.jpg,a,g,test\n"]
+)
+def test_a_table_to_measure_may_have_one_class_and_no_training_images(tmp_path, content):
+    file = str(table(tmp_path, content))
+    with pytest.raises(DataError):
+        open_source(file)
+    source = open_source(file, to_measure=True)
+    (samples,) = source.splits.values()
+    assert source.class_names == ("a",) and samples.paths == ["1.jpg"] and samples.labels.tolist() == [0]

@@ -86,3 +86,25 @@ def test_a_column_named_like_a_path_is_left_out_with_a_note(tmp_path):
     (note,) = (note for note in source.notes if "left out" in note)
     assert source.class_names == ("a", "b") and "'image', 'fold', named like a path, split or group" in note
     assert "rename it if it is a label" in note
+
+
+@pytest.mark.faults("D7")
+@pytest.mark.parametrize(
+    ("content", "names", "expected"),
+    [
+        ("path,b,a\n1.jpg,1,0\n2.jpg,1,\n", ("a", "b"), [[0, 1], [-1, 1]]),  # no image has a, and all have b
+        ("path,a\n1.jpg,0\n2.jpg,1\n", ("a",), [[0], [1]]),
+        ("path,b,a,split\n1.jpg,1,0,test\n2.jpg,0,0,test\n", ("a", "b"), [[0, 1], [0, 0]]),
+        ("path,labels,split\n1.jpg,a,test\n2.jpg,?b,test\n", ("a", "b"), [[1, 0], [0, -1]]),
+        ("path,labels\n1.jpg,?b\n2.jpg,\n", ("b",), [[-1], [0]]),  # other labels of the model are known to be absent
+        ("path,labels\n1.jpg,\n2.jpg,\n", (), [[], []]),
+    ],
+)
+def test_a_table_to_measure_may_lack_what_a_training_needs(tmp_path, content, names, expected):
+    file = str(table(tmp_path, content))
+    with pytest.raises(DataError):
+        open_source(file)
+    source = open_source(file, to_measure=True)
+    (samples,) = source.splits.values()
+    assert source.class_names == names and samples.paths == ["1.jpg", "2.jpg"]
+    assert samples.labels.tolist() == expected and source.has_label_lists == ("labels" in content)

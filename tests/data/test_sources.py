@@ -81,6 +81,27 @@ def test_what_cannot_be_a_data_set_is_named(tmp_path: Path) -> None:
     assert "fifo.csv" in refused(tmp_path / "fifo.csv")
 
 
+@pytest.mark.faults("D7")
+def test_images_to_measure_need_no_training_images_and_no_second_class(tmp_path: Path) -> None:
+    one = open_source(str(touch(tmp_path / "one", "a/1.jpg")), to_measure=True)
+    assert one.class_names == ("a",) and list(one.splits) == ["train"]
+    for folder, split in (("test", "test"), ("val", "validation")):
+        found = open_source(str(touch(tmp_path / f"of_{folder}", f"{folder}/a/1.jpg")), to_measure=True)
+        assert labels(found, split) == {f"{folder}/a/1.jpg": "a"} and list(found.splits) == [split]
+    both = touch(tmp_path / "both", "train/b/1.jpg", "test/a/1.jpg", "test/b/1.jpg")
+    assert "lack: 'a'" in refused(both)
+    assert labels(open_source(str(both), to_measure=True), "test") == {"test/a/1.jpg": "a", "test/b/1.jpg": "b"}
+    for wrong, words in (
+        (touch(tmp_path / "flat", "1.jpg"), "no class folders (1 images"),
+        (touch(tmp_path / "loose", "test/1.jpg"), "test is taken for the test split and has no class folders"),
+        (touch(tmp_path / "raw", "test/a/1.dng"), "raw has no images (1 files ending in .dng)"),
+        (touch(tmp_path / "beside", "test/1.jpg", "b/1.jpg"), "no class folders; beside it: b/"),
+    ):
+        assert words in refused(wrong, allow_empty=True, to_measure=True)
+    (tmp_path / "empty" / "a").mkdir(parents=True)
+    assert "empty has no images" in refused(tmp_path / "empty", allow_empty=True, to_measure=True)
+
+
 def test_typo_in_a_data_set_name() -> None:
     with pytest.raises(UsageError, match="did you mean 'fashion_mnist'"):
         open_source("fashion_mnst")

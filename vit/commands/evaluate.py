@@ -71,7 +71,7 @@ def evaluate(
 
     Args:
         model: a run folder, a checkpoint, or an exported .onnx or .xml file
-        data: DATA as for vit train; null: the images of the run
+        data: DATA as for vit train, also test images alone or of one class; null: the images of the run
         split: auto: test, else validation, else all
         include_seen: also score images of DATA that the run was trained, validated or calibrated on, which are
             left out otherwise
@@ -217,7 +217,7 @@ def _source(
         return images_of_run(run, read_recipe(run.config_path), root)
     if run is not None:
         columns = columns_for(data, columns, read_recipe(run.config_path).data.columns)
-    source = open_source(data, root, allow_empty=True, columns=columns)  # a class without images is not measured
+    source = open_source(data, root, allow_empty=True, columns=columns, to_measure=True)
     say_notes(source, reporter)
     if groups is not None or run is None:
         return with_groups(source, groups, "--groups")

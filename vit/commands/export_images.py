@@ -93,7 +93,7 @@ def labeled_samples(
     if data is None:
         source = _of_run(model, "--measure DATA")
     else:
-        source = open_source(data, allow_empty=True, columns=columns_for(data, TableColumns(), of_run))
+        source = open_source(data, allow_empty=True, columns=columns_for(data, TableColumns(), of_run), to_measure=True)
         say_notes(source, reporter)
     if data is not None and run is not None:
         source = in_groups_of_run(source, run, reporter)

@@ -12,7 +12,7 @@ from vit.console import ProgressReport, Reporter
 from vit.data.contents import read_contents
 from vit.data.copies import copied_words
 from vit.data.groups import leak_note, with_groups
-from vit.data.label_text import NOT_KNOWN
+from vit.data.label_text import ABSENT, NOT_KNOWN
 from vit.data.split import read_splits
 from vit.errors import DataError, UsageError
 from vit.training.run_images import MEASURED, SEEN, SeenImages, check_contents, groups_in_training
@@ -219,14 +219,19 @@ def _spelled_alike(source: "Source", class_names: Sequence[str]) -> "Source":
 def _with_model_labels(
     samples: "Samples", source: "Source", class_names: Sequence[str], reporter: Reporter
 ) -> "Samples":
-    """The same for images with several labels. A label that the data set does not have is unknown, not absent."""
+    """The same for images with several labels.
+
+    A label that the data set does not have is unknown. Where images list their labels, no image has it.
+    """
     columns = {name: samples.label_rows[:, number] for number, name in enumerate(source.class_names)}
-    nothing = np.full(len(samples), NOT_KNOWN, dtype=np.int8)
+    nothing = np.full(len(samples), ABSENT if source.has_label_lists else NOT_KNOWN, dtype=np.int8)
     labels = np.stack([columns.get(name, nothing) for name in class_names], axis=1)
     missing = [name for name in class_names if name not in columns]
     if missing:
         some = ", ".join(missing[:SHOWN_CLASSES])
-        reporter.notice(f"{source.name} has no labels {some}: their predictions are not measured")
+        are_measured = "they count as absent from all images"
+        what = are_measured if source.has_label_lists else "their predictions are not measured"
+        reporter.notice(f"{source.name} has no labels {some}: {what}")
     return replace(samples, labels=labels)
 
 

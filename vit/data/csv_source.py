@@ -12,7 +12,7 @@ from vit.data.samples import Source, label_files
 from vit.errors import DataError
 
 
-def read_csv_source(path: Path, wanted: TableColumns) -> Source:
+def read_csv_source(path: Path, wanted: TableColumns, to_measure: bool = False) -> Source:
     """List the images of a CSV. Its columns tell whether an image has one class or several labels.
 
     A column of labels that is given by name has one class for each image, unless it is called labels or alike.
@@ -20,6 +20,7 @@ def read_csv_source(path: Path, wanted: TableColumns) -> Source:
     Args:
         path: the file.
         wanted: columns that are given by name.
+        to_measure: as for `open_source`.
 
     Raises:
         UsageError: a given column does not exist.
@@ -28,13 +29,13 @@ def read_csv_source(path: Path, wanted: TableColumns) -> Source:
     given = given_columns(wanted)
     columns, has_others = columns_of(path, given)
     if "labels" in given or ("label" not in columns and "labels" in columns):
-        return read_label_lists(path, given)
+        return read_label_lists(path, given, to_measure)
     if "label" not in columns and "path" in columns and has_others:
-        return read_label_columns(path, given)
-    return _read_classes(path, given)
+        return read_label_columns(path, given, to_measure)
+    return _read_classes(path, given, to_measure)
 
 
-def _read_classes(path: Path, given: Mapping[str, str]) -> Source:
+def _read_classes(path: Path, given: Mapping[str, str], to_measure: bool) -> Source:
     """List the images of a CSV with the columns path and label, and optionally split and group."""
     table = read_image_csv(path, ("path", "label"), ("split", "group"), given)
     rows: dict[str, list[tuple[str, str]]] = {"train": []}  # split -> path and class name of each file
@@ -50,12 +51,15 @@ def _read_classes(path: Path, given: Mapping[str, str]) -> Source:
         files.add(file_name, line)
         rows.setdefault(split, []).append((file_name, label))
         groups.setdefault(split, []).append(listed_groups.of(row, where))
-    class_names = tuple(sorted({name for _, name in rows["train"]}))
+    defining = rows.values() if to_measure else [rows["train"]]
+    class_names = tuple(sorted({name for listed in defining for _, name in listed}))
     if not class_names:
         raise DataError(f"{path} has no training images", "leave split empty or write train")
-    root, reader = place_of(path, [file_name for file_name, _ in rows["train"]])
+    root, reader = place_of(path, [file_name for listed in rows.values() for file_name, _ in listed[:1]])
     splits = {
-        split: label_files(root, listed, class_names, str(path), groups[split] if listed_groups else None, reader)
+        split: label_files(
+            root, listed, class_names, str(path), groups.get(split, []) if listed_groups else None, reader
+        )
         for split, listed in rows.items()
     }
     notes = [table.note] if table.note else []

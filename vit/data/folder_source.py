@@ -12,12 +12,13 @@ from vit.data.samples import Source, label_files
 from vit.errors import DataError, EmptyClassError
 
 
-def read_folder_source(root: Path, allow_empty: bool) -> Source:
+def read_folder_source(root: Path, allow_empty: bool, to_measure: bool = False) -> Source:
     """List the images of a folder of class folders, or of a folder of splits with class folders.
 
     Args:
         root: the folder.
         allow_empty: accept class folders without images.
+        to_measure: as for `open_source`.
 
     Raises:
         EmptyClassError: a class folder has no images.
@@ -30,19 +31,22 @@ def read_folder_source(root: Path, allow_empty: bool) -> Source:
             raise DataError(f"{root} has {' and '.join(folders)}, both for {split}", "keep one of them")
     if not any(found.values()):
         _check_layout(root, names)
-        return _read_splits(root, {"train": ""}, allow_empty, [])
-    if not found["train"]:
+        return _read_splits(root, {"train": ""}, allow_empty, [], to_measure)
+    if not found["train"] and not to_measure:
         given = next(folders[0] for folders in found.values() if folders)
         raise DataError(f"{root} has {given}/ but no train/", "name the folder of training images train/")
     chosen = {split: folders[0] for split, folders in found.items() if folders}
     others = [name for name in names if name not in chosen.values()]
-    if others and not subfolders(root / chosen["train"], Counter()):
+    split, first = next(iter(chosen.items()))
+    if (others or to_measure) and not subfolders(root / first, Counter()):
+        kind = {"train": "training"}.get(split, split)
         raise DataError(
-            f"{root / chosen['train']} is taken for the training split and has no class folders; beside it: "
-            f"{', '.join(f'{name}/' for name in others[:5])}",
-            f"if {chosen['train']}/ is a class, rename it, or give a CSV",
+            f"{root / first} is taken for the {kind} split and has no class folders"
+            + f"; beside it: {', '.join(f'{name}/' for name in others[:5])}" * bool(others),
+            f"if {first}/ is a class, rename it, or give a CSV",
         )
-    return _read_splits(root, chosen, allow_empty, [f"skipped {name}/, which lies beside train/" for name in others])
+    notes = [f"skipped {name}/, which lies beside {'train' if split == 'train' else first}/" for name in others]
+    return _read_splits(root, chosen, allow_empty, notes, to_measure)
 
 
 def _check_layout(root: Path, names: list[str]) -> None:
@@ -71,7 +75,7 @@ def _has_split(folder: Path, split: str) -> bool:
         return any(entry.name.casefold() in SPLIT_SYNONYMS[split] and entry.is_dir() for entry in entries)
 
 
-def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: list[str]) -> Source:
+def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: list[str], to_measure: bool) -> Source:
     """List the class folders of each split.
 
     Args:
@@ -103,9 +107,11 @@ def _read_splits(root: Path, folders: dict[str, str], allow_empty: bool, notes: 
     if skipped:
         notes.append(f"skipped: {describe_skipped(skipped)}")
         notes += filter(None, [how_to_convert_skipped(skipped, root)])
-    if class_names["train"] and not rows["train"] and skipped:
+    defining = list(folders) if to_measure else ["train"]  # splits whose class folders are the classes
+    names = tuple(dict.fromkeys(name for split in defining for name in class_names[split]))
+    if names and not any(rows[split] for split in defining) and skipped:
         fix = how_to_convert_skipped(skipped, root) or LAYOUT
-        raise DataError(f"{root} has no training images ({describe_skipped(skipped)})", fix)
-    names = tuple(class_names["train"])
+        kind = "images" if to_measure else "training images"
+        raise DataError(f"{root} has no {kind} ({describe_skipped(skipped)})", fix)
     splits = {split: label_files(root, files, names, f"{root / folders[split]}") for split, files in rows.items()}
     return Source(root.resolve().name, names, splits, notes)

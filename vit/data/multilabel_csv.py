@@ -8,6 +8,7 @@ cells -1 may mean unknown, as in CheXpert, and is refused.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,12 +35,13 @@ class _Row(NamedTuple):
     group: str
 
 
-def read_label_lists(path: Path, given: Mapping[str, str]) -> Source:
+def read_label_lists(path: Path, given: Mapping[str, str], to_measure: bool = False) -> Source:
     """List the images of a CSV with the columns path and labels, and optionally split. A label not named is absent.
 
     Args:
         path: the file.
         given: {our column: its name in the file} of columns that are given by name.
+        to_measure: as for `open_source`.
 
     Raises:
         DataError: a row is wrong, a file is missing, or a label cannot be learned.
@@ -65,7 +67,11 @@ def read_label_lists(path: Path, given: Mapping[str, str]) -> Source:
             ) from error
         if any("\udc80" <= letter <= "\udcff" for letter in text):
             raise DataError(f"{path}, line {line}: labels {text!r} are not UTF-8", "save the file as UTF-8 CSV")
-    rows = _rows_by_split(path, table, parsed)
+    rows = _rows_by_split(path, table, parsed, to_measure)
+    notes = [table.note] if table.note else []
+    if to_measure:
+        names = tuple(sorted({name for labels in parsed for name in labels}))
+        return replace(_source(path, names, rows, ABSENT, notes, to_measure), has_label_lists=True)
     names = tuple(sorted({name for row in rows["train"] for name, value in row.labels.items() if value == PRESENT}))
     for row in (row for split_rows in rows.values() for row in split_rows):
         for name in row.labels.keys() - set(names):
@@ -73,15 +79,15 @@ def read_label_lists(path: Path, given: Mapping[str, str]) -> Source:
                 f"{path}, line {row.line}: no training image has the label {name!r} (known: {_listed(names)})",
                 "correct the name, remove the label, or add training images with it",
             )
-    return _source(path, names, rows, ABSENT, [table.note] if table.note else [])
+    return replace(_source(path, names, rows, ABSENT, notes, to_measure), has_label_lists=True)
 
 
-def read_label_columns(path: Path, given: Mapping[str, str]) -> Source:
+def read_label_columns(path: Path, given: Mapping[str, str], to_measure: bool = False) -> Source:
     """List the images of a CSV with the column path and one column of 0 and 1 for each label, and optionally split.
 
     Args:
         path: the file.
-        given: as for `read_label_lists`.
+        given, to_measure: as for `read_label_lists`.
 
     Raises:
         DataError: a cell is neither 0, 1 nor empty, a row is wrong, a file is missing, or a label cannot be learned.
@@ -110,8 +116,8 @@ def read_label_columns(path: Path, given: Mapping[str, str]) -> Source:
         values |= dict.fromkeys(_MINUS, ABSENT)
         notes.append(f"{path.name}: the labels are -1 and 1; -1 is read as absent")
     parsed = [{name: values[cell] for name, cell in zip(names, row, strict=True)} for row in cells]
-    rows = _rows_by_split(path, table, parsed)
-    return _source(path, tuple(sorted(names)), rows, NOT_KNOWN, notes)
+    rows = _rows_by_split(path, table, parsed, to_measure)
+    return _source(path, tuple(sorted(names)), rows, NOT_KNOWN, notes, to_measure)
 
 
 def _check_cells(path: Path, table: ImageTable, names: list[str], cells: list[list[str]]) -> None:
@@ -146,7 +152,9 @@ def _place(table: ImageTable, names: list[str], cells: list[list[str]], wanted: 
     )
 
 
-def _rows_by_split(path: Path, table: ImageTable, parsed: list[dict[str, int]]) -> dict[str, list[_Row]]:
+def _rows_by_split(
+    path: Path, table: ImageTable, parsed: list[dict[str, int]], to_measure: bool
+) -> dict[str, list[_Row]]:
     """{split: rows}, with every file looked for."""
     rows: dict[str, list[_Row]] = {"train": []}
     files, groups = ListedFiles(path), ListedGroups(table)
@@ -156,35 +164,40 @@ def _rows_by_split(path: Path, table: ImageTable, parsed: list[dict[str, int]]) 
             raise DataError(f"{path}, line {line}: an empty path", "fill it in or remove the line")
         files.add(cells["path"], line)
         rows.setdefault(split, []).append(_Row(line, cells["path"], labels, groups.of(cells, f"{path}, line {line}")))
-    if not rows["train"]:
+    if not rows["train"] and not to_measure:
         raise DataError(f"{path} has no training images", "leave split empty or write train")
     return rows
 
 
-def _source(path: Path, names: tuple[str, ...], rows: dict[str, list[_Row]], missing: int, notes: list[str]) -> Source:
+def _source(
+    path: Path, names: tuple[str, ...], rows: dict[str, list[_Row]], missing: int, notes: list[str], to_measure: bool
+) -> Source:
     """The source of checked rows.
 
     Args:
         missing: value of a label that a row does not name.
     """
-    if len(names) < 2:
+    if len(names) < 2 and not to_measure:
         raise DataError(
             f"{path} has {len(names)} label{'s' * (len(names) != 1)}; several labels for an image need two or more",
             "for one yes/no question, name the column label and give each image one of two classes",
         )
-    root, reader = place_of(path, [row.path for row in rows["train"]])
+    root, reader = place_of(path, [row.path for split_rows in rows.values() for row in split_rows[:1]])
     splits = {}
     for split, listed in rows.items():
         labels: LabelRows = np.array(
             [[row.labels.get(name, missing) for name in names] for row in listed], dtype=np.int8
-        )
+        ).reshape(len(listed), len(names))
         known = (labels != NOT_KNOWN).any(axis=1)
+        if to_measure and missing == ABSENT:  # what a list does not name is known: other labels of the model are absent
+            known[:] = True
         groups = tuple(row.group for row in listed) if any(row.group for row in listed) else None
         images = Samples([row.path for row in listed], labels, root, groups=groups, reader=reader)
         splits[split] = images.select(np.flatnonzero(known))
         if not known.all():
             notes.append(f"left out {(~known).sum():,} of {len(listed):,} {split} images, of which no label is known")
-    _check_variety(path, names, splits["train"].label_rows)
+    if not to_measure:
+        _check_variety(path, names, splits["train"].label_rows)
     return Source(path.stem, names, splits, notes)
 
 

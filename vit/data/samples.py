@@ -123,10 +123,13 @@ class Source:
     Attributes:
         name: short name for run folders and tables.
         class_names: class names in the order of their numbers, or the names of the K labels that an image may have. The
-            training images alone define them.
-        splits: {"train", and where present "validation" and "test": images}.
+            training images alone define them; those of all splits, where images are opened to be measured.
+        splits: {"train", and where present "validation" and "test": images}. Images that are opened to be measured may
+            lack "train".
         notes: messages for the user, for example about skipped files or missing classes.
         origin: DATA with the revision that was read, where DATA itself does not tell; else None.
+        has_label_lists: whether each image lists its labels, so that labels with other names than `class_names` are
+            absent, and not unknown.
     """
 
     name: str
@@ -134,6 +137,7 @@ class Source:
     splits: dict[str, Samples]
     notes: list[str] = field(default_factory=list)
     origin: str | None = None
+    has_label_lists: bool = False
 
     @property
     def is_multilabel(self) -> bool:

@@ -13,6 +13,7 @@ https://, s3:// or gs://        an index or a table on other machines, or its fo
 hf:NAME[/CONFIG][@REVISION]     a data set of the Hugging Face hub, from its parquet files
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,7 @@ def open_source(
     download: bool = False,
     allow_empty: bool = False,
     columns: TableColumns | None = None,
+    to_measure: bool = False,
 ) -> Source:
     """List the images of DATA.
 
@@ -49,10 +51,12 @@ def open_source(
         download: let torchvision download missing files.
         allow_empty: accept class folders without images.
         columns: columns of a parquet table or of a CSV that are given by name.
+        to_measure: the images only measure a model that is trained: they may lack training images, and have one class,
+            or labels that all images have or none. Splits without images are left out.
 
     Raises:
         UsageError: DATA is not a file, a folder or a known name; or a column does not exist, or DATA has no columns.
-        DataError: DATA cannot be used to train a classifier.
+        DataError: DATA cannot be used to train, or to measure, a classifier.
         ResourceError: the Hugging Face hub does not give the data set.
     """
     check_data(data)
@@ -60,20 +64,26 @@ def open_source(
     if not (is_parquet(data) or path.is_file()):
         columns.refuse(data)
     if is_parquet(data):
-        source = read_parquet_source(data, columns)
+        source = read_parquet_source(data, columns, needs_train=not to_measure)
     elif path.is_dir() and not (data in KNOWN and is_output(path)):
-        source = read_folder_source(path, allow_empty)
+        source = read_folder_source(path, allow_empty, to_measure)
     elif path.is_file() and path.suffix.lower() in ARCHIVES:
         raise DataError(f"{data} is an archive", "unpack it, and give the folder")
     elif path.is_file():
-        source = read_csv_source(path, columns)
+        source = read_csv_source(path, columns, to_measure)
     elif data == DIGITS:
         source = _digits()
     else:
         from vit.data.torchvision_source import read_torchvision_source  # not above: a wrong folder needs no torch
 
         source = read_torchvision_source(data, root, download)
-    _check(source, data)
+    if to_measure:
+        source = replace(source, splits={split: one for split, one in source.splits.items() if len(one)})
+        if not source.splits:
+            raise DataError(f"{data} has no images", LAYOUT)
+    else:
+        _check(source, data)
+    _add_notes(source)
     return source
 
 
@@ -95,7 +105,7 @@ def columns_for(data: str, given: TableColumns, of_run: TableColumns) -> TableCo
 
 
 def _check(source: Source, data: str) -> None:
-    """Raise DataError if no classifier can be trained; note suspicious class names and missing classes."""
+    """Raise DataError if no classifier can be trained."""
     train = source.splits["train"]
     if len(train) == 0:
         raise DataError(f"{data} has no training images", LAYOUT)
@@ -103,6 +113,10 @@ def _check(source: Source, data: str) -> None:
         raise DataError(
             f"{data} has one class, {source.class_names[0]!r}", "a classifier needs two or more class folders"
         )
+
+
+def _add_notes(source: Source) -> None:
+    """Note suspicious class names and missing classes."""
     kind = "labels" if source.is_multilabel else "classes"
     source.notes.extend(f"{kind} {one!r} and {twin!r} {ALIKE}" for one, twin in twins(source.class_names))
     for split, samples in source.splits.items():

@@ -174,6 +174,17 @@ def test_a_test_split_without_labels_is_left_out(listed, tmp_path):
     assert len(open_images(str(tmp_path / "set"), labels="none").splits["train"]) == 47
 
 
+@pytest.mark.faults("D7")
+def test_tables_to_measure_or_to_predict_need_no_training_images(listed, tmp_path):
+    images, labels = listed
+    write(tmp_path / "set" / "test-00000-of-00001.parquet", images[:5], labels[:5], NAMES)
+    with pytest.raises(DataError, match="has test but no training images"):
+        open_source(str(tmp_path / "set"))
+    source = open_source(str(tmp_path / "set"), to_measure=True)
+    assert {split: len(part) for split, part in source.splits.items()} == {"test": 5} and source.class_names == NAMES
+    assert len(list_parquet_images(str(tmp_path / "set")).splits["test"]) == 5
+
+
 @pytest.mark.faults("L22")
 def test_files_of_another_data_set(listed, tmp_path):
     images, labels = listed

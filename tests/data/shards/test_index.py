@@ -8,6 +8,7 @@ import pytest
 from vit.data.shards.packing import pack
 from vit.data.sources import open_source
 from vit.errors import DataError
+from vit.inference.files import list_images
 
 
 @pytest.fixture
@@ -76,6 +77,19 @@ def test_an_index_of_other_programs_needs_neither_groups_nor_our_columns(shards)
     train = source.splits["train"]
     assert source.class_names == ("blue", "green", "red") and train.groups is None and train.known_hash(0) == ""
     assert np.bincount(train.labels).tolist() == [14, 14, 14]
+
+
+@pytest.mark.faults("D7")
+def test_an_index_of_test_images_alone_is_measured(shards):
+    table = pq.read_table(shards / "index.parquet")
+    place = table.column_names.index("split")
+    all_test = table.set_column(place, "split", pa.array(["test"] * table.num_rows))
+    pq.write_table(all_test.replace_schema_metadata(None), shards / "index.parquet")
+    with pytest.raises(DataError, match="has no training images"):
+        open_source(str(shards))
+    source = open_source(str(shards), to_measure=True)
+    assert source.class_names == ("blue", "green", "red") and list(source.splits) == ["test"]
+    assert len(source.splits["test"]) == 42 == len(list_images([str(shards)], recursive=False).paths)
 
 
 @pytest.mark.faults("S3")

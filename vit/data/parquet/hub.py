@@ -13,7 +13,7 @@ from vit.data.parquet.source import ParquetFiles
 from vit.errors import ResourceError
 
 
-def fetch_files(data: str) -> ParquetFiles:
+def fetch_files(data: str, needs_train: bool = True) -> ParquetFiles:
     """The parquet files of hf:NAME[/CONFIG][@REVISION], fetched or cached. Files of other splits are not fetched.
 
     Raises:
@@ -26,7 +26,7 @@ def fetch_files(data: str) -> ParquetFiles:
     config = choose_config(name, listing.files, listing.configs)
     pinned = HubName(name.repository, config.name if name.config or len(config.files) < len(listing.files) else None)
     pinned = replace(pinned, revision=listing.commit)
-    named = files_of_splits(config.files, str(pinned), config.titles)
+    named = files_of_splits(config.files, str(pinned), config.titles, needs_train)
     splits: dict[str, list[tuple[str, TableFile]]] = {
         split: [(one.removesuffix(PARQUET), LocalFile(_fetched(pinned, one))) for one in files]
         for split, files in named.files.items()
@@ -35,7 +35,7 @@ def fetch_files(data: str) -> ParquetFiles:
     if listing.is_old:
         notes.append(f"the hub was not asked for news: {pinned} is from the cache")
     short = name.repository.rpartition("/")[2]
-    return ParquetFiles(short, str(pinned), splits, notes, has_named_splits=len(splits) > 1, origin=str(pinned))
+    return ParquetFiles(short, str(pinned), splits, notes, has_named_splits=named.decide, origin=str(pinned))
 
 
 def _fetched(name: HubName, file: str) -> Path:

@@ -29,21 +29,29 @@ class NamedSplits:
     """The files of each split.
 
     Attributes:
-        files: {"train", and where present "validation" and "test": names of the files in order}.
+        files: {"train", "validation" and "test", where present: names of the files in order}.
         notes: messages for the user, about files that are left out.
     """
 
     files: dict[str, list[str]]
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def decide(self) -> bool:
+        """Whether the names of the files decide the splits, and not only say that all images are training images."""
+        return self.files.keys() != {"train"}
 
-def files_of_splits(names: Sequence[str], where: str, titles: Mapping[str, str] | None = None) -> NamedSplits:
+
+def files_of_splits(
+    names: Sequence[str], where: str, titles: Mapping[str, str] | None = None, needs_train: bool = True
+) -> NamedSplits:
     """The split of each file.
 
     Args:
         names: paths of the files relative to their folder, with "/" between the parts; at least one.
         where: the folder, for errors.
         titles: {file: name of its split}, where something else than the names of the files says it.
+        needs_train: whether there must be training images.
 
     Raises:
         DataError: numbered files are missing, a split stands under two names, or there are no training images.
@@ -69,7 +77,7 @@ def files_of_splits(names: Sequence[str], where: str, titles: Mapping[str, str] 
             )
         if own:
             files[split] = own
-    if "train" not in files:
+    if "train" not in files and (needs_train or not files):
         raise DataError(
             f"{where} has {', '.join(files)} but no training images", "name the files of the training images train"
         )

@@ -20,12 +20,13 @@ from vit.data.samples import Source
 from vit.data.shards.source import read_index_source
 
 
-def read_parquet_source(data: str, columns: TableColumns | None = None) -> Source:
+def read_parquet_source(data: str, columns: TableColumns | None = None, needs_train: bool = True) -> Source:
     """List the images of an index of shards, or of parquet tables, with their labels.
 
     Args:
         data: path or address of an index, of a table, or of their folder; or hf:NAME.
         columns: columns of a table that are given by name.
+        needs_train: whether there must be training images, which then define the classes.
 
     Raises:
         UsageError: the library for this kind of address is not installed, a column or config does not exist, or a
@@ -33,11 +34,11 @@ def read_parquet_source(data: str, columns: TableColumns | None = None) -> Sourc
         DataError: a file cannot be read, or its columns or rows cannot be used.
         ResourceError: the hub does not give the data set.
     """
-    found, columns = _found(data), columns or TableColumns()
+    found, columns = _found(data, needs_train), columns or TableColumns()
     if found is None:
         columns.refuse(data)
-        return read_index_source(data)
-    return read_tables(found, columns)
+        return read_index_source(data, needs_train)
+    return read_tables(found, columns, needs_train)
 
 
 def is_index(data: str) -> bool:
@@ -46,46 +47,48 @@ def is_index(data: str) -> bool:
     Raises:
         VitError: as for `read_parquet_source`.
     """
-    return not data.startswith(HUB) and _found(data) is None
+    return not data.startswith(HUB) and _found(data, needs_train=False) is None
 
 
 def list_parquet_images(data: str, columns: TableColumns | None = None) -> Source:
-    """List the images of an index of shards, or of parquet tables that need no labels.
+    """List the images of an index of shards, or of parquet tables that need no labels. No split is needed.
 
     Raises:
         VitError: as for `read_parquet_source`.
     """
-    found, columns = _found(data), columns or TableColumns()
+    found, columns = _found(data, needs_train=False), columns or TableColumns()
     if found is None:
         columns.refuse(data)
-        return read_index_source(data)
+        return read_index_source(data, needs_train=False)
     return list_tables(found, columns)
 
 
-def _found(data: str) -> ParquetFiles | None:
+def _found(data: str, needs_train: bool) -> ParquetFiles | None:
     """The tables of DATA; None for an index of shards."""
     if data.startswith(HUB):
         from vit.data.parquet.hub import fetch_files
 
-        return fetch_files(data)
+        return fetch_files(data, needs_train)
     if is_far(data):
-        return _far(data)
+        return _far(data, needs_train)
     path = Path(data).expanduser()
     if path.is_dir():
-        return None if (path / INDEX_NAME).is_file() else local_files(path, path.resolve().name, os.fspath(path))
+        if (path / INDEX_NAME).is_file():
+            return None
+        return local_files(path, path.resolve().name, os.fspath(path), needs_train)
     return _one(path.stem, data, LocalFile(path))
 
 
-def local_files(folder: Path, name: str, where: str) -> ParquetFiles:
+def local_files(folder: Path, name: str, where: str, needs_train: bool) -> ParquetFiles:
     """The tables of a folder, by split."""
-    named = files_of_splits(parquet_names(folder), where)
+    named = files_of_splits(parquet_names(folder), where, needs_train=needs_train)
     splits: dict[str, list[tuple[str, TableFile]]] = {
         split: [(_stem(one), LocalFile(folder / one)) for one in names] for split, names in named.files.items()
     }
-    return ParquetFiles(name, where, splits, named.notes, has_named_splits=len(splits) > 1)
+    return ParquetFiles(name, where, splits, named.notes, has_named_splits=named.decide)
 
 
-def _far(address: str) -> ParquetFiles | None:
+def _far(address: str, needs_train: bool) -> ParquetFiles | None:
     from vit.data.shards.far_files import MissingError, far_files
 
     files = far_files(address)
@@ -103,11 +106,11 @@ def _far(address: str) -> ParquetFiles | None:
     names = [one.removeprefix(prefix) for one in files.names(folder) if one.endswith(PARQUET)]
     if not names:
         raise MissingError(f"there is no {prefix}{INDEX_NAME}, and no other parquet file", "check the address")
-    named = files_of_splits(names, folder)
+    named = files_of_splits(names, folder, needs_train=needs_train)
     splits: dict[str, list[tuple[str, TableFile]]] = {
         split: [(_stem(one), FarFile(f"{prefix}{one}", files)) for one in found] for split, found in named.files.items()
     }
-    return ParquetFiles(PurePosixPath(folder).name, folder, splits, named.notes, True, len(splits) > 1)
+    return ParquetFiles(PurePosixPath(folder).name, folder, splits, named.notes, True, named.decide)
 
 
 def _one(name: str, where: str, file: TableFile, are_far: bool = False) -> ParquetFiles | None:

@@ -56,12 +56,13 @@ class _Rows:
     groups: list[str | None]
 
 
-def read_tables(files: ParquetFiles, columns: TableColumns) -> Source:
+def read_tables(files: ParquetFiles, columns: TableColumns, needs_train: bool = True) -> Source:
     """List the images of parquet tables.
 
     Args:
         files: the tables.
         columns: columns that are given by name.
+        needs_train: whether there must be training images, which then define the classes.
 
     Raises:
         UsageError: a given column does not exist.
@@ -75,13 +76,14 @@ def read_tables(files: ParquetFiles, columns: TableColumns) -> Source:
     reader = _reader(every, files.are_far)
     by_split = rows if files.has_named_splits else {"train": every}
     listed = _listed(by_split, files.has_named_splits)
-    class_names = every[0].columns.class_names or _class_names(listed["train"], files.where)
+    defining = listed["train"] if needs_train else [row for part in listed.values() for row in part]
+    class_names = every[0].columns.class_names or _class_names(defining, files.where, needs_train)
     check_bars(every[0].columns, class_names, columns.label is not None, files.where)
     notes = [*files.notes, *table_notes(every[0].columns, class_names, files.has_named_splits, reader)]
     splits = {}
     for split, part in listed.items():
         unlabelled = [row.where for row in part if row.label is None]
-        if unlabelled and len(unlabelled) == len(part) and split != "train":
+        if unlabelled and len(unlabelled) == len(part) and not (split == "train" and needs_train):
             notes.append(f"left out {split}: none of its {len(part):,} images has a label")
             continue
         if unlabelled:
@@ -244,10 +246,12 @@ def _listed(by_split: dict[str, list[_Rows]], has_named_splits: bool) -> dict[st
     return listed
 
 
-def _class_names(rows: Sequence[_Row], where: str) -> tuple[str, ...]:
-    """The classes of the training images; class numbers are sorted as numbers."""
+def _class_names(rows: Sequence[_Row], where: str, are_training: bool) -> tuple[str, ...]:
+    """The classes of some images; class numbers are sorted as numbers."""
     known = {row.label for row in rows if row.label is not None}
     if not known:
+        if not are_training:
+            raise DataError(f"{where} has no images with labels", "give a table with labels")
         raise DataError(f"{where} has no training images with labels", "write train into the column split")
     if all(re.fullmatch(r"-?[0-9]{1,18}", name) for name in known):
         return tuple(sorted(known, key=lambda name: (int(name), name)))

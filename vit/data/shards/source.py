@@ -10,18 +10,19 @@ from vit.data.shards.reader import LocalShards, ShardReader
 from vit.errors import DataError
 
 
-def read_index_source(data: str) -> Source:
+def read_index_source(data: str, needs_train: bool = True) -> Source:
     """List the images of an index.
 
     Args:
         data: path or address of the index, or of its folder.
+        needs_train: whether there must be training images, which then define the classes.
 
     Raises:
         UsageError: the library for this kind of address is not installed.
         DataError: the index cannot be read, a row is wrong, or a shard is missing.
     """
     if is_far(data):
-        return _far(data)
+        return _far(data, needs_train)
     path = Path(data).expanduser()
     file = path / INDEX_NAME if path.is_dir() else path
     try:
@@ -32,10 +33,10 @@ def read_index_source(data: str) -> Source:
     shards = LocalShards(file.parent)
     shards.check(index, os.fspath(file))
     name = file.resolve().parent.name if file.name == INDEX_NAME else file.stem
-    return source_of_index(index, ShardReader(index, shards, os.fspath(file)), name, os.fspath(file))
+    return source_of_index(index, ShardReader(index, shards, os.fspath(file)), name, os.fspath(file), needs_train)
 
 
-def _far(data: str) -> Source:
+def _far(data: str, needs_train: bool) -> Source:
     from vit.data.shards.far import FarShards
     from vit.data.shards.far_files import far_files
 
@@ -46,10 +47,10 @@ def _far(data: str) -> Source:
     index = read_index(content, address)
     name = folder.rpartition("/")[2] if file_name == INDEX_NAME else file_name.removesuffix(".parquet")
     reader = ShardReader(index, FarShards(folder, files, index), address)
-    return source_of_index(index, reader, name, address)
+    return source_of_index(index, reader, name, address, needs_train)
 
 
-def source_of_index(index: ShardIndex, reader: ShardReader, name: str, where: str) -> Source:
+def source_of_index(index: ShardIndex, reader: ShardReader, name: str, where: str, needs_train: bool) -> Source:
     """The splits of an index, each in the order of its rows.
 
     Args:
@@ -57,6 +58,7 @@ def source_of_index(index: ShardIndex, reader: ShardReader, name: str, where: st
         reader: reader of the images.
         name: name of the data set.
         where: path of the index, for errors.
+        needs_train: as for `read_index_source`.
 
     Raises:
         DataError: there are no training images, or a label is wrong.
@@ -64,9 +66,10 @@ def source_of_index(index: ShardIndex, reader: ShardReader, name: str, where: st
     rows: dict[str, list[int]] = {"train": []}
     for row, split in enumerate(index.splits):
         rows.setdefault(split, []).append(row)
-    if not rows["train"]:
+    if not rows["train"] and needs_train:
         raise DataError(f"{where} has no training images", "write train into the column split, or leave it empty")
-    class_names = index.class_names or tuple(sorted({index.labels[row] for row in rows["train"]}))
+    defining = rows["train"] if needs_train else range(len(index))
+    class_names = index.class_names or tuple(sorted({index.labels[row] for row in defining}))
     splits = {split: _samples(index, own, class_names, reader, where) for split, own in rows.items()}
     return Source(name, class_names, splits)
 
