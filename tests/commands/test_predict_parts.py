@@ -170,6 +170,59 @@ def test_relative_images_are_those_of_one_folder(vit, digits_run, pictures, here
     assert answer.code == 2 and "the folder that IMAGES are relative to" in answer.err
 
 
+@pytest.mark.faults("L13")
+def test_images_that_have_changed_since_are_refused(vit, digits_run, pictures, here):
+    """The rows of the new image were missing, and nothing said so. Parts among the images are no images."""
+    shutil.copytree(pictures, here / "photos")
+    command = ("predict", digits_run.path, "photos", "--recursive", "--parts", "photos/parts", *SIZE)
+    assert vit(*command).code == 0
+    answer = vit(*command)
+    assert answer.code == 0 and "5 of 5 parts are there (24 images in all)" in answer.err, answer.err
+    assert sorted(os.listdir("photos/parts"))[0] == "manifest.parquet" and len(os.listdir("photos/parts")) == 6
+    before = {path: path.read_bytes() for path in (here / "photos" / "parts").iterdir()}
+    Image.new("L", (8, 8)).save("photos/zz.png")
+    answer = vit(*command)
+    assert answer.code == 2 and "25 images now, 1 more than then; photos/zz.png is new" in answer.err, answer.err
+    assert "give another folder to --parts" in answer.err
+    (here / "photos" / "zz.png").rename(here / "photos" / "00.png")
+    assert vit(*command).code == 0  # the same names
+    (here / "photos" / "00.png").unlink()
+    answer = vit(*command)
+    assert answer.code == 2 and "23 images now, 1 fewer than then; image 1 was photos/00.png" in answer.err, answer.err
+    assert {path: path.read_bytes() for path in (here / "photos" / "parts").iterdir()} == before
+
+
+@pytest.mark.faults("L13")
+def test_a_list_that_has_changed_since_is_refused(vit, digits_run, pictures, here):
+    names = [f"{pictures / f'{number:02}.png'}\n" for number in range(3)]
+    (here / "list.txt").write_text("".join(names))
+    command = ("predict", digits_run.path, "list.txt", "--parts", "parts", *SIZE)
+    assert vit(*command).code == 0
+    (here / "list.txt").write_text("".join([names[0], names[2], names[1]]))
+    answer = vit(*command)
+    assert answer.code == 2 and "3 images now, as then; image 2 was" in answer.err and "01.png" in answer.err, (
+        answer.err
+    )
+    (here / "list.txt").write_text("".join(names) + "\n")
+    assert vit(*command).code == 0
+
+
+@linux_only
+def test_one_of_the_processes_that_run_at_the_same_time_compares_the_images(digits_run, pictures, parts, tmp_path):
+    """Listing many millions of files takes long."""
+    moved = pictures.rename(tmp_path / "away")
+    try:
+        with alone(PartsLayout(parts).listing_lock_path):
+            worker = start(tmp_path, "predict", digits_run.path, pictures, "--parts", parts, *SIZE)
+            _, said = finish(tmp_path, worker, 300)
+        assert worker.returncode == 0 and "5 of 5 parts are there" in said, said
+        worker = start(tmp_path, "predict", digits_run.path, pictures, "--parts", parts, *SIZE)
+        _, said = finish(tmp_path, worker, 300)
+        assert worker.returncode == 3 and "there is no" in said, said
+    finally:
+        moved.rename(pictures)
+
+
 @pytest.mark.faults("L14")
 def test_what_is_not_one_row_for_each_image_is_named(vit, digits_run, pictures, parts, here):
     (parts / "part-00000.parquet").write_bytes((parts / "part-00000.parquet").read_bytes()[:900])

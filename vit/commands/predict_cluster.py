@@ -79,8 +79,13 @@ def predict_on_cluster(job: PartsJob, where: ExecutorOptions, fail_on_bad: bool)
         StoppedError: Ctrl-C ended the waiting for SLURM; the tasks go on.
     """
     job.setup.check()
+    with job.open_manifest(lambda: job.listed().paths) as manifest:  # tasks do not list the images while this runs
+        return _follow_tasks(job, manifest, where, fail_on_bad)
+
+
+def _follow_tasks(job: PartsJob, manifest: "Manifest", where: ExecutorOptions, fail_on_bad: bool) -> PredictionSummary:
+    """Start the tasks for the missing parts, and wait for them."""
     files, reporter = PartsLayout(job.folder.absolute()), Reporter()
-    manifest = job.open_manifest(lambda: job.listed().paths)
     before = files.finished()
     num_left = manifest.num_parts - len(before)
     reporter.notice(f"{len(before):,} of {manifest.num_parts:,} parts are there ({manifest.num_rows:,} images in all)")

@@ -3,6 +3,7 @@
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,7 +33,7 @@ class PartsJob:
 
     Attributes:
         setup: the model, and what was asked of it.
-        images: IMAGES; they are listed once, by the first process.
+        images: IMAGES; they are listed by the first of the processes that run at the same time.
         folder: folder of the parts.
         recursive: whether folders in folders are read.
         rows_per_part: number of rows of a part.
@@ -55,11 +56,12 @@ class PartsJob:
             Reporter().notice(listed.not_read)
         return listed
 
-    def open_manifest(self, list_paths: Callable[[], Sequence[str]]) -> "Manifest":
+    def open_manifest(self, list_paths: Callable[[], Sequence[str]]) -> "AbstractContextManager[Manifest]":
         """The manifest, written where there is none.
 
         Args:
-            list_paths: function that lists the images, which is called where there is no manifest.
+            list_paths: function that lists the images. It is called where there is no manifest, or where no other
+                process that runs now has compared the manifest with the images.
         """
         from vit.inference.manifest import open_manifest
 
@@ -75,20 +77,34 @@ def predict_in_parts(job: PartsJob, fail_on_bad: bool) -> PredictionSummary:
     Returns:
         Counts of what this process computed.
     """
-    setup = job.setup
-    setup.check()
-    files, reporter = PartsLayout(job.folder), Reporter()
-    listed: list[ListedImages] = []
+    job.setup.check()
+    readers: list[ImageReader | None] = []
 
+    def list_paths() -> Sequence[str]:
+        listed = job.listed()
+        readers.append(listed.reader)
+        return listed.paths
+
+    with job.open_manifest(list_paths) as manifest:
+        tally = _compute_parts(job, manifest, readers[0] if readers else _reader(job, manifest))
+    reporter, summary = Reporter(), tally.summary(job.folder, gallery=False)
+    if summary.num_files:
+        show_predictions(reporter, summary, tally)
+    check_labeled(summary, fail_on_bad)
+    reporter.next_command(merge_command(job.folder))
+    return summary
+
+
+def _compute_parts(job: PartsJob, manifest: "Manifest", reader: "ImageReader | None") -> PredictionTally:
+    """Compute the parts that no other process computes; counts of their rows.
+
+    Args:
+        reader: what reads the images; None for files.
+    """
     from vit.inference.parts import claimed, write_part
     from vit.inference.rows import ParquetWriter
 
-    def list_paths() -> Sequence[str]:
-        listed.append(job.listed())
-        return listed[0].paths
-
-    manifest = job.open_manifest(list_paths)
-    reader = listed[0].reader if listed else _reader(job, manifest)
+    setup, files, reporter = job.setup, PartsLayout(job.folder), Reporter()
     num_there = len(files.finished())
     reporter.notice(f"{num_there:,} of {manifest.num_parts:,} parts are there ({manifest.num_rows:,} images in all)")
     tally = PredictionTally()
@@ -108,12 +124,7 @@ def predict_in_parts(job: PartsJob, fail_on_bad: bool) -> PredictionSummary:
                 found = predictor.predict_files(manifest.paths(number), num_ranked, job.batch_size, reader)
                 watched = _watched(found, tally, progress, before, manifest.num_rows)
                 write_part(files, manifest, number, watched, open_rows)
-    summary = tally.summary(job.folder, gallery=False)
-    if summary.num_files:
-        show_predictions(reporter, summary, tally)
-    check_labeled(summary, fail_on_bad)
-    reporter.next_command(merge_command(job.folder))
-    return summary
+    return tally
 
 
 def check_labeled(summary: PredictionSummary, fail_on_bad: bool) -> None:

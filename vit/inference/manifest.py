@@ -6,7 +6,8 @@ bytes, because names of files need not be UTF-8.
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vit.atomic_files import atomic_write
-from vit.checkpoints.locking import alone
+from vit.checkpoints.locking import alone, hold
 from vit.errors import DataError, ResourceError, UsageError, first_line
 from vit.layout import PartsLayout
 
@@ -95,8 +96,12 @@ class Manifest:
         return part * self.asked.rows_per_part
 
 
-def open_manifest(files: PartsLayout, asked: RowsAsked, list_paths: Callable[[], Sequence[str]]) -> Manifest:
+@contextmanager
+def open_manifest(files: PartsLayout, asked: RowsAsked, list_paths: Callable[[], Sequence[str]]) -> Iterator[Manifest]:
     """The manifest of a folder; written by the first of several processes, which lists the images.
+
+    The images of an existing manifest are listed again and compared. A folder of many millions of files takes long, so
+    one process does so for all that run at the same time: it holds a lock until the end of the block.
 
     Args:
         files: the folder.
@@ -104,23 +109,66 @@ def open_manifest(files: PartsLayout, asked: RowsAsked, list_paths: Callable[[],
         list_paths: function that lists the images.
 
     Raises:
-        UsageError: the folder has other files, or was begun with other values.
+        UsageError: the folder has other files, or was begun with other values or images.
         DataError: there are no images, or the manifest is damaged.
     """
     _check_folder(files)
-    with alone(files.lock_path):
-        if not files.manifest_path.is_file():
-            _write(files.manifest_path, asked, list_paths())
-    manifest = Manifest(files.manifest_path)
-    asked.check_equal(manifest.asked, files.path)
-    return manifest
+    with ExitStack() as held:
+        with alone(files.lock_path):
+            lock = hold(files.listing_lock_path, wait=False)
+            if lock is not None:
+                held.enter_context(lock)
+                held.callback(files.listing_lock_path.unlink, missing_ok=True)
+            is_new = not files.manifest_path.is_file()
+            if is_new:
+                _write(files.manifest_path, asked, _without_own(list_paths(), files))
+            manifest = Manifest(files.manifest_path)
+            asked.check_equal(manifest.asked, files.path)
+            if lock is not None and not is_new:
+                _check_same_images(manifest, _without_own(list_paths(), files), files.path)
+        yield manifest
+
+
+def _without_own(paths: Sequence[str], files: PartsLayout) -> Sequence[str]:
+    """The images without files of the folder of parts, which may lie in a folder of images."""
+    own = files.path.resolve()
+    kept = [path for path in paths if own.name not in path or not Path(path).parent.resolve().is_relative_to(own)]
+    if not kept:
+        raise DataError(f"IMAGES name no file outside of --parts {files.path}", "give files, folders or patterns")
+    return kept
+
+
+def _check_same_images(manifest: Manifest, paths: Sequence[str], where: Path) -> None:
+    """Raise UsageError with the first difference between the images of a manifest and those that are there now."""
+    start = 0
+    for part in range(manifest.num_parts):
+        known = manifest.paths(part)
+        now = paths[start : start + len(known)]
+        if list(now) != known:
+            place = next((i for i, (one, other) in enumerate(zip(known, now, strict=False)) if one != other), len(now))
+            raise _changed(manifest, paths, where, f"image {start + place + 1:,} was {known[place]}")
+        start += len(known)
+    if start < len(paths):
+        raise _changed(manifest, paths, where, f"{paths[start]} is new")
+
+
+def _changed(manifest: Manifest, paths: Sequence[str], where: Path, first: str) -> UsageError:
+    count, before = len(paths), manifest.num_rows
+    more = (
+        f"{abs(count - before):,} {'more' if count > before else 'fewer'} than then" if count != before else "as then"
+    )
+    return UsageError(
+        f"IMAGES have changed since --parts {where} was begun: they are {count:,} images now, {more}; {first}",
+        "give another folder to --parts, or restore IMAGES until all parts are there",
+    )
 
 
 def _check_folder(files: PartsLayout) -> None:
     """Make the folder. Raise UsageError if it exists with files of others."""
     try:
         files.path.mkdir(parents=True, exist_ok=True)
-        others = [path for path in files.path.iterdir() if not path.name.startswith(".") and path != files.lock_path]
+        own = (files.lock_path, files.listing_lock_path)
+        others = [path for path in files.path.iterdir() if not path.name.startswith(".") and path not in own]
     except OSError as error:
         raise ResourceError(f"cannot make the folder --parts {files.path}: {error.strerror}", "give another") from error
     if others and not files.manifest_path.is_file():

@@ -25,6 +25,11 @@ class PartsLayout:
         return self.path / "manifest.lock"
 
     @property
+    def listing_lock_path(self) -> Path:
+        """Lock of the process that has compared the manifest with IMAGES, for as long as the process runs."""
+        return self.path / "listing.lock"
+
+    @property
     def jobs_dir(self) -> Path:
         """Logs of tasks of a cluster."""
         return self.path / "jobs"
