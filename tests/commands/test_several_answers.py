@@ -9,6 +9,7 @@ import pytest
 
 import vit as python
 from tests.tables import rows
+from vit.commands.demo import _caption
 from vit.errors import UsageError
 from vit.inference.answers import AnswerRule
 from vit.inference.scored_label_rows import read_scored_labels
@@ -41,6 +42,18 @@ def test_rows_have_the_labels_above_their_thresholds_and_no_single_label(vit, la
     assert len(shown) == 90
     assert [nearest[path] for path in shown] == pytest.approx(sorted(nearest.values()), abs=2e-6)
     assert "Next: vit evaluate" in answer.out and "LABELS.csv" in answer.out
+
+
+def test_top_has_every_label_of_an_image(labels_run, labels_csv):
+    """A program that looked up probabilities of the labels met a KeyError where an image had more than `top_k`."""
+    model = python.load(labels_run.path)
+    model.multilabel.thresholds[:] = model.multilabel.thresholds.min()  # so that images have several labels
+    found = list(model.predict(labels_csv.parent / "*.png", top_k=1))
+    assert any(len(row.labels) > 1 for row in found)
+    for row, whole in zip(found, model.predict(labels_csv.parent / "*.png", top_k=3), strict=True):
+        assert set(row.labels) <= dict(row.top).keys() and row.labels == whole.labels
+        assert row.top == tuple(pair for place, pair in enumerate(whole.top) if place < 1 or pair[0] in row.labels)
+        assert all(name in _caption(row) for name in row.labels)  # of `vit demo`
 
 
 def test_other_files_hold_the_same_labels(vit, labels_run, labels_csv, here):

@@ -45,7 +45,7 @@ def demo(
         model: a run folder or a checkpoint
         host: 0.0.0.0: others on your network can use the page too; it then has no examples
         port: null: the first free port from 7860
-        top_k: number of classes shown
+        top_k: number of classes shown; of several labels, all labels of an image are shown
         device: cpu, cuda or mps; auto: an accelerator if there is one
 
     Raises:
@@ -210,7 +210,8 @@ def _widgets(what: Page) -> _Widgets:
         )
         with gradio.Column(scale=1):
             kind = "Labels" if is_multilabel else "Classes"
-            class_names = gradio.Label(label=kind, num_top_classes=what.top_k, show_heading=not is_multilabel)
+            num_shown = None if is_multilabel else what.top_k  # of several labels, an image may have more
+            class_names = gradio.Label(label=kind, num_top_classes=num_shown, show_heading=not is_multilabel)
             picture = gradio.Image(show_label=False, visible=False, interactive=False, buttons=["fullscreen"])
             words = gradio.Textbox(show_label=False, container=False, visible=False, interactive=False)
     problems = gradio.Textbox(label="Could not be read", visible=False, interactive=False)

@@ -45,7 +45,7 @@ class Prediction:
         label: most probable class; "" without a label, and from a model that gives an image several labels.
         probability: probability of the most probable class; None without an image, and with several labels.
         top: most probable classes with their probabilities, in falling order. Of several labels, these need not be
-            above their thresholds.
+            above their thresholds, and all `labels` are among them.
         error: reason for a missing label; "" otherwise.
         engine: what computed the probabilities: "torch", "openvino" or "onnxruntime"; "" without an image.
         labels: of a model that gives several labels: the labels of the image, most probable first. Of others: the

@@ -108,7 +108,7 @@ class Predictor:
                 or batches of these. A folder or a pattern stands for its files, in order. An image without a file is
                 called by its place in the list: "image 0", "image 1", ... An animated or multi-page PIL image gives
                 the frame that it shows.
-            top_k: number of classes in `top`.
+            top_k: number of classes in `top`; of several labels, every label of the image is there too.
             recursive: whether to read folders in folders.
             batch_size: number of images in a forward pass.
         """
@@ -207,17 +207,22 @@ class Predictor:
         count: int,
         rules: LabelRules,
     ) -> Iterator[Prediction]:
-        """The predictions of a model that gives several labels, for probabilities (B, K) and novelties (B,)."""
+        """The predictions of a model that gives several labels, for probabilities (B, K) and novelties (B,).
+
+        `top` has every label of an image, because a program looks for their probabilities there.
+        """
         has_label = above(found.numpy(), rules.thresholds)
         order = found.argsort(dim=1, descending=True, stable=True).tolist()
         engine = self.engine.name
         for path, values, numbers, chosen, novel in zip(paths, found.tolist(), order, has_label, novelty, strict=True):
-            top = tuple((self.class_names[k], values[k]) for k in numbers[:count])
-            labels = tuple(self.class_names[k] for k in numbers if chosen[k])
-            if reason := self._reason_of_novelty(novel):
-                yield Prediction(path, "novel", "", None, top, reason, engine, (), novel)
-            else:
-                yield Prediction(path, "ok", "", None, top, "", engine, labels, novel)
+            reason = self._reason_of_novelty(novel)
+            own = [] if reason else [k for k in numbers if chosen[k]]
+            ranked = [k for place, k in enumerate(numbers) if place < count or k in own]
+            top, labels = (
+                tuple((self.class_names[k], values[k]) for k in ranked),
+                tuple(self.class_names[k] for k in own),
+            )
+            yield Prediction(path, "novel" if reason else "ok", "", None, top, reason, engine, labels, novel)
 
 
 def load(
