@@ -4,11 +4,16 @@ import json
 import re
 import shlex
 import shutil
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import vit as python
+from tests.report.pages import Page
 from tests.tables import rows
+from vit.checkpoints.io import store_label_rules
+from vit.checkpoints.label_rules import NEVER
 from vit.commands.demo import _caption
 from vit.errors import UsageError
 from vit.inference.answers import AnswerRule
@@ -128,6 +133,25 @@ def test_a_label_that_lists_never_name_is_absent_so_that_false_alarms_count(vit,
     bright = next(row for row in found["lists"]["per_label"] if row["label"] == "bright")
     assert (bright["images"], bright["positives"]) == (12, 0) and "ap" not in bright
     assert "map" not in found["none"]["metrics"] and found["none"]["metrics"]["exact_match"]["value"] < 1
+
+
+def test_a_label_that_no_image_gets_is_said_so(vit, labels_run, labels_csv, here):
+    """Its threshold was shown as 2.000."""
+    run = here / "run"
+    shutil.copytree(labels_run.path, run)
+    rules = python.load(run).multilabel
+    store_label_rules(run / "checkpoints" / "best.ckpt", replace(rules, thresholds=np.array([NEVER, 0.25, NEVER])))
+    answer = vit("evaluate", run, "--output", "measured")
+    assert answer.code == 0, answer.err
+    assert answer.out.count("never") == 2 and "2.000" not in answer.out and "0.250" in answer.out
+    page = Page((here / "measured" / "report.html").read_text())
+    assert page.text.count("never") == 3 and "2.000" not in page.html, page.text
+    assert 'No image gets a label with the threshold "never"' in page.text
+    assert "never" not in Page((labels_run.path / "report.html").read_text()).text
+    answer = vit("convert", run, "--output", "a.ckpt")
+    assert answer.code == 0 and "thresholds of 0.250 to 0.250" in answer.out
+    (found,) = json.loads((here / "measured" / "metrics.json").read_text())["per_label"][:1]
+    assert found["threshold"] == NEVER  # a number, as in older files
 
 
 def test_the_page_of_a_run_has_every_label(labels_run):

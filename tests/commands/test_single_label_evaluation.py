@@ -3,10 +3,14 @@
 import numpy as np
 import pytest
 
+from vit.checkpoints.validation_scores import ValidationScores
+from vit.commands.shown_answers import show_answers
 from vit.commands.single_label_evaluation import MeasuredImages
 from vit.console import Reporter
 from vit.inference.metrics import measure
 from vit.inference.scored_images import ScoredImages
+from vit.report import run_tables
+from vit.report.answer_tables import unsure_content
 
 NAMES = ("ant", "bee", "cat", "dog")
 
@@ -28,3 +32,20 @@ def test_classes_without_images_that_lower_the_macro_f1(capsys, predictions, wor
     assert line == "2 of 4 classes have no image here, and so no recall or F1" + words
     f1 = [row.f1 for row in measurement.per_class if row.f1 is not None]
     assert measurement.metrics.macro_f1.value == pytest.approx(sum(f1) / (2 + int("0" + words[2:3])))
+
+
+@pytest.mark.parametrize(("probability", "words"), [(0.5, "no image is labeled"), (0.999, "100.00 %")])
+def test_a_threshold_that_no_image_reaches_is_not_one_that_cannot_be_guaranteed(capsys, probability, words):
+    """Of 100 validation images all are right and sure: 90 % can be promised, and 99.5 % cannot."""
+    scores = ValidationScores.of(np.zeros(100, dtype=np.int64), np.tile([[0.99, 0.01]], (100, 1)).astype(np.float32))
+    probabilities = np.array([[probability, 1 - probability]] * 3, dtype=np.float32)
+    scored = ScoredImages(("0", "1", "2"), np.zeros(3, dtype=np.int64), probabilities)
+    answers = measure(scored, ("ant", "bee"), scores=scores).answers
+    show_answers(Reporter(), answers)
+    table = capsys.readouterr().out.partition("sets of labels")[0]
+    lines = {line.split()[0]: line for line in table.splitlines() if line.strip()}
+    assert words in lines["0.9"] and "guaranteed" not in lines["0.9"]
+    assert lines["0.995"].count("cannot be guaranteed") == 2
+    tested = run_tables.Tested(scored.labels, scored.predictions, scored.confidences, scored.confidences, scored.losses)
+    (row, *_) = unsure_content(answers, tested, ("ant", "bee")).thresholds
+    assert row.accuracy[0] == words.removesuffix(" %") and row.threshold == "0.9900"

@@ -1,7 +1,7 @@
 """LabelRules: the temperature and the threshold of each label, for a model that gives an image several labels"""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,17 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 NEVER = 2.0  # a threshold that no probability reaches, not even one that is rounded to 1
+
+
+def threshold_words(threshold: float) -> str:
+    """A threshold for people."""
+    return "never" if threshold == NEVER else f"{threshold:.3f}"
+
+
+def range_words(thresholds: Iterable[float]) -> str:
+    """The lowest and the highest of some thresholds for people, without labels that no image gets."""
+    reached = [value for value in thresholds if value != NEVER]
+    return f"{min(reached):.3f} to {max(reached):.3f}" if reached else "none, for no image gets a label"
 
 
 @dataclass(frozen=True, eq=False)

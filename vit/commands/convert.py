@@ -149,7 +149,7 @@ def _write(
     """Build the network, fill it, write it, and read it back; returns what became of the tensors."""
     from vit.checkpoints.format import Description, checkpoint_content
     from vit.checkpoints.io import write_checkpoint
-    from vit.checkpoints.label_rules import LabelRules
+    from vit.checkpoints.label_rules import LabelRules, range_words
     from vit.checkpoints.load import load
     from vit.checkpoints.result import versions
     from vit.weights.licence import UNKNOWN
@@ -176,9 +176,12 @@ def _write(
     load(output)
     parameters = sum(parameter.numel() for parameter in filled.network.parameters())
     words = f"{filled.spec.name}, {parameters:,} parameters, {filled.preprocess.image_size} pixels"
-    lowest, highest = (0.0, 0.0) if rules is None else (rules.thresholds.min(), rules.thresholds.max())
-    several = [("labels", f"several for an image, with thresholds of {lowest:.3f} to {highest:.3f}")]
-    facts = [("network", words), *(several if rules else []), *_calibration(pretrained, is_same)]
+    several = (
+        []
+        if rules is None
+        else [("labels", f"several for an image, with thresholds of {range_words(rules.thresholds)}")]
+    )
+    facts = [("network", words), *several, *_calibration(pretrained, is_same)]
     return [*facts, *filled.report.facts(), ("checkpoint", str(output))]
 
 

@@ -6,7 +6,7 @@ from vit.console import Reporter, interval
 
 if TYPE_CHECKING:
     from vit.inference.intervals import Metric
-    from vit.inference.measured_answers import MeasuredAnswers
+    from vit.inference.measured_answers import MeasuredAnswers, MeasuredThreshold
 
 
 def show_answers(reporter: Reporter, answers: "MeasuredAnswers") -> None:
@@ -17,7 +17,7 @@ def show_answers(reporter: Reporter, answers: "MeasuredAnswers") -> None:
     reporter.line(f"\nlabels only where the model is sure; thresholds from {known} that were not trained on")
     reporter.table(
         ("--target_accuracy", "labeled", "accuracy of the labeled"),
-        [(f"{row.target:g}", _proportion(row.kept), _proportion(row.accuracy)) for row in answers.thresholds],
+        [(f"{row.target:g}", _proportion(row.kept), _accuracy(row)) for row in answers.thresholds],
     )
     reporter.line("\nsets of labels")
     sets = [
@@ -32,6 +32,11 @@ def show_answers(reporter: Reporter, answers: "MeasuredAnswers") -> None:
     if answers.novelty is not None:
         unlike = _proportion(answers.novelty.unlike)
         reporter.line(f"\nunlike the training images: {unlike} of these images (at most 5 % of images like them)")
+
+
+def _accuracy(row: "MeasuredThreshold") -> str:
+    """The accuracy of the images with a label. None has one where the least probability is above all of them."""
+    return "no image is labeled" if row.accuracy is None and row.threshold is not None else _proportion(row.accuracy)
 
 
 def _proportion(found: "Metric | None") -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vit.checkpoints.label_rules import NEVER
+from vit.checkpoints.label_rules import NEVER, range_words
 from vit.console import percent
 from vit.data.label_text import NOT_KNOWN, PRESENT, LabelRows
 from vit.inference.scored_images import Floats
@@ -40,9 +40,7 @@ class LabelThresholds:
     def words(self, label_names: Sequence[str]) -> list[str]:
         """What was chosen, and what could not be, in one sentence each."""
         rule = "with the highest F1" if self.min_precision is None else f"of precision {percent(self.min_precision)}"
-        reached = [value for value in self.values if value != NEVER] or [NEVER]
-        lowest, highest = min(reached), max(reached)
-        lines = [f"thresholds {rule}: {lowest:.3f} to {highest:.3f}, chosen on {self.num_images:,} images"]
+        lines = [f"thresholds {rule}: {range_words(self.values)}, chosen on {self.num_images:,} images"]
         if self.without_positives:
             names = _names(label_names, self.without_positives)
             lines.append(f"WARNING: none of these images has {names}: the threshold stays {DEFAULT}")
