@@ -81,7 +81,8 @@ def predict(
         on_bad: exit code where some files cannot be read: report is 0, fail is 5; where all files are bad: always 5
         batch_size: number of files computed at once
         device: cpu, cuda or mps; auto: an accelerator if there is one
-        precision: auto: the precision of training, where the hardware has it
+        precision: auto: the precision of training, where the hardware has it. In bf16-mixed, the third digit of a
+            probability depends on how many images are computed together
         engine: what computes a checkpoint; auto: openvino for much work on a CPU where it is installed and was measured
             to be faster, torch otherwise
         parts: folder that gets the rows in parts, for many images. Any number of processes may run the same command at
