@@ -67,6 +67,10 @@ class MeasuredLabels:
         )
         columns = ("label", "images", "with it", "average precision", "threshold", "precision", "recall", "F1")
         reporter.table(columns, [label_cells(row) for row in rows[:SHOWN_LABELS]])
+        num_absent = sum(row.num_positives == 0 for row in rows)
+        if num_absent:
+            what = "there is no mAP" if num_absent == len(rows) else "the mAP is the mean of the others"
+            reporter.line(f"no image has {num_absent:,} of {len(rows):,} labels: {what}")
 
 
 def measured_labels(scored: "ScoredLabels", rules: "LabelRules", label_names: Sequence[str]) -> MeasuredLabels:
