@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from vit.commands.arguments import PositiveInt, StrPath, new_file
 from vit.console import Reporter, duration, interval
 from vit.csv_files import new_table
-from vit.errors import ResourceError, UsageError
+from vit.errors import ResourceError, UsageError, VitError
 from vit.layout import CellsLayout
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ _COLUMNS = (
     "problem",
     "metric",
 )
+_TRIED = 3  # runs among which a comparison is proposed, because their lists of images are read
 _KEYS: "dict[Order, Callable[[RunSummary], tuple[object, ...]]]" = {
     "newest": lambda run: (),
     "accuracy": lambda run: (-run.accuracy[0] if run.accuracy else 1.0,),
@@ -142,7 +143,24 @@ def _next(found: "Sequence[RunSummary]") -> str:
         best = finished[0]
         same = [run for run in finished if (run.data, run.test_images) == (best.data, best.test_images)]
         if best.test_images and len(same) > 1 and not any(run.is_multilabel for run in same):
-            return f"vit compare {' '.join(shlex.quote(str(run.path)) for run in same[:2])}"
+            other = _comparable(best.path, [run.path for run in same[1:_TRIED]])
+            if other is not None:
+                return f"vit compare {shlex.quote(str(best.path))} {shlex.quote(str(other))}"
         return f"vit predict {shlex.quote(str(best.path))} FOLDER_OF_IMAGES"
     stopped = (RunDirectory(run.path) for run in found if run.state == "stopped")
     return next((run.how_to_resume for run in stopped if run.can_resume), "vit train DATA")
+
+
+def _comparable(best: Path, others: Sequence[Path]) -> Path | None:
+    """The first of other runs whose test images have the contents that those of the best run have."""
+    from vit.checkpoints.run import RunDirectory
+    from vit.study.listed_images import surely_share_test_images
+
+    for other in others:
+        runs = [RunDirectory(best), RunDirectory(other)]
+        try:
+            if surely_share_test_images([(run, run.finished_result()) for run in runs]):
+                return other
+        except VitError:
+            continue  # its files are damaged
+    return None

@@ -246,10 +246,9 @@ def read_splits(path: Path) -> dict[str, list[SplitRow]]:
         header, rows = read_table(path)
         if tuple(header) not in _HEADERS or any(len(row) != len(header) for row in rows):
             raise ValueError(f"its columns are not {','.join((*COLUMNS, CONTENT))}")
-        fields = {CONTENT: "content_hash", GROUP: "group"}
-        more = [fields[name] for name in header[len(COLUMNS) :]]
+        has_groups_alone = tuple(header[len(COLUMNS) :]) == (GROUP,)
         for name, label, split, *others in rows:
-            row = SplitRow(name, label, **dict(zip(more, others, strict=True)))
+            row = SplitRow(name, label, "", *others) if has_groups_alone else SplitRow(name, label, *others)
             found.setdefault(split, []).append(row)
     except (OSError, ValueError) as error:
         raise DataError(f"{path} is damaged: {error}", "restore the file, or train again") from error

@@ -84,11 +84,22 @@ def group_numbers(run: RunDirectory, result: RunResult) -> Labels | None:
     """(T,) number of each measured test image's group; None where images have none."""
     if not lists_groups(run.splits_path):
         return None
-    rows = _test_images(run)
+    return numbered([row.group for row in measured_rows(run, result, _test_images(run))])
+
+
+def measured_rows(run: RunDirectory, result: RunResult, rows: Sequence[SplitRow]) -> list[SplitRow]:
+    """The rows of the test images that a run has measured, in the order of its predictions.
+
+    Args:
+        rows: rows of all its test images.
+
+    Raises:
+        DataError: the result counts other images.
+    """
     measured = _measured(rows, result.left_out.get("test", {}))
     if measured.sum() != result.num_images["test"]:
         raise DataError(f"{run.result_path} does not fit {run.splits_path.name} beside it", "train this run again")
-    return _numbered(rows, measured)
+    return [row for row, is_measured in zip(rows, measured, strict=True) if is_measured]
 
 
 def _numbered(rows: Sequence[SplitRow], wanted: Bools) -> Labels | None:

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from vit.checkpoints.result import RunResult
+    from vit.checkpoints.run import RunDirectory
     from vit.data.samples import Labels
+    from vit.study.listed_images import ListedImages
 
 
 @dataclass(frozen=True)
@@ -57,10 +60,17 @@ def read_runs(folders: Sequence[str | os.PathLike[str]]) -> list[FinishedRun]:
         UsageError: there are fewer than two folders, one is given twice, or one is not a finished run with test images.
         DataError: files of a run are damaged, or the runs have different test images.
     """
+    from vit.study.common_images import check_same_groups
+    from vit.study.listed_images import listed_images
+
     _check_distinct([os.fspath(folder) for folder in folders])
-    runs = _named([_read(Path(folder).expanduser()) for folder in folders])
-    _check_same_images(runs)
-    return runs
+    opened = [_open(Path(folder).expanduser()) for folder in folders]
+    runs = _named([_read(*one) for one in opened])
+    _check_same_names(runs)
+    listed = listed_images(opened)
+    _check_same_contents(runs, listed)
+    check_same_groups([run.path for run in runs], [images.groups for images in listed])
+    return [replace(run, groups=images.groups) for run, images in zip(runs, listed, strict=True)]
 
 
 def _check_distinct(folders: Sequence[str]) -> None:
@@ -75,12 +85,12 @@ def _check_distinct(folders: Sequence[str]) -> None:
         seen[path] = folder
 
 
-def _read(path: Path) -> FinishedRun:
+def _open(path: Path) -> "tuple[RunDirectory, RunResult]":
+    """A run that can be compared, and its result."""
     from vit.checkpoints.run import RunDirectory
-    from vit.study.common_images import group_numbers
 
     run = RunDirectory.open(path)
-    result, scored = run.finished_result(), run.scored_path("test")
+    result = run.finished_result()
     if result.multilabel is not None:
         raise UsageError(
             f"{path} gives an image several labels, and vit compare counts images with the right class (McNemar)",
@@ -88,12 +98,18 @@ def _read(path: Path) -> FinishedRun:
         )
     if "test" not in result.fingerprints:
         raise UsageError(f"{path} has no test images", "train with --data.test above 0")
+    return run, result
+
+
+def _read(run: "RunDirectory", result: "RunResult") -> FinishedRun:
+    """A run without what its splits.csv lists."""
+    scored = run.scored_path("test")
     if not scored.is_file():
-        raise DataError(f"{path} has no {scored.relative_to(run.path)}", "restore the file, or train again")
+        raise DataError(f"{run.path} has no {scored.relative_to(run.path)}", "restore the file, or train again")
     network, fingerprint = result.spec.name, result.fingerprints["test"]
     rows = read_scored(scored, result.num_images["test"])
-    groups, seen = group_numbers(run, result), result.seen_before or ()
-    return FinishedRun(path, network, network, result.data, result.seed, fingerprint, rows, groups, seen)
+    seen = result.seen_before or ()
+    return FinishedRun(run.path, network, network, result.data, result.seed, fingerprint, rows, seen_before=seen)
 
 
 def _named(runs: list[FinishedRun]) -> list[FinishedRun]:
@@ -108,10 +124,8 @@ def _named(runs: list[FinishedRun]) -> list[FinishedRun]:
     return [replace(run, name=name) for run, name in zip(runs, names, strict=True)]
 
 
-def _check_same_images(runs: Sequence[FinishedRun]) -> None:
-    """Raise DataError unless all runs have the same test images with the same labels and groups in the same order."""
-    from vit.study.common_images import check_same_groups
-
+def _check_same_names(runs: Sequence[FinishedRun]) -> None:
+    """Raise DataError unless the test images of all runs have the same names and labels in the same order."""
     first, *others = runs
     for other in others:
         if first.fingerprint != other.fingerprint:
@@ -128,4 +142,17 @@ def _check_same_images(runs: Sequence[FinishedRun]) -> None:
                     f"{mine.path} ({mine.label}) beside {theirs.path} ({theirs.label})",
                     "one of them was changed; restore it",
                 )
-    check_same_groups([run.path for run in runs], [run.groups for run in runs])
+
+
+def _check_same_contents(runs: Sequence[FinishedRun], listed: "Sequence[ListedImages]") -> None:
+    """Raise DataError where files were replaced under their names between two trainings."""
+    from vit.study.listed_images import changed_places
+
+    for other, images in zip(runs[1:], listed[1:], strict=True):
+        places = changed_places(listed[0], images)
+        if places:
+            raise DataError(
+                f"{runs[0].path} and {other.path} have different test images: {len(places):,} of {len(other.rows):,} "
+                f"have the same names and other contents, the first one {other.rows[places[0]].path}",
+                "train one of them again, or measure both with 'vit evaluate RUN DATA'",
+            )

@@ -1,0 +1,81 @@
+"""The images of finished runs, as their splits.csv list them: test images by content, and images learned from
+
+A list of ImageNet has 1.3 million rows. So the bytes of the lists are compared first. Rows are read where these differ.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vit.checkpoints.result import RunResult
+from vit.checkpoints.run import RunDirectory
+from vit.data.samples import Labels
+from vit.data.split import SplitRow, lists_groups, read_splits
+from vit.inference.image_groups import numbered
+from vit.study.common_images import measured_rows
+
+QUICK_BYTES = 2**25  # of a list of about 300,000 images, which is read in 1 to 3 seconds
+
+
+@dataclass(frozen=True)
+class ListedImages:
+    """The images of a run. Everything is empty where the list is absent, or where all runs have the same list.
+
+    Attributes:
+        test: content hash of each measured test image; "" where it is not known.
+        groups: (T,) number of each measured test image's group; None where images have none.
+    """
+
+    test: Sequence[str] = ()
+    groups: Labels | None = None
+
+
+def listed_images(runs: Sequence[tuple[RunDirectory, RunResult]]) -> list[ListedImages]:
+    """What the list of each run says of images. Equal lists are read once, and only for their groups.
+
+    Raises:
+        DataError: a list is damaged, or does not fit the result of its run.
+    """
+    hashes = [_file_hash(run) for run, _ in runs]
+    are_equal = len(set(hashes)) == 1
+    known: dict[tuple[str, str], ListedImages] = {}
+    found = []
+    for (run, result), file_hash in zip(runs, hashes, strict=True):
+        key = (file_hash, f"{result.left_out.get('test')} {result.num_images['test']}")
+        if key not in known:
+            is_read = file_hash and (not are_equal or lists_groups(run.splits_path))
+            known[key] = _read(run, result) if is_read else ListedImages()
+        found.append(known[key])
+    return found
+
+
+def changed_places(first: ListedImages, other: ListedImages) -> list[int]:
+    """The places of test images whose contents differ between two runs. Where a hash is unknown, none is found."""
+    pairs = enumerate(zip(first.test, other.test, strict=False))  # one of them is empty where no list is there
+    return [place for place, (mine, theirs) in pairs if mine and theirs and mine != theirs]
+
+
+def surely_share_test_images(runs: Sequence[tuple[RunDirectory, RunResult]]) -> bool:
+    """Whether test images of the same names have no other contents. False for long lists that differ: it takes seconds.
+
+    Raises:
+        DataError: as for `listed_images`.
+    """
+    is_long = any(run.splits_path.is_file() and run.splits_path.stat().st_size > QUICK_BYTES for run, _ in runs)
+    if is_long:
+        return len({_file_hash(run) for run, _ in runs}) == 1
+    first, *others = listed_images(runs)
+    return not any(changed_places(first, other) for other in others)
+
+
+def _file_hash(run: RunDirectory) -> str:
+    """The hash of the list's bytes; "" where there is no list."""
+    if not run.splits_path.is_file():
+        return ""
+    with open(run.splits_path, "rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()
+
+
+def _read(run: RunDirectory, result: RunResult) -> ListedImages:
+    rows: list[SplitRow] = measured_rows(run, result, read_splits(run.splits_path).get("test", []))
+    return ListedImages([row.content_hash for row in rows], numbered([row.group for row in rows]))
