@@ -61,3 +61,33 @@ def test_the_same_images_in_another_folder_are_compared(vit, here, trained, colo
     shutil.copytree(colors, here / "two" / "photos")
     folders = [trained(name, here / name / "photos") for name in ("one", "two")]
     assert vit("compare", *folders).code == 0
+
+
+def test_runs_on_other_training_images_are_no_repeats(vit, here, trained, draw_classes):
+    """`vit compare` took them together as runs that differ in their seed alone."""
+    for split, each in (("train", 10), ("validation", 3), ("test", 4)):
+        draw_classes(here / "photos" / split, ("blue", "red"), each)
+    folders = [trained(f"seed{seed}", "photos", "--seed", seed) for seed in range(2)]
+    together = vit("compare", *folders).out
+    assert "differ in their seed alone" in together and "training images" not in together
+    replaced(folders[0], "train", 3)
+    folders.append(trained("changed", "photos", "--seed", 2))
+    told = vit("compare", *folders[1:]).out
+    assert "differ in their seed alone" not in told and "McNemar" in told
+    (row,) = [line.split() for line in told.splitlines() if line.startswith("training images")]
+    assert row == ["training", "images", "20", "(set", "1)", "20", "(set", "2)"]
+    draw_classes(here / "photos" / "train", ("blue", "red"), 12)
+    folders.append(trained("grown", "photos", "--seed", 3))
+    assert " ".join(vit("compare", folders[1], folders[3]).out.split()).count("20 (set 1) 24 (set 2)") == 1
+
+
+def test_subsets_of_several_seeds_are_repeats(vit, here, trained, colors):
+    """Each seed draws its own images, which is what its repeats are about."""
+    shutil.copytree(colors, here / "photos")
+    subset = ("--data.train_images", 12)
+    folders = [trained(f"seed{seed}", "photos", "--seed", seed, *subset) for seed in range(2)]
+    together = vit("compare", *folders).out
+    assert "differ in their seed alone" in together and "training images" not in together
+    replaced(folders[0], "train")
+    folders.append(trained("changed", "photos", "--seed", 2, *subset))
+    assert "training images" in vit("compare", folders[0], folders[2]).out

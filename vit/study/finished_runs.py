@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from vit.checkpoints.result import RunResult
     from vit.checkpoints.run import RunDirectory
     from vit.data.samples import Labels
+    from vit.study.learned_images import LearnedImages
     from vit.study.listed_images import ListedImages
 
 
@@ -33,6 +34,7 @@ class FinishedRun:
         rows: one row for each test image, in the order of the split.
         groups: (T,) number of each test image's group; None where images have none.
         seen_before: sentences about test images that the run knew already, as in `RunResult`.
+        learned: images that the run has learned from; None: not known, or those of all compared runs.
     """
 
     path: Path
@@ -44,6 +46,7 @@ class FinishedRun:
     rows: list[ScoredRow]
     groups: "Labels | None" = None
     seen_before: Sequence[str] = ()
+    learned: "LearnedImages | None" = None
 
     @property
     def correct(self) -> "npt.NDArray[np.bool_]":
@@ -70,7 +73,9 @@ def read_runs(folders: Sequence[str | os.PathLike[str]]) -> list[FinishedRun]:
     listed = listed_images(opened)
     _check_same_contents(runs, listed)
     check_same_groups([run.path for run in runs], [images.groups for images in listed])
-    return [replace(run, groups=images.groups) for run, images in zip(runs, listed, strict=True)]
+    return [
+        replace(run, groups=images.groups, learned=images.learned) for run, images in zip(runs, listed, strict=True)
+    ]
 
 
 def _check_distinct(folders: Sequence[str]) -> None:

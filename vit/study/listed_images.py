@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
 from vit.data.samples import Labels
-from vit.data.split import SplitRow, lists_groups, read_splits
+from vit.data.split import lists_groups, read_splits
 from vit.inference.image_groups import numbered
 from vit.study.common_images import measured_rows
+from vit.study.learned_images import LearnedImages
 
 QUICK_BYTES = 2**25  # of a list of about 300,000 images, which is read in 1 to 3 seconds
 
@@ -24,10 +25,12 @@ class ListedImages:
     Attributes:
         test: content hash of each measured test image; "" where it is not known.
         groups: (T,) number of each measured test image's group; None where images have none.
+        learned: images that the run has learned from; None: not read.
     """
 
     test: Sequence[str] = ()
     groups: Labels | None = None
+    learned: LearnedImages | None = None
 
 
 def listed_images(runs: Sequence[tuple[RunDirectory, RunResult]]) -> list[ListedImages]:
@@ -77,5 +80,7 @@ def _file_hash(run: RunDirectory) -> str:
 
 
 def _read(run: RunDirectory, result: RunResult) -> ListedImages:
-    rows: list[SplitRow] = measured_rows(run, result, read_splits(run.splits_path).get("test", []))
-    return ListedImages([row.content_hash for row in rows], numbered([row.group for row in rows]))
+    listed = read_splits(run.splits_path)
+    rows = measured_rows(run, result, listed.get("test", []))
+    contents, groups = [row.content_hash for row in rows], numbered([row.group for row in rows])
+    return ListedImages(contents, groups, LearnedImages.of(listed))

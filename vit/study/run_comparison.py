@@ -51,7 +51,8 @@ class RunComparison:
         pairs: the first run against each other one.
         groups: recipes with several seeds; empty where each recipe has one.
         differences: the first recipe against each other one, over seeds and test images; None without common seeds.
-        options: options that differ: name, and the value of each run; "" where a run does not have the option.
+        options: options that differ, and training images that differ: name, and the value of each run; "" where a run
+            does not have the option.
         disagreements: indices of the images with different predicted labels, largest difference in loss first.
     """
 
@@ -90,13 +91,11 @@ def compare_runs(runs: Sequence[FinishedRun]) -> RunComparison:
     tests = [mcnemar(first.correct, other.correct, first.groups) for other in others]
     gaps = [paired_gap(first.correct, other.correct, first.groups) for other in others]
     corrected = hochberg([test.p for test in tests])
-    groups = repeated(
-        [
-            Run(run.name, run.network, run.seed, own, gathered(~run.correct, first.groups))
-            for run, own in zip(runs, recipes, strict=True)
-        ],
-        effective_number(first.groups),
-    )
+    trained = [
+        Run(run.name, run.network, run.seed, own, gathered(~run.correct, first.groups), run.learned)
+        for run, own in zip(runs, recipes, strict=True)
+    ]
+    groups = repeated(trained, effective_number(first.groups))
     if groups and len(first.rows) < 2:
         problem = f"{first.path} and the others have one test image, and seeds are compared on two or more"
         raise DataError(problem, "train with more test images, or compare one run of each recipe")
@@ -106,7 +105,7 @@ def compare_runs(runs: Sequence[FinishedRun]) -> RunComparison:
         [RunPair(*row) for row in zip(others, gaps, tests, corrected, strict=True)],
         groups,
         differences(groups) if len(groups) > 1 else [],
-        _different_options(recipes),
+        [*_different_options(recipes), *_different_images(trained)],
         _disagreements(runs),
     )
 
@@ -130,6 +129,17 @@ def _different_options(recipes: Sequence[Mapping[str, Any]]) -> list[tuple[str, 
     names = sorted({name for own in values for name in own})
     rows = [(name, *(own.get(name, "") for own in values)) for name in names]
     return [row for row in rows if len(set(row[1:])) > 1]
+
+
+def _different_images(runs: Sequence[Run]) -> list[tuple[str, ...]]:
+    """A row like those of options where runs have learned from other images; [] where all have the same."""
+    kinds: list[Run] = []  # the first run of each set of images
+    cells = []
+    for run in runs:
+        number = next((place for place, one in enumerate(kinds) if run.learned_like(one)), len(kinds))
+        kinds += [run] * (number == len(kinds))
+        cells.append("" if run.learned is None else f"{run.learned.num_train:,} (set {number + 1})")
+    return [("training images", *cells)] if len(kinds) > 1 else []
 
 
 def _flat(values: Mapping[str, Any], above: str = "") -> dict[str, str]:
