@@ -1,6 +1,7 @@
 """`vit data check --labels`: suspicious labels as a page and as a table that `vit train` reads."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ from PIL import Image
 
 from vit.commands.label_check import LabelCheck
 from vit.csv_files import new_table, read_table, records
+from vit.data.contents import read_contents
 from vit.data.sources import open_source
+from vit.data.split import write_splits
 from vit.study.fold_table import FoldPredictions
 from vit.study.label_errors import LabelErrors
 
@@ -144,3 +147,60 @@ def test_the_page_says_that_networks_knew_images_before(vit, photos, here):
                      ("plain_labels.html", "warned_labels.html"))  # fmt: skip
     assert "that have not trained on the image." in plain and told not in plain
     assert "that have not trained on the image." not in warned and told in warned
+
+
+@pytest.fixture
+def listed(photos, here):
+    """The files of `photos`; the folds have a run that has tested all of them, and lists their contents."""
+    (here / "folds" / "crossval.json").write_text(json.dumps({"cells": ["cells/fold1"]}))
+    source = open_source(str(photos[0]))
+    tested = replace(source, splits={"train": source.splits["train"].select([]), "test": source.splits["train"]})
+    (here / "folds" / "cells" / "fold1").mkdir(parents=True)
+    write_splits(tested, here / "folds" / "cells" / "fold1" / "splits.csv", read_contents(tested).hashes)
+    return photos
+
+
+def repaint(path):
+    """Another picture under the name of a file."""
+    with Image.open(path) as picture:
+        pixels = 255 - np.asarray(picture)
+    Image.fromarray(pixels).save(path)
+
+
+@pytest.mark.faults("K16")
+def test_images_that_were_replaced_are_not_judged_by_old_predictions(vit, listed, here):
+    """An old prediction stood beside another picture, and called its label suspicious."""
+    data, wrong = listed
+    assert "3 of 40 labels" in vit("data", "check", data, "--labels", "folds", "--output", "as_predicted.csv").out
+    repaint(here / wrong[0])
+    answer = vit("data", "check", data, "--labels", "folds")
+    assert answer.code == 0 and "2 of 39 labels are suspicious" in answer.out
+    changed = "1 of them have changed since they were predicted"
+    assert f"1 images have no prediction, and are not checked: {changed}" in answer.out
+    rows = records(here / "data_check_labels.csv")
+    assert rows[-1]["path"].endswith(wrong[0]) and not rows[-1]["suggested"]
+    assert f"1 images are not checked: {changed}" in (here / "data_check_labels.html").read_text()
+    for path in (here / "photos").rglob("*.png"):
+        if not str(path).endswith(wrong[0]):
+            repaint(path)
+    answer = vit("data", "check", data, "--labels", "folds")
+    assert answer.code == 3 and "all 40 images with predictions in folds have changed" in answer.err
+
+
+def test_labels_without_a_doubt_need_no_correction(vit, listed, here):
+    """An empty table came with the advice to correct its first lines, and to train on it."""
+    data, wrong = listed
+    text = data.read_text()
+    for path in wrong:
+        (line,) = [line for line in text.splitlines() if line.startswith(f"{path},")]
+        right = LABELS[0] if LABELS[1] in line else LABELS[1]
+        text = text.replace(line, line.replace(LABELS[0] if right == LABELS[1] else LABELS[1], right))
+    data.write_text(text)
+    answer = vit("data", "check", data, "--labels", "folds")
+    assert (
+        answer.code == 0
+        and "0 of 40 labels are suspicious" in answer.out
+        and "there is nothing to correct" in answer.out
+    )
+    assert "correct the column" not in answer.out and "suggested" not in answer.out
+    assert answer.out.splitlines()[-1] == f"Next: vit train {data}"

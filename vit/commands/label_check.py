@@ -1,12 +1,12 @@
 """The labels of a data set, checked by out-of-fold predictions: `vit data check DATA --labels FOLDER`"""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit.commands.train_plan import warn_of_seen
-from vit.console import Reporter, percent
+from vit.console import ProgressReport, Reporter, percent
 from vit.csv_files import new_table
 from vit.errors import DataError, ResourceError, UsageError
 from vit.inference.files import free_name
@@ -32,6 +32,7 @@ class LabelCheck:
         class_names: classes of the predictions.
         errors: labels that are probably wrong.
         accuracy: fraction of the images whose label is the most probable class.
+        num_changed: number of the images without a prediction that had another content when they were predicted.
     """
 
     source: "Source"
@@ -40,6 +41,14 @@ class LabelCheck:
     class_names: tuple[str, ...]
     errors: "LabelErrors"
     accuracy: float
+    num_changed: int = 0
+
+    @property
+    def changed_words(self) -> str:
+        """How many images have changed since they were predicted; "" where none has."""
+        if not self.num_changed:
+            return ""
+        return f"{self.num_changed:,} of them have changed since they were predicted, or cannot be read"
 
     @property
     def can_be_listed(self) -> bool:
@@ -49,6 +58,21 @@ class LabelCheck:
         return all(
             samples.root is not None or isinstance(samples.reader, FarImages) for samples in self.source.splits.values()
         )
+
+
+@dataclass(frozen=True)
+class _Predicted:
+    """Predictions that judge labels.
+
+    Attributes:
+        predictions: probabilities of images.
+        seen_before: sentences about images that the networks have learned before.
+        hashes: {path: content hash} of images as they were predicted. An absent hash is not known, or not needed.
+    """
+
+    predictions: "FoldPredictions"
+    seen_before: Sequence[str]
+    hashes: Mapping[str, str] = field(default_factory=dict)
 
 
 def check_folder(folder: Path) -> None:
@@ -77,27 +101,33 @@ def check_labels(source: "Source", folder: Path, list_file: Path, reporter: Repo
         list_file: file of the other findings; the new files stand beside it.
 
     Returns:
-        The table to correct; None where `vit train` cannot read the images from a table.
+        The table to correct; None where no label is suspicious, or `vit train` cannot read the images from a table.
 
     Raises:
-        DataError: the predictions are of other images or classes.
+        DataError: the predictions are of other images or classes, or all images have changed since then.
     """
     from vit.report.label_page import write_label_page
 
     source.check_one_class("--labels")
-    predictions, seen = _predictions(folder, reporter)
-    _warn_of_seen(seen, reporter)
-    found = _compared(source, predictions, folder)
+    predicted = _predictions(folder, reporter)
+    _warn_of_seen(predicted.seen_before, reporter)
+    changed = _changed(source, predicted.hashes, reporter)
+    found = _compared(source, predicted.predictions, folder, changed)
     table = free_name(list_file.with_name(f"{list_file.stem}_labels.csv"), [".html"])
     page = table.with_suffix(".html")
     try:
         table.parent.mkdir(parents=True, exist_ok=True)
         _write(found, table)
-        write_label_page(page, source, found.images, found.class_names, found.errors, seen)
+        words = f"{len(found.others):,} images are not checked: {found.changed_words}" if found.num_changed else ""
+        write_label_page(page, source, found.images, found.class_names, found.errors, predicted.seen_before, words)
     except OSError as error:
         raise ResourceError(f"cannot write {error.filename}: {error.strerror}", "choose another --output") from error
     _show(reporter, found)
     reporter.line()
+    if not found.errors.num_suspects:
+        reporter.facts([("page", str(page)), ("table", str(table))])
+        reporter.line("there is nothing to correct")
+        return None
     reporter.facts([("look", str(page)), ("correct", str(table))])
     if not found.can_be_listed:
         reporter.line(f"{source.name} has no files, so 'vit train' cannot read the corrected table")
@@ -108,8 +138,8 @@ def check_labels(source: "Source", folder: Path, list_file: Path, reporter: Repo
     return table
 
 
-def _predictions(folder: Path, reporter: Reporter) -> "tuple[FoldPredictions, Sequence[str]]":
-    """The predictions, and sentences about images that the networks have learned before."""
+def _predictions(folder: Path, reporter: Reporter) -> _Predicted:
+    """The predictions of a cross-validation; or those of a run, which predicts the files as they are now."""
     from vit.study.crossval import CrossvalDirectory
     from vit.study.fold_table import FoldPredictions
 
@@ -117,7 +147,8 @@ def _predictions(folder: Path, reporter: Reporter) -> "tuple[FoldPredictions, Se
         crossval = CrossvalDirectory.open(folder)
         if not crossval.predictions_path.is_file():
             raise crossval.unfinished()
-        return FoldPredictions.read(crossval.predictions_path), crossval.seen_before
+        predictions = FoldPredictions.read(crossval.predictions_path)
+        return _Predicted(predictions, crossval.seen_before, crossval.content_hashes())
 
     from vit.checkpoints.run import RunDirectory
     from vit.commands.recipe_options import read_recipe
@@ -140,7 +171,7 @@ def _predictions(folder: Path, reporter: Reporter) -> "tuple[FoldPredictions, Se
         scored = score(predictor.engine, labeled_images(samples, predictor.preprocess))
         assert isinstance(scored, ScoredImages)  # a run of several labels has other images
         parts.append(FoldPredictions.of_fold(scored, samples, predictor.class_names, 1))
-    return FoldPredictions.joined(parts), seen
+    return _Predicted(FoldPredictions.joined(parts), seen)
 
 
 def _warn_of_seen(sentences: Sequence[str], reporter: Reporter) -> None:
@@ -149,8 +180,22 @@ def _warn_of_seen(sentences: Sequence[str], reporter: Reporter) -> None:
     warn_of_seen(reporter, (f"{sentence}; {why}" for sentence in sentences))
 
 
-def _compared(source: "Source", predictions: "FoldPredictions", folder: Path) -> LabelCheck:
-    """The labels of the source, as they are now, beside the predictions for the same paths."""
+def _changed(source: "Source", hashes: Mapping[str, str], reporter: Reporter) -> set[str]:
+    """The paths of images whose content is not the one that was predicted."""
+    if not hashes:
+        return set()
+
+    from vit.data.contents import read_contents
+    from vit.data.split import split_rows
+
+    with ProgressReport(reporter, "image read") as progress:
+        contents = read_contents(source, progress.update)
+    rows = (row for listed in split_rows(source, contents.hashes).values() for row in listed)
+    return {row.path for row in rows if hashes.get(row.path, row.content_hash) != row.content_hash}
+
+
+def _compared(source: "Source", predictions: "FoldPredictions", folder: Path, changed: Collection[str]) -> LabelCheck:
+    """The labels of the source, as they are now, beside the predictions for the same paths and contents."""
     import numpy as np
 
     from vit.data.split import split_rows
@@ -158,11 +203,12 @@ def _compared(source: "Source", predictions: "FoldPredictions", folder: Path) ->
 
     place_of = {path: place for place, path in enumerate(predictions.paths)}
     number_of = {name: number for number, name in enumerate(predictions.class_names)}
-    images, others, chosen, labels = [], [], [], []
+    images, others, chosen, labels, num_changed = [], [], [], [], 0
     for split, listed in split_rows(source).items():
         for place, row in enumerate(listed):
             image, predicted = CheckedImage(split, place, row), place_of.get(row.path)
-            if predicted is None:
+            if predicted is None or row.path in changed:
+                num_changed += predicted is not None
                 others.append(image)
                 continue
             if row.label not in number_of:
@@ -173,12 +219,17 @@ def _compared(source: "Source", predictions: "FoldPredictions", folder: Path) ->
             images.append(image)
             chosen.append(predicted)
             labels.append(number_of[row.label])
+    if not images and num_changed:
+        raise DataError(
+            f"all {num_changed:,} images with predictions in {folder} have changed since, or cannot be read",
+            "run 'vit crossval' again",
+        )
     if not images:
         raise DataError(f"the predictions in {folder} are of other images than {source.name}", "give its own DATA")
     given, probabilities = np.array(labels, dtype=np.int64), predictions.probabilities[chosen]
     accuracy = float((probabilities.argmax(axis=1) == given).mean())
     errors = find_label_errors(given, probabilities)
-    return LabelCheck(source, images, others, predictions.class_names, errors, accuracy)
+    return LabelCheck(source, images, others, predictions.class_names, errors, accuracy, num_changed)
 
 
 def _write(found: LabelCheck, path: Path) -> None:
@@ -207,7 +258,10 @@ def _show(reporter: Reporter, found: LabelCheck) -> None:
         f"{percent(found.accuracy, 1)} of the labels, and their own mistakes are among the suspicious ones"
     )
     if found.others:
-        reporter.line(f"{len(found.others):,} images have no prediction, and are not checked")
+        changed = f": {found.changed_words}" if found.num_changed else ""
+        reporter.line(f"{len(found.others):,} images have no prediction, and are not checked{changed}")
+    if not errors.num_suspects:
+        return
     rows = []
     for rank, place in enumerate(errors.suspects[:SHOWN_SUSPECTS].tolist(), 1):
         split, index, row = found.images[place]

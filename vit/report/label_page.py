@@ -40,6 +40,7 @@ def write_label_page(
     class_names: tuple[str, ...],
     errors: LabelErrors,
     seen_before: Sequence[str],
+    left_out: str = "",
 ) -> None:
     """Write the page of the most suspicious labels.
 
@@ -49,6 +50,7 @@ def write_label_page(
         class_names: classes of the predictions.
         errors: labels that are probably wrong.
         seen_before: sentences about images that the networks have learned before.
+        left_out: how many images are not checked because they have changed, without a full stop; "".
     """
     suspects, listed = [], ImageList(source)
     for rank, place in enumerate(errors.suspects[:MOST_PICTURES].tolist(), 1):
@@ -62,6 +64,7 @@ def write_label_page(
         "num_suspects": errors.num_suspects,
         "suspects": suspects,
         "seen_before": seen_before,
+        "left_out": left_out,
     }
     write_page(path, "labels.html", content)
 

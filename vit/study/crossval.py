@@ -11,6 +11,7 @@ from pathlib import Path
 
 from vit.atomic_files import write_json
 from vit.checkpoints.run import RunDirectory, slug
+from vit.data.split import read_splits
 from vit.errors import BadInputsError, DataError, UsageError
 from vit.layout import CELLS, CrossvalLayout
 from vit.study.findings import JsonValue
@@ -136,6 +137,16 @@ class CrossvalDirectory(CrossvalLayout):
         folders = self.description()["cells"]
         assert isinstance(folders, list)
         return [RunDirectory(self.path / str(folder)) for folder in folders]
+
+    def content_hashes(self) -> dict[str, str]:
+        """{path: content hash} of the images that the folds have tested, as they were then, where the hash is known.
+
+        Raises:
+            DataError: a list of images is damaged.
+        """
+        lists = [run.splits_path for run in self.runs() if run.splits_path.is_file()]
+        tested = (row for path in lists for row in read_splits(path).get("test", ()))
+        return {row.path: row.content_hash for row in tested if row.content_hash}
 
     def unfinished(self) -> BadInputsError:
         """The error where a fold has no result."""
