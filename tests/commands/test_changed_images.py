@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from tests.runs import run_folder
+from vit.commands.demo_facts import examples_of
 from vit.data.split import read_splits
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -91,3 +92,50 @@ def test_subsets_of_several_seeds_are_repeats(vit, here, trained, colors):
     replaced(folders[0], "train")
     folders.append(trained("changed", "photos", "--seed", 2, *subset))
     assert "training images" in vit("compare", folders[0], folders[2]).out
+
+
+def test_pages_show_no_other_image_beside_an_old_prediction(vit, here, trained, colors):
+    """`vit report` and `vit compare --page` drew the new content of a file beside the prediction for the old one."""
+    shutil.copytree(colors, here / "photos")
+    first, second = (trained(f"seed{seed}", "photos", "--seed", seed, "--optim.lr", 10**-seed) for seed in (1, 3))
+    assert vit("report", first).code == 0
+    before = (first / "report.html").read_text()
+    assert "no picture" not in before
+    paths = replaced(first, "test")
+    answer = vit("report", first)
+    told = f"{len(paths)} images have no picture, because their files have changed since the training"
+    page = (first / "report.html").read_text()
+    assert answer.code == 0 and told in answer.err and f"<p>{told}.</p>" in page
+    assert 'src="data:image/png' not in page and page.count("no picture</span>") == before.count('src="data:image/png')
+    answer = vit("compare", first, second, "--page", "page.html")
+    shown = (here / "page.html").read_text()
+    assert answer.code == 0 and 'src="data:image/png' not in shown
+    num_changed = shown.count("no picture</span>")
+    assert num_changed > 1 and f"{num_changed} images have no picture" in answer.err
+    assert f"<p>{num_changed} images have no picture, because" in shown
+    (here / paths[0]).unlink()
+    assert vit("report", first).err.count(f"{len(paths) - 1} images have no picture") == 1, (
+        "a missing file is no other image"
+    )
+
+
+def test_a_page_of_several_labels_shows_no_other_image(vit, here, trained, labels_csv):
+    shutil.copytree(labels_csv.parent, here / "labels")
+    run = trained("several", here / "labels" / labels_csv.name)
+    assert vit("report", run).code == 0
+    num_shown = (run / "report.html").read_text().count('src="data:image/png')
+    replaced(run, "test")
+    answer = vit("report", run)
+    page = (run / "report.html").read_text()
+    assert num_shown and answer.code == 0 and 'src="data:image/png' not in page
+    assert "images have no picture, because" in answer.err and "images have no picture, because" in page
+
+
+def test_examples_of_the_demo_are_the_images_of_their_labels(here, trained, colors):
+    """The demo offered the new content of a file with the old label."""
+    shutil.copytree(colors, here / "photos")
+    run = trained("a", "photos")
+    before = examples_of(run, here / "none")
+    (path,) = replaced(run, "validation", 1)
+    assert [one.path for one in before if one.path != path] == [one.path for one in examples_of(run, here / "none")]
+    assert path in {one.path for one in before}

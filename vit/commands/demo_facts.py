@@ -17,6 +17,7 @@ from vit.errors import VitError
 if TYPE_CHECKING:
     from vit.checkpoints.format import Description
     from vit.checkpoints.run import RunDirectory
+    from vit.data.split import SplitRow
     from vit.inference.predictor import Predictor
 
 NUM_EXAMPLES = 8
@@ -117,7 +118,7 @@ def examples_of(model: Path, folder: Path) -> list[Example]:
         folder: the temporary folder.
 
     Returns:
-        at most eight images; [] without a run folder, or where its images are no longer there.
+        at most eight images; [] without a run folder, or where its images are no longer there, or have changed.
     """
     from vit.checkpoints.run import RunDirectory
 
@@ -135,7 +136,17 @@ def _files(run: "RunDirectory") -> Iterator[Example]:
 
     rows = [row for row in read_splits(run.splits_path).get("validation", ()) if Path(row.path).is_absolute()]
     mixed = (rows[place] for place in _mixed([row.label for row in rows]))
-    return islice((Example(row.path, row.label) for row in mixed if Path(row.path).is_file()), NUM_EXAMPLES)
+    return islice((Example(row.path, row.label) for row in mixed if _is_as_it_was(row)), NUM_EXAMPLES)
+
+
+def _is_as_it_was(row: "SplitRow") -> bool:
+    """Whether the file of an image is there, with the content that it had in the training, as far as that is known."""
+    from vit.data.image_bytes import ImageError, content_hash, read_bytes
+
+    try:
+        return content_hash(read_bytes(row.path)) == row.content_hash or not row.content_hash
+    except ImageError:
+        return False
 
 
 def _written(run: "RunDirectory", folder: Path) -> Iterator[Example]:

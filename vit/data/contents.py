@@ -107,6 +107,18 @@ def _reader(samples: Samples) -> Callable[[range], list[tuple[str, str]]]:
     return read
 
 
+def current_hash(samples: Samples, index: int) -> str:
+    """The content hash of one image as it is now.
+
+    Raises:
+        ImageError: the image cannot be read.
+        DataError: images of shards or other machines cannot be read at all.
+    """
+    if samples.arrays is not None:
+        return pixels_hash(samples.arrays[index])
+    return samples.known_hash(index) or content_hash(samples.encoded(index))
+
+
 def pixels_hash(pixels: npt.NDArray[np.generic]) -> str:
     """The content hash of an image that is an array in memory: of its shape and its pixels."""
     return content_hash(str(pixels.shape).encode(), np.ascontiguousarray(pixels).tobytes())

@@ -9,11 +9,12 @@ from markupsafe import Markup
 from vit.checkpoints.run import RunDirectory
 from vit.console import interval, p_value
 from vit.data.samples import Source
+from vit.data.split import read_splits
 from vit.errors import ResourceError
 from vit.report.difference_figure import DifferenceBar, difference_figure
 from vit.report.inline_figure import drawn
 from vit.report.page import with_next_steps, write_page
-from vit.report.run_pictures import Cards, pixels_of
+from vit.report.run_pictures import Cards, changed_words, pixels_of
 from vit.report.scripts import scripts
 from vit.study.findings import ALPHA, Difference, Interval
 from vit.study.finished_runs import FinishedRun
@@ -98,18 +99,22 @@ def letters(count: int) -> list[str]:
     return [chr(ord("A") + place) if place < 26 else f"{place + 1}" for place in range(count)]
 
 
-def write_compare_page(path: Path, found: RunComparison, source: Source | None) -> None:
+def write_compare_page(path: Path, found: RunComparison, source: Source | None) -> int:
     """Write the page.
 
     Args:
         source: the images of the first run. With None, or with other images, the page has no pictures.
 
+    Returns:
+        The number of images that have no picture on the page because their files were replaced.
+
     Raises:
         ResourceError: the page cannot be written.
     """
     first = found.runs[0]
-    rows = [(row.path, row.label) for row in first.rows]
-    pictures = Cards(first.rows, pixels_of(RunDirectory(first.path), source, "test", rows))
+    rows, run = [(row.path, row.label) for row in first.rows], RunDirectory(first.path)
+    pixels = None if source is None else pixels_of(run, source, "test", rows, read_splits(run.splits_path))
+    pictures = Cards(first.rows, pixels)
     sections = _sections(found, pictures)
     content: dict[str, object] = {
         "data": first.data,
@@ -125,7 +130,8 @@ def write_compare_page(path: Path, found: RunComparison, source: Source | None) 
         "options": found.options,
         "num_disagreements": len(found.disagreements),
         "sections": sections,
-        "has_pictures": pictures.pixels is not None,
+        "has_pictures": pixels is not None,
+        "changed": "" if pixels is None else changed_words(len(pixels.changed)),
         **scripts("table.js", "copy.js"),
     }
     content["summary"] = _summary(found)
@@ -134,6 +140,7 @@ def write_compare_page(path: Path, found: RunComparison, source: Source | None) 
         write_page(path, "compare.html", content)
     except OSError as error:
         raise ResourceError(f"cannot write {path}: {error.strerror}", "choose another --page") from error
+    return 0 if pixels is None else len(pixels.changed)
 
 
 def _run_rows(found: RunComparison) -> list[tuple[str, str, str, int, int]]:

@@ -1,7 +1,7 @@
 """The content of a run's page where an image may have several labels"""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ from vit.checkpoints.result import RunResult
 from vit.checkpoints.run import RunDirectory
 from vit.data.label_text import PRESENT, label_text, parse_labels
 from vit.data.samples import Labels, Source
-from vit.data.split import SplitRow, groups_of, read_splits
+from vit.data.split import SplitRow, groups_of
 from vit.inference.image_groups import count_words, number_of, numbered
 from vit.inference.intervals import Metric
 from vit.inference.multilabel_metrics import NAMES, LabelMetrics
@@ -75,31 +75,36 @@ class LabelContent:
     mistakes: list[Card]
     num_mistaken: int
     explained: list[tuple[str, list[ExplainedCard]]]
+    num_changed: int = 0
 
 
 def label_content(
-    run: RunDirectory, source: Source | None, result: RunResult, label_names: Sequence[str]
+    run: RunDirectory,
+    source: Source | None,
+    result: RunResult,
+    label_names: Sequence[str],
+    listed: Mapping[str, Sequence[SplitRow]],
 ) -> LabelContent:
     """The content of the page of a finished run.
 
     Args:
         source: the run's images; see `write_run_report`.
+        listed: the rows of the run's `splits.csv`.
     """
     rules, split = rules_of(result), result.measured_split
     temperatures = rules.temperatures.tolist()
     scored = read_scored_labels(run.scored_path(split), label_names, result.num_images[split], temperatures)
-    listed = read_splits(run.splits_path)
     scored = replace(scored, groups=numbered(groups_of(scored.paths, listed.get(split, ()))))
     found = LabelResults.of(scored, result, label_names)
     texts = [label_text(row, label_names) for row in scored.labels]
-    pixels = pixels_of(run, source, split, list(zip(scored.paths, texts, strict=True)))
+    pixels = pixels_of(run, source, split, list(zip(scored.paths, texts, strict=True)), listed)
     metrics, before = found.measurement.metrics, found.measurement.uncalibrated
     sizes = _training_images(listed["train"], label_names)
     values, others = metrics.to_dict(), before.to_dict()
     mistakes = label_mistakes(scored, rules.thresholds, label_names)
     sure = sure_labels(scored, rules.thresholds, label_names)
     judged = scored.known.any(axis=1)
-    return LabelContent(
+    content = LabelContent(
         common=common_content(run, result),
         split=split,
         fitted_split=result.fitted_split,
@@ -123,6 +128,7 @@ def label_content(
             ("wrong and sure", _explained(run, mistakes[:EXPLAINED], pixels)),
         ],
     )
+    return replace(content, num_changed=len(pixels.changed) if pixels is not None else 0)
 
 
 def judged_words(scored: ScoredLabels, kind: str = "image") -> str:

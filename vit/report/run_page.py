@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +26,7 @@ from vit.report.inline_figure import drawn
 from vit.report.multilabel_page import label_content
 from vit.report.page import with_next_steps, write_page
 from vit.report.run_common import EXPLAINED, MOST_CLASSES, MOST_PICTURES, CommonContent, common_content
-from vit.report.run_pictures import Card, ExplainedCard, Pictures, pixels_of
+from vit.report.run_pictures import Card, ExplainedCard, Pictures, changed_words, pixels_of
 from vit.report.run_summary import advice, result_lines, training_advice, training_lines
 from vit.report.run_tables import (
     ClassRow,
@@ -66,13 +66,16 @@ class RunContent:
     unsure: UnsureContent | None
 
 
-def write_run_report(run: RunDirectory, source: Source | None, result: RunResult | None = None) -> None:
+def write_run_report(run: RunDirectory, source: Source | None, result: RunResult | None = None) -> int:
     """Write report.html into the folder of a finished run.
 
     Args:
         run: the run.
         source: the run's images. With None, or with images that the run was not measured on, the page has no pictures.
         result: the result where result.json is not written yet; None: read the file.
+
+    Returns:
+        The number of images that have no picture on the page because their files were replaced.
 
     Raises:
         UsageError: the run has not finished.
@@ -81,26 +84,32 @@ def write_run_report(run: RunDirectory, source: Source | None, result: RunResult
     result = result or run.finished_result()
     try:
         class_names: list[str] = json.loads(run.class_names_path.read_text(encoding="utf-8"))["classes"]
-        split = result.measured_split
+        split, listed = result.measured_split, read_splits(run.splits_path)
         if result.multilabel is not None:
-            labels = label_content(run, source, result, class_names)
-            write_page(
-                run.report_path, "run_labels.html", {**vars(labels.common), **vars(labels), **scripts("table.js")}
-            )
-            return
+            labels = label_content(run, source, result, class_names, listed)
+            content_of_page = {**vars(labels.common), **vars(labels), **scripts("table.js")}
+            content_of_page["changed"] = changed_words(labels.num_changed)
+            write_page(run.report_path, "run_labels.html", content_of_page)
+            return labels.num_changed
         rows = read_scored(run.scored_path(split), result.num_images[split])
-        pictures = Pictures(run, rows, pixels_of(run, source, split, [(row.path, row.label) for row in rows]))
-        content = _content(result, class_names, split, rows, pictures)
+        pixels = pixels_of(run, source, split, [(row.path, row.label) for row in rows], listed)
+        content = _content(result, class_names, rows, Pictures(run, rows, pixels), listed)
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise DataError(f"{run.path} is damaged: {error}", "restore its files, or train again") from error
-    write_page(run.report_path, "run.html", {**vars(content.common), **vars(content), **scripts("table.js", "copy.js")})
+    num_changed = len(pixels.changed) if pixels is not None else 0
+    told = {**scripts("table.js", "copy.js"), "changed": changed_words(num_changed)}
+    write_page(run.report_path, "run.html", {**vars(content.common), **vars(content), **told})
+    return num_changed
 
 
 def _content(
-    result: RunResult, class_names: Sequence[str], split: str, rows: Sequence[ScoredRow], pictures: Pictures
+    result: RunResult,
+    class_names: Sequence[str],
+    rows: Sequence[ScoredRow],
+    pictures: Pictures,
+    listed: Mapping[str, Sequence[SplitRow]],
 ) -> RunContent:
-    run = pictures.run
-    listed = read_splits(run.splits_path)
+    run, split = pictures.run, result.measured_split
     tested = Tested.of(rows, class_names, numbered(groups_of([row.path for row in rows], listed.get(split, ()))))
     sizes = _training_images(listed["train"], class_names)
     num_right = int(tested.correct.sum())

@@ -1,7 +1,7 @@
 """Pictures of a run's page: thumbnails of its images, where the images still exist"""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -10,10 +10,12 @@ from markupsafe import Markup
 from torch import Tensor
 
 from vit.checkpoints.run import RunDirectory
+from vit.data.contents import current_hash
 from vit.data.dataset import image_of
 from vit.data.decode import ImageError
 from vit.data.preprocess import COLORS, Window
-from vit.data.samples import Source, label_names
+from vit.data.samples import Samples, Source, label_names
+from vit.data.split import SplitRow
 from vit.data.threads import decode_threads
 from vit.inference.scored_rows import ScoredRow
 from vit.report.label_mistakes import NotedLabel
@@ -31,7 +33,7 @@ class Card:
     """An image on the page.
 
     Attributes:
-        picture: source of its <img>, or None where the image is gone.
+        picture: source of its <img>, or None where the image is gone or has changed.
     """
 
     row: Row
@@ -101,35 +103,80 @@ class Pictures(Cards):
         return [ExplainedCard(row, *both) for (row, *_), both in zip(readable, maps, strict=False)]
 
 
-def pixels_of(run: RunDirectory, source: Source | None, split: str, images: Sequence[tuple[str, str]]) -> Pixels | None:
+class RunImages:
+    """The pixels of images that a run was measured on, by their index among the measured ones.
+
+    Args:
+        samples: the images of the split, in its own order.
+        places: place in the split of each measured image.
+        hashes: {absolute path, or name: content hash} of images as they were measured; absent where it is not known.
+        window, channels: as for `image_of`.
+
+    Attributes:
+        changed: indices of the images that were asked for, and whose content is another one now.
+    """
+
+    def __init__(
+        self,
+        samples: Samples,
+        places: Sequence[int],
+        hashes: Mapping[str, str],
+        window: Window | None,
+        channels: int,
+    ) -> None:
+        self._samples, self._places, self._hashes = samples, places, hashes
+        self._root = "" if samples.root is None else samples.root.resolve()
+        self._window, self._channels = window, channels
+        self.changed: set[int] = set()
+
+    def __call__(self, index: int) -> Tensor | None:
+        """The pixels of an image; None where the file is gone, or has another content than the measured one."""
+        place = self._places[index]
+        known = self._hashes.get(os.path.join(self._root, self._samples.paths[place]))
+        try:
+            if known and current_hash(self._samples, place) != known:
+                self.changed.add(index)
+                return None
+            return image_of(self._samples, place, self._window, self._channels)
+        except ImageError:
+            return None
+
+
+def pixels_of(
+    run: RunDirectory,
+    source: Source | None,
+    split: str,
+    images: Sequence[tuple[str, str]],
+    listed: Mapping[str, Sequence[SplitRow]],
+) -> RunImages | None:
     """The images by their index, or None where the images are not those that the run was measured on.
 
     Args:
         run: the run, whose network sees gray values of more than 8 bits through a window.
         images: path of each image, and its class or labels as text.
+        listed: the rows of the run's `splits.csv`.
     """
     if source is None or split not in source.splits:
         return None
     samples = source.splits[split]
     names = label_names(samples, source.class_names)
-    window, channels = _window(run)
-    indices = {
-        (os.path.join(samples.root or "", path), name): index
-        for index, (path, name) in enumerate(zip(samples.paths, names, strict=True))
+    places = {
+        (os.path.join(samples.root or "", path), name): place
+        for place, (path, name) in enumerate(zip(samples.paths, names, strict=True))
     }
     try:
-        found = [indices[os.path.join(samples.root or "", path), name] for path, name in images]
+        found = [places[os.path.join(samples.root or "", path), name] for path, name in images]
     except KeyError:
         return None
+    hashes = {row.path: row.content_hash for row in listed.get(split, ())}
+    return RunImages(samples, found, hashes, *_window(run))
 
-    def pixels(index: int) -> Tensor | None:
-        try:
-            own = found[index]
-            return image_of(samples, own, window, channels)
-        except ImageError:
-            return None  # the file changed after the measurement
 
-    return pixels
+def changed_words(num_changed: int) -> str:
+    """How many images of a page have no picture because their files were replaced, without a full stop; "" for 0."""
+    if num_changed <= 1:
+        return "1 image has no picture, because its file has changed since the training" if num_changed else ""
+    return f"{num_changed:,} images have no picture, because their files have changed since the training"
 
 
 def _window(run: RunDirectory) -> tuple[Window | None, int]:
