@@ -139,3 +139,12 @@ def test_examples_of_the_demo_are_the_images_of_their_labels(here, trained, colo
     (path,) = replaced(run, "validation", 1)
     assert [one.path for one in before if one.path != path] == [one.path for one in examples_of(run, here / "none")]
     assert path in {one.path for one in before}
+
+
+def test_options_that_change_nothing_do_not_divide_repeats(vit, here, trained, colors):
+    """A seed with another cache or other worker processes was a recipe of its own."""
+    shutil.copytree(colors, here / "photos")
+    others = [(), ("--data.cache", "none"), ("--checkpoint_every", "5min", "--data.num_workers", 0)]
+    folders = [trained(f"seed{seed}", "photos", "--seed", seed, *own) for seed, own in enumerate(others)]
+    told = vit("compare", *folders).out
+    assert "differ in their seed alone" in told and "data.cache" in told

@@ -381,13 +381,14 @@ def test_a_second_ctrl_c_ends_at_once_and_spoils_nothing(vit, colors, uninterrup
 
 
 @pytest.mark.faults("R6", simulated="an exception where a process would die")
-def test_another_number_of_workers_changes_nothing(vit, colors, whole, tmp_path, monkeypatch):
+@pytest.mark.parametrize("changed", [("--data.num_workers", 2), ("--data.cache", "memory")], ids=("workers", "cache"))
+def test_another_number_of_workers_changes_nothing(vit, colors, whole, tmp_path, monkeypatch, changed):
     options = (*STEPS, "--data.cache", "none", "--data.num_workers", 0)
     with monkeypatch.context() as patch:
         patch.setattr(train_progress.TrainProgress, "step", at_step(4, die))
         assert vit("train", colors, *options, *ALWAYS, "--out", tmp_path).code == 1
     run = run_folder(tmp_path)
-    answer = vit("train", "--resume", run, "--data.num_workers", 2, "--checkpoint_every", "1h")
+    answer = vit("train", "--resume", run, *changed, "--checkpoint_every", "1h")
     assert answer.code == 0, answer.err
     assert same_end(run, whole(options))
 

@@ -13,8 +13,8 @@ from vit.console import Reporter
 from vit.errors import UsageError, VitError
 from vit.launch import is_first, is_launched
 from vit.training.recipes.pretrain_recipe import PretrainRecipe
-from vit.training.recipes.recipe import UNDECIDING, Recipe
-from vit.training.recipes.values import dump, plain
+from vit.training.recipes.recipe import UNDECIDING_PARTS, Recipe
+from vit.training.recipes.values import deciding, dump, plain
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from vit.training.planning.plan import Plan
 
 P = TypeVar("P", bound="Plan")
-_MACHINE = (  # options of the machine, which may be another one when a run is resumed
-    "trainer.devices", "trainer.num_nodes", "trainer.accelerator", "trainer.checkpoint_every", "data.num_workers",
-)  # fmt: skip
+# Options of the machine, which may be another one when a run is resumed, and options that nothing learned follows.
+_MACHINE = (("trainer", "devices"), ("trainer", "num_nodes"), ("trainer", "accelerator"), *UNDECIDING_PARTS)
 
 
 def recipe_for_all(run: Path, given: Given) -> "tuple[Recipe, Meeting]":
@@ -60,7 +59,7 @@ def recipe_for_all(run: Path, given: Given) -> "tuple[Recipe, Meeting]":
 
 
 def recipe_of(run: Path, given: Given) -> Recipe:
-    """The recipe of an unfinished run, on the devices and with the workers that the user gives.
+    """The recipe of an unfinished run, on the devices and with the workers and the cache that the user gives.
 
     Raises:
         UsageError: the folder is not a run, the run is finished or has no checkpoint, or an option differs from the
@@ -168,8 +167,7 @@ def _recipe_of_run(config: Path) -> Recipe:
 
 def _on_machine_of(given: Recipe, recipe: Recipe) -> Recipe:
     """The recipe with the machine's options of another recipe."""
-    for option in _MACHINE:
-        group, key = option.split(".")
+    for group, key in _MACHINE:
         recipe = replace(
             recipe, **{group: replace(getattr(recipe, group), **{key: getattr(getattr(given, group), key)})}
         )
@@ -178,7 +176,7 @@ def _on_machine_of(given: Recipe, recipe: Recipe) -> Recipe:
 
 def _deciding(recipe: Recipe) -> dict[str, object]:
     """The options that decide the result of a training, as plain values."""
-    return {key: value for key, value in plain(_on_machine_of(Recipe(), recipe)).items() if key not in UNDECIDING}
+    return deciding(plain(_on_machine_of(Recipe(), recipe)))
 
 
 def _check_same(run: Path, recipe: Recipe, given: Recipe) -> None:

@@ -19,13 +19,13 @@ from vit.study.cell_files import with_cell_files
 from vit.study.findings import cell_words
 from vit.training.planning.batch_size import automatic_batch_size, batch_multiple, given_batch_size
 from vit.training.planning.schedule import equal_rounds
-from vit.training.recipes.recipe import UNDECIDING, Recipe
-from vit.training.recipes.values import plain
+from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.values import deciding, plain
 
 _BUDGET = re.compile(r"(steps|epochs):(\d+)")
 _OWN = "recipe"  # budget of cells that train as long as their own recipes say
 _VERSION = 2  # of keys; a new version is needed when the same recipe starts to mean another training
-_UNDECIDING_DATA = {"source", "root", "download", "image_column", "label_column", "cache", "num_workers"}
+_NAMES_OF_IMAGES = {"source", "root", "image_column", "label_column"}  # options that the hashes of images stand for
 
 
 @dataclass(frozen=True)
@@ -200,8 +200,7 @@ _LATER_OPTIONS: tuple[tuple[str, str, object], ...] = (
 
 def key_of(recipe: Recipe, inputs: Inputs) -> str:
     """A hash of everything that decides a cell's result: recipe without names and paths, weights, and all images."""
-    values = {name: value for name, value in plain(recipe).items() if name not in UNDECIDING}
-    values["trainer"].pop("checkpoint_every", None)
+    values = deciding(plain(recipe))
     values["optim"]["min_lr"] = values["optim"].pop("min_lr_ratio")  # its name when keys of this version began
     for part, name, before in _LATER_OPTIONS:
         if values[part][name] == before:
@@ -212,7 +211,7 @@ def key_of(recipe: Recipe, inputs: Inputs) -> str:
         del values["model"]["preprocess"]["window"]
     if values["model"]["preprocess"]["channels"] in (None, 3):
         del values["model"]["preprocess"]["channels"]
-    values["data"] = {name: value for name, value in values["data"].items() if name not in _UNDECIDING_DATA}
+    values["data"] = {name: value for name, value in values["data"].items() if name not in _NAMES_OF_IMAGES}
     if recipe.model.init_from is not None:
         values["model"]["init_from"] = inputs.weight_hashes[recipe.model.init_from]
     if recipe.distill.teacher is None:

@@ -10,9 +10,7 @@ from vit.study.findings import Difference, Interval, JsonValue
 from vit.study.learned_images import LearnedImages
 from vit.study.paired import difference, hochberg, pairs
 from vit.study.variance_components import Floats, mean_error
-from vit.training.recipes.recipe import UNDECIDING
-
-_UNDECIDING = UNDECIDING | {"seed"}  # values of a recipe that do not change the experiment
+from vit.training.recipes.values import deciding
 
 
 @dataclass(frozen=True)
@@ -110,8 +108,8 @@ def _recipe(run: Run) -> str:
     """A text that is equal for runs that differ only in their seed; the name of a run without a recipe."""
     if not run.config or run.seed is None:
         return run.name
-    values = {name: value for name, value in run.config.items() if name not in _UNDECIDING}
-    data = values.get("data")
-    if isinstance(data, dict):
-        values["data"] = {name: value for name, value in data.items() if name != "subset_seed"}
+    values = deciding(run.config)
+    values.pop("seed", None)
+    if isinstance(values.get("data"), dict):
+        values["data"].pop("subset_seed", None)
     return json.dumps(values, sort_keys=True, default=str)

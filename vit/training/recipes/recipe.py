@@ -333,3 +333,9 @@ class Recipe:
 
 TRACKING = frozenset({"tracker", "wandb", "tracker_media", "tracker_model", "mlflow_register"})
 UNDECIDING = TRACKING | {"out", "name"}  # options that nothing learned follows
+UNDECIDING_PARTS = (  # options inside the parts of a recipe that nothing learned follows, by part and name
+    ("data", "cache"),
+    ("data", "download"),
+    ("data", "num_workers"),
+    ("trainer", "checkpoint_every"),
+)

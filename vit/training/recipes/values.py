@@ -2,12 +2,13 @@
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 import yaml
 
-from vit.training.recipes.recipe import Recipe
+from vit.training.recipes.recipe import UNDECIDING, UNDECIDING_PARTS, Recipe
 
 RENAMED = {  # keys of a run's config.yaml: of an earlier version -> today's
     "optim.min_lr": "optim.min_lr_ratio",
@@ -41,6 +42,17 @@ def plain(recipe: Recipe) -> dict[str, Any]:
     """A recipe as lists, mappings and plain values."""
     values: dict[str, Any] = json.loads(json.dumps(asdict(recipe)))
     return values
+
+
+def deciding(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A recipe as plain values without the options that nothing learned follows, such as names, trackers and caches."""
+    found = {name: dict(part) if isinstance(part, dict) else part for name, part in values.items()}
+    for name in UNDECIDING:
+        found.pop(name, None)
+    for section, name in UNDECIDING_PARTS:
+        if isinstance(found.get(section), dict):
+            found[section].pop(name, None)
+    return found
 
 
 def dump(recipe: Recipe) -> str:
