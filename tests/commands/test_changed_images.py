@@ -36,6 +36,7 @@ def replaced(run, split, count=None):
     return paths
 
 
+@pytest.mark.faults("D38")
 def test_other_contents_under_the_same_names_are_not_compared(vit, here, trained, colors):
     """The runs were paired as if they had seen the same pictures."""
     shutil.copytree(colors, here / "photos")
@@ -64,6 +65,7 @@ def test_the_same_images_in_another_folder_are_compared(vit, here, trained, colo
     assert vit("compare", *folders).code == 0
 
 
+@pytest.mark.faults("D39")
 def test_runs_on_other_training_images_are_no_repeats(vit, here, trained, draw_classes):
     """`vit compare` took them together as runs that differ in their seed alone."""
     for split, each in (("train", 10), ("validation", 3), ("test", 4)):
@@ -94,6 +96,7 @@ def test_subsets_of_several_seeds_are_repeats(vit, here, trained, colors):
     assert "training images" in vit("compare", folders[0], folders[2]).out
 
 
+@pytest.mark.faults("D40")
 def test_pages_show_no_other_image_beside_an_old_prediction(vit, here, trained, colors):
     """`vit report` and `vit compare --page` drew the new content of a file beside the prediction for the old one."""
     shutil.copytree(colors, here / "photos")
@@ -119,6 +122,7 @@ def test_pages_show_no_other_image_beside_an_old_prediction(vit, here, trained, 
     )
 
 
+@pytest.mark.faults("D40")
 def test_a_page_of_several_labels_shows_no_other_image(vit, here, trained, labels_csv):
     shutil.copytree(labels_csv.parent, here / "labels")
     run = trained("several", here / "labels" / labels_csv.name)

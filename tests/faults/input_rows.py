@@ -21,12 +21,14 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "lists; a class that is missing elsewhere is noted", 3),
         Fault("D7", "a model is measured on data with other classes",
               "classes and labels are matched by name, in any order and Unicode form; unknown ones are refused and "
-              "named, and so are images with one class where the model gives several labels, and the reverse", 3),
+              "named, and so are images with one class where the model gives several labels, and the reverse; a label "
+              "that lists never name is absent, and one without a column unknown", 3),
         Fault("D8", "class names that differ only in case, spaces or Unicode form",
               "two classes, and a note that names both; `vit data check --strict` ends with 5"),
         Fault("D9", "class names that are numbers",
               "sorted as text (1, 10, 2); the order is in classes.json and in every checkpoint"),
-        Fault("D10", "one class, or too few images for a validation split", "refused", 3),
+        Fault("D10", "one class, or too few images for a validation split",
+              "refused; `vit evaluate` measures images of one class, and test images alone", 3),
         Fault("D11", "files whose ending is not that of an image (.dng, .txt)",
               "skipped and counted by ending; refused with these counts if the folder has nothing else; the note "
               "says how to read HEIC photographs, and how to convert raw ones", 3),
@@ -90,6 +92,12 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               "from `vit evaluate RUN`"),
         Fault("D37", "groups in a table that differ only in spaces, case or Unicode form",
               "spaces at the ends do not count; other pairs are a warning of the plan and of `vit data check`"),
+        Fault("D38", "test images that were replaced under their names between two runs that vit compare takes",
+              "refused with their number and the first name; `vit runs` does not propose it", 3),
+        Fault("D39", "training images that were added or replaced between two runs of one recipe",
+              "`vit compare` does not take the runs together as seeds, and tells the training images as a difference"),
+        Fault("D40", "images that were replaced after a training whose page is written again",
+              "no picture stands beside the old prediction; page and terminal count them"),
     ),
     "Images": (
         Fault("I1", "truncated, empty, HTML, a git-lfs pointer, random bytes",
@@ -171,7 +179,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("K15", "the folder of another cross-validation; folds that are not finished",
               "never overwritten: refused with --name; finished by the same command", 2),
         Fault("K16", "--labels of a folder without predictions, of other images, or without a class that a label has",
-              "refused, with the folder and the command that makes one", 2),
+              "refused, with the folder and the command that makes one; images that were replaced since are left out "
+              "and counted", 2),
         Fault("K17", "a fold that is not I/N, a pattern of groups that is not a regular expression or has no group",
               "refused before torch is imported, with a valid example", 2),
         Fault("K18", "options of one class for an image on several labels, and the reverse",
