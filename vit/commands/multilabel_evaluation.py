@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vit.checkpoints.label_rules import threshold_words
 from vit.console import Reporter, interval, percent
 from vit.layout import EvaluationLayout
 
@@ -82,6 +81,8 @@ def measured_labels(scored: "ScoredLabels", rules: "LabelRules", label_names: Se
 
 def label_cells(row: "LabelMetrics") -> tuple[str | int, ...]:
     """A label as a row of a table."""
+    from vit.checkpoints.label_rules import threshold_words
+
     values = (row.precision, row.recall, row.f1)
     numbers = ("" if value is None else f"{value:.3f}" for value in values)
     return row.label, row.num_known, row.num_positives, _interval(row.ap), threshold_words(row.threshold), *numbers

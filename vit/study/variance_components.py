@@ -54,22 +54,30 @@ class Spread:
         images this happened in 1 of 80 studies, whose p was as small as 1e-15. So p is at least that of seeds without
         an effect, whose variance is `by_both` and is known from all answers.
         """
-        scale, weight = _nodes(self.num_seeds - 1)
         away = np.abs(np.asarray(value, dtype=np.float64))
-        by_scatter = _tails(away[..., None], self.by_seeds[..., None] * scale + self.by_images[..., None]) @ weight
-        return np.asarray(np.maximum(by_scatter, _tails(away, self.by_both + self.by_images)).clip(max=1.0))
+        least = np.sqrt(self.by_both + self.by_images)
+        normal = 2 * ndtr(-np.divide(away, least, out=np.full_like(away + least, np.inf), where=least > 0))
+        return np.asarray(np.maximum(self._by_scatter(away), normal).clip(max=1.0))
 
     def reach(self) -> Floats:
         """Half the width of the 95 % interval."""
         quantile = float(stdtrit(self.num_seeds - 1, 1 - ALPHA / 2))
         of_seeds, of_images = quantile * np.sqrt(self.by_seeds), NORMAL_QUANTILE * np.sqrt(self.by_images)
-        least = NORMAL_QUANTILE * np.sqrt(self.by_both + self.by_images)
-        low, high = np.maximum(of_seeds, least), np.maximum(of_seeds + of_images, least)
+        low, high = np.maximum(of_seeds, of_images), of_seeds + of_images
         for _ in range(30):
             middle = (low + high) / 2
-            inside = self.p_value(middle) > ALPHA
+            inside = self._by_scatter(middle) > ALPHA
             low, high = np.where(inside, middle, low), np.where(inside, high, middle)
-        return np.asarray((low + high) / 2)
+        return np.asarray(np.maximum((low + high) / 2, NORMAL_QUANTILE * np.sqrt(self.by_both + self.by_images)))
+
+    def _by_scatter(self, away: Floats) -> Floats:
+        """Two-sided p value of a mean that is `away` from 0, by the scatter of the seeds and of the images."""
+        scale, weight = _nodes(self.num_seeds - 1)
+        deviation = np.sqrt(self.by_seeds[..., None] * scale + self.by_images[..., None])
+        quotient = np.divide(
+            away[..., None], deviation, out=np.zeros(np.broadcast_shapes((*away.shape, 1), deviation.shape))
+        )
+        return np.asarray(2 * ndtr(-quotient) @ weight)
 
     def at_least(self, error: npt.ArrayLike) -> "Spread":
         """The same spread with a standard error of the images' part of at least `error`."""
@@ -167,14 +175,6 @@ def mean_error(wrong: Floats | Bools, num_units: float | None = None) -> Interva
 def wilson(share: float, count: float, quantile: float) -> Interval:
     """The interval with the ends of `wilson_ends`."""
     return Interval(share, *wilson_ends(share, count, quantile))
-
-
-def _tails(away: Floats, variance: Floats) -> Floats:
-    """Share of normal values with this variance that are farther from 0 than `away`."""
-    away, deviation = np.broadcast_arrays(away, np.sqrt(variance))
-    quotient = np.where(away > 0, np.inf, 0.0)
-    np.divide(away, deviation, out=quotient, where=deviation > 0)
-    return np.asarray(2 * ndtr(-quotient))
 
 
 @lru_cache(maxsize=64)
