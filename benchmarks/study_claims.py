@@ -228,7 +228,6 @@ NULL = [
         for k in (3, 5, 10)
         for a in (0.35, 0.7, 0.92)
     ),
-    (World(seeds=2, test_images=1000), 2),
     *(
         (World(seeds=2, test_images=t, agreement=a), series)
         for series in (2, 6, 11)

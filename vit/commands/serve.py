@@ -46,7 +46,7 @@ def serve(
         model: a run folder, a checkpoint, or an exported .onnx or .xml file
         host: 0.0.0.0: other machines can ask too
         port: port to listen on
-        top_k: number of classes in a row
+        top_k: number of classes in a row; of several labels, every label of an image is there too
         reject_below: as of 'vit predict'
         target_accuracy: as of 'vit predict'
         coverage: as of 'vit predict'
