@@ -36,7 +36,7 @@ def show_answers(reporter: Reporter, answers: "MeasuredAnswers") -> None:
 
 def _accuracy(row: "MeasuredThreshold") -> str:
     """The accuracy of the images with a label. None has one where the least probability is above all of them."""
-    return "no image is labeled" if row.accuracy is None and row.threshold is not None else _proportion(row.accuracy)
+    return "no image is labeled" if row.keeps_none else _proportion(row.accuracy)
 
 
 def _proportion(found: "Metric | None") -> str:

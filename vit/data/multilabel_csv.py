@@ -8,7 +8,6 @@ cells -1 may mean unknown, as in CheXpert, and is refused.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,7 +70,7 @@ def read_label_lists(path: Path, given: Mapping[str, str], to_measure: bool = Fa
     notes = [table.note] if table.note else []
     if to_measure:
         names = tuple(sorted({name for labels in parsed for name in labels}))
-        return replace(_source(path, names, rows, ABSENT, notes, to_measure), has_label_lists=True)
+        return _source(path, names, rows, ABSENT, notes, to_measure)
     names = tuple(sorted({name for row in rows["train"] for name, value in row.labels.items() if value == PRESENT}))
     for row in (row for split_rows in rows.values() for row in split_rows):
         for name in row.labels.keys() - set(names):
@@ -79,7 +78,7 @@ def read_label_lists(path: Path, given: Mapping[str, str], to_measure: bool = Fa
                 f"{path}, line {row.line}: no training image has the label {name!r} (known: {_listed(names)})",
                 "correct the name, remove the label, or add training images with it",
             )
-    return replace(_source(path, names, rows, ABSENT, notes, to_measure), has_label_lists=True)
+    return _source(path, names, rows, ABSENT, notes, to_measure)
 
 
 def read_label_columns(path: Path, given: Mapping[str, str], to_measure: bool = False) -> Source:
@@ -183,14 +182,12 @@ def _source(
             "for one yes/no question, name the column label and give each image one of two classes",
         )
     root, reader = place_of(path, [row.path for split_rows in rows.values() for row in split_rows[:1]])
-    splits = {}
+    splits, is_list = {}, missing == ABSENT
     for split, listed in rows.items():
         labels: LabelRows = np.array(
             [[row.labels.get(name, missing) for name in names] for row in listed], dtype=np.int8
         ).reshape(len(listed), len(names))
-        known = (labels != NOT_KNOWN).any(axis=1)
-        if to_measure and missing == ABSENT:  # what a list does not name is known: other labels of the model are absent
-            known[:] = True
+        known = (labels != NOT_KNOWN).any(axis=1) | is_list  # a list is known to lack all labels that it does not name
         groups = tuple(row.group for row in listed) if any(row.group for row in listed) else None
         images = Samples([row.path for row in listed], labels, root, groups=groups, reader=reader)
         splits[split] = images.select(np.flatnonzero(known))
@@ -198,7 +195,7 @@ def _source(
             notes.append(f"left out {(~known).sum():,} of {len(listed):,} {split} images, of which no label is known")
     if not to_measure:
         _check_variety(path, names, splits["train"].label_rows)
-    return Source(path.stem, names, splits, notes)
+    return Source(path.stem, names, splits, notes, has_label_lists=is_list)
 
 
 def _check_variety(path: Path, names: tuple[str, ...], labels: LabelRows) -> None:

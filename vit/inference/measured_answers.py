@@ -35,6 +35,11 @@ class MeasuredThreshold:
     kept: Metric | None
     accuracy: Metric | None
 
+    @property
+    def keeps_none(self) -> bool:
+        """Whether the threshold has the guarantee, and is above the probabilities of all images."""
+        return self.threshold is not None and self.accuracy is None
+
 
 @dataclass(frozen=True)
 class MeasuredSets:

@@ -218,10 +218,8 @@ class Predictor:
             reason = self._reason_of_novelty(novel)
             own = [] if reason else [k for k in numbers if chosen[k]]
             ranked = [k for place, k in enumerate(numbers) if place < count or k in own]
-            top, labels = (
-                tuple((self.class_names[k], values[k]) for k in ranked),
-                tuple(self.class_names[k] for k in own),
-            )
+            top = tuple((self.class_names[k], values[k]) for k in ranked)
+            labels = tuple(self.class_names[k] for k in own)
             yield Prediction(path, "novel" if reason else "ok", "", None, top, reason, engine, labels, novel)
 
 

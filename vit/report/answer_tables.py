@@ -98,8 +98,7 @@ def risk_figure(curve: RiskCoverage) -> Figure:
 
 def _threshold_row(row: MeasuredThreshold) -> ThresholdRow:
     threshold = "cannot be guaranteed" if row.threshold is None else f"{row.threshold:.4f}"
-    is_empty = row.threshold is not None and row.accuracy is None
-    accuracy = ("no image is labeled", "") if is_empty else cell_of(row.accuracy)
+    accuracy = ("no image is labeled", "") if row.keeps_none else cell_of(row.accuracy)
     return ThresholdRow(f"{100 * row.target:g}", threshold, cell_of(row.kept), accuracy)
 
 

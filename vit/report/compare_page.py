@@ -14,7 +14,7 @@ from vit.errors import ResourceError
 from vit.report.difference_figure import DifferenceBar, difference_figure
 from vit.report.inline_figure import drawn
 from vit.report.page import with_next_steps, write_page
-from vit.report.run_pictures import Cards, changed_words, pixels_of
+from vit.report.run_pictures import Cards, changed_words, num_changed, pixels_of
 from vit.report.scripts import scripts
 from vit.study.findings import ALPHA, Difference, Interval
 from vit.study.finished_runs import FinishedRun
@@ -131,7 +131,7 @@ def write_compare_page(path: Path, found: RunComparison, source: Source | None) 
         "num_disagreements": len(found.disagreements),
         "sections": sections,
         "has_pictures": pixels is not None,
-        "changed": "" if pixels is None else changed_words(len(pixels.changed)),
+        "changed": changed_words(num_changed(pixels)),
         **scripts("table.js", "copy.js"),
     }
     content["summary"] = _summary(found)
@@ -140,7 +140,7 @@ def write_compare_page(path: Path, found: RunComparison, source: Source | None) 
         write_page(path, "compare.html", content)
     except OSError as error:
         raise ResourceError(f"cannot write {path}: {error.strerror}", "choose another --page") from error
-    return 0 if pixels is None else len(pixels.changed)
+    return num_changed(pixels)
 
 
 def _run_rows(found: RunComparison) -> list[tuple[str, str, str, int, int]]:

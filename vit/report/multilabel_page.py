@@ -21,7 +21,7 @@ from vit.report.inline_figure import drawn
 from vit.report.label_mistakes import NotedLabel, label_mistakes, sure_labels
 from vit.report.label_run_figures import LabelResults, rules_of
 from vit.report.run_common import EXPLAINED, MOST_PICTURES, CommonContent, common_content
-from vit.report.run_pictures import Card, ExplainedCard, Pictures, Pixels, pixels_of
+from vit.report.run_pictures import Card, ExplainedCard, Pictures, Pixels, num_changed, pixels_of
 from vit.report.run_tables import MetricRow, metric_row
 from vit.study.wording import Cell
 
@@ -128,7 +128,7 @@ def label_content(
             ("wrong and sure", _explained(run, mistakes[:EXPLAINED], pixels)),
         ],
     )
-    return replace(content, num_changed=len(pixels.changed) if pixels is not None else 0)
+    return replace(content, num_changed=num_changed(pixels))
 
 
 def judged_words(scored: ScoredLabels, kind: str = "image") -> str:

@@ -26,7 +26,7 @@ from vit.report.inline_figure import drawn
 from vit.report.multilabel_page import label_content
 from vit.report.page import with_next_steps, write_page
 from vit.report.run_common import EXPLAINED, MOST_CLASSES, MOST_PICTURES, CommonContent, common_content
-from vit.report.run_pictures import Card, ExplainedCard, Pictures, changed_words, pixels_of
+from vit.report.run_pictures import Card, ExplainedCard, Pictures, changed_words, num_changed, pixels_of
 from vit.report.run_summary import advice, result_lines, training_advice, training_lines
 from vit.report.run_tables import (
     ClassRow,
@@ -96,10 +96,9 @@ def write_run_report(run: RunDirectory, source: Source | None, result: RunResult
         content = _content(result, class_names, rows, Pictures(run, rows, pixels), listed)
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise DataError(f"{run.path} is damaged: {error}", "restore its files, or train again") from error
-    num_changed = len(pixels.changed) if pixels is not None else 0
-    told = {**scripts("table.js", "copy.js"), "changed": changed_words(num_changed)}
+    told = {**scripts("table.js", "copy.js"), "changed": changed_words(num_changed(pixels))}
     write_page(run.report_path, "run.html", {**vars(content.common), **vars(content), **told})
-    return num_changed
+    return num_changed(pixels)
 
 
 def _content(

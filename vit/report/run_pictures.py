@@ -172,6 +172,11 @@ def pixels_of(
     return RunImages(samples, found, hashes, *_window(run))
 
 
+def num_changed(pixels: RunImages | None) -> int:
+    """The number of images that were asked for and have changed; 0 for a page without pictures."""
+    return 0 if pixels is None else len(pixels.changed)
+
+
 def changed_words(num_changed: int) -> str:
     """How many images of a page have no picture because their files were replaced, without a full stop; "" for 0."""
     if num_changed <= 1:

@@ -73,7 +73,7 @@ def check_optimizer(named: Iterable[tuple[str, nn.Parameter]], config: OptimConf
 def matrices_of_blocks(named: Iterable[tuple[str, nn.Parameter]]) -> Named:
     """The parameters that Muon works on: matrices of a transformer's blocks; none in a CNN.
 
-    ConvNeXt has blocks with linear layers, too, but no attention. Tables of positions in attention are no matrices.
+    ConvNeXt has blocks with linear layers, too, but no attention. Tables of positions in attention are left out.
     """
     found = [(name, parameter) for name, parameter in named if parameter.ndim == 2 and ".blocks." in f".{name}"]
     if not any(_ATTENTION.search(name) for name, _ in found):
