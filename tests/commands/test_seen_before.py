@@ -114,15 +114,23 @@ def test_studies_probes_and_cross_validations_warn(vit, colors, first, tmp_path)
     assert "split_seed" not in answer.err and "start from weights that have not learned these images" in answer.err
 
 
-def test_an_evaluation_leaves_out_the_images_of_the_start_run(vit, colors, first, tmp_path, draw_classes):
+@pytest.mark.faults("M9")
+@pytest.mark.parametrize("option", ["--init_from", "--teacher"])
+def test_an_evaluation_leaves_out_the_images_of_earlier_runs(vit, colors, first, tmp_path, draw_classes, option):
     others = draw_classes(tmp_path / "others", ("blue", "green", "red"), 8, side=9)
-    assert vit(*TRAIN, others, "--init_from", first, "--out", tmp_path / "second").code == 0
+    if option == "--teacher":  # a teacher that itself started from the run that knows the images
+        assert vit(*TRAIN, others, "--init_from", first, "--out", tmp_path / "middle").code == 0
+        first_of_second = run_folder(tmp_path / "middle")
+    else:
+        first_of_second = first
+    assert vit(*TRAIN, others, option, first_of_second, "--out", tmp_path / "second").code == 0
     answer = vit("evaluate", run_folder(tmp_path / "second"), colors, "--output", tmp_path / "found")
     assert answer.code == 0, answer.err
     known = {split: len(rows) for split, rows in read_splits(first / "splits.csv").items()}
     left_out = json.loads((tmp_path / "found" / "metrics.json").read_text())["left_out"]
     for split in ("train", "validation", "calibration"):
         assert left_out[f"{split}_images_of_the_run"] == known[split]
+    assert f"{known['train']} images that the run, or one that it learned from, trained on" in answer.err
     assert f"{known['test']} of {sum(known.values())} images are measured" in answer.err
 
 

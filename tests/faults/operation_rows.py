@@ -252,7 +252,8 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
               2),
         Fault("M9", "a run to start from, or one that it started from, that knows validation or test images",
               "a warning with the number of these images, in result.json, on the page and in the model card too; "
-              "images of a pretraining are said to be without labels; `vit evaluate RUN` repeats the warning"),
+              "images of a pretraining are said to be without labels; `vit evaluate RUN` repeats the warning; "
+              "`vit evaluate RUN DATA` leaves out images that such runs or a teacher know"),
     ),
     "Pretraining": (
         Fault("A11", "a pretraining that is killed or ended by a signal, also while it measures its progress",

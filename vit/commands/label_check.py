@@ -28,11 +28,11 @@ class LabelCheck:
     Attributes:
         source: the data set.
         images: images with a prediction.
-        others: images without a prediction.
+        others: the other images.
         class_names: classes of the predictions.
         errors: labels that are probably wrong.
         accuracy: fraction of the images whose label is the most probable class.
-        num_changed: number of the images without a prediction that had another content when they were predicted.
+        num_changed: number of the others that had another content when they were predicted.
     """
 
     source: "Source"
@@ -44,11 +44,12 @@ class LabelCheck:
     num_changed: int = 0
 
     @property
-    def changed_words(self) -> str:
-        """How many images have changed since they were predicted; "" where none has."""
-        if not self.num_changed:
-            return ""
-        return f"{self.num_changed:,} of them have changed since they were predicted, or cannot be read"
+    def unchecked_words(self) -> str:
+        """How many images are not checked, and why; "" where all are checked."""
+        changed = f"{self.num_changed:,} have changed since they were predicted, or cannot be read"
+        missing = len(self.others) - self.num_changed
+        why = [f"{missing:,} have no prediction"] * bool(missing) + [changed] * bool(self.num_changed)
+        return f"{len(self.others):,} images are not checked: {'; '.join(why)}" if why else ""
 
     @property
     def can_be_listed(self) -> bool:
@@ -118,8 +119,9 @@ def check_labels(source: "Source", folder: Path, list_file: Path, reporter: Repo
     try:
         table.parent.mkdir(parents=True, exist_ok=True)
         _write(found, table)
-        words = f"{len(found.others):,} images are not checked: {found.changed_words}" if found.num_changed else ""
-        write_label_page(page, source, found.images, found.class_names, found.errors, predicted.seen_before, words)
+        write_label_page(
+            page, source, found.images, found.class_names, found.errors, predicted.seen_before, found.unchecked_words
+        )
     except OSError as error:
         raise ResourceError(f"cannot write {error.filename}: {error.strerror}", "choose another --output") from error
     _show(reporter, found)
@@ -257,9 +259,8 @@ def _show(reporter: Reporter, found: LabelCheck) -> None:
         f"\n{errors.num_suspects:,} of {total:,} labels are suspicious; the networks agree with "
         f"{percent(found.accuracy, 1)} of the labels, and their own mistakes are among the suspicious ones"
     )
-    if found.others:
-        changed = f": {found.changed_words}" if found.num_changed else ""
-        reporter.line(f"{len(found.others):,} images have no prediction, and are not checked{changed}")
+    if found.unchecked_words:
+        reporter.line(found.unchecked_words)
     if not errors.num_suspects:
         return
     rows = []

@@ -16,7 +16,7 @@ from vit.data.label_text import ABSENT, NOT_KNOWN
 from vit.data.split import read_splits
 from vit.errors import DataError, UsageError
 from vit.training.run_images import MEASURED, SEEN, SeenImages, check_contents, groups_in_training
-from vit.training.seen_before import seen_in_training
+from vit.training.seen_before import learned_from, seen_in_training
 
 if TYPE_CHECKING:
     from vit.checkpoints.run import RunDirectory
@@ -142,7 +142,7 @@ def unseen_images(
     if shared:
         reporter.notice(leak_note("the training images of the run", source.name, shared))
     counts, none = {name: len(indices) for name, indices in seen.items()}, dict.fromkeys(seen, 0)
-    words = _seen_words(seen)
+    words = _seen_words(seen, "the run, or one that it learned from," if learned_from(run) else "the run")
     if not words:
         return samples, SeenImages(counts, none)
     if include_seen:
@@ -164,9 +164,9 @@ def _contents(source: "Source", split: str, reporter: Reporter) -> "Contents":
         return read_contents(source, progress.update, (split,))
 
 
-def _seen_words(seen: "Mapping[str, Labels]") -> str:
+def _seen_words(seen: "Mapping[str, Labels]", who: str) -> str:
     return " and ".join(
-        f"{len(indices):,} images that the run {_USED[name]}" for name, indices in seen.items() if len(indices)
+        f"{len(indices):,} images that {who} {_USED[name]}" for name, indices in seen.items() if len(indices)
     )
 
 

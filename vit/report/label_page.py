@@ -50,7 +50,7 @@ def write_label_page(
         class_names: classes of the predictions.
         errors: labels that are probably wrong.
         seen_before: sentences about images that the networks have learned before.
-        left_out: how many images are not checked because they have changed, without a full stop; "".
+        left_out: how many images are not checked, and why, without a full stop; "".
     """
     suspects, listed = [], ImageList(source)
     for rank, place in enumerate(errors.suspects[:MOST_PICTURES].tolist(), 1):

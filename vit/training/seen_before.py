@@ -34,7 +34,7 @@ OF_FOLDS = "results on them are too good; start from weights that have not learn
 def seen_before(recipe: Recipe, source: Source, contents: Contents, fix: str | None = None) -> list[str]:
     """A sentence for each run that knows validation or test images and that a training learns from; one about copies.
 
-    These are the run of the teacher, the run of the weights to start from, and the runs that those started from.
+    These are the run of the teacher, the run of the weights to start from, and the runs that those learned from.
 
     Args:
         recipe: recipe whose teacher and weights to start from have been found.
@@ -58,7 +58,7 @@ def seen_before(recipe: Recipe, source: Source, contents: Contents, fix: str | N
 
 
 def seen_in_training(run: RunDirectory, source: Source, split: str, contents: Contents) -> dict[str, Labels]:
-    """Which images of a split a run was trained, validated or calibrated on, or a run that it started from.
+    """Which images of a split a run was trained, validated or calibrated on, or its teacher, or what both started from.
 
     The images of a pretraining do not count, because it knows no labels.
 
@@ -69,7 +69,7 @@ def seen_in_training(run: RunDirectory, source: Source, split: str, contents: Co
         DataError: `splits.csv` of such a run is missing or damaged.
     """
     rows = split_rows(replace(source, splits={split: source.splits[split]}), contents.hashes)[split]
-    runs = [run, *(one for _, one in _earlier_runs(_start_of(run), False) if not one.is_pretraining)]
+    runs = [run, *learned_from(run)]
     found = [SeenRows.of(one).among(rows) for one in runs]
     seen, free = dict[str, Labels](), np.full(len(rows), True)
     for name in SEEN:
@@ -77,6 +77,13 @@ def seen_in_training(run: RunDirectory, source: Source, split: str, contents: Co
         seen[name] = indices[free[indices]]
         free[indices] = False
     return seen
+
+
+def learned_from(run: RunDirectory) -> list[RunDirectory]:
+    """The runs that know labels and that a run learned from: of its teacher, of its first weights, and before these."""
+    start, teacher = _origins(run)
+    earlier = [*_earlier_runs(start, False), *_earlier_runs(teacher, True)]
+    return [one for _, one in earlier if not one.is_pretraining]
 
 
 def _words(run: RunDirectory, rows: dict[str, list[SplitRow]]) -> str:
@@ -99,15 +106,22 @@ def _words(run: RunDirectory, rows: dict[str, list[SplitRow]]) -> str:
 
 
 def _earlier_runs(weights: str | None, is_teacher: bool) -> Iterator[tuple[str, RunDirectory]]:
-    """The run of some weights, the run that this one started from, and so on, each with its words in a sentence."""
-    who, known = "the teacher {}" if is_teacher else "the run {}, from which this training starts,", set()
-    while weights is not None:
-        run = _run_of(weights)
+    """The run of some weights, and all runs that it has learned from, each with its words in a sentence.
+
+    Args:
+        weights: of the teacher of a training, or weights that it starts from.
+    """
+    role, known = "" if is_teacher else "from which this training starts", set()
+    waiting = [(weights, role)]
+    while waiting:
+        weights, role = waiting.pop(0)
+        run = None if weights is None else _run_of(weights)
         if run is None or run.path in known:
-            return
+            continue
         known.add(run.path)
-        yield who.format(weights if is_teacher and len(known) == 1 else run.path), run
-        who, weights = f"the run {{}}, from which {run.path} started,", _start_of(run)
+        yield f"the run {run.path}, {role}," if role else f"the teacher {weights}", run
+        start, teacher = _origins(run)
+        waiting += [(start, f"from which {run.path} started"), (teacher, f"the teacher of {run.path}")]
 
 
 def _run_of(weights: str) -> RunDirectory | None:
@@ -119,10 +133,16 @@ def _run_of(weights: str) -> RunDirectory | None:
     return run if run is not None and run.splits_path.is_file() else None
 
 
-def _start_of(run: RunDirectory) -> str | None:
-    """The weights that a run started from; None for random ones, or where its config.yaml does not say it."""
+def _origins(run: RunDirectory) -> tuple[str | None, str | None]:
+    """The weights that a run started from, and those of its teacher; None: none, or config.yaml does not say it."""
     try:
-        weights = yaml.safe_load(run.config_path.read_text(encoding="utf-8"))["model"]["init_from"]
-    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError):
-        return None
-    return weights if isinstance(weights, str) else None
+        recipe = yaml.safe_load(run.config_path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return None, None
+    return _text(recipe, "model", "init_from"), _text(recipe, "distill", "teacher")
+
+
+def _text(recipe: object, group: str, name: str) -> str | None:
+    options = recipe.get(group) if isinstance(recipe, dict) else None
+    value = options.get(name) if isinstance(options, dict) else None
+    return value if isinstance(value, str) else None
