@@ -73,7 +73,8 @@ def features(samples: Samples, found: Source, weights: str) -> Floats:
     from vit.inference.engine import Engine
     from vit.training.initial_network import initial_network
     from vit.training.planning.plan import make_plan
-    from vit.training.recipes.recipe import DataConfig, ModelConfig, Recipe, TrainerConfig
+    from vit.training.recipes.image_options import DataConfig
+    from vit.training.recipes.recipe import ModelConfig, Recipe, TrainerConfig
     from vit.weights.adapt import head_names
 
     few = samples.select(range(20))

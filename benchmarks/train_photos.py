@@ -37,14 +37,8 @@ def ours(arguments: argparse.Namespace, cache: Literal["memory", "none"]) -> flo
     from vit.checkpoints.run import RunDirectory
     from vit.training.fit import fit
     from vit.training.planning.plan import make_plan
-    from vit.training.recipes.recipe import (
-        AugmentConfig,
-        DataConfig,
-        ModelConfig,
-        OptimConfig,
-        PreprocessConfig,
-        Recipe,
-    )
+    from vit.training.recipes.image_options import AugmentConfig, DataConfig, PreprocessConfig
+    from vit.training.recipes.recipe import ModelConfig, OptimConfig, Recipe
 
     recipe = Recipe(
         data=DataConfig(str(arguments.folder / "train"), validation=0.02, test=0.02, cache=cache),

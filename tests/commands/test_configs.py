@@ -16,7 +16,7 @@ from vit.study.cell_files import without_cell_files
 from vit.study.folder import will_run
 from vit.study.grid import Inputs, make_cells
 from vit.training.planning.plan import make_plan
-from vit.training.recipes.recipe import AugmentConfig
+from vit.training.recipes.image_options import AugmentConfig
 from vit.training.recipes.values import plain
 
 CONFIGS = shipped_configs()

@@ -18,7 +18,7 @@ from vit.data.sources import open_source
 from vit.data.split import read_splits, with_all_splits, write_splits
 from vit.errors import DataError, UsageError
 from vit.training.planning.images import divided
-from vit.training.recipes.recipe import DataConfig
+from vit.training.recipes.image_options import DataConfig
 
 
 def digests(samples):

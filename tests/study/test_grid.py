@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from vit.errors import UsageError
 from vit.study.crossval import fold_cells
 from vit.study.grid import Budget, Inputs, key_of, make_cells, parse_sizes, shard
-from vit.training.recipes.recipe import DataConfig, Recipe
+from vit.training.recipes.image_options import DataConfig
+from vit.training.recipes.recipe import Recipe
 
 CONTENTS = Inputs("photos", {"train": "a", "validation": "b", "test": "c"}, {"weights.ckpt": "d", "moved.ckpt": "d"})
 

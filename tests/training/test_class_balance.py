@@ -8,7 +8,8 @@ import pytest
 from vit.data.samples import Samples, Source
 from vit.errors import DataError, UsageError
 from vit.training.class_balance import ClassBalance, class_balance
-from vit.training.recipes.recipe import DataConfig, OptimConfig, Recipe
+from vit.training.recipes.image_options import DataConfig
+from vit.training.recipes.recipe import OptimConfig, Recipe
 
 NAMES = ("cat", "dog", "owl")
 COUNTS = np.array([5000, 500, 50])

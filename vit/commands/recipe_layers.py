@@ -10,8 +10,9 @@ from vit.commands.parser import Parser
 from vit.commands.recipe_options import RANDOM, SHORT, kept_parser, to_recipe
 from vit.errors import UsageError
 from vit.models.network_names import check_network
+from vit.training.recipes.image_options import DataConfig
 from vit.training.recipes.pretrain_recipe import PretrainRecipe
-from vit.training.recipes.recipe import DataConfig, Recipe
+from vit.training.recipes.recipe import Recipe
 from vit.training.recipes.values import plain
 
 Tree = dict[str, object]  # sections, options and their values

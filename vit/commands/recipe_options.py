@@ -14,17 +14,10 @@ from vit.data.dataset_names import KNOWN, check_data
 from vit.errors import DataError
 from vit.layout import is_of_pretraining
 from vit.models.network_names import check_network
+from vit.training.recipes.image_options import AugmentConfig, DataConfig
 from vit.training.recipes.pretrain_recipe import UNUSED, Method, PretrainDataConfig, PretrainRecipe
 from vit.training.recipes.ranges import seconds
-from vit.training.recipes.recipe import (
-    AugmentConfig,
-    DataConfig,
-    DistillConfig,
-    ModelConfig,
-    OptimConfig,
-    Recipe,
-    TrainerConfig,
-)
+from vit.training.recipes.recipe import DistillConfig, ModelConfig, OptimConfig, Recipe, TrainerConfig
 from vit.training.recipes.trackers import check_trackers, chosen_trackers
 from vit.training.recipes.values import plain_values, with_todays_names
 

@@ -4,7 +4,8 @@ import pytest
 
 from vit.training.callbacks.agreement import deciding_facts
 from vit.training.planning.plan import make_plan
-from vit.training.recipes.recipe import DataConfig, Recipe
+from vit.training.recipes.image_options import DataConfig
+from vit.training.recipes.recipe import Recipe
 
 
 @pytest.mark.faults("X6", "X7", simulated="what would be compared is computed in one process")

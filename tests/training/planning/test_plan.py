@@ -7,14 +7,8 @@ import pytest
 
 from vit.errors import DataError, UsageError
 from vit.training.planning.plan import make_plan
-from vit.training.recipes.recipe import (
-    DataConfig,
-    ModelConfig,
-    OptimConfig,
-    PreprocessConfig,
-    Recipe,
-    TrainerConfig,
-)
+from vit.training.recipes.image_options import DataConfig, PreprocessConfig
+from vit.training.recipes.recipe import ModelConfig, OptimConfig, Recipe, TrainerConfig
 from vit.training.recipes.values import plain_values
 
 NANO = {"name": "vit_nano_patch2_8"}

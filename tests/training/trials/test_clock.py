@@ -9,7 +9,8 @@ import torch
 
 from vit.errors import UsageError
 from vit.training.planning.plan import make_plan
-from vit.training.recipes.recipe import DataConfig, ModelConfig, OptimConfig, Recipe
+from vit.training.recipes.image_options import DataConfig
+from vit.training.recipes.recipe import ModelConfig, OptimConfig, Recipe
 from vit.training.signals import Signals
 from vit.training.trials import clock
 from vit.training.trials.trial import Trial

@@ -9,7 +9,8 @@ from vit.data.sources import open_source
 from vit.data.split import with_all_splits
 from vit.data.subset import subset, subset_kind
 from vit.errors import EmptyClassError, UsageError
-from vit.training.recipes.recipe import DataConfig, Recipe
+from vit.training.recipes.image_options import DataConfig
+from vit.training.recipes.recipe import Recipe
 
 
 def subset_words(kind: str, source: Source) -> str:

@@ -11,7 +11,8 @@ from vit.models.options import Options, plain_options
 from vit.models.spec import Cost, NetworkSpec, count
 from vit.training.lora import layers_to_adapt
 from vit.training.planning.automatic_network import automatic_network
-from vit.training.recipes.recipe import ModelConfig, PreprocessConfig
+from vit.training.recipes.image_options import PreprocessConfig
+from vit.training.recipes.recipe import ModelConfig
 from vit.weights.open import open_pretrained
 from vit.weights.preprocess_config import PreprocessValues
 from vit.weights.pretrained import Pretrained

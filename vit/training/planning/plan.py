@@ -26,8 +26,9 @@ from vit.training.planning.images import chosen_part, divided, opened_data, subs
 from vit.training.planning.network_choice import ChosenNetwork, choose_network, wanted_network, windowed
 from vit.training.planning.schedule import choose_schedule
 from vit.training.planning.task_options import check_task_options
+from vit.training.recipes.image_options import AugmentConfig, PreprocessConfig
 from vit.training.recipes.ranges import seconds
-from vit.training.recipes.recipe import AugmentConfig, PreprocessConfig, Recipe
+from vit.training.recipes.recipe import Recipe
 
 P = TypeVar("P", bound="Plan")
 UNMIRRORED = frozenset({"digits", "mnist", "kmnist", "svhn", "gtsrb"})  # letters, digits and signs

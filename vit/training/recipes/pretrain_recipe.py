@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from vit.training.recipes.recipe import DataConfig, Recipe
+from vit.training.recipes.image_options import DataConfig
+from vit.training.recipes.recipe import Recipe
 
 Method = Literal["diet", "mae"]
 UNUSED = (  # options of a training that a pretraining does not use

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from vit.training.recipes.recipe import AugmentConfig, OptimConfig, Recipe
+from vit.training.recipes.image_options import AugmentConfig
+from vit.training.recipes.recipe import OptimConfig, Recipe
 
 _USED = frozenset({
     "class_weights", "logit_adjustment", "multilabel_loss", "min_precision", "best_metric", "batch_size"

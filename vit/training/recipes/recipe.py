@@ -7,102 +7,12 @@ nothing heavy, so that a wrong option is refused in a fraction of a second.
 from dataclasses import dataclass, field
 from typing import Literal
 
-from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveInt
+from jsonargparse.typing import ClosedUnitInterval, PositiveInt
 
-from vit.data.dataset_names import TableColumns
-from vit.training.recipes.ranges import Area, ChannelCount, Finite, Magnitude, NonNegative, Positive, Seed, Share
+from vit.training.recipes.image_options import AugmentConfig, DataConfig, PreprocessConfig
+from vit.training.recipes.ranges import Area, NonNegative, Positive, Seed, Share
 
 NetworkValue = bool | int | float | str | list[int]
-
-
-@dataclass
-class DataConfig:
-    """Where images come from.
-
-    Args:
-        source: DATA: a folder, a CSV file, a parquet table, hf:NAME of the Hugging Face hub, "digits", or the name of a
-            torchvision data set.
-        root: folder of torchvision's data sets.
-        download: whether torchvision may download a missing data set.
-        validation: fraction of the images used for validation, where DATA has no validation images.
-        test: fraction of the images used for the test, where DATA has no test images and there is no fold.
-        calibration: fraction of the images set aside for the temperature, thresholds and prediction sets; 0: the
-            validation images serve for these too.
-        split_seed: seed of the split into training, validation and test images. Runs that are compared need equal
-            values of `split_seed`, `validation`, `test` and `groups`.
-        groups: regular expression that is searched in each path; its first group in parentheses names the image's
-            group, such as '(patient[0-9]+)'. No split divides a group. null: the column `group` of a CSV, if there is
-            one.
-        fold: I/N: the I-th of N folds of all images is the test part, and the other folds are for training and
-            validation; splits of DATA do not count. `vit crossval` trains all N. null: no folds.
-        train_images: number of training images used, where a smaller choice lies inside a larger one; null: all.
-        subset: classes of `train_images`. balanced: equally many of each class. natural: class fractions of all
-            training images. auto: natural where the rarest class has less than half the images of the commonest class,
-            else balanced.
-        subset_seed: seed of the choice of `train_images`; null: the seed of the training.
-        sampling: how often an epoch draws the images of each class. natural: each image once. balanced: all classes
-            equally often. sqrt: classes by the square root of their size. An epoch keeps its length.
-        allow_empty: whether a class folder may be empty.
-        image_column: column of images in a parquet table, or of paths in a CSV; null: the only one, or the one with
-            a usual name.
-        label_column: column of labels in a parquet table or a CSV; null: the only one, or the one with a usual name.
-        cache: place of decoded images; the network sees the same pixels. memory: kept in memory. none: files are read
-            again in every epoch. auto: up to 2 GiB in memory.
-        num_workers: number of processes that decode images; null: chosen by the number of cores.
-    """
-
-    source: str = "digits"
-    root: str | None = None
-    download: bool = False
-    validation: Share = 0.1
-    test: Share = 0.2
-    calibration: Share = 0.0
-    split_seed: Seed = 0
-    groups: str | None = None
-    fold: str | None = None
-    train_images: PositiveInt | None = None
-    subset: Literal["auto", "balanced", "natural"] = "auto"
-    subset_seed: Seed | None = None
-    sampling: Literal["natural", "balanced", "sqrt"] = "natural"
-    allow_empty: bool = False
-    image_column: str | None = None
-    label_column: str | None = None
-    cache: Literal["auto", "memory", "none"] = "auto"
-    num_workers: NonNegativeInt | None = None
-
-    @property
-    def columns(self) -> TableColumns:
-        """The columns of a table that are given by name."""
-        return TableColumns(self.image_column, self.label_column)
-
-
-@dataclass
-class PreprocessConfig:
-    """How an image becomes the network's input; null: as the pretrained weights say, else the value in brackets.
-
-    Args:
-        image_size: side of the network's input in pixels (the network's own).
-        crop_fraction: fraction of the resized shorter side that the center crop keeps (1).
-        mean: mean of each channel in images from 0 to 1 (ImageNet's; without three channels the average of its three).
-        std: standard deviation of each channel in images from 0 to 1 (as mean).
-        interpolation: interpolation of resized images (bicubic).
-        resize_mode: sides that are resized before the crop (shortest). shortest: the shorter side, to the input's side.
-            squash: both sides.
-        window: values that become black and white in images of more than 8 bits, such as [0, 4095]; or two for each
-            channel. null: those that 0.1 % of the pixels of training images lie below and above, if such images are
-            among them.
-        channels: number of channels of an image (3). 1: gray. 3: red, green and blue. 2, or 4 to 16: TIFF files with as
-            many channels.
-    """
-
-    image_size: PositiveInt | None = None
-    crop_fraction: Area | None = None
-    mean: tuple[Finite, ...] | None = None
-    std: tuple[Positive, ...] | None = None
-    interpolation: Literal["bilinear", "bicubic"] | None = None
-    resize_mode: Literal["shortest", "squash"] | None = None
-    window: tuple[Finite, ...] | None = None
-    channels: ChannelCount | None = None
 
 
 @dataclass
@@ -136,43 +46,6 @@ class ModelConfig:
     init_head: Literal["auto", "random", "probe"] = "random"
     freeze: Literal["none", "batch_stats", "backbone"] = "none"
     lora: PositiveInt | None = None
-
-
-@dataclass
-class AugmentConfig:
-    """Augmentation of training images; null: the value of the preset `name`. A given name replaces that of recipes.
-
-    Args:
-        name: preset. none: no augmentation. light: shift or crop, and flip. standard: light and RandAugment. strong:
-            standard and mixup, cutmix and erasing.
-        crop: smallest fraction of the area that a random crop keeps.
-        shift: largest shift, as a fraction of the side.
-        rotate: largest rotation in degrees.
-        zoom: largest relative change of size.
-        flip: probability of a horizontal flip.
-        randaugment: number of RandAugment operations per image.
-        magnitude: strength of the RandAugment operations, 0 to 30.
-        mixup: alpha of mixup.
-        cutmix: alpha of cutmix.
-        erasing: probability that a box is erased.
-    """
-
-    name: Literal["none", "light", "standard", "strong"] = "light"
-    crop: Area | None = None
-    shift: Share | None = None
-    rotate: NonNegative | None = None
-    zoom: Share | None = None
-    flip: ClosedUnitInterval | None = None
-    randaugment: NonNegativeInt | None = None
-    magnitude: Magnitude | None = None
-    mixup: NonNegative | None = None
-    cutmix: NonNegative | None = None
-    erasing: ClosedUnitInterval | None = None
-
-    @property
-    def mixes(self) -> bool:
-        """Whether images are mixed in pairs, as `Augment.mixes` will say; known without torch."""
-        return any(self.name == "strong" if alpha is None else alpha > 0 for alpha in (self.mixup, self.cutmix))
 
 
 @dataclass
