@@ -11,6 +11,7 @@ from vit.console import interval, p_value
 from vit.data.samples import Source
 from vit.data.split import read_splits
 from vit.errors import ResourceError
+from vit.report.compare_images import ImageSection, image_sections, letters
 from vit.report.difference_figure import DifferenceBar, difference_figure
 from vit.report.inline_figure import drawn
 from vit.report.page import with_next_steps, write_page
@@ -20,45 +21,6 @@ from vit.study.findings import ALPHA, Difference, Interval
 from vit.study.finished_runs import FinishedRun
 from vit.study.run_comparison import RunComparison, RunPair
 from vit.study.wording import Cell
-
-PER_SECTION = 12  # pictures
-MOST_PICTURES = 240  # of all sections together
-
-
-@dataclass(frozen=True)
-class Guess:
-    """What one run says of an image."""
-
-    run: str
-    predicted: str
-    probability: float
-    is_right: bool
-
-
-@dataclass(frozen=True)
-class ComparedCard:
-    """An image with the labels that the runs give it."""
-
-    path: str
-    label: str
-    guesses: list[Guess]
-    picture: Markup | None
-
-
-@dataclass(frozen=True)
-class ImageSection:
-    """Images that runs give different labels.
-
-    Attributes:
-        anchor: name of its place on the page.
-        title: what the images have in common.
-        count: number of all such images.
-    """
-
-    anchor: str
-    title: str
-    count: int
-    cards: list[ComparedCard]
 
 
 @dataclass(frozen=True)
@@ -94,11 +56,6 @@ class GroupDifferenceRow:
     p_adjusted: str
 
 
-def letters(count: int) -> list[str]:
-    """Short names of runs: A, B, ..., Z, then numbers."""
-    return [chr(ord("A") + place) if place < 26 else f"{place + 1}" for place in range(count)]
-
-
 def write_compare_page(path: Path, found: RunComparison, source: Source | None) -> int:
     """Write the page.
 
@@ -115,7 +72,7 @@ def write_compare_page(path: Path, found: RunComparison, source: Source | None) 
     rows, run = [(row.path, row.label) for row in first.rows], RunDirectory(first.path)
     pixels = None if source is None else pixels_of(run, source, "test", rows, read_splits(run.splits_path))
     pictures = Cards(first.rows, pixels)
-    sections = _sections(found, pictures)
+    sections = image_sections(found, pictures)
     content: dict[str, object] = {
         "data": first.data,
         "images": found.images,
@@ -128,13 +85,13 @@ def write_compare_page(path: Path, found: RunComparison, source: Source | None) 
         "figure": _figure(found),
         "letters": letters(len(found.runs)),
         "options": found.options,
+        "summary": _summary(found),
         "num_disagreements": len(found.disagreements),
         "sections": sections,
         "has_pictures": pixels is not None,
         "changed": changed_words(num_changed(pixels)),
         **scripts("table.js", "copy.js"),
     }
-    content["summary"] = _summary(found)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_page(path, "compare.html", content)
@@ -272,42 +229,3 @@ def _figure(found: RunComparison) -> Markup | None:
         ]
         first = "A"
     return drawn(difference_figure(first, bars)) if bars else None
-
-
-def _sections(found: RunComparison, pictures: Cards) -> list[ImageSection]:
-    """Images by who is right; for recipes with several seeds one section."""
-    if found.groups:
-        groups = [("images", "Different labels, largest difference in loss first", found.disagreements)]
-    else:
-        first, groups = found.runs[0], []
-        for number, pair in enumerate(found.pairs):
-            other, letter = pair.other, letters(number + 2)[-1]
-            for side, title, wanted in (
-                ("first", f"Only A is right, not {letter}", (True, False)),
-                ("other", f"Only {letter} is right, not A", (False, True)),
-                ("wrong", f"A and {letter} are wrong in different ways", (False, False)),
-            ):
-                indices = [
-                    index
-                    for index in found.disagreements
-                    if tuple(row.label == row.predicted for row in (first.rows[index], other.rows[index])) == wanted
-                    and first.rows[index].predicted != other.rows[index].predicted
-                ]
-                if indices:
-                    groups.append((f"{side}-{number}", title, indices))
-    each = min(4 * PER_SECTION if found.groups else PER_SECTION, max(2, MOST_PICTURES // max(1, len(groups))))
-    groups_shown = groups[: MOST_PICTURES // each]
-    pictures.prepare([index for _, _, indices in groups_shown for index in indices[:each]])
-    return [
-        ImageSection(anchor, title, len(indices), _cards(found, pictures, indices[:each]))
-        for anchor, title, indices in groups_shown
-    ]
-
-
-def _cards(found: RunComparison, pictures: Cards, indices: Sequence[int]) -> list[ComparedCard]:
-    cards = []
-    for index, card in zip(indices, pictures.cards(indices), strict=True):
-        rows = list(zip(letters(len(found.runs)), (run.rows[index] for run in found.runs), strict=True))
-        guesses = [Guess(name, row.predicted, row.probability, row.label == row.predicted) for name, row in rows]
-        cards.append(ComparedCard(rows[0][1].path, rows[0][1].label, guesses, card.picture))
-    return cards
