@@ -47,6 +47,11 @@ class Spread:
     by_both: Floats
     num_seeds: int
 
+    @property
+    def _least_error(self) -> Floats:
+        """Standard error of the mean of seeds without an effect."""
+        return np.asarray(np.sqrt(self.by_both + self.by_images))
+
     def p_value(self, value: npt.ArrayLike) -> Floats:
         """Two-sided p value of a mean of `value` where the true mean is 0.
 
@@ -55,7 +60,7 @@ class Spread:
         an effect, whose variance is `by_both` and is known from all answers.
         """
         away = np.abs(np.asarray(value, dtype=np.float64))
-        least = np.sqrt(self.by_both + self.by_images)
+        least = self._least_error
         normal = 2 * ndtr(-np.divide(away, least, out=np.full_like(away + least, np.inf), where=least > 0))
         return np.asarray(np.maximum(self._by_scatter(away), normal).clip(max=1.0))
 
@@ -68,7 +73,7 @@ class Spread:
             middle = (low + high) / 2
             inside = self._by_scatter(middle) > ALPHA
             low, high = np.where(inside, middle, low), np.where(inside, high, middle)
-        return np.asarray(np.maximum((low + high) / 2, NORMAL_QUANTILE * np.sqrt(self.by_both + self.by_images)))
+        return np.asarray(np.maximum((low + high) / 2, NORMAL_QUANTILE * self._least_error))
 
     def _by_scatter(self, away: Floats) -> Floats:
         """Two-sided p value of a mean that is `away` from 0, by the scatter of the seeds and of the images."""
