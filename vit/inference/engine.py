@@ -1,8 +1,9 @@
 """A network applied to images: probabilities of batches, and scores of all images of a split"""
 
+import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, suppress
 from typing import Any, Protocol
 
 import numpy as np
@@ -90,11 +91,29 @@ class Engine:
         return probabilities_of(self.logits(images), self.temperature, self.rules).cpu()
 
     def keep_features(self) -> bool:
-        """Make `probabilities_and_features` possible. False where the last layer of the network is not known."""
+        """Make `probabilities_and_features` possible.
+
+        False where the last layer of the network is not known, or is not the last that computes: some of timm's
+        networks index it, or add to its logits. One image tells.
+        """
         names = classifier_names(self.network)
         if names and self._with_features is None:
-            self._with_features = with_features(self._computed, names)
-        return bool(names)
+            made = with_features(self._computed, names)
+            if isinstance(self.network, VisionTransformer) or self._agrees(made):
+                self._with_features = made
+        return self._with_features is not None
+
+    def _agrees(self, with_features: nn.Module) -> bool:
+        """Whether a network with features gives the logits of this one, and features (B, D) beside them."""
+        side, count = self.network.image_size, self.network.num_classes
+        image = torch.zeros(1, self.preprocess.channels, side, side, dtype=torch.uint8)
+        logits = self.logits(image)
+        # timm's networks may do anything with a last layer, and raise errors of many types; torch.fx prints them.
+        with suppress(Exception), redirect_stderr(io.StringIO()):
+            found = self._output(with_features, image)
+            same = found.ndim == 2 and torch.allclose(found[:, :count], logits, rtol=0.01, atol=0.01, equal_nan=True)
+            return same and found.shape[1] > count
+        return False
 
     def logits_and_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Images (B, 3, S, S) uint8 -> logits (B, C) and features that the last layer reads (B, D), float32.
